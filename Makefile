@@ -1,0 +1,72 @@
+# `make demo` and `make test` need Python >= 3.10 (with venv), nothing else:
+# the environment is made from requirements.lock when it is missing or older than it.
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+
+# Numba keeps the compiled row loops here, beside the project and not in its sources.
+# Outside make its own default holds, unless NUMBA_CACHE_DIR is set.
+NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
+export NUMBA_CACHE_DIR
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+NEEDS := kerneltrack needs Python 3.10 or newer with venv
+ADVICE := name one with `make PYTHON=/path/to/python ...`
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help env demo test lint format typecheck check bench lock clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+
+env: $(VENV)/.installed ## make or update the environment in .venv/
+
+$(VENV)/.locked: requirements.lock
+	@command -v '$(PYTHON)' >/dev/null || { echo '$(NEEDS), and there is no $(PYTHON): $(ADVICE)' >&2; exit 1; }
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "$(NEEDS), and $(PYTHON) is $$('$(PYTHON)' -V 2>&1): "'$(ADVICE)' >&2; exit 1; }
+	@echo 'Making $(VENV)/ from requirements.lock: this takes a minute or two.'
+	@'$(PYTHON)' -m venv --clear $(VENV)
+	@$(PY) -m pip install --quiet --require-hashes --requirement requirements.lock
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml kerneltrack/__init__.py
+	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: env ## run the file job on the sample and leave a report in build/demo/
+	$(PY) -m kerneltrack.warm
+	$(VENV)/bin/kerneltrack track samples/watch.parquet --model-id model_id --time time --label label \
+		--output build/demo --overwrite
+	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'
+
+test: env ## run all tests
+	$(PY) -m pytest
+
+lint: env ## check style and format
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+format: env ## put the sources into the project's format
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+typecheck: env ## check types
+	$(VENV)/bin/mypy
+
+check: lint typecheck test ## run all that CI runs
+
+bench: env ## measure: one line of figures per benchmark
+	@for script in benchmarks/bench_*.py; do echo "$$script"; $(PY) "$$script" || exit 1; done
+
+lock: ## write requirements.lock anew from pyproject.toml (newer versions: LOCK_FLAGS=--upgrade)
+	@'$(PYTHON)' -m venv build/lock
+	@build/lock/bin/python -m pip install --quiet 'uv>=0.9,<1'
+	build/lock/bin/uv pip compile --quiet --universal --python-version 3.10 --all-extras --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock' \
+		$(LOCK_FLAGS) --output-file requirements.lock pyproject.toml
+
+clean: ## remove what was built, but not the environment
+	rm -rf build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find benchmarks kerneltrack pipelines tests transforms -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,206 @@
+"""The project's shape: which way imports point, how long modules are, what the wheel carries."""
+
+from __future__ import annotations
+
+import ast
+import email
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("kerneltrack", "transforms", "pipelines")
+MODULES = tuple(
+    path.relative_to(ROOT).as_posix()
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+)
+WORKER_MODULES = tuple(name for name in MODULES if not name.startswith("pipelines/"))
+
+NOT_FOR_PACKAGES = {"benchmarks", "pytest", "hypothesis", "tests"}
+FORBIDDEN_IMPORTS = {
+    "kerneltrack": NOT_FOR_PACKAGES | {"apache_beam", "pipelines", "transforms"},
+    "transforms": NOT_FOR_PACKAGES | {"pipelines"},
+    "pipelines": NOT_FOR_PACKAGES,
+}
+PICKLES = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
+MAX_LINES = 399
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def tree_of(module: str) -> ast.Module:
+    return ast.parse((ROOT / module).read_text(encoding="utf-8"), filename=module)
+
+
+def imported_roots(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Top-level names of all absolute imports, those inside functions too, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.lineno, (node.module or "").partition(".")[0]
+
+
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_every_package_is_looked_at() -> None:
+    assert {name.partition("/")[0] for name in MODULES} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way(module: str) -> None:
+    forbidden = FORBIDDEN_IMPORTS[module.partition("/")[0]]
+    wrong = [(line, root) for line, root in imported_roots(tree_of(module)) if root in forbidden]
+    assert wrong == []
+
+
+def test_the_core_imports_without_beam() -> None:
+    script = """
+import importlib, sys
+for blocked in ("apache_beam", "transforms", "pipelines"):
+    sys.modules[blocked] = None
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(*sorted(set(sys.argv[1:]) & set(sys.modules)))
+"""
+    names = sorted(
+        module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for module in MODULES
+        if module.startswith("kerneltrack/") and not module.endswith("/__main__.py")
+    )
+    done = run(sys.executable, "-c", script, *names)
+    assert (done.returncode, done.stdout.split()) == (0, names), done.stderr
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_are_short(module: str) -> None:
+    lines = len((ROOT / module).read_text(encoding="utf-8").splitlines())
+    assert lines <= MAX_LINES
+
+
+@pytest.mark.parametrize("module", WORKER_MODULES)
+def test_no_print_and_no_pickle(module: str) -> None:
+    tree = tree_of(module)
+    pickles = [(line, root) for line, root in imported_roots(tree) if root in PICKLES]
+    prints = [
+        (node.lineno, node.func.id)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"print", "pprint"}
+    ]
+    assert pickles + prints == []
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel, built without a network from a copy: a build leaves folders in its tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    shutil.copytree(
+        ROOT,
+        folder / "tree",
+        ignore=shutil.ignore_patterns(
+            ".*", "__pycache__", "*.egg-info", "build", "dist", "*.nbc", "*.nbi"
+        ),
+    )
+    offline = ("--no-index", "--no-deps", "--no-build-isolation")
+    built = run(
+        *(sys.executable, "-m", "pip", "wheel", *offline),
+        *("--quiet", "--wheel-dir", str(folder), str(folder / "tree")),
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_the_wheel_carries_the_packages_only(wheel: zipfile.ZipFile) -> None:
+    content = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assets = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "pipelines" / "assets").iterdir()
+        if path.is_file()
+    }
+    typed = {f"{package}/py.typed" for package in PACKAGES}
+    assert content == {*MODULES, *assets, *typed}
+
+
+def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
+    version = re.search(
+        r'^__version__ = "(.+)"$', (ROOT / "kerneltrack" / "__init__.py").read_text("utf-8"), re.M
+    )
+    assert version is not None
+    info = f"kerneltrack-{version[1]}.dist-info"
+    metadata = email.message_from_bytes(wheel.read(f"{info}/METADATA"))
+    assert (metadata["Name"], metadata["Version"]) == ("kerneltrack", version[1])
+    assert (metadata["License-Expression"], metadata["Requires-Python"]) == ("Apache-2.0", ">=3.10")
+    assert wheel.read(f"{info}/entry_points.txt").decode().split() == (
+        "[console_scripts] kerneltrack = pipelines.cli:main".split()
+    )
+    assert "Apache License" in wheel.read(f"{info}/licenses/LICENSE").decode()
+
+
+def locked_lines() -> list[str]:
+    """The lock's requirements, one string each, their hashes left out."""
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    return [
+        line.removesuffix("\\").strip()
+        for line in text.splitlines()
+        if line and not line.startswith(("#", " "))
+    ]
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
+def test_the_lock_pins_what_the_project_asks_for(python: str) -> None:
+    environment = {"python_version": python, "python_full_version": f"{python}.0"}
+
+    def holds(requirement: Requirement) -> bool:
+        return requirement.marker is None or requirement.marker.evaluate(environment)
+
+    pins: dict[str, list[str]] = {}
+    for line in locked_lines():
+        pin = Requirement(line)
+        if holds(pin):
+            (exact,) = pin.specifier
+            assert exact.operator == "=="
+            pins.setdefault(pin.name.lower(), []).append(exact.version)
+    project = pyproject()["project"]
+    asked = [
+        requirement
+        for lines in (project["dependencies"], *project["optional-dependencies"].values())
+        for requirement in map(Requirement, lines)
+        if holds(requirement)
+    ]
+    assert {name: versions for name, versions in pins.items() if len(versions) != 1} == {}
+    unmet = [
+        str(requirement)
+        for requirement in asked
+        if not requirement.specifier.contains(pins.get(requirement.name.lower(), ["0"])[0])
+    ]
+    assert unmet == []
+
+
+def test_the_lock_names_hashes_and_no_host() -> None:
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    blocks = re.split(r"^(?=[a-z])", text, flags=re.M)[1:]
+    assert len(blocks) == len(locked_lines())
+    assert [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block] == []
+    assert re.findall(r"://|^--?\S+|@ ", text, flags=re.M) == []
