@@ -1,0 +1,1 @@
+"""Batch algorithms: references for the trackers and starting points for them."""

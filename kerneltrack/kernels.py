@@ -1,0 +1,175 @@
+"""Kernels κ(x, y) = <φ(x), φ(y)>: one scalar definition each, shared by every algorithm.
+
+| name | κ(x, y) | parameters |
+|---|---|---|
+| gaussian | exp(-‖x-y‖²/γ), so γ = 2σ² | gamma |
+| laplacian | exp(-‖x-y‖₁/γ) | gamma |
+| polynomial | (xᵀy + c)^p | degree p, offset c |
+| linear | xᵀy | |
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.compiled import compiled
+from kerneltrack.errors import ConfigError
+
+FloatArray = npt.NDArray[np.float64]
+
+GAUSSIAN, LAPLACIAN, POLYNOMIAL, LINEAR = range(4)
+KERNELS = {
+    "gaussian": GAUSSIAN,
+    "laplacian": LAPLACIAN,
+    "polynomial": POLYNOMIAL,
+    "linear": LINEAR,
+}
+NEEDS_BANDWIDTH = frozenset({"gaussian", "laplacian"})
+MAX_MEDIAN_ROWS = 1000
+
+
+class Kernel(NamedTuple):
+    """A kernel with its parameters resolved to numbers, as the compiled loops take it."""
+
+    code: int
+    gamma: float
+    degree: int
+    offset: float
+
+
+def make_kernel(name: str, gamma: float = 1.0, degree: int = 2, offset: float = 1.0) -> Kernel:
+    """Build a kernel from its name and numbers.
+
+    Args:
+        name: One of `KERNELS`.
+        gamma: Bandwidth of the Gaussian (γ = 2σ²) and the Laplacian kernel, > 0.
+        degree: Degree p of the polynomial kernel, >= 1.
+        offset: Offset c of the polynomial kernel, >= 0 (positive definite).
+
+    Returns:
+        The kernel.
+
+    Raises:
+        ConfigError: for an unknown name or a number out of range.
+
+    Example:
+        >>> gram(make_kernel("linear"), np.eye(2), np.ones((1, 2))).ravel().tolist()
+        [1.0, 1.0]
+    """
+    if name not in KERNELS:
+        raise ConfigError("kernel", name, f"one of {', '.join(KERNELS)}")
+    if not 0 < gamma < np.inf:
+        raise ConfigError("gamma", gamma, "a finite number > 0, or 'median'")
+    if not 1 <= degree <= 20:
+        raise ConfigError("degree", degree, "an integer from 1 to 20")
+    if not 0 <= offset < np.inf:
+        raise ConfigError("offset", offset, "a finite number >= 0")
+    return Kernel(KERNELS[name], float(gamma), int(degree), float(offset))
+
+
+@compiled
+def kernel_value(kernel: Kernel, x: FloatArray, y: FloatArray) -> float:
+    """Return κ(x, y) of two D-vectors. Cost O(D)."""
+    total = 0.0
+    if kernel.code == GAUSSIAN:
+        for d in range(x.shape[0]):
+            total += (x[d] - y[d]) * (x[d] - y[d])
+        return float(np.exp(-total / kernel.gamma))
+    if kernel.code == LAPLACIAN:
+        for d in range(x.shape[0]):
+            total += abs(x[d] - y[d])
+        return float(np.exp(-total / kernel.gamma))
+    for d in range(x.shape[0]):
+        total += x[d] * y[d]
+    if kernel.code == POLYNOMIAL:
+        base = total + kernel.offset
+        total = base
+        for _ in range(kernel.degree - 1):
+            total *= base
+    return total
+
+
+@compiled
+def kernel_row(
+    kernel: Kernel, stored: FloatArray, count: int, x: FloatArray, out: FloatArray
+) -> None:
+    """Write κ(stored[i], x) for i < count into `out`. Cost O(count · D)."""
+    for i in range(count):
+        out[i] = kernel_value(kernel, stored[i], x)
+
+
+@compiled
+def _gram(kernel: Kernel, rows: FloatArray, columns: FloatArray) -> FloatArray:
+    out = np.empty((rows.shape[0], columns.shape[0]))
+    for j in range(columns.shape[0]):
+        for i in range(rows.shape[0]):
+            out[i, j] = kernel_value(kernel, rows[i], columns[j])
+    return out
+
+
+def gram(kernel: Kernel, rows: npt.ArrayLike, columns: npt.ArrayLike) -> FloatArray:
+    """Return the kernel matrix κ(rows, columns).
+
+    Args:
+        kernel: The kernel.
+        rows: Shape (n, D).
+        columns: Shape (m, D).
+
+    Returns:
+        Shape (n, m), float64. Cost O(nmD).
+    """
+    left = np.ascontiguousarray(rows, dtype=np.float64)
+    right = np.ascontiguousarray(columns, dtype=np.float64)
+    result: FloatArray = _gram(kernel, left, right)
+    return result
+
+
+def median_bandwidth(name: str, rows: FloatArray) -> float:
+    """Return the median trick's bandwidth: the median of ‖x_i-x_j‖² over pairs of rows.
+
+    For the Laplacian kernel the distance is ‖x_i-x_j‖₁. Of more than `MAX_MEDIAN_ROWS` rows,
+    that many at equal spacing are used. Where more than half of the rows are equal the median of
+    the distances that are not zero takes its place, and 1 where all are equal.
+
+    Args:
+        name: Name of the kernel.
+        rows: Shape (n, D), the first rows of the stream, standardised if the tracker does so.
+
+    Returns:
+        A bandwidth > 0. Cost O(n²D).
+
+    Example:
+        >>> median_bandwidth("gaussian", np.array([[0.0], [1.0], [3.0]]))
+        4.0
+    """
+    count = rows.shape[0]
+    if count > MAX_MEDIAN_ROWS:
+        rows = rows[np.linspace(0, count - 1, MAX_MEDIAN_ROWS).astype(np.int64)]
+        count = MAX_MEDIAN_ROWS
+    distances: FloatArray = _pair_distances(rows, name == "laplacian")
+    distances = distances[np.isfinite(distances)]
+    for candidates in (distances, distances[distances > 0]):
+        if len(candidates):
+            middle = float(np.median(candidates))
+            if middle > 0:
+                return middle
+    return 1.0
+
+
+@compiled
+def _pair_distances(rows: FloatArray, absolute: bool) -> FloatArray:
+    count, width = rows.shape
+    out = np.empty(count * (count - 1) // 2)
+    place = 0
+    for i in range(count):
+        for j in range(i):
+            total = 0.0
+            for d in range(width):
+                gap = rows[i, d] - rows[j, d]
+                total += abs(gap) if absolute else gap * gap
+            out[place] = total
+            place += 1
+    return out

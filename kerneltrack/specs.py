@@ -1,0 +1,186 @@
+"""Specs: frozen, validated settings, and their way from and to plain values.
+
+A spec says everything that a model's results depend on beside its rows. Two jobs with equal
+specs and equal rows give equal bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.kernels import KERNELS, NEEDS_BANDWIDTH, make_kernel
+
+_S = TypeVar("_S", bound="SubspaceSpec")
+
+RULES = ("parametric", "nonparametric")
+STEPS = ("normalised", "inverse_norm", "inverse_n", "inverse_n2", "majorised")
+EMITS = ("z", "q")
+STARTS = ("rows", "rank_one")
+MOVING_WINDOW = 100
+"""Losses in the moving average of the censoring threshold (OK-FEB, section VII-D)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SubspaceSpec:
+    """What every kernel subspace tracker is told.
+
+    Attributes:
+        rank: Dimension r of the subspace and of the features, 1 to 1000.
+        kernel: "gaussian", "laplacian", "polynomial" or "linear".
+        gamma: Bandwidth of the Gaussian (exp(-‖x-y‖²/γ), γ = 2σ²) and the Laplacian kernel
+            (exp(-‖x-y‖₁/γ)), or "median" for the median trick on the first `warmup` rows.
+        degree: Degree of the polynomial kernel.
+        offset: Offset of the polynomial kernel, >= 0.
+        ridge: λ of the cost, 1e-12 to 1e6.
+        rule: "nonparametric" (gradient with respect to A) or "parametric" (with respect to L).
+        step: "normalised", "inverse_norm" (the paper's 1/‖q‖), "inverse_n", "inverse_n2" or
+            "majorised".
+        step_size: Factor of the steps inverse_n and inverse_n2, > 0.
+        start: "rows" (the first r distinct rows) or "rank_one" (the papers').
+        emit: "z" (isometric r-vector in an aligned frame) or "q" (projection coefficients;
+            no frame is kept, about a quarter of the time a row).
+        seed: Seed of the start, 0 to 2**63 - 1.
+        standardise: Subtract the mean and divide by the standard deviation of the first rows.
+        clip: Clip standardised values to ± this many deviations; None keeps them.
+        warmup: Rows W that the standardiser and the median trick look at, 2 to 100,000. They
+            wait until W have come (or the input ends), then run like all others.
+        novelty_window: Losses that the novelty score compares with, 100 to 100,000.
+    """
+
+    tracker: ClassVar[str] = ""
+
+    rank: int = 10
+    kernel: str = "gaussian"
+    gamma: float | str = "median"
+    degree: int = 2
+    offset: float = 1.0
+    ridge: float = 1e-3
+    rule: str = "parametric"
+    step: str = "normalised"
+    step_size: float = 1.0
+    start: str = "rows"
+    emit: str = "z"
+    seed: int = 0
+    standardise: bool = True
+    clip: float | None = None
+    warmup: int = 500
+    novelty_window: int = 256
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        check_int("rank", self.rank, 1, 1000)
+        check_choice("kernel", self.kernel, KERNELS)
+        if isinstance(self.gamma, str):
+            if self.gamma != "median":
+                raise ConfigError("gamma", self.gamma, "a finite number > 0, or 'median'")
+        else:
+            check_number("gamma", self.gamma, 0, math.inf)
+        check_int("degree", self.degree, 1, 20)
+        make_kernel(self.kernel, 1.0, self.degree, check_number("offset", self.offset, -1, 1e100))
+        check_number("ridge", self.ridge, 1e-13, 1e6)
+        check_choice("rule", self.rule, RULES)
+        check_choice("step", self.step, STEPS)
+        check_number("step_size", self.step_size, 0, 1e6)
+        check_choice("start", self.start, STARTS)
+        check_choice("emit", self.emit, EMITS)
+        check_int("seed", self.seed, 0, 2**63 - 1)
+        check_bool("standardise", self.standardise)
+        if self.clip is not None:
+            check_number("clip", self.clip, 0, math.inf)
+        check_int("warmup", self.warmup, 2, 100_000)
+        check_int("novelty_window", self.novelty_window, MOVING_WINDOW, 100_000)
+
+    @property
+    def rows_to_start(self) -> int:
+        """Rows that `init` must see: `warmup` if anything is measured from them, else 1."""
+        measured = self.standardise or (self.kernel in NEEDS_BANDWIDTH and self.gamma == "median")
+        return self.warmup if measured else 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the spec as plain values, the tracker's name first."""
+        return {"tracker": self.tracker, **dataclasses.asdict(self)}
+
+    def digest(self) -> str:
+        """Return a short hash that tells specs apart."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def spec_from_dict(kind: type[_S], values: Mapping[str, Any]) -> _S:
+    """Build a spec of this kind from plain values (a YAML file, a snapshot's header).
+
+    Args:
+        kind: The spec's class.
+        values: Field names to values; "tracker" may be among them.
+
+    Returns:
+        The spec, fields that are not named at their defaults.
+
+    Raises:
+        ConfigError: for an unknown field (with the nearest known one) or a bad value.
+    """
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "tracker":
+            continue
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, n=1)
+            hint = f"a field of {kind.tracker}" + (f" (did you mean {near[0]!r}?)" if near else "")
+            raise ConfigError("spec", name, hint)
+        # YAML reads 1e-3 (no point) as a string and 5 as an int where a float is meant.
+        given[name] = _as_declared(str(fields[name].type), value)
+    return kind(**given)
+
+
+def _as_declared(declared: str, value: Any) -> Any:
+    if not declared.startswith("float") or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return float(value)
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def check_int(field: str, value: Any, low: int, high: int) -> int:
+    """Return `value` if it is an integer from low to high, else raise ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(field, value, f"an integer from {low} to {high}")
+    return value
+
+
+def check_number(field: str, value: Any, above: float, below: float) -> float:
+    """Return `value` if it is a number with above < value < below, else raise ConfigError."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not above < value < below:
+        raise ConfigError(field, value, f"a number > {above:g} and < {below:g}")
+    return float(value)
+
+
+def check_choice(field: str, value: Any, choices: Any) -> str:
+    """Return `value` if it is one of the choices, else raise ConfigError."""
+    if not isinstance(value, str) or value not in choices:
+        raise ConfigError(field, value, f"one of {', '.join(choices)}")
+    return value
+
+
+def check_bool(field: str, value: Any) -> bool:
+    """Return `value` if it is a boolean, else raise ConfigError."""
+    if not isinstance(value, bool):
+        raise ConfigError(field, value, "true or false")
+    return value

@@ -1,0 +1,75 @@
+"""Trackers, one a file, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.specs import SubspaceSpec, spec_from_dict
+from kerneltrack.trackers.base import Features, Tracker
+from kerneltrack.trackers.okfe import OKFE, OKFESpec
+from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
+
+__all__ = [
+    "OKFE",
+    "OKFEB",
+    "TRACKERS",
+    "Features",
+    "OKFEBSpec",
+    "OKFESpec",
+    "Tracker",
+    "get_tracker",
+    "parse_spec",
+    "run_all",
+]
+
+TRACKERS: dict[str, Tracker] = {tracker.name: tracker for tracker in (OKFEB(), OKFE())}
+DEFAULT_TRACKER = "okfeb"
+
+
+def get_tracker(name: str) -> Tracker:
+    """Return the tracker of this name.
+
+    Raises:
+        ConfigError: for an unknown name.
+    """
+    if name not in TRACKERS:
+        raise ConfigError("tracker", name, f"one of {', '.join(TRACKERS)}")
+    return TRACKERS[name]
+
+
+def parse_spec(values: Mapping[str, Any]) -> SubspaceSpec:
+    """Build a spec from plain values; "tracker" names its kind (default OK-FEB).
+
+    Raises:
+        ConfigError: for an unknown tracker or field, or a value out of range.
+
+    Example:
+        >>> parse_spec({"tracker": "okfeb", "rank": 5, "budget": 10}).rank
+        5
+    """
+    tracker = get_tracker(values.get("tracker", DEFAULT_TRACKER))
+    return spec_from_dict(tracker.spec_type, values)
+
+
+def run_all(spec: SubspaceSpec, rows: Any, extras: tuple[str, ...] = ()) -> tuple[Any, Features]:
+    """Track a whole array in memory: `init` with the first rows, then `update` with all.
+
+    Args:
+        spec: The spec; it names the tracker.
+        rows: Shape (n, D), n >= 1, finite in the first `spec.rows_to_start` rows.
+        extras: "q" and "s" ask for those features too.
+
+    Returns:
+        The last state and the features of all rows.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = np.random.default_rng(0).normal(size=(100, 3))
+        >>> _, features = run_all(OKFEBSpec(rank=2, budget=3, warmup=50), rows)
+        >>> bool(features.valid.all())
+        True
+    """
+    tracker = get_tracker(spec.tracker)
+    return tracker.update(spec, tracker.init(spec, rows[: spec.rows_to_start]), rows, extras)

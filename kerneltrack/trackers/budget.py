@@ -1,0 +1,102 @@
+"""Budget maintenance: which SV goes when one too many is stored (Alg. 5, eq. 24-26)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.compiled import compiled, inlined
+from kerneltrack.linalg import inverse_cholesky
+from kerneltrack.trackers.rowstate import (
+    COMPENSATED,
+    DISTORTION,
+    FIFO,
+    NORM,
+    Arrays,
+    Settings,
+    Work,
+)
+
+FloatArray = npt.NDArray[np.float64]
+
+JITTER = 1e-10
+"""Added to K's diagonal, times the largest κ(x,x), where K must be inverted."""
+
+
+@compiled
+def _inverse_gram(state: Arrays, count: int) -> FloatArray:
+    """Return K⁻¹ of the first `count` SVs, K's diagonal lifted by `JITTER`."""
+    matrix = np.empty((count, count))
+    largest = 0.0
+    for i in range(count):
+        largest = max(largest, state.gram[i, i])
+        for j in range(count):
+            matrix[i, j] = state.gram[i, j]
+    shift = JITTER * largest if largest > 0.0 else 1.0
+    chol = np.empty((count, count))
+    half = np.empty((count, count))
+    half_t = np.empty((count, count))
+    inverse_cholesky(matrix, shift, chol, half, half_t)
+    for i in range(count):
+        for j in range(count):
+            total = 0.0
+            for c in range(max(i, j), count):
+                total += half_t[i, c] * half_t[j, c]
+            matrix[i, j] = total
+    return matrix
+
+
+@inlined
+def choose_eviction(settings: Settings, state: Arrays, work: Work, count: int) -> int:
+    """Return the slot to drop (Alg. 5, eq. 24); "compensated" also spreads its row of A."""
+    rank = state.factor.shape[0]
+    if settings.policy == FIFO:
+        oldest = 0
+        for i in range(1, count):
+            if state.born[i] < state.born[oldest]:
+                oldest = i
+        return oldest
+    inverse = np.empty((0, 0))
+    if settings.policy == COMPENSATED:
+        inverse = _inverse_gram(state, count)
+    norms = work.along
+    for i in range(count):
+        norms[i] = 0.0
+    for c in range(rank):
+        for i in range(count):
+            norms[i] += work.factor[c, i] * work.factor[c, i]
+    best = 0
+    least = np.inf
+    for i in range(count):
+        if settings.policy == NORM:
+            cost = state.recency[i] * np.sqrt(norms[i])
+        elif settings.policy == DISTORTION:
+            cost = state.gram[i, i] * norms[i]
+        else:
+            cost = norms[i] / inverse[i, i]
+        if cost < least:
+            least = cost
+            best = i
+    if settings.policy == COMPENSATED:
+        # φ_i projected on the others: K_rest⁻¹k_i = -[K⁻¹]_ji / [K⁻¹]_ii.
+        for j in range(count):
+            if j != best:
+                share = -inverse[j, best] / inverse[best, best]
+                for c in range(rank):
+                    work.factor[c, j] += share * work.factor[c, best]
+    return best
+
+
+@inlined
+def drop_slot(state: Arrays, slot: int, last: int) -> None:
+    """Move the last slot into the one that is dropped and clear the last."""
+    for i in range(last):
+        state.gram[i, slot] = state.gram[i, last]
+        state.gram[slot, i] = state.gram[last, i]
+    state.gram[slot, slot] = state.gram[last, last]
+    state.support[slot] = state.support[last]
+    for c in range(state.factor.shape[0]):
+        state.factor[c, slot] = state.factor[c, last]
+        state.image[c, slot] = state.image[c, last]
+    state.recency[slot] = state.recency[last]
+    state.born[slot] = state.born[last]

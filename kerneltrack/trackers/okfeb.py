@@ -1,0 +1,367 @@
+"""OK-FEB: online kernel-based feature extraction on a budget.
+
+The subspace is L = Φ_S A: at most B stored rows S (support vectors, SVs) and a |S|×r factor A.
+A row x gets, with k = κ(S, x) and M = AᵀK_S A,
+
+    q = (M + λI)⁻¹Aᵀk    (eq. 11b)        ℓ = κ(x,x) - qᵀAᵀk - λ‖q‖²    (eq. 6b with 11b)
+
+and moves A along the gradient of the regularised fitting error, by the nonparametric rule
+(eq. 19, Alg. 3 and 4) or the parametric one (eq. 16, Alg. 2). Rows that fit well may be censored
+(section V-A); past the budget one SV is dropped (Alg. 5).
+
+Cost per row: O(BD + Br + r²) censored, O(B²r + Br² + r³) more otherwise (section V-C).
+
+Reference: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
+extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018.
+
+Differs from the paper:
+- It starts from the first r distinct rows; the paper's rank-one start (`start="rank_one"`) can
+  only ever hold one direction, since every new row of A is a multiple of the first.
+- The default step cannot diverge. Under every step an update that would leave A non-finite or
+  too large to compute with is replaced by a normalised one and counted as mended; a row that the
+  subspace cannot see at all (q = 0) enters as the first rows did.
+- The feature is the r-vector z = U(AᵀK_S A)^{1/2}q, an isometry of the paper's (Remark 4), with
+  the rotation U that moves the SVs' features least at each update (orthogonal Procrustes).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack import scaling
+from kerneltrack.errors import ConfigError
+from kerneltrack.kernels import NEEDS_BANDWIDTH, make_kernel, median_bandwidth
+from kerneltrack.specs import (
+    RULES,
+    STEPS,
+    SubspaceSpec,
+    check_choice,
+    check_int,
+    check_number,
+)
+from kerneltrack.trackers import rowloop, rowstate
+from kerneltrack.trackers.base import Features
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+POLICIES = ("norm", "fifo", "distortion", "compensated")
+CENSORS = ("none", "fixed", "moving", "rate")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OKFEBSpec(SubspaceSpec):
+    """Settings of OK-FEB; see `SubspaceSpec` for those that all subspace trackers share.
+
+    Attributes:
+        budget: Most stored rows B, rank to 10,000.
+        policy: Which SV goes on overflow: "norm" (smallest η‖a‖, Alg. 5), "fifo" (the oldest),
+            "distortion" (exact minimum distortion, eq. 24) or "compensated" (its φ is first
+            projected on the other SVs; the minimum of ‖a‖²/[K⁻¹]_ii).
+        forgetting: β of the policy "norm": on overflow every older SV's η shrinks by it, 0 to 1.
+        censor: Which rows are uninformative once the budget is full: "none", "fixed"
+            (ℓ < threshold), "moving" (ℓ < mean of the last 100 losses) or "rate" (ε is steered
+            so that the fraction `censor_rate` is censored).
+        threshold: ε of the censor "fixed", >= 0.
+        censor_rate: Fraction censored under "rate", 0 to 1.
+
+    Example:
+        >>> OKFEBSpec(rank=10, budget=15).budget
+        15
+    """
+
+    tracker: ClassVar[str] = "okfeb"
+
+    budget: int = 20
+    policy: str = "norm"
+    forgetting: float = 0.9
+    censor: str = "none"
+    threshold: float = 0.0
+    censor_rate: float = 0.9
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        check_int("budget", self.budget, 1, 10_000)
+        if self.budget < self.rank:
+            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
+        check_choice("policy", self.policy, POLICIES)
+        if check_number("forgetting", self.forgetting, 0, 1.0000001) > 1:
+            raise ConfigError("forgetting", self.forgetting, "a number > 0 and <= 1")
+        check_choice("censor", self.censor, CENSORS)
+        check_number("threshold", self.threshold, -1e-300, math.inf)
+        check_number("censor_rate", self.censor_rate, 0, 1)
+
+
+class SubspaceState(NamedTuple):
+    """State of a model; every array keeps its shape for the model's whole life.
+
+    With C = B + 1 slots (one for the row that is being added), the bytes of its arrays are
+    8(C(D + 2r + C + 2) + 5r² + 2D + window + 14).
+
+    Attributes:
+        support: (C, D) stored rows, scaled; slots from `size` on are unused.
+        factor: (r, C) Aᵀ.
+        gram: (C, C) K_S.
+        image: (r, C) (K_S A)ᵀ.
+        solver: (r, r) inverse of the lower Cholesky factor of M + λI.
+        solver_t: (r, r) its transpose.
+        frame: (r, r) T with TᵀT = M and z = Tq.
+        mapping: (r, r) T(M + λI)⁻¹, so that z = mapping · Aᵀk.
+        seeds: (r, r) random rows that A starts from.
+        recency: (C,) η.
+        born: (C,) index of each stored row.
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        bandwidth: (1,) γ.
+        recent: (window,) ring of the last losses.
+        reals: (4,) ridge in force, ε, sum of the majorised steps, mean loss.
+        counts: (9,) valid rows, SVs, losses in all, informative, evicted, dropped at once,
+            mended, unseen (q = 0), SVs of the start.
+    """
+
+    support: FloatArray
+    factor: FloatArray
+    gram: FloatArray
+    image: FloatArray
+    solver: FloatArray
+    solver_t: FloatArray
+    frame: FloatArray
+    mapping: FloatArray
+    seeds: FloatArray
+    recency: FloatArray
+    born: IntArray
+    shift: FloatArray
+    scale: FloatArray
+    bandwidth: FloatArray
+    recent: FloatArray
+    reals: FloatArray
+    counts: IntArray
+
+    @property
+    def n(self) -> int:
+        """Valid rows seen."""
+        return int(self.counts[rowstate.N])
+
+    @property
+    def size(self) -> int:
+        """Stored rows |S|."""
+        return int(self.counts[rowstate.SIZE])
+
+
+def make_state(spec: SubspaceSpec, first_rows: npt.ArrayLike, slots: int) -> SubspaceState:
+    """Make a state with room for `slots` stored rows, scaled and tuned to the first rows."""
+    rows = np.ascontiguousarray(first_rows, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1:
+        raise ConfigError("first_rows", rows.shape, "an array of shape (m >= 1, D >= 1)")
+    if not np.isfinite(rows).all():
+        raise ConfigError("first_rows", "NaN or infinite values", "finite")
+    width, rank = rows.shape[1], spec.rank
+    clip = math.inf if spec.clip is None else spec.clip
+    scale = scaling.standard_scaling(rows, clip) if spec.standardise else scaling.no_scaling(width)
+    gamma = 1.0
+    if spec.kernel in NEEDS_BANDWIDTH:
+        gamma = (
+            median_bandwidth(spec.kernel, scaling.apply_scaling(scale, rows, clip))
+            if isinstance(spec.gamma, str)
+            else spec.gamma
+        )
+    return SubspaceState(
+        support=np.zeros((slots, width)),
+        factor=np.zeros((rank, slots)),
+        gram=np.zeros((slots, slots)),
+        image=np.zeros((rank, slots)),
+        solver=np.eye(rank) / math.sqrt(spec.ridge),
+        solver_t=np.eye(rank) / math.sqrt(spec.ridge),
+        frame=np.zeros((rank, rank)),
+        mapping=np.zeros((rank, rank)),
+        seeds=_seed_rows(spec.seed, rank, spec.tracker == "okfe" and spec.start == "rank_one"),
+        recency=np.zeros(slots),
+        born=np.zeros(slots, dtype=np.int64),
+        shift=scale.shift,
+        scale=scale.scale,
+        bandwidth=np.array([gamma]),
+        recent=np.zeros(spec.novelty_window),
+        reals=np.array([spec.ridge, 0.0, 0.0, 0.0]),
+        counts=np.zeros(rowstate.COUNTS, dtype=np.int64),
+    )
+
+
+@lru_cache(maxsize=64)
+def _seed_values(seed: int, rank: int) -> FloatArray:
+    drawn: FloatArray = np.random.default_rng(seed).standard_normal((rank, rank))
+    return drawn / math.sqrt(rank)
+
+
+def _seed_rows(seed: int, rank: int, ones: bool) -> FloatArray:
+    """Return the rows that A starts from: N(0, 1)/√r, or all ones (Alg. 2 and 3)."""
+    return np.ones((rank, rank)) if ones else _seed_values(seed, rank).copy()
+
+
+def run(
+    settings: rowstate.Settings,
+    state: SubspaceState,
+    spec: SubspaceSpec,
+    rows: npt.ArrayLike,
+    extras: tuple[str, ...],
+) -> Features:
+    """Run rows through the compiled loop, which writes to the state if it is to learn."""
+    matrix = np.ascontiguousarray(rows, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[1] != state.support.shape[1]:
+        raise ConfigError("rows", matrix.shape, f"of shape (n, {state.support.shape[1]})")
+    count, slots = matrix.shape[0], state.support.shape[0]
+    wants_z, wants_q = spec.emit == "z", "q" in extras or spec.emit == "q"
+    wants_s = "s" in extras
+    out = rowstate.Outputs(
+        valid=np.zeros(count, dtype=np.bool_),
+        number=np.zeros(count, dtype=np.int64),
+        z=np.zeros((count if wants_z else 0, spec.rank)),
+        loss=np.zeros(count),
+        novelty=np.zeros(count),
+        informative=np.zeros(count, dtype=np.bool_),
+        evicted=np.full(count, -1, dtype=np.int64),
+        initial=np.zeros(count, dtype=np.bool_),
+        q=np.zeros((count if wants_q else 0, spec.rank)),
+        s=np.zeros((count if wants_s else 0, slots - 1)),
+    )
+    kernel = make_kernel(spec.kernel, float(state.bandwidth[0]), spec.degree, spec.offset)
+    rowloop.run_rows(settings, kernel, rowstate.Arrays(**state._asdict()), matrix, out)
+    return Features(
+        valid=out.valid,
+        index=out.number,
+        z=out.z if wants_z else None,
+        loss=out.loss,
+        novelty=out.novelty,
+        informative=out.informative,
+        evicted=out.evicted,
+        initial=out.initial,
+        q=out.q if wants_q else None,
+        s=out.s if wants_s else None,
+    )
+
+
+def _settings(spec: OKFEBSpec, learn: bool) -> rowstate.Settings:
+    return rowstate.Settings(
+        learn=learn,
+        aligned=spec.emit == "z",
+        ridge=spec.ridge,
+        rule=RULES.index(spec.rule),
+        step=STEPS.index(spec.step),
+        step_size=spec.step_size,
+        policy=POLICIES.index(spec.policy),
+        forgetting=spec.forgetting,
+        censor=CENSORS.index(spec.censor),
+        threshold=spec.threshold,
+        admitted=1.0 - spec.censor_rate,
+        start_rows=spec.rank if spec.start == "rows" else 1,
+        clip=math.inf if spec.clip is None else spec.clip,
+    )
+
+
+class OKFEB:
+    """The tracker OK-FEB (see the module).
+
+    Example:
+        >>> spec = OKFEBSpec(rank=2, budget=4, standardise=False, gamma=2.0)
+        >>> tracker = OKFEB()
+        >>> rows = np.random.default_rng(0).normal(size=(50, 3))
+        >>> state, features = tracker.update(spec, tracker.init(spec, rows[:1]), rows)
+        >>> features.z.shape, state.size
+        ((50, 2), 4)
+    """
+
+    name = "okfeb"
+    spec_type: type[SubspaceSpec] = OKFEBSpec
+    state_type = SubspaceState
+
+    def init(self, spec: OKFEBSpec, first_rows: npt.ArrayLike) -> SubspaceState:
+        """Make the state from the first rows (m, D); see `Tracker.init`."""
+        return make_state(spec, first_rows, spec.budget + 1)
+
+    def update(
+        self,
+        spec: OKFEBSpec,
+        state: SubspaceState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+    ) -> tuple[SubspaceState, Features]:
+        """Run rows (n, D) through the state in order; see `Tracker.update`."""
+        after = SubspaceState(**{name: array.copy() for name, array in state._asdict().items()})
+        return after, run(_settings(spec, True), after, spec, rows, extras)
+
+    def project(
+        self,
+        spec: OKFEBSpec,
+        state: SubspaceState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+    ) -> Features:
+        """Return the rows' features without learning; see `Tracker.project`."""
+        return run(_settings(spec, False), state, spec, rows, extras)
+
+    def why_refused(self, spec: OKFEBSpec, state: SubspaceState, row: npt.ArrayLike) -> str:
+        """Say why a row was refused."""
+        return refusal(state, row)
+
+    def counters(self, state: SubspaceState) -> dict[str, int]:
+        """Return running totals by name."""
+        return totals(state)
+
+    def arrays(self, state: SubspaceState) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name."""
+        return state._asdict()
+
+    def from_arrays(self, spec: OKFEBSpec, arrays: dict[str, npt.NDArray[Any]]) -> SubspaceState:
+        """Make a state of arrays that `arrays` gave."""
+        return state_from_arrays(spec, arrays, spec.budget + 1)
+
+
+def totals(state: SubspaceState) -> dict[str, int]:
+    """Return a state's running totals by name."""
+    return {
+        "informative": int(state.counts[rowstate.INFORMATIVE]),
+        "evicted": int(state.counts[rowstate.EVICTED]),
+        "dropped_at_once": int(state.counts[rowstate.DROPPED]),
+        "mended": int(state.counts[rowstate.MENDED]),
+        "unseen": int(state.counts[rowstate.UNSEEN]),
+    }
+
+
+def refusal(state: SubspaceState, row: npt.ArrayLike) -> str:
+    """Say why the row loop refused a row."""
+    values = np.asarray(row, dtype=np.float64)
+    for name, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values))):
+        if bad.any():
+            return f"channel {int(np.argmax(bad))} is {name}"
+    scaled = np.abs(values / state.scale - state.shift)
+    worst = int(np.argmax(scaled))
+    if scaled[worst] > rowloop.MAX_SCALED:
+        return f"channel {worst} is {values[worst]:g}: too large once standardised"
+    return f"the kernel's value of the row with itself is above {rowloop.MAX_KERNEL:g}"
+
+
+def state_from_arrays(
+    spec: SubspaceSpec, arrays: dict[str, npt.NDArray[Any]], slots: int
+) -> SubspaceState:
+    """Make a state of arrays by name, checking that each has the shape that the spec gives it."""
+    if set(arrays) != set(SubspaceState._fields):
+        missing = sorted(set(SubspaceState._fields) ^ set(arrays))
+        raise ConfigError("state", missing, "exactly the arrays of the tracker's state")
+    width = arrays["support"].shape[-1]
+    expected = make_state(spec, np.zeros((1, width)), slots)
+    parts = {}
+    for name, like in expected._asdict().items():
+        if arrays[name].shape != like.shape:
+            raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {like.shape}")
+        parts[name] = np.array(arrays[name], dtype=like.dtype)
+    return SubspaceState(**parts)

@@ -1,0 +1,249 @@
+"""One update of the subspace: step, move, drop, and refresh what depends on A.
+
+Symbols are those of the papers: S the stored rows, A the factor, K = κ(S, S), M = AᵀKA, k and q
+of a row, λ the ridge.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kerneltrack.compiled import compiled, inlined
+from kerneltrack.linalg import (
+    inverse_cholesky,
+    multiply_transposed,
+    nearest_rotation,
+    semidefinite_factor,
+    transpose,
+)
+from kerneltrack.trackers.budget import choose_eviction, drop_slot
+from kerneltrack.trackers.rowstate import (
+    INVERSE_N,
+    INVERSE_N2,
+    INVERSE_NORM,
+    MAJORISED,
+    MENDED,
+    NONPARAMETRIC,
+    NORMALISED,
+    RIDGE,
+    SIZE,
+    STARTED,
+    STEP_SUM,
+    UNSEEN,
+    Arrays,
+    N,
+    Settings,
+    Work,
+)
+
+MAX_CONDITION = 1e10
+"""An update after which tr(M) exceeds this many times max(λ, √κ) counts as diverged."""
+MIN_RIDGE = 1e-12
+"""The ridge in force is never below this fraction of tr(M): M + λI stays invertible."""
+
+
+@inlined
+def _step(settings: Settings, state: Arrays, kind: int, size: int, norm2: float) -> float:
+    """Return the step size μ_n of the row in slot `size`, ‖q‖² = norm2."""
+    n = float(state.counts[N])
+    if kind == INVERSE_NORM:
+        return float(1.0 / np.sqrt(norm2))
+    if kind == INVERSE_N:
+        return settings.step_size / n
+    if kind == INVERSE_N2:
+        return settings.step_size / (n * n)
+    curvature = norm2 + settings.ridge
+    bound = 1.0
+    if settings.rule == NONPARAMETRIC:
+        # λ_max(K) is at most the largest absolute row sum; Prop. 3 takes the trace.
+        bound = 0.0
+        if kind == MAJORISED:
+            for i in range(size + 1):
+                bound += state.gram[i, i]
+        else:
+            for i in range(size + 1):
+                total = 0.0
+                for j in range(size + 1):
+                    total += abs(state.gram[i, j])
+                bound = max(bound, total)
+    if kind == MAJORISED:
+        # Prop. 2 and 3: γ_n = ‖q‖² + λ/n, ξ_n = tr(K)γ_n, μ_n = 1/Σ.
+        state.reals[STEP_SUM] += bound * (norm2 + settings.ridge / n)
+        return float(1.0 / state.reals[STEP_SUM])
+    return 1.0 / (bound * curvature)
+
+
+@inlined
+def _move(settings: Settings, state: Arrays, work: Work, size: int, step: float) -> None:
+    """Write the updated factor, the row in slot `size` included, to work.factor."""
+    rank = state.factor.shape[0]
+    decay = 1.0 - step * settings.ridge / state.counts[N]
+    q, along = work.q, work.along
+    # Rows of K_S+[A; 0] (nonparametric, eq. 19b) or of [A; 0] (parametric, eq. 16) times q.
+    source = state.image if settings.rule == NONPARAMETRIC else state.factor
+    for i in range(size + 1):
+        along[i] = 0.0
+    for c in range(rank):
+        weight = q[c]
+        for i in range(size + 1):
+            along[i] += weight * source[c, i]
+    if settings.rule == NONPARAMETRIC:
+        shrink = step * settings.ridge / state.counts[N]
+        for i in range(size + 1):
+            along[i] = step * (state.gram[size, i] - along[i])
+        for c in range(rank):
+            weight = q[c]
+            for i in range(size + 1):
+                work.factor[c, i] = state.factor[c, i] - shrink * source[c, i] + weight * along[i]
+    else:
+        along[size] -= 1.0
+        for c in range(rank):
+            weight = step * q[c]
+            for i in range(size + 1):
+                work.factor[c, i] = decay * state.factor[c, i] - weight * along[i]
+
+
+@inlined
+def _evaluate(state: Arrays, work: Work, count: int, evicted: int) -> float:
+    """Fill work.image = KA and work.inner = M of the candidate in work.factor; return tr(M).
+
+    A dropped row of A is zeroed first, so that it contributes exactly nothing.
+    """
+    rank = state.factor.shape[0]
+    if evicted >= 0:
+        for c in range(rank):
+            work.factor[c, evicted] = 0.0
+    trace = 0.0
+    for c in range(rank):
+        for i in range(count):
+            total = 0.0
+            for j in range(count):
+                total += state.gram[i, j] * work.factor[c, j]
+            work.image[c, i] = total
+        for e in range(c + 1):
+            total = 0.0
+            for i in range(count):
+                total += work.factor[c, i] * work.image[e, i]
+            work.inner[c, e] = total
+            work.inner[e, c] = total
+        trace += work.inner[c, c]
+    return trace
+
+
+@inlined
+def _commit(
+    settings: Settings, state: Arrays, work: Work, count: int, evicted: int, trace: float
+) -> None:
+    """Make the evaluated candidate the state: solver, frame, slots."""
+    state.reals[RIDGE] = max(settings.ridge, MIN_RIDGE * trace)
+    inverse_cholesky(work.inner, state.reals[RIDGE], work.left, state.solver, state.solver_t)
+    if settings.aligned:
+        _align(state, work, count, evicted)
+    for c in range(state.factor.shape[0]):
+        for i in range(count):
+            state.factor[c, i] = work.factor[c, i]
+            state.image[c, i] = work.image[c, i]
+    if evicted >= 0:
+        drop_slot(state, evicted, count - 1)
+        state.counts[SIZE] = count - 1
+    else:
+        state.counts[SIZE] = count
+
+
+@inlined
+def _align(state: Arrays, work: Work, count: int, evicted: int) -> None:
+    """Refresh frame T and mapping P, turned so that the SVs' features move least.
+
+    The features of the SVs are P(KA)ᵀ with P = T(M + λI)⁻¹ and any T with TᵀT = M. Of these,
+    UT with the orthogonal U that minimises Σ‖U z_new - z_old‖² over the SVs that stay is taken.
+    """
+    rank = state.factor.shape[0]
+    if evicted >= 0:
+        for c in range(rank):
+            state.image[c, evicted] = 0.0
+    # Σ z_old z_newᵀ = P_old [(KA)_oldᵀ(KA)_new] P_newᵀ.
+    multiply_transposed(work.image, state.image, count, work.left)
+    multiply_transposed(state.mapping, work.left, rank, work.right)
+    semidefinite_factor(work.inner, work.rest, work.root)
+    transpose(work.root, work.left)
+    multiply_transposed(work.left, state.solver, rank, work.turn)
+    multiply_transposed(work.turn, state.solver_t, rank, work.left)
+    multiply_transposed(work.right, work.left, rank, work.inner)
+    nearest_rotation(work.inner, work.right, work.pivots, work.turn)
+    multiply_transposed(work.turn, work.root, rank, state.frame)
+    transpose(work.left, work.right)
+    multiply_transposed(work.turn, work.right, rank, state.mapping)
+
+
+@inlined
+def _place(state: Arrays, work: Work, size: int, own: float) -> None:
+    """Put the row and its kernel values into slot `size`; its old image is kᵀA = b."""
+    for i in range(size):
+        state.gram[size, i] = work.k[i]
+        state.gram[i, size] = work.k[i]
+    state.gram[size, size] = own
+    state.support[size] = work.x
+    for c in range(state.factor.shape[0]):
+        state.image[c, size] = work.b[c]
+        state.factor[c, size] = 0.0
+    state.recency[size] = 1.0
+    state.born[size] = state.counts[N] - 1
+
+
+@inlined
+def _enter_at_random(state: Arrays, work: Work, size: int, own: float, seed: int) -> None:
+    """Candidate in which the new row has a random row of A, scaled as ‖φ‖^{-1/2}."""
+    scale = 1.0 / np.sqrt(np.sqrt(own))
+    for c in range(state.factor.shape[0]):
+        for i in range(size):
+            work.factor[c, i] = state.factor[c, i]
+        work.factor[c, size] = state.seeds[seed, c] * scale
+
+
+@compiled
+def learn(settings: Settings, state: Arrays, work: Work, own: float) -> int:
+    """Update the subspace with the row in `work`; return the index that left, or -1."""
+    size, rank = state.counts[SIZE], state.factor.shape[0]
+    _place(state, work, size, own)
+    full = size + 1 == state.support.shape[0]
+    if full:
+        for i in range(size):
+            state.recency[i] *= settings.forgetting
+    norm2 = 0.0
+    largest = own
+    for c in range(rank):
+        norm2 += work.q[c] * work.q[c]
+    for i in range(size):
+        largest = max(largest, state.gram[i, i])
+    limit = MAX_CONDITION * max(settings.ridge, np.sqrt(largest))
+    unseen = not norm2 > 0.0
+    for attempt in range(2):
+        if unseen:
+            _enter_at_random(state, work, size, own, state.counts[N] % rank)
+        else:
+            kind = settings.step if attempt == 0 else NORMALISED
+            _move(settings, state, work, size, _step(settings, state, kind, size, norm2))
+        evicted = choose_eviction(settings, state, work, size + 1) if full else -1
+        trace = _evaluate(state, work, size + 1, evicted)
+        diverged = not trace <= limit
+        state.counts[MENDED] += diverged
+        if not diverged:
+            state.counts[UNSEEN] += unseen
+            gone = int(state.born[evicted]) if full else -1
+            _commit(settings, state, work, size + 1, evicted, trace)
+            return gone
+    # Even the safe step is out of range: the row is not taken in.
+    return int(state.counts[N]) - 1
+
+
+@compiled
+def begin(settings: Settings, state: Arrays, work: Work, own: float) -> None:
+    """Take a row of the start in: it becomes an SV with a random row of A."""
+    size = state.counts[SIZE]
+    _place(state, work, size, own)
+    _enter_at_random(state, work, size, own, size)
+    trace = _evaluate(state, work, size + 1, -1)
+    _commit(settings, state, work, size + 1, -1, trace)
+    state.counts[STARTED] += 1
+    for i in range(size + 1):
+        work.k[i] = state.gram[i, size]
