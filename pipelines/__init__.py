@@ -1,0 +1,13 @@
+"""Runnable jobs, their options, the command line and the report."""
+
+from __future__ import annotations
+
+import logging
+
+
+def _is_of_use(record: logging.LogRecord) -> bool:
+    """Tell Beam's remark, made on import, that Google's clients are not installed from the rest."""
+    return not str(record.msg).startswith("apitools not found")
+
+
+logging.getLogger().addFilter(_is_of_use)

@@ -1,0 +1,51 @@
+"use strict";
+
+/* What the page's other scripts share: the data block, formats, and elements whose text is data. */
+const kerneltrack = (() => {
+  const trouble = (message) => {
+    document.body.dataset.error = `${document.body.dataset.error ?? ""}${message}\n`;
+    const note = document.getElementById("trouble");
+    note.textContent = `A part of this page could not be drawn: ${message}`;
+    note.hidden = false;
+  };
+  addEventListener("error", (event) => trouble(event.message));
+  addEventListener("unhandledrejection", (event) => trouble(String(event.reason)));
+
+  const data = JSON.parse(document.getElementById("data").textContent);
+
+  const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+  /* Base64 of little-endian float32; NaN, where a line breaks, becomes null. */
+  const floats = (text) => {
+    const view = new DataView(bytes(text).buffer);
+    return Array.from({ length: view.byteLength / 4 }, (_, k) => {
+      const value = view.getFloat32(4 * k, true);
+      return Number.isNaN(value) ? null : value;
+    });
+  };
+
+  const count = (value) => value.toLocaleString("en");
+  const figure = (value) => {
+    if (value === null || value === undefined) return "–";
+    const size = Math.abs(value);
+    if (size >= 1e3 && size < 1e7) return Math.round(value).toLocaleString("en");
+    return size === 0 ? "0" : value.toPrecision(3);
+  };
+  const percent = (value) =>
+    value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)} %`;
+
+  /* An element with attributes and children; strings become text nodes, never markup. */
+  const element = (name, attributes = {}, ...children) => {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (value !== undefined) made.setAttribute(key, value);
+    }
+    made.append(...children);
+    return made;
+  };
+
+  const color = (name) =>
+    getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+  return { data, bytes, floats, count, figure, percent, element, color };
+})();

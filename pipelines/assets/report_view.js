@@ -1,0 +1,236 @@
+"use strict";
+
+/* Which model the curves show, and along which axis. */
+(() => {
+  const { data, floats, count, figure, percent, element, chart, bare, swatch } = kerneltrack;
+  const curves = data.curves;
+  const select = document.getElementById("model");
+  const find = document.getElementById("find");
+  const findFrom = 12;
+  const finest = 0.1;
+  const unpacked = new Map();
+  let current = curves.reduce((best, curve, k) => (curve.rows > curves[best].rows ? k : best), 0);
+  let wanted = null;
+
+  const unpack = (index) => {
+    if (!unpacked.has(index)) {
+      const read = (packed) => Object.fromEntries(Object.entries(packed).map(([key, text]) => [key, floats(text)]));
+      unpacked.set(index, { loss: read(curves[index].loss), rates: read(curves[index].rates) });
+    }
+    return unpacked.get(index);
+  };
+
+  const hasTime = (curve) => curve.start !== null;
+
+  /* By time, unless there is none or it is mostly silence; the buttons overrule. */
+  const axisOf = (curve) => {
+    if (!hasTime(curve)) return "row";
+    return wanted ?? (curve.covered < 0.5 ? "row" : "time");
+  };
+
+  /* Positions along the axis, their name, and how one is put into words. */
+  const axisFor = (curve, parts) => {
+    if (axisOf(curve) === "row") {
+      return { x: parts.row, isTime: false, xLabel: "row of the model", words: (x) => `row ${count(Math.round(x))}`, place: (r) => [r[1], r[2]] };
+    }
+    const span = parts.time.length ? parts.time[parts.time.length - 1] - parts.time[0] : 0;
+    if (span < finest) {
+      const fine = (t) => 1e6 * t;
+      return { x: parts.time.map(fine), isTime: false, xLabel: "time since the first row (µs)", words: (x) => `${figure(x)} µs`, place: (r) => [fine(r[3]), fine(r[4])] };
+    }
+    const ms = (t) => curve.start + 1e3 * t;
+    const from = span < 86400 ? 11 : 0;
+    const words = (x) => new Date(x).toISOString().slice(from, 22).replace("T", " ");
+    return { x: parts.time.map(ms), isTime: true, xLabel: "time (UTC)", words, place: (r) => [ms(r[3]), ms(r[4])] };
+  };
+
+  const regimesOf = (curve, axis) =>
+    (curve.regimes ?? []).map((regime) => {
+      const [start, end] = axis.place(regime);
+      return { name: data.labels[regime[0]], number: data.swatches[regime[0]], start, end };
+    });
+
+  const labelAt = (regimes, x) => regimes.find(({ start, end }) => start <= x && x <= end)?.name;
+
+  /* A single bin is a line across the model's extent: a point alone can't fill an area. */
+  const widened = (axis, series, extent) => {
+    if (axis.x.length !== 1) return [axis.x, series];
+    const [from, to] = extent[1] > extent[0] ? extent : [axis.x[0] - 0.5, axis.x[0] + 0.5];
+    const twice = ({ values, shown, ...others }) => ({ ...others, values: [values[0], values[0]], shown: shown && [shown[0], shown[0]] });
+    return [[from, to], series.map(twice)];
+  };
+
+  const draw = (id, curve, axis, series, more) => {
+    const whole = axisFor(curve, unpack(current).loss).x;
+    const [x, wide] = widened(axis, series, [whole[0], whole[whole.length - 1]]);
+    const regimes = regimesOf(curve, axis);
+    const where = (idx) => {
+      const label = labelAt(regimes, x[idx]);
+      return axis.words(x[idx]) + (label === undefined ? "" : ` · ${label}`);
+    };
+    chart({ id, x, series: wide, isTime: axis.isTime, xLabel: axis.xLabel, where, ...more });
+  };
+
+  const drawLoss = (curve, { loss }) => {
+    const axis = axisFor(curve, loss);
+    const name = `Fitting error of ${curve.id} over ${axis.isTime ? "time" : "its rows"}: mean ${figure(curve.mean)} over ${count(curve.rows)} rows.`;
+    const series = [
+      { values: loss.high, ink: "range", isHidden: true, isArea: true, name: "range of the rows", shown: loss.low.map((low, k) => [low, loss.high[k]]) },
+      { values: loss.low, ink: "range", isHidden: true },
+      { values: loss.mean, ink: "mean", width: 1, name: "mean of the bin" },
+      { values: loss.average, ink: "average", width: 2, name: "mean of the last 200 rows" },
+    ];
+    const format = (values, idx) => {
+      const value = values[idx];
+      return Array.isArray(value) ? `${figure(value[0])} to ${figure(value[1])}` : figure(value);
+    };
+    draw("loss", curve, axis, series, {
+      name, format, regimes: regimesOf(curve, axis), bands: [{ series: [1, 2], ink: "range" }],
+      yLabel: "fitting error ‖φ(x) − Lq‖²", yRange: (u, min, max) => [0, max > 0 ? 1.1 * max : 1],
+    });
+  };
+
+  const drawTarget = (curve, { loss }) => {
+    document.getElementById("target-section").hidden = !loss.target;
+    if (!loss.target) return;
+    const axis = axisFor(curve, loss);
+    draw("target", curve, axis, [{ values: loss.target, ink: "average", name: "label" }], {
+      name: `Label of ${curve.id}.`, yLabel: "label", format: (values, idx) => figure(values[idx]),
+      yRange: (u, min, max) => (min === null ? [0, 1] : uPlot.rangeNum(min, max, 0.1, true)),
+    });
+  };
+
+  const ticks = (value) => (value === null ? "" : `${Math.round(100 * value)} %`);
+  const share = (values, idx) => percent(values[idx]);
+  const whole = () => [0, 1];
+
+  const drawNovelty = (curve, { rates }) => {
+    const series = [
+      { values: rates.novel, ink: "second", isDashed: true, name: "rows at 0.95 or above" },
+      { values: rates.novelty, ink: "average", width: 2, name: "mean novelty" },
+    ];
+    draw("novelty", curve, axisFor(curve, rates), series, {
+      name: `Novelty of ${curve.id}: mean, and share of rows at 0.95 or above.`, format: share,
+      yLabel: "novelty · share", yTicks: ticks, yRange: whole, guides: [0.05, 0.5],
+    });
+  };
+
+  /* Shares on top of each other, the last to the ceiling; each area covers the lower end of those
+     before it, so the tallest is drawn first. */
+  const drawFates = (curve, { rates }) => {
+    const add = (a, b) => a.map((value, k) => (value === null || b[k] === null ? null : value + b[k]));
+    const kept = rates.censored.map((value, k) => (value === null ? null : Math.max(0, 1 - value - rates.replaced[k] - rates.dropped[k])));
+    const parts = [
+      { name: "replaced a stored row", shown: rates.replaced, ink: "replaced" },
+      { name: "dropped at once", shown: rates.dropped, ink: "dropped" },
+      { name: "stored, with room to spare", shown: kept, ink: "kept" },
+      { name: "censored", shown: rates.censored, ink: "censored" },
+    ];
+    let sum = null;
+    for (const part of parts) {
+      sum = sum === null ? part.shown : add(sum, part.shown);
+      Object.assign(part, { values: sum, isArea: true, width: 0 });
+    }
+    draw("fates", curve, axisFor(curve, rates), parts.reverse(), {
+      name: `What became of the rows of ${curve.id}: shares censored, stored, replacing another, dropped at once.`,
+      format: share, yLabel: "share of the rows", yTicks: ticks, yRange: whole,
+    });
+  };
+
+  const legend = (curve) => {
+    const present = [...new Set((curve.regimes ?? []).map(([label]) => label))];
+    present.sort((a, b) => data.swatches[a] - data.swatches[b]);
+    const items = present.map((label) => element("li", { title: data.labels[label] }, swatch(data.swatches[label]), data.labels[label]));
+    document.getElementById("labels").replaceChildren(...items);
+  };
+
+  const notes = (curve) => {
+    const said = [];
+    if (curve.labelChanges && curve.regimes === null) said.push(`The label changes ${count(curve.labelChanges)} times, too often to shade.`);
+    if (curve.gaps) said.push(`Nothing was recorded for longer spells ${count(curve.gaps)} ${curve.gaps === 1 ? "time" : "times"}: lines break there.`);
+    if (data.timed && !hasTime(curve)) said.push("The times do not order this model’s rows, so the axis counts rows.");
+    if (curve.mean === null) said.push("All rows of this model are start rows, which count in no mean.");
+    document.getElementById("loss-note").textContent = said.join(" ");
+    document.getElementById("about").textContent = `${count(curve.rows)} ${curve.rows === 1 ? "row" : "rows"} · mean error ${figure(curve.mean)}`;
+  };
+
+  const controls = (curve) => {
+    for (const radio of document.querySelectorAll("#axis input")) {
+      radio.checked = radio.value === axisOf(curve);
+      radio.disabled = !hasTime(curve);
+    }
+    select.value = String(current);
+    const options = [...select.options].map((option) => Number(option.value));
+    const at = options.indexOf(current);
+    document.getElementById("previous").disabled = at <= 0;
+    document.getElementById("next").disabled = at < 0 || at >= options.length - 1;
+  };
+
+  const show = () => {
+    const curve = curves[current];
+    const parts = unpack(current);
+    controls(curve);
+    legend(curve);
+    notes(curve);
+    drawLoss(curve, parts);
+    drawTarget(curve, parts);
+    drawNovelty(curve, parts);
+    drawFates(curve, parts);
+    document.body.dataset.model = curve.id;
+    document.dispatchEvent(new CustomEvent("modelchange", { detail: current }));
+  };
+
+  const choose = (index) => {
+    current = index;
+    if (![...select.options].some((option) => Number(option.value) === index)) list("");
+    show();
+  };
+
+  const list = (text) => {
+    const wantedText = text.trim().toLowerCase();
+    const options = curves.map((curve, k) => [curve.id, k]).filter(([id]) => id.toLowerCase().includes(wantedText));
+    select.replaceChildren(...options.map(([id, k]) => element("option", { value: k }, id)));
+    return options;
+  };
+
+  const step = (by) => {
+    const options = [...select.options].map((option) => Number(option.value));
+    const next = options[options.indexOf(current) + by];
+    if (next !== undefined) choose(next);
+  };
+
+  Object.assign(kerneltrack, { select: choose, current: () => (curves.length ? current : -1) });
+
+  if (!curves.length) {
+    for (const id of ["loss", "novelty", "fates"]) bare(id, "There are no rows to draw.");
+    document.getElementById("toolbar").hidden = true;
+    document.body.dataset.plotsDrawn = "";
+    return;
+  }
+  list("");
+  document.getElementById("find-box").hidden = curves.length <= findFrom;
+  document.getElementById("axis").hidden = !data.timed;
+  find.addEventListener("input", () => {
+    const options = list(find.value);
+    if (options.length && !options.some(([, k]) => k === current)) choose(options[0][1]);
+    else controls(curves[current]);
+  });
+  select.addEventListener("change", () => choose(Number(select.value)));
+  document.getElementById("toolbar").addEventListener("submit", (event) => event.preventDefault());
+  document.getElementById("previous").addEventListener("click", () => step(-1));
+  document.getElementById("next").addEventListener("click", () => step(1));
+  document.getElementById("axis").addEventListener("change", (event) => {
+    wanted = event.target.value;
+    show();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+  addEventListener("beforeprint", () => {
+    document.documentElement.dataset.theme = "light";
+    show();
+  });
+  addEventListener("afterprint", () => {
+    delete document.documentElement.dataset.theme;
+    show();
+  });
+  show();
+})();

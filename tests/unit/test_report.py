@@ -1,0 +1,382 @@
+"""The report as a file: which models it chooses, what it says, and that no text can break it."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.io.localfilesystem import LocalFileSystem
+
+from kerneltrack.errors import DataError
+from pipelines.report import models_shown, models_with_curves, write_report
+from pipelines.report_failures import Failure, failure_examples
+from pipelines.report_summary import figure
+from pipelines.report_totals import Totals, add_up
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\n\"'&$data ${title} \\ é漢\u2028🙂"
+
+
+def features(models: dict[str, int], **columns: Any) -> pa.Table:
+    """Rows of the models, one after the other; the loss of the k-th model is k + 1 hundredths."""
+    index = np.concatenate([np.arange(rows) for rows in models.values()])
+    place = np.repeat(np.arange(len(models)), list(models.values()))
+    n = len(index)
+    table = {
+        "model_id": np.array(list(models), dtype=object)[place],
+        "index": index,
+        "source": pa.array(["in.csv"] * n).dictionary_encode(),
+        "row": np.arange(n),
+        "loss": (place + 1) / 100,
+        "novelty": np.full(n, 0.5),
+        "informative": index < 5,
+        "evicted": pa.nulls(n, pa.int64()),
+        "initial": index < 2,
+        "z": pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2 * n)), 2),
+        **columns,
+    }
+    return pa.table(table)
+
+
+def run_folder(
+    output: Path, table: pa.Table | None, failed: pa.Table | None = None, **run: Any
+) -> str:
+    """Write a run's output as the job leaves it."""
+    output.mkdir(exist_ok=True)
+    for folder, part in (("features", table), ("failures", failed)):
+        (output / folder).mkdir()
+        if part is not None:
+            pq.write_table(part, output / folder / "part-0.parquet")
+    rows = 0 if table is None else len(table)
+    facts = {
+        "kerneltrack": "0.1.0",
+        "versions": {"python": "3.11"},
+        "command": "kerneltrack track in.csv --output out",
+        "started": "2026-01-02T03:04:05Z",
+        "seconds": {"total": 1.5},
+        "inputs": [{"path": "data/in.csv", "rows": rows}],
+        "columns": {"model_id": "id", "time": None, "features": ["a", "b", "c"]},
+        "tracker": "okfeb",
+        "spec": {"rank": 2, "kernel": "gaussian", "censor": {"kind": "fixed", "at": 0.1}},
+        "counts": {"rows_in": rows, "rows_out": rows, "rows_failed": 0},
+        "failures": {},
+        **run,
+    }
+    (output / "run.json").write_text(json.dumps(facts), encoding="utf-8")
+    return str(output)
+
+
+def page_of(output: str) -> str:
+    return Path(write_report(output)).read_text(encoding="utf-8")
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert len(found) == 1
+    return cast("dict[str, Any]", json.loads(found[0]))
+
+
+def text_of(page: str) -> str:
+    body = page.partition("<body>")[2].partition('<script type="application/json"')[0]
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+def floats(packed: str) -> list[float]:
+    return cast("list[float]", np.frombuffer(base64.b64decode(packed), "<f4").tolist())
+
+
+def test_the_page_says_what_happened(tmp_path: Path) -> None:
+    table = features({"m10": 12, "m9": 22}, label=["walk"] * 12 + ["run"] * 22)
+    path = write_report(run_folder(tmp_path, table))
+    assert path == str(tmp_path / "report.html")
+    assert sorted(os.listdir(tmp_path)) == ["failures", "features", "report.html", "run.json"]
+    text = text_of(Path(path).read_text(encoding="utf-8"))
+    # (10 × 0.01 + 20 × 0.02) / 30, and 24 of 34 rows without information.
+    assert (
+        "okfeb went through 34 rows of 2 models and turned 3 channels into 2 features, with a mean "
+        "fitting error of 0.0167. 70.6 % of the rows were censored, that is, fitted well enough to "
+        "change nothing; no row failed."
+    ) in text
+    assert "kerneltrack report · 2 January 2026, 03:04 UTC in.csv" in text
+    assert "walk 10 33.3 % 0.0100 ± 0" in text
+    assert "run 20 66.7 % 0.0200 ± 0" in text
+    assert "censor.kind fixed" in text
+    assert "kerneltrack track in.csv --output out" in text
+    assert "Rows that failed" not in text
+
+
+def test_the_data_block_holds_the_curves_and_the_table(tmp_path: Path) -> None:
+    data = data_of(page_of(run_folder(tmp_path, features({"m10": 12, "m9": 22}))))
+    assert [curve["id"] for curve in data["curves"]] == ["m9", "m10"]
+    nine = data["curves"][0]
+    assert (nine["rows"], nine["mean"], nine["start"], nine["regimes"]) == (22, 0.02, None, None)
+    assert floats(nine["loss"]["row"]) == list(range(22))
+    assert floats(nine["loss"]["mean"]) == pytest.approx([0.02] * 22)
+    assert floats(nine["rates"]["censored"]) == pytest.approx([17 / 22])
+    table = data["table"]
+    assert table["id"] == ["m9", "m10"]
+    assert table["curve"] == [0, 1]
+    assert table["rows"] == [22, 12]
+    assert table["mean"] == table["half"] == table["high"] == [0.02, 0.01]
+    assert table["sd"] == [0.0, 0.0]
+    assert table["censored"] == [pytest.approx(17 / 22, rel=1e-5), pytest.approx(7 / 12, rel=1e-5)]
+    assert (table["evicted"], table["dropped"]) == ([0.0, 0.0], [None, None])
+    assert data["labels"] == []
+
+
+def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
+    table = features({HOSTILE: 20}, label=[HOSTILE] * 20)
+    failures = pa.table(
+        {"model_id": [HOSTILE], "source": [HOSTILE], "row": [3], "reason": [HOSTILE]}
+    )
+    page = page_of(
+        run_folder(
+            tmp_path,
+            table,
+            failures,
+            command=HOSTILE,
+            tracker=HOSTILE,
+            inputs=[{"path": HOSTILE, "rows": 20}],
+            columns={"label": HOSTILE, "features": [HOSTILE]},
+            spec={HOSTILE: {HOSTILE: HOSTILE}},
+            versions={HOSTILE: HOSTILE},
+            counts={"rows_failed": 1, HOSTILE: 2},
+            failures={HOSTILE: 1},
+        )
+    )
+    assert "<img" not in page
+    assert page.count("</script>") == page.count("<script")
+    data = data_of(page)
+    assert data["labels"] == [HOSTILE]
+    assert data["table"]["id"] == [HOSTILE]
+    assert data["curves"][0]["id"] == HOSTILE
+    text = text_of(page)
+    assert text.count(" ".join(HOSTILE.split())) >= 10
+
+
+def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
+    page = page_of(run_folder(tmp_path, features({"m": 20})))
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    )
+    assert f'<meta http-equiv="Content-Security-Policy" content="{policy}">' in page
+    links = re.findall(r"""(?:src|href|action)\s*=\s*["']?([^"'\s>]*)""", page)
+    assert links == ["data:,"]
+    assert not re.search(r"url\(|@import", page)
+    assert "$" not in page.partition("<style>")[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "counts", "expected"),
+    [
+        (None, {}, "The input held no rows, so there are no features."),
+        (None, {"rows_failed": 7}, "No features came out: all of the 7 rows failed."),
+        (features({"m": 1}), {}, "okfeb went through 1 row of 1 model and"),
+        (features({"m": 5}), {}, "Every row was let in, none was censored; no row failed."),
+        (features({"m": 2}), {}, "only start rows, which count in no mean"),
+        (features({"m": 30}, label=pa.nulls(30, pa.string())), {}, "no label 28 100.0 %"),
+        (features({"m": 2}, label=["a", "b"]), {}, "No row to measure has a label."),
+        (features({"m": 30}, label=np.arange(30.0)), {}, "The label is a number with many values"),
+    ],
+)
+def test_odd_runs_have_a_page(
+    tmp_path: Path, table: pa.Table | None, counts: dict[str, int], expected: str
+) -> None:
+    page = page_of(run_folder(tmp_path, table, counts=counts))
+    assert expected in text_of(page)
+    assert len(data_of(page)["curves"]) == (0 if table is None else 1)
+
+
+def test_a_run_file_with_little_in_it_is_enough(tmp_path: Path) -> None:
+    output = run_folder(tmp_path, features({"m": 5}))
+    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
+    assert "the tracker went through 5 rows of 1 model" in text_of(page_of(output))
+
+
+def test_a_frozen_subspace_is_pointed_out(tmp_path: Path) -> None:
+    evicted = pa.array(np.where(np.arange(200) < 190, np.arange(200), 0))
+    page = page_of(
+        run_folder(tmp_path, features({"m": 200}, evicted=evicted), counts={"mended": 1})
+    )
+    text = text_of(page)
+    assert "The subspace is all but frozen: in 95.0 % of the evictions" in text
+    assert "1 update would have diverged and gave way to a safe step." in text
+
+
+def test_failures_are_listed_by_reason(tmp_path: Path) -> None:
+    failures = pa.table(
+        {
+            "model_id": ["m"] * 4 + [None],
+            "source": pa.array(["in.csv"] * 5).dictionary_encode(),
+            "row": [1, 2, 3, 4, 5],
+            "reason": ["no number"] * 4 + ["no id"],
+        }
+    )
+    output = run_folder(
+        tmp_path, None, failures, counts={"rows_failed": 5}, failures={"no id": 1, "no number": 4}
+    )
+    text = text_of(page_of(output))
+    assert (
+        "no number 4 in.csv, row 1 (m) in.csv, row 2 (m) in.csv, row 3 (m) no id 1 in.csv, row 5"
+    ) in text
+
+
+def test_examples_are_three_of_each_reason_over_batches() -> None:
+    table = pa.table(
+        {
+            "model_id": pa.nulls(8, pa.string()),
+            "source": ["f"] * 8,
+            "row": np.arange(8),
+            "reason": ["a", "a", "b", "a", "a", "b", "c", "a"],
+        }
+    )
+    examples = failure_examples(table.to_batches(max_chunksize=3))
+    assert examples == [
+        Failure(None, "f", row, reason)
+        for row, reason in [(0, "a"), (1, "a"), (3, "a"), (2, "b"), (5, "b"), (6, "c")]
+    ]
+
+
+def totals_of(means: dict[str, float], rows: dict[str, int]) -> Totals:
+    table = features({name: rows.get(name, 3) for name in means})
+    losses = np.repeat(list(means.values()), [rows.get(name, 3) for name in means])
+    return add_up(table.set_column(4, "loss", pa.array(losses)).to_batches())
+
+
+def test_up_to_fifty_models_are_all_drawn_in_natural_order() -> None:
+    totals = totals_of({f"m{k}": 0.1 for k in range(50)}, {})
+    assert models_with_curves(totals) == [f"m{k}" for k in range(50)]
+    totals = totals_of({"2": 1.0, "10": 1.0, "a": 1.0, "": 1.0, "9" * 5000: 1.0}, {})
+    assert models_with_curves(totals) == ["", "2", "10", "9" * 5000, "a"]
+
+
+def test_of_many_models_the_largest_the_worst_and_the_best_are_drawn() -> None:
+    names = [f"m{k}" for k in range(1200)]
+    longest = {name: 9 for name in names[500:520]}
+    totals = totals_of({name: (k + 1) / 1200 for k, name in enumerate(names)}, longest)
+    drawn = models_with_curves(totals)
+    assert drawn == [*names[:10], *names[500:520], *names[1180:]]
+    shown = models_shown(totals, drawn)
+    assert shown == [*names[:200], *names[500:520], *names[1000:]]
+    assert models_shown(totals_of({name: 1.0 for name in names[:1000]}, {}), []) == names[:1000]
+
+
+def test_models_of_start_rows_alone_are_drawn_and_shown(tmp_path: Path) -> None:
+    models = {f"m{k}": 2 for k in range(1100)}
+    page = page_of(run_folder(tmp_path, features(models)))
+    data = data_of(page)
+    assert [curve["id"] for curve in data["curves"]] == [f"m{k}" for k in range(50)]
+    assert set(data["table"]["mean"]) == {None}
+    assert "histogram" not in page.partition("<main>")[2].partition("<script")[0]
+
+
+def test_many_models_have_a_histogram_of_their_means(tmp_path: Path) -> None:
+    page = page_of(run_folder(tmp_path, features({f"m{k}": 3 for k in range(1100)})))
+    text = text_of(page)
+    assert "The table holds 400 of 1,100 models: those that fit best" in text
+    assert "Curves are kept for 50 models" in text
+    assert "Mean fitting errors of 1,100 models: half lie below 5.50" in text
+
+
+@pytest.mark.parametrize("content", [None, "not json", "[1]"])
+def test_a_run_file_that_cannot_be_read_is_one_clear_error(
+    tmp_path: Path, content: str | None
+) -> None:
+    if content is not None:
+        (tmp_path / "run.json").write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=r"run\.json: ") as caught:
+        write_report(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_features_file_that_is_not_parquet_is_one_clear_error(tmp_path: Path) -> None:
+    output = run_folder(tmp_path, None)
+    (tmp_path / "features" / "part-0.parquet").write_bytes(b"nonsense")
+    with pytest.raises(DataError, match=r"part-0\.parquet: is not a Parquet file"):
+        write_report(output)
+
+
+def test_a_page_that_cannot_be_finished_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = run_folder(tmp_path, features({"m": 5}))
+    (tmp_path / "report.html").write_text("old", encoding="utf-8")
+
+    def full(self: Path, data: bytes) -> int:
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(output)
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == "old"
+    assert sorted(os.listdir(tmp_path)) == ["failures", "features", "report.html", "run.json"]
+
+
+def test_a_folders_name_is_not_a_pattern(tmp_path: Path) -> None:
+    output = run_folder(tmp_path / "run [1]*", features({"m": 5}))
+    assert "5 rows of 1 model" in text_of(page_of(output))
+
+
+class _OtherFileSystem(LocalFileSystem):
+    """Local files under another scheme: what a bucket looks like to the report."""
+
+    @classmethod
+    def scheme(cls) -> str:
+        return "ktother"
+
+    def join(self, basepath: str, *paths: str) -> str:
+        return "/".join([basepath.rstrip("/"), *paths])
+
+    def _list(self, dir_or_prefix: str) -> Any:
+        found_here: Any = super()._list
+        for found in found_here(_local(dir_or_prefix)):
+            found.path = f"ktother:/{found.path}"
+            yield found
+
+    def open(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        return super().open(_local(path), *args, **kwargs)
+
+    def create(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        return super().create(_local(path), *args, **kwargs)
+
+    def rename(self, source_file_names: list[str], destination_file_names: list[str]) -> None:
+        rename: Any = super().rename
+        rename([*map(_local, source_file_names)], [*map(_local, destination_file_names)])
+
+
+def _local(path: str) -> str:
+    return path.removeprefix("ktother:/")
+
+
+def test_any_file_system_of_beams_will_do(tmp_path: Path) -> None:
+    run_folder(tmp_path, features({"m": 5}))
+    here = page_of(str(tmp_path))
+    (tmp_path / "report.html").unlink()
+    assert write_report(f"ktother:/{tmp_path}") == f"ktother:/{tmp_path}/report.html"
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == here
+    assert sorted(os.listdir(tmp_path)) == ["failures", "features", "report.html", "run.json"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.19, "0.190"),
+        (10, "10.0"),
+        (123.4, "123"),
+        (12345.6, "12,346"),
+        (1e-7, "1.00e-07"),
+        (float("nan"), "–"),
+    ],
+)
+def test_figures_have_three_digits(value: float, text: str) -> None:
+    assert figure(value) == text
