@@ -1,0 +1,96 @@
+"""The command `kerneltrack`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Sequence
+
+from apache_beam.options.pipeline_options import PipelineOptions
+
+import kerneltrack
+from kerneltrack.errors import ConfigError, DataError, KerneltrackError
+from pipelines import inspect_snapshot, options, track_files
+from pipelines.report import write_report
+
+FAILED_EXIT = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 2 for bad settings or input, 1 if it failed."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s", force=True)
+    # Beam reports a failing worker with its whole traceback; the last line is ours to say.
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    parser, commands = _parser()
+    try:
+        flags = [
+            flag
+            for command in commands.values()
+            for action in command._actions
+            for flag in action.option_strings
+        ]
+        beam_options, own = options.split_beam_flags(given, flags)
+        args, rest = parser.parse_known_args(own)
+        if args.command is None:
+            parser.print_help()
+            return 0
+        options.refuse(rest, [*flags, *options.beam_flags()])
+        return int(args.run(args, beam_options, ["kerneltrack", *given]))
+    except (options.UsageError, ConfigError, DataError) as error:
+        return _fail(error, track_files.INPUT_EXIT)
+    except KerneltrackError as error:
+        return _fail(error, getattr(error, "exit_code", FAILED_EXIT))
+    except OSError as error:
+        return _fail(error, FAILED_EXIT)
+    except KeyboardInterrupt:
+        return _fail("interrupted", track_files.INTERRUPTED_EXIT)
+
+
+def _fail(message: object, code: int) -> int:
+    text = " ".join(str(message).split())
+    sys.stderr.write(f"kerneltrack: {text}\n")
+    return code
+
+
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    parser = options.Parser(
+        prog="kerneltrack",
+        description="Budgeted kernel subspace tracking of sensor streams on Apache Beam.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=kerneltrack.__version__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    made: dict[str, argparse.ArgumentParser] = {}
+
+    def add(name: str, about: str, run: Callable[..., int]) -> argparse.ArgumentParser:
+        made[name] = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
+        made[name].set_defaults(run=run)
+        return made[name]
+
+    track_files.add_flags(
+        add(
+            "track", "Track files: features, snapshots, failures and a report out.", track_files.run
+        )
+    )
+    report = add("report", "Write the report of a finished run again.", _report)
+    report.add_argument("output", metavar="DIR", help="a run's folder")
+    inspected = add("inspect", "Print what a snapshot holds.", _inspect)
+    inspected.add_argument("file", metavar="FILE", help="a .safetensors file of a run")
+    inspected.add_argument("--json", action="store_true", help="as JSON")
+    return parser, made
+
+
+def _report(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    sys.stdout.write(write_report(args.output) + "\n")
+    return 0
+
+
+def _inspect(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    sys.stdout.write(inspect_snapshot.describe(args.file, as_json=args.json) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,297 @@
+"""Command-line flags: the spec's fields, the input's columns and formats, and Beam's own."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import inspect
+import re
+import typing
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import yaml
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options import pipeline_options
+
+from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import DEFAULT_TRACKER, TRACKERS, get_tracker, parse_spec
+from transforms.columns import ColumnOptions
+from transforms.formats import FORMATS, FormatOptions
+
+DEFAULT_RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner.FnApiRunner"
+"""The in-process runner by its full name: Beam's `DirectRunner` looks for a binary of another
+runner on the network first."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and name the nearest flag for an unknown one."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what `main` turns into one line and exit code 2."""
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+class UsageError(Exception):
+    """The command line itself is wrong."""
+
+
+def add_spec_flags(parser: argparse.ArgumentParser) -> None:
+    """Add `--spec`, `--tracker` and one flag per field of the trackers' specs."""
+    group = parser.add_argument_group(
+        "tracker", "Values come from --spec, and these flags override it."
+    )
+    group.add_argument("--spec", metavar="FILE", help="YAML file with the spec's fields")
+    group.add_argument(
+        "--tracker",
+        choices=sorted(TRACKERS),
+        default=None,
+        help=f"which tracker (default {DEFAULT_TRACKER})",
+    )
+    for field, texts in _spec_fields().items():
+        kind = texts["type"]
+        flag = "--" + field.replace("_", "-")
+        about = f"{texts['help']} (default {texts['default']})".replace("%", "%%")
+        if kind == "bool":
+            group.add_argument(
+                flag, dest=field, action=argparse.BooleanOptionalAction, default=None, help=about
+            )
+        else:
+            group.add_argument(
+                flag, dest=field, default=None, metavar=_METAVARS.get(kind, "X"), help=about
+            )
+
+
+_METAVARS = {"int": "N", "str": "NAME"}
+
+
+def _spec_fields() -> dict[str, dict[str, str]]:
+    """Return type, default and help of each spec field, the help from the docstrings."""
+    fields: dict[str, dict[str, str]] = {}
+    for tracker in TRACKERS.values():
+        about = _attribute_docs(SubspaceSpec) | _attribute_docs(tracker.spec_type)
+        for field in dataclasses.fields(tracker.spec_type):
+            fields.setdefault(
+                field.name,
+                {
+                    "type": str(field.type),
+                    "default": "none" if field.default is None else str(field.default),
+                    "help": about[field.name],
+                },
+            )
+    return fields
+
+
+def _attribute_docs(kind: type) -> dict[str, str]:
+    """Read the "Attributes:" of a Google docstring: name to text."""
+    text = inspect.getdoc(kind) or ""
+    block = text.partition("Attributes:\n")[2].partition("\n\n")[0]
+    docs: dict[str, str] = {}
+    name = ""
+    for line in block.splitlines():
+        start = re.match(r"^    (\w+): (.*)", line)
+        if start:
+            name = start[1]
+            docs[name] = start[2]
+        elif name:
+            docs[name] += " " + line.strip()
+    return {name: about.rstrip(".") for name, about in docs.items()}
+
+
+def spec_from_flags(args: argparse.Namespace) -> SubspaceSpec:
+    """Build the spec: `--spec` gives values, flags override them.
+
+    Raises:
+        ConfigError: for a bad value, or a flag that the chosen tracker does not have.
+        DataError: if the file cannot be read.
+    """
+    values: dict[str, Any] = _read_yaml(args.spec) if args.spec else {}
+    if args.tracker is not None:
+        values["tracker"] = args.tracker
+    tracker = get_tracker(values.get("tracker", DEFAULT_TRACKER))
+    types = {field.name: str(field.type) for field in dataclasses.fields(tracker.spec_type)}
+    for name in _spec_fields():
+        given = getattr(args, name)
+        if given is None:
+            continue
+        if name not in types:
+            raise ConfigError("--" + name.replace("_", "-"), given, f"left out for {tracker.name}")
+        values[name] = _typed(name, types[name], given)
+    return parse_spec(values)
+
+
+def _typed(name: str, kind: str, text: Any) -> Any:
+    """Turn a flag's text into the field's type, as far as it can be."""
+    if not isinstance(text, str):
+        return text
+    if "None" in kind and text.lower() in {"none", "null"}:
+        return None
+    if kind == "int":
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError("--" + name.replace("_", "-"), text, "an integer") from None
+    if kind.startswith("float"):
+        try:
+            return float(text)
+        except ValueError:
+            if "str" in kind:
+                return text
+            raise ConfigError("--" + name.replace("_", "-"), text, "a number") from None
+    return text
+
+
+def _read_yaml(path: str) -> dict[str, Any]:
+    try:
+        with FileSystems.open(path) as handle:
+            values = yaml.safe_load(handle.read())
+    except OSError as error:
+        raise DataError(path, f"cannot be read: {error.strerror or error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(path, "not YAML: " + " ".join(str(error).split())) from error
+    if not isinstance(values, dict):
+        raise DataError(path, "must hold fields and values (rank: 10)")
+    return values
+
+
+def add_input_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of columns and file formats."""
+    columns = parser.add_argument_group("columns")
+    text: dict[str, Any] = {"metavar": "COLUMN", "default": None}
+    columns.add_argument("--model-id", **text, help="model ids; without: one model")
+    columns.add_argument("--time", **text, help="event time; without: file and row number")
+    columns.add_argument(
+        "--time-unit", choices=("s", "ms", "us", "ns"), default="s", help="of numbers (default s)"
+    )
+    columns.add_argument(
+        "--time-zone", default="UTC", metavar="ZONE", help="of times without one (default UTC)"
+    )
+    columns.add_argument(
+        "--time-format", default=None, metavar="FORMAT", help="strptime format (default ISO 8601)"
+    )
+    columns.add_argument("--sequence", **text, help="orders rows of equal time")
+    columns.add_argument("--label", **text, help="class or target, carried along")
+    columns.add_argument(
+        "--label-type", choices=("string", "int64", "float64"), default=None, help="of the label"
+    )
+    columns.add_argument(
+        "--features",
+        nargs="+",
+        default=None,
+        metavar="COLUMN",
+        help="feature columns or patterns (default: all other numeric ones)",
+    )
+    columns.add_argument(
+        "--exclude", nargs="+", default=(), metavar="COLUMN", help="columns that are no features"
+    )
+    columns.add_argument(
+        "--missing",
+        choices=("fail", "drop", "hold"),
+        default="fail",
+        help="rows with missing values: to the failures (default), drop such columns, or hold "
+        "the last value for --hold-for seconds",
+    )
+    columns.add_argument("--hold-for", type=float, default=1.0, metavar="SECONDS")
+    formats = parser.add_argument_group("file formats")
+    formats.add_argument("--format", choices=FORMATS, default=None, help="(default: by ending)")
+    formats.add_argument("--delimiter", default=None, metavar="CHAR")
+    formats.add_argument("--quote", default='"', metavar="CHAR")
+    formats.add_argument(
+        "--header", action=argparse.BooleanOptionalAction, default=None, help="of CSV files"
+    )
+    formats.add_argument("--names", nargs="+", default=None, metavar="NAME", help="CSV columns")
+    formats.add_argument("--comment", default="", metavar="TEXT", help="begins a CSV comment")
+    formats.add_argument("--encoding", default="utf-8")
+    formats.add_argument("--decimal", default=".", metavar="CHAR", help="decimal mark")
+    formats.add_argument("--null-values", nargs="*", default=None, metavar="TEXT")
+    formats.add_argument(
+        "--multiline", action="store_true", help="quoted CSV fields may hold line ends"
+    )
+    formats.add_argument("--width", type=int, default=None, help="features of sparse text")
+    formats.add_argument("--zero-based", action="store_true", help="sparse text counts from 0")
+    formats.add_argument("--arrays", nargs="+", default=None, metavar="NAME", help="of .npz files")
+
+
+def columns_from_flags(args: argparse.Namespace) -> ColumnOptions:
+    """Build the column options."""
+    return _from_flags(ColumnOptions, args)
+
+
+def formats_from_flags(args: argparse.Namespace) -> FormatOptions:
+    """Build the format options."""
+    return _from_flags(FormatOptions, args)
+
+
+_T = typing.TypeVar("_T")
+
+
+def _from_flags(kind: type[_T], args: argparse.Namespace) -> _T:
+    given = {}
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        value = getattr(args, field.name)
+        if value is not None:
+            given[field.name] = tuple(value) if isinstance(value, list) else value
+    return kind(**given)
+
+
+def split_beam_flags(
+    arguments: Sequence[str], own: Iterable[str]
+) -> tuple[pipeline_options.PipelineOptions, list[str]]:
+    """Take Beam's own flags out of a command line.
+
+    Args:
+        arguments: The command line.
+        own: Our flags, which come first where Beam has one of the same name (`--label`).
+
+    Returns:
+        Beam's options (the in-process runner unless one is named), and the other arguments.
+
+    Raises:
+        UsageError: for a value that Beam refuses.
+    """
+    parser = _beam_parser(own)
+    try:
+        values, rest = parser.parse_known_args(list(arguments))
+    except argparse.ArgumentError as error:
+        raise UsageError(str(error)) from error
+    given = {
+        name: value for name, value in vars(values).items() if value != parser.get_default(name)
+    }
+    options = pipeline_options.PipelineOptions.from_dictionary(given)
+    standard = options.view_as(pipeline_options.StandardOptions)
+    if standard.runner is None:
+        standard.runner = DEFAULT_RUNNER
+    return options, rest
+
+
+def beam_flags() -> list[str]:
+    """Return the names of Beam's own flags."""
+    return [flag for action in _beam_parser(())._actions for flag in action.option_strings]
+
+
+def _beam_parser(own: Iterable[str]) -> argparse.ArgumentParser:
+    # Exits and prints by itself on a bad value, unless told not to.
+    parser = pipeline_options._BeamArgumentParser(
+        allow_abbrev=False, add_help=False, exit_on_error=False
+    )
+    for kind in pipeline_options.PipelineOptions.__subclasses__():
+        kind._add_argparse_args(parser)
+    for flag in own:
+        parser._option_string_actions.pop(flag, None)
+    return parser
+
+
+def refuse(arguments: Sequence[str], known: Iterable[str]) -> None:
+    """Refuse unknown flags, naming the nearest known one.
+
+    Raises:
+        UsageError: if there is any.
+    """
+    for argument in arguments:
+        name = argument.partition("=")[0]
+        if name.startswith("-"):
+            near = difflib.get_close_matches(name, list(known), n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise UsageError(f"unknown flag {name}{hint}")

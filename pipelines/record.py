@@ -1,0 +1,133 @@
+"""The record of a run, `run.json`: what ran on what, what came out, and that no row is missing."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import Any
+
+import apache_beam as beam
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
+
+from kerneltrack.errors import KerneltrackError
+from transforms.metrics import NAMESPACE
+from transforms.write import write_whole
+
+RUN = "run.json"
+MOST_REASONS = 100
+
+
+class JobError(KerneltrackError):
+    """The job ran and could not be finished; nothing half-written bears a final name.
+
+    Args:
+        message: What happened and what to do, on one line.
+        exit_code: The process's: 1, 2 if the input is at fault, 130 if it was interrupted.
+    """
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        """Keep the arguments; see the class."""
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def counters(result: Any) -> dict[str, int]:
+    """Return the totals of our counters in a pipeline's result."""
+    found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace(NAMESPACE))
+    totals: dict[str, int] = {}
+    for counter in found["counters"]:
+        name = counter.key.metric.name
+        totals[name] = totals.get(name, 0) + (counter.committed or counter.attempted or 0)
+    return totals
+
+
+def counts(output: str, counters: dict[str, int]) -> dict[str, int]:
+    """Count rows in and out; every row must be somewhere.
+
+    Raises:
+        JobError: if a row is missing or came twice.
+    """
+    rows_out = _parquet_rows(output, "features")
+    rows_failed = _parquet_rows(output, "failures")
+    counts = {
+        "rows_in": counters.get("rows_read", 0),
+        "rows_out": rows_out,
+        "rows_failed": rows_failed,
+        "rows_late": counters.get("rows_late", 0),
+        "models": len(_read_index(output)),
+    }
+    for name in ("informative", "evicted", "dropped_at_once", "mended", "unseen"):
+        counts[name] = counters.get(name, 0)
+    if counts["rows_in"] != rows_out + rows_failed:
+        raise JobError(
+            f"rows are missing: {counts['rows_in']:,} in, {rows_out:,} in features and "
+            f"{rows_failed:,} in failures"
+        )
+    return counts
+
+
+def _read_index(output: str) -> dict[str, Any]:
+    path = FileSystems.join(output, "snapshots", "index.json")
+    with FileSystems.open(path) as handle:
+        models: dict[str, Any] = json.loads(handle.read())["models"]
+    return models
+
+
+def _files(output: str, part: str) -> list[str]:
+    pattern = FileSystems.join(output, part, "*.parquet")
+    return sorted(found.path for found in FileSystems.match([pattern])[0].metadata_list)
+
+
+def _parquet_rows(output: str, part: str) -> int:
+    total = 0
+    for path in _files(output, part):
+        with FileSystems.open(path) as handle:
+            total += pq.ParquetFile(handle).metadata.num_rows
+    return total
+
+
+def failure_reasons(output: str) -> dict[str, int]:
+    """Count failures by reason, the most frequent first, at most `MOST_REASONS`."""
+    totals: dict[str, int] = {}
+    for path in _files(output, "failures"):
+        with FileSystems.open(path) as handle:
+            reasons = pq.ParquetFile(handle).read(columns=["reason"]).column("reason")
+        for entry in reasons.value_counts().to_pylist():
+            totals[entry["values"]] = totals.get(entry["values"], 0) + entry["counts"]
+    ranked = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+    return dict(ranked[:MOST_REASONS])
+
+
+def write_record(output: str, record: dict[str, Any]) -> None:
+    """Write `run.json`."""
+    data = json.dumps(record, indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    write_whole(FileSystems.join(output, RUN), data)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that results may depend on."""
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "apache_beam": beam.__version__,
+        "pyarrow": pa.__version__,
+    }
+
+
+def summary(record: dict[str, Any], report: str) -> str:
+    """Say in a few lines what came out of a run."""
+    counts, seconds = record["counts"], record["seconds"]["total"]
+    models = f"{counts['models']:,} model{'' if counts['models'] == 1 else 's'}"
+    text = (
+        f"{counts['rows_in']:,} rows in: {counts['rows_out']:,} features of {models}, "
+        f"{counts['rows_failed']:,} failed; {seconds:.1f} s, "
+        f"{counts['rows_in'] / max(seconds, 1e-9):,.0f} rows/s"
+    )
+    if counts["mended"]:
+        text += f"\n{counts['mended']:,} diverging updates were replaced by safe ones"
+    return f"{text}\nreport: {report}"

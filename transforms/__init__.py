@@ -1,0 +1,1 @@
+"""Beam transforms over chunks of sensor rows: parse, track, write."""

@@ -1,0 +1,190 @@
+"""A model's own clock: which of its rows are ready, late or too far ahead.
+
+Progress is the greatest time that the model has shown, less `max_disorder`. No watermark takes
+part, so that nothing depends on idle partitions, on timestamp policies or on how a runner fires
+timers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError, DataError
+from transforms.chunks import Chunk
+from transforms.hold import Held
+
+BoolArray = npt.NDArray[np.bool_]
+
+SECOND = 1_000_000_000
+CLOCK_VERSION = 1
+NEVER = int(np.iinfo(np.int64).max)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Order:
+    """How a model's rows are put in order.
+
+    Attributes:
+        max_disorder: Seconds that a row may come behind the newest one of its model. Rows wait
+            that long, in event time, for earlier ones. 0: rows are taken in order of arrival.
+            Infinity (for bounded inputs): all rows wait for the end of the input.
+        max_jump: Seconds that a row may be ahead of the newest one of its model; a row further
+            ahead is refused, so that one wild clock cannot make the rest late. Infinity: any.
+        hold_for: Seconds for which a channel's last value stands in for a missing one; None:
+            rows with missing values are refused.
+    """
+
+    max_disorder: float = math.inf
+    max_jump: float = math.inf
+    hold_for: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        for name in ("max_disorder", "max_jump", "hold_for"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ConfigError(name, value, "a number of seconds >= 0")
+
+    @property
+    def waits_for_end(self) -> bool:
+        """Whether rows are only put in order once all have come."""
+        return self.max_disorder == math.inf and self.max_jump == math.inf
+
+
+class Clock(NamedTuple):
+    """What a model's rows have shown so far.
+
+    Attributes:
+        newest: Greatest time taken in, ns; None before the first row.
+        oldest: Least time that waits in the buffer, ns.
+        waiting: Rows in the buffer.
+        started: Whether the model has a state.
+        held: Last value and its time per channel, for `hold_for`.
+    """
+
+    newest: int | None = None
+    oldest: int = NEVER
+    waiting: int = 0
+    started: bool = False
+    held: Held | None = None
+
+    def encode(self) -> bytes:
+        """Write the clock as bytes, for Beam's state."""
+        values: dict[str, Any] = {"version": CLOCK_VERSION, **self._asdict()}
+        if self.held is not None:
+            values["held"] = [part.tolist() for part in self.held]
+        return json.dumps(values).encode()
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Clock:
+        """Read a clock back; None is that of a model without rows."""
+        if data is None:
+            return cls()
+        values = json.loads(data)
+        version = values.pop("version")
+        if version != CLOCK_VERSION:
+            raise DataError("clock", f"format version {version}: this code reads {CLOCK_VERSION}")
+        if values["held"] is not None:
+            values["held"] = Held(
+                np.array(values["held"][0], dtype=np.float64),
+                np.array(values["held"][1], dtype=np.int64),
+            )
+        return cls(**values)
+
+
+class Admission(NamedTuple):
+    """What became of a chunk's rows at the door.
+
+    Attributes:
+        clock: The clock after the rows that came in.
+        late: (n,) rows behind the model's progress.
+        wild: (n,) rows further ahead than `max_jump`.
+        ahead: Seconds that each wild row is ahead.
+    """
+
+    clock: Clock
+    late: BoolArray
+    wild: BoolArray
+    ahead: list[float]
+
+
+def admit(order: Order, clock: Clock, chunk: Chunk) -> Admission:
+    """Hold a chunk's rows, sorted by time, against the model's clock.
+
+    A row is late if it is older than the model's progress before the chunk came, and wild if it
+    is more than `max_jump` ahead of the newest row before it. Neither moves the clock.
+    """
+    late = np.zeros(len(chunk), dtype=np.bool_)
+    wild = np.zeros(len(chunk), dtype=np.bool_)
+    ahead: list[float] = []
+    if not chunk.has("time"):
+        return Admission(
+            clock._replace(waiting=clock.waiting + len(chunk), oldest=0), late, wild, ahead
+        )
+    times = chunk.column("time")
+    if order.max_jump < math.inf:
+        newest = int(times[0]) if clock.newest is None else clock.newest
+        reach = nanoseconds(order.max_jump)
+        for place, time in enumerate(times.tolist()):
+            if time - newest > reach:
+                wild[place] = True
+                ahead.append((time - newest) / SECOND)
+            else:
+                newest = max(newest, time)
+    if clock.newest is not None and order.max_disorder < math.inf:
+        late = ~wild & (times < progress(order, clock))
+    kept = times[~(late | wild)]
+    if len(kept):
+        newest = int(kept.max())
+        clock = clock._replace(
+            newest=newest if clock.newest is None else max(clock.newest, newest),
+            oldest=min(clock.oldest, int(kept.min())),
+            waiting=clock.waiting + len(kept),
+        )
+    return Admission(clock, late, wild, ahead)
+
+
+def progress(order: Order, clock: Clock) -> float:
+    """Return the time, ns, before which all of the model's rows have come."""
+    if clock.newest is None or order.max_disorder == math.inf:
+        return -math.inf
+    return clock.newest - nanoseconds(order.max_disorder)
+
+
+def may_release(order: Order, clock: Clock, rows_to_start: int) -> bool:
+    """Tell, without a look at the rows that wait, whether some may be ready."""
+    if not clock.waiting or not (clock.started or clock.waiting >= rows_to_start):
+        return False
+    return order.max_disorder == 0 or clock.oldest < progress(order, clock)
+
+
+def split_ready(order: Order, clock: Clock, waiting: Chunk) -> tuple[Chunk, Chunk]:
+    """Split the rows that wait into those that are ready, in order, and the rest."""
+    if order.max_disorder == 0 or not waiting.has("time"):
+        return waiting, waiting.slice(0, 0)
+    waiting = waiting.in_order()
+    ready = int(np.searchsorted(waiting.column("time"), progress(order, clock), side="left"))
+    return waiting.slice(0, ready), waiting.slice(ready, len(waiting))
+
+
+def still_waiting(clock: Clock, rest: Chunk) -> Clock:
+    """Return the clock once only these rows wait."""
+    oldest = NEVER
+    if len(rest):
+        oldest = int(rest.column("time").min()) if rest.has("time") else 0
+    return clock._replace(waiting=len(rest), oldest=oldest)
+
+
+def nanoseconds(seconds: float) -> int:
+    """Turn seconds into whole nanoseconds, as far as they fit."""
+    return round(seconds * SECOND) if seconds < NEVER / SECOND else NEVER
