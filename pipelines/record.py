@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from typing import Any
 
 import apache_beam as beam
@@ -19,6 +20,7 @@ from transforms.write import write_whole
 
 RUN = "run.json"
 MOST_REASONS = 100
+_VALUE = re.compile(r"^(.+?) = .*: ([^:]*)$", re.DOTALL)
 
 
 class JobError(KerneltrackError):
@@ -97,7 +99,9 @@ def failure_reasons(output: str) -> dict[str, int]:
         with FileSystems.open(path) as handle:
             reasons = pq.ParquetFile(handle).read(columns=["reason"]).column("reason")
         for entry in reasons.value_counts().to_pylist():
-            totals[entry["values"]] = totals.get(entry["values"], 0) + entry["counts"]
+            # "ax = nan: missing value": the value would make every reason another one.
+            kind = _VALUE.sub(r"\1: \2", entry["values"])
+            totals[kind] = totals.get(kind, 0) + entry["counts"]
     ranked = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
     return dict(ranked[:MOST_REASONS])
 

@@ -1,0 +1,138 @@
+"""How far two correct evaluations of one OK-FEB step may lie apart in double precision.
+
+First-order error analysis (Higham, Accuracy and Stability of Numerical Algorithms, ch. 3 and 7):
+a sum of m products carries at most m·ε times the sum of their absolute values, a solution of
+(M + λI)q = b moves by ‖(M + λI)⁻¹‖(‖ΔM‖‖q‖ + ‖Δb‖). Both sides of a comparison err, and the
+terms left out are of second order: `SLACK` covers the two.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.oracles.okfeb import Oracle
+
+Array = npt.NDArray[np.float64]
+
+EPS = 2.0**-52
+SLACK = 8.0
+
+
+class Bounds(NamedTuple):
+    """Largest absolute differences: of q (norm), ℓ, the new A and its row norms, z (norm)."""
+
+    q: float
+    loss: float
+    factor: float
+    z: float
+    s: float
+
+
+def _norm(matrix: Array) -> float:
+    return float(np.linalg.norm(matrix))
+
+
+def kernel_error(oracle: Oracle, rows: Array, columns: Array) -> Array:
+    """|Δκ|: radial kernels lie in [0, 1] and t·exp(-t) <= 1/e; powers multiply relative errors."""
+    width, spec = rows.shape[1], oracle.spec
+    shape = (len(rows), len(columns))
+    if spec.kernel in ("gaussian", "laplacian"):
+        return np.full(shape, (width + 4) * EPS)
+    absolute = np.abs(rows) @ np.abs(columns).T
+    degree = 1
+    if spec.kernel == "polynomial":
+        degree = spec.degree
+        absolute = (absolute + spec.offset) ** degree
+    return (width + 4) * degree * EPS * absolute
+
+
+def bounds(oracle: Oracle, x: Array, step: float | None = None) -> Bounds:
+    """Bounds of one step of `oracle` (as it is before the row) with the row x."""
+    factor, spec = oracle.factor, oracle.spec
+    size, rank = factor.shape
+    unit = (size + rank + 4) * EPS
+    stored = oracle.kernel(oracle.stored, oracle.stored)
+    k = oracle.kernel(oracle.stored, x[None])[:, 0]
+    own = float(oracle.kernel(x[None], x[None])[0, 0])
+    wrong_stored = kernel_error(oracle, oracle.stored, oracle.stored) + unit * np.abs(stored)
+    wrong_k = kernel_error(oracle, oracle.stored, x[None])[:, 0] + unit * np.abs(k)
+    size_of = np.abs(factor)
+
+    q, _ = oracle.project(x)
+    ridge, inner = oracle.ridge, oracle.inner
+    d_inner = 2 * _norm(size_of.T @ wrong_stored @ size_of)
+    d_b = 2 * _norm(size_of.T @ wrong_k)
+    inverse = 1 / np.linalg.eigvalsh(inner + ridge * np.eye(rank))[0]
+    length = _norm(q)
+    # The factorisation's own backward error, r²·ε‖M + λI‖.
+    d_solve = rank * unit * (_norm(inner) + ridge)
+    d_q = SLACK * inverse * ((d_inner + d_solve) * length + d_b)
+    b = _norm(factor.T @ k)
+    d_loss = SLACK * (
+        2 * d_b * length
+        + d_inner * length**2
+        + unit * (own + 2 * b * length + (_norm(inner) + ridge) * length**2)
+    )
+    # Away from the minimum over q, ℓ moves with both b and Mq.
+    d_loss += 2 * (b + (_norm(inner) + ridge) * length) * d_q
+
+    d_factor = math.nan
+    if step is not None:
+        d_factor = _factor_bound(oracle, x, step, q, d_q)
+    root = math.sqrt(_norm(inner))
+    d_z = root * d_q + SLACK * math.sqrt(d_inner + d_solve) * length
+    # ‖√K - √K'‖ <= √‖K - K'‖ for semidefinite matrices.
+    along = _norm(factor @ q)
+    d_s = SLACK * math.sqrt(_norm(wrong_stored)) * along
+    d_s += math.sqrt(_norm(stored)) * _norm(factor) * d_q
+    return Bounds(d_q, d_loss, d_factor, d_z, d_s)
+
+
+def _factor_bound(oracle: Oracle, x: Array, step: float, q: Array, d_q: float) -> float:
+    factor, spec = oracle.factor, oracle.spec
+    length, ridge = _norm(q), spec.ridge / oracle.n
+    relative: dict[str, float] = {"inverse_n": EPS, "inverse_n2": EPS}
+    d_step = step * relative.get(spec.step, 2 * d_q / length + 64 * EPS)
+    unit = (len(factor) + len(q) + 4) * EPS
+    if spec.rule == "parametric":
+        gradient = _norm(factor) * (length**2 + ridge) + length
+        d_gradient = (2 * _norm(factor) * length + 1) * d_q + unit * gradient
+    else:
+        grown_rows = np.vstack([oracle.stored, x])
+        grown = oracle.kernel(grown_rows, grown_rows)
+        wrong = kernel_error(oracle, grown_rows, grown_rows) + unit * np.abs(grown)
+        padded = np.vstack([factor, np.zeros(len(q))])
+        image, d_image = _norm(np.abs(grown) @ np.abs(padded)), _norm(wrong @ np.abs(padded))
+        edge = _norm(grown[:, -1])
+        gradient = image * (length**2 + ridge) + edge * length
+        d_gradient = (
+            d_image * (length**2 + ridge)
+            + (2 * image * length + edge) * d_q
+            + _norm(wrong[:, -1]) * length
+            + unit * gradient
+        )
+    return SLACK * (step * d_gradient + d_step * gradient + unit * _norm(factor))
+
+
+def cost_bound(oracle: Any, costs: Array, d_factor: float) -> Array:
+    """How far the budget policy's costs may be off, given the error of A."""
+    if oracle.spec.policy == "fifo":
+        return np.zeros(len(costs))
+    norms = np.linalg.norm(oracle.factor, axis=1)
+    if oracle.spec.policy == "norm":
+        return d_factor + 64 * EPS * costs
+    # The enumerations of eq. 24 cancel terms as large as tr(|A|ᵀ|K||A|).
+    lifted = oracle.lifted()
+    size_of = np.abs(oracle.factor)
+    whole = float(np.trace(size_of.T @ np.abs(lifted) @ size_of))
+    conditioning = 1.0
+    if oracle.spec.policy == "compensated":
+        conditioning = float(np.linalg.cond(lifted))
+        whole *= 1 + conditioning * EPS * len(costs)
+    rounding = 64 * len(costs) * EPS * (whole + conditioning * np.abs(costs))
+    largest = float(np.diag(lifted).max())
+    return np.asarray(2 * largest * (norms + d_factor) * d_factor * len(costs) + rounding)

@@ -1,0 +1,237 @@
+"""How the stream tests run `TrackSubspace`, and the core alone that they hold it against."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing.test_stream import TestStream
+
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import OKFEBSpec, run_all
+from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.track import FEATURES, LATE, SNAPSHOTS, Order, TrackSubspace
+
+SECOND = 10**9
+SPEC = OKFEBSpec(rank=3, budget=5, warmup=20, novelty_window=100)
+
+Element = tuple[str, Chunk]
+Table = dict[str, npt.NDArray[Any]]
+
+REALS = ("loss", "novelty", "z", "q", "s")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A model's rows, n of them, in the order in which they arrive."""
+
+    time: npt.NDArray[np.int64] | None
+    x: npt.NDArray[Any]
+    source: npt.NDArray[np.int32]
+    row: npt.NDArray[np.int64]
+    sequence: npt.NDArray[np.int64] | None = None
+    label: npt.NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, places: npt.ArrayLike) -> Rows:
+        at = np.asarray(places, dtype=np.int64)
+
+        def of(values: Any) -> Any:
+            return None if values is None else values[at]
+
+        return Rows(
+            of(self.time), self.x[at], self.source[at], self.row[at], of(self.sequence),
+            of(self.label),
+        )  # fmt: skip
+
+    def in_order(self) -> Rows:
+        """Sort by (time, sequence, source, row) with Python's own tuples: slow and obvious."""
+
+        def key(at: int) -> tuple[int, ...]:
+            columns = (self.time, self.sequence, self.source, self.row)
+            return tuple(int(column[at]) for column in columns if column is not None)
+
+        return self.take(sorted(range(len(self)), key=key))
+
+    def chunk(self) -> Chunk:
+        columns: dict[str, Any] = {}
+        if self.time is not None:
+            columns["time"] = pa.array(self.time)
+        if self.sequence is not None:
+            columns["sequence"] = pa.array(self.sequence)
+        columns["source"] = pa.array(self.source)
+        columns["row"] = pa.array(self.row)
+        columns["x"] = matrix_column(self.x)
+        if self.label is not None:
+            columns["label"] = pa.array(self.label.tolist(), pa.string())
+        return Chunk(pa.RecordBatch.from_pydict(columns))
+
+    def cut(self, sizes: Iterable[int]) -> list[Chunk]:
+        """Cut into chunks of these sizes; the last size goes on to the end."""
+        chunks, start, size = [], 0, 1
+        endless = itertools.chain(sizes, itertools.repeat(None))
+        while start < len(self):
+            size = next(endless) or size
+            chunks.append(self.take(np.arange(start, min(start + size, len(self)))).chunk())
+            start += size
+        return chunks
+
+
+def make_rows(
+    count: int,
+    *,
+    seed: int = 0,
+    width: int = 3,
+    times: npt.ArrayLike | None = None,
+    dtype: npt.DTypeLike = np.float64,
+) -> Rows:
+    """Make rows of a stream that changes half-way; times are 0, 0.5, 1 ... seconds."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(count, width))
+    x[count // 2 :] = x[count // 2 :] @ rng.normal(size=(width, width)) + 3
+    when = np.arange(count) * (SECOND // 2) if times is None else np.asarray(times)
+    return Rows(
+        time=when.astype(np.int64),
+        x=x.astype(dtype),
+        source=np.zeros(count, dtype=np.int32),
+        row=np.arange(count, dtype=np.int64),
+    )
+
+
+@dataclass
+class Outcome:
+    """Everything that came out of `TrackSubspace`."""
+
+    features: dict[str, list[Chunk]] = field(default_factory=dict)
+    snapshots: list[tuple[str, bytes]] = field(default_factory=list)
+    late: list[tuple[str, int, int]] = field(default_factory=list)
+    failures: list[tuple[str | None, int, int, str]] = field(default_factory=list)
+
+    def table(self, model_id: str) -> Table:
+        """A model's features by column, in index order."""
+        whole = Chunk.concat(self.features[model_id])
+        order = np.argsort(whole.column("index"), kind="stable")
+        return {name: column[order] for name, column in _columns(whole).items()}
+
+
+_OUTCOMES: dict[int, Outcome] = {}
+_NUMBERS = itertools.count()
+
+
+def _columns(chunk: Chunk) -> Table:
+    columns = {}
+    for name in chunk.batch.schema.names:
+        if name == "evicted":
+            evicted = chunk.batch.column("evicted").fill_null(-1)
+            columns[name] = evicted.to_numpy(zero_copy_only=False)
+        else:
+            columns[name] = chunk.column(name)
+    return columns
+
+
+def _keep(element: Any, name: str, number: int) -> None:
+    """Workers of in-process runners share this module with the test."""
+    outcome = _OUTCOMES[number]
+    if name == FEATURES:
+        outcome.features.setdefault(element[0], []).append(element[1])
+    elif name == SNAPSHOTS:
+        outcome.snapshots.append(element)
+    elif name == LATE:
+        key, chunk = element
+        places = zip(chunk.column("source").tolist(), chunk.column("row").tolist(), strict=True)
+        outcome.late += [(key, source, row) for source, row in places]
+    else:
+        assert isinstance(element, Failures)
+        outcome.failures += [tuple(entry.values()) for entry in element.batch.to_pylist()]
+
+
+def _apply(
+    pipeline: beam.Pipeline, source: Any, spec: SubspaceSpec, order: Order, extras: tuple[str, ...]
+) -> Outcome:
+    number = next(_NUMBERS)
+    outcome = _OUTCOMES[number] = Outcome()
+    rows = pipeline | "Rows" >> source.with_output_types(Element)
+    outputs = rows | "TrackSubspace" >> TrackSubspace(spec, order, extras)
+    for name, output in outputs.items():
+        _ = output | f"Keep {name}" >> beam.Map(_keep, name, number)
+    try:
+        pipeline.run().wait_until_finish()
+    finally:
+        del _OUTCOMES[number]
+    outcome.snapshots.sort()
+    outcome.late.sort()
+    outcome.failures.sort(key=str)
+    return outcome
+
+
+def track(
+    elements: Sequence[Element],
+    *,
+    spec: SubspaceSpec = SPEC,
+    order: Order | None = None,
+    extras: tuple[str, ...] = (),
+    runner: Any = None,
+    flags: Sequence[str] = (),
+) -> Outcome:
+    """Run a bounded pipeline over the elements."""
+    pipeline = beam.Pipeline(runner=runner or FnApiRunner(), options=PipelineOptions(list(flags)))
+    return _apply(pipeline, beam.Create(list(elements)), spec, order or Order(), extras)
+
+
+def track_stream(
+    bundles: Sequence[Sequence[Element]],
+    *,
+    order: Order,
+    spec: SubspaceSpec = SPEC,
+    extras: tuple[str, ...] = (),
+) -> Outcome:
+    """Run a live pipeline to which the elements arrive bundle by bundle, in this order."""
+    stream = TestStream()
+    for bundle in bundles:
+        stream = stream.add_elements(list(bundle))
+    options = PipelineOptions()
+    options.view_as(StandardOptions).streaming = True
+    pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=options)
+    return _apply(pipeline, stream.advance_watermark_to_infinity(), spec, order, extras)
+
+
+def core_alone(rows: Rows, spec: SubspaceSpec = SPEC, extras: tuple[str, ...] = ()) -> Table:
+    """The features of rows that are in order already, by the core without Beam."""
+    _, features = run_all(spec, rows.x, extras)
+    good = features.valid
+    table: Table = {"index": features.index[good]}
+    for name in ("time", "source", "row"):
+        values = getattr(rows, name)
+        if values is not None:
+            table[name] = values[good]
+    for name in ("loss", "novelty", "informative", "evicted", "initial", "z", "q", "s"):
+        values = getattr(features, name)
+        if values is not None:
+            table[name] = values[good]
+    if rows.label is not None:
+        table["label"] = rows.label[good]
+    return table
+
+
+def assert_same(actual: Table, expected: Table, ignore: Iterable[str] = ()) -> None:
+    """Hold features against each other bit for bit."""
+    assert sorted(actual) == sorted(expected)
+    for name in set(expected) - set(ignore):
+        left, right = actual[name], expected[name]
+        assert left.shape == right.shape, name
+        if name in REALS:
+            # As integers: equal bits, so that -0.0 is not 0.0.
+            left, right = (np.ascontiguousarray(part).view(np.int64) for part in (left, right))
+        differs = np.flatnonzero((left != right).reshape(len(left), -1).any(axis=1))
+        assert not len(differs), f"{name} differs first in row {differs[0]} of {len(left)}"

@@ -1,0 +1,157 @@
+"""The pipelines' elements: what a chunk holds, and that its bytes give it back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam import coders
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.chunks import (
+    FAILURE_SCHEMA,
+    Chunk,
+    ChunkCoder,
+    Failures,
+    FailuresCoder,
+    decode_batch,
+    encode_batch,
+    matrix_column,
+)
+
+
+def make_chunk(count: int, dtype: Any = np.float64, label: Any = None) -> Chunk:
+    numbers = np.arange(count)
+    columns = {
+        "time": pa.array(numbers * 10 - 5, pa.int64()),
+        "sequence": pa.array(-numbers, pa.int64()),
+        "source": pa.array(numbers.astype(np.int32)),
+        "row": pa.array(numbers + 2**40, pa.int64()),
+        "x": matrix_column(numbers[:, None].astype(dtype) * np.array([1, -0.5], dtype)),
+    }
+    if label is not None:
+        columns["label"] = label
+    return Chunk(pa.RecordBatch.from_pydict(columns))
+
+
+LABELS = {
+    "none": None,
+    "string": pa.array(["a", None, "é\n漢", ""], pa.string()),
+    "int64": pa.array([1, None, -(2**62), 0], pa.int64()),
+    "float64": pa.array([0.1, None, float("inf"), -0.0], pa.float64()),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("label", LABELS)
+def test_a_chunk_comes_back_from_its_bytes(label: str, dtype: Any) -> None:
+    chunk = make_chunk(4, dtype, LABELS[label])
+    coder = ChunkCoder()
+    back = coder.decode(coder.encode(chunk))
+    assert isinstance(back, Chunk)
+    assert back.batch.equals(chunk.batch, check_metadata=True)
+    assert back.column("x").dtype == dtype
+    assert back.column("x").tolist() == [[0.0, -0.0], [1.0, -0.5], [2.0, -1.0], [3.0, -1.5]]
+
+
+def test_an_empty_chunk_keeps_its_columns() -> None:
+    coder = ChunkCoder()
+    back = coder.decode(coder.encode(make_chunk(0)))
+    assert len(back) == 0
+    assert back.column("x").shape == (0, 2)
+    assert back.batch.schema == make_chunk(3).batch.schema
+
+
+@given(st.integers(0, 20), st.integers(0, 20))
+def test_a_slice_is_those_rows(start: int, stop: int) -> None:
+    start, stop = min(start, stop), max(start, stop)
+    whole = make_chunk(20)
+    part = whole.slice(start, stop)
+    assert part.column("row").tolist() == [2**40 + i for i in range(start, stop)]
+    assert part.column("x").tolist() == [[i, -0.5 * i] for i in range(start, stop)]
+    alone = whole.take(np.arange(start, stop))
+    assert decode_batch(encode_batch(part.batch)).equals(alone.batch)
+
+
+def test_a_chunk_of_a_great_batch_carries_its_own_rows_only() -> None:
+    whole = make_chunk(100_000)
+    alone = len(encode_batch(make_chunk(10).batch))
+    for start in (0, 50_000, 99_990):
+        # Buffers end at multiples of 64 bytes.
+        assert len(encode_batch(whole.slice(start, start + 10).batch)) <= alone + 6 * 64
+
+
+def test_equal_chunks_have_equal_bytes() -> None:
+    coder = ChunkCoder()
+    assert coder.is_deterministic()
+    assert coder.encode(make_chunk(7)) == coder.encode(make_chunk(7))
+
+
+def test_rows_are_taken_in_the_asked_order() -> None:
+    chunk = make_chunk(5).take(np.array([3, 0, 3]))
+    assert chunk.column("sequence").tolist() == [-3, 0, -3]
+    assert chunk.column("x").tolist() == [[3.0, -1.5], [0.0, -0.0], [3.0, -1.5]]
+
+
+def test_chunks_are_joined_in_order() -> None:
+    chunk = make_chunk(6)
+    joined = Chunk.concat([chunk.slice(4, 6), chunk.slice(0, 1), chunk.slice(2, 2)])
+    assert joined.column("row").tolist() == [2**40 + 4, 2**40 + 5, 2**40]
+    assert joined.column("x").tolist() == [[4.0, -2.0], [5.0, -2.5], [0.0, -0.0]]
+    assert Chunk.concat([chunk]) is chunk
+
+
+def test_columns_are_known_by_name() -> None:
+    chunk = make_chunk(2)
+    assert [name for name in ("time", "label", "z", "x") if chunk.has(name)] == ["time", "x"]
+
+
+def test_failures_hold_model_place_and_reason() -> None:
+    failures = Failures.of("m", np.array([0, 1]), [5, 2**40], ["x = nan: missing value", "é"])
+    assert failures.batch.schema == FAILURE_SCHEMA
+    assert failures.batch.to_pylist() == [
+        {"model_id": "m", "source": 0, "row": 5, "reason": "x = nan: missing value"},
+        {"model_id": "m", "source": 1, "row": 2**40, "reason": "é"},
+    ]
+    coder = FailuresCoder()
+    back = coder.decode(coder.encode(failures))
+    assert isinstance(back, Failures)
+    assert back.batch.equals(failures.batch)
+
+
+def test_the_model_of_a_failure_may_be_unknown() -> None:
+    failures = Failures.of(None, [3], [0], ["no model id"])
+    assert failures.batch.column("model_id").to_pylist() == [None]
+
+
+@pytest.mark.parametrize(("kind", "coder"), [(Chunk, ChunkCoder), (Failures, FailuresCoder)])
+def test_beam_knows_the_coders(kind: type, coder: type) -> None:
+    assert isinstance(coders.registry.get_coder(kind), coder)
+    assert coder().to_type_hint() is kind
+
+
+def test_a_key_and_a_chunk_have_deterministic_bytes() -> None:
+    coder = coders.registry.get_coder(convert_to_beam_type(tuple[str, Chunk]))
+    assert coder.is_deterministic()
+    key, back = coder.decode(coder.encode(("é", make_chunk(3))))
+    assert (key, back.batch.to_pylist()) == ("é", make_chunk(3).batch.to_pylist())
+
+
+def test_a_keyed_chunk_crosses_a_pipeline() -> None:
+    chunk = make_chunk(3, label=pa.array(["a", None, "b"]))
+    seen = beam.Create([("m", chunk)]).with_output_types(tuple[str, Chunk])
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        grouped = pipeline | seen | beam.GroupByKey() | beam.Map(_as_lists)
+        expected = [("m", [chunk.batch.to_pylist()])]
+        assert_that(grouped, equal_to(expected))
+
+
+def _as_lists(element: Any) -> Any:
+    key, chunks = element
+    return key, [chunk.batch.to_pylist() for chunk in chunks]
