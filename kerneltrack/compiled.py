@@ -18,7 +18,9 @@ def compiled(function: _F) -> _F:
     """Compile a numeric function with Numba, cached on disk (folder: `NUMBA_CACHE_DIR`).
 
     The result is a function of its arguments alone on one CPU type: one thread, and the loops'
-    reductions depend on their lengths, never on how rows were cut into calls.
+    reductions depend on their lengths, never on how rows were cut into calls. For that a sum has
+    a loop of its own: one that also stores to another array may run in scalar or in vector order,
+    as the arrays happen to lie in memory.
     """
     jit = numba.njit(cache=True, fastmath=set(FASTMATH), error_model="numpy")
     return cast(_F, jit(function))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.compiled import compiled
+from kerneltrack.compiled import compiled, inlined
 from kerneltrack.errors import ConfigError
 
 FloatArray = npt.NDArray[np.float64]
@@ -32,10 +32,13 @@ MAX_MEDIAN_ROWS = 1000
 
 
 class Kernel(NamedTuple):
-    """A kernel with its parameters resolved to numbers, as the compiled loops take it."""
+    """A kernel with its parameters resolved to numbers, as the compiled loops take it.
+
+    1/γ instead of γ: a division by it might become a product in one caller and not in another.
+    """
 
     code: int
-    gamma: float
+    inverse_gamma: float
     degree: int
     offset: float
 
@@ -67,21 +70,21 @@ def make_kernel(name: str, gamma: float = 1.0, degree: int = 2, offset: float = 
         raise ConfigError("degree", degree, "an integer from 1 to 20")
     if not 0 <= offset < np.inf:
         raise ConfigError("offset", offset, "a finite number >= 0")
-    return Kernel(KERNELS[name], float(gamma), int(degree), float(offset))
+    return Kernel(KERNELS[name], 1.0 / gamma, int(degree), float(offset))
 
 
-@compiled
+@inlined
 def kernel_value(kernel: Kernel, x: FloatArray, y: FloatArray) -> float:
     """Return κ(x, y) of two D-vectors. Cost O(D)."""
     total = 0.0
     if kernel.code == GAUSSIAN:
         for d in range(x.shape[0]):
             total += (x[d] - y[d]) * (x[d] - y[d])
-        return float(np.exp(-total / kernel.gamma))
+        return float(np.exp(-total * kernel.inverse_gamma))
     if kernel.code == LAPLACIAN:
         for d in range(x.shape[0]):
             total += abs(x[d] - y[d])
-        return float(np.exp(-total / kernel.gamma))
+        return float(np.exp(-total * kernel.inverse_gamma))
     for d in range(x.shape[0]):
         total += x[d] * y[d]
     if kernel.code == POLYNOMIAL:

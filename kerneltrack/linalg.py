@@ -14,6 +14,8 @@ from kerneltrack.compiled import compiled
 
 FloatArray = npt.NDArray[np.float64]
 
+TINY = 1e-290
+"""Below it, and above its inverse, a matrix to be rotated counts as unknown."""
 POLAR_STEPS = 30
 POLAR_TOLERANCE = 1e-7
 """Newton's iteration is quadratic: a change below 1e-7 leaves an error near 1e-14."""
@@ -94,7 +96,7 @@ def semidefinite_factor(matrix: FloatArray, rest: FloatArray, out: FloatArray) -
     trace = 0.0
     for i in range(size):
         rest[i] = matrix[i, i]
-        trace += matrix[i, i]
+        trace += abs(matrix[i, i])
         for j in range(size):
             out[i, j] = 0.0
     floor = trace * size * 2.3e-16
@@ -169,10 +171,13 @@ def nearest_rotation(
     for i in range(size):
         for j in range(size):
             largest = max(largest, abs(matrix[i, j]))
-    lift = 1.0 if not largest > 0.0 else 1e-14 * largest
+    # Outside this range products of the iteration would overflow, and the data say nothing.
+    known = TINY < largest < 1.0 / TINY
+    weight = 1.0 / largest if known else 0.0
+    lift = 1e-14 if known else 1.0
     for i in range(size):
         for j in range(size):
-            out[i, j] = matrix[i, j] if largest > 0.0 else 0.0
+            out[i, j] = matrix[i, j] * weight if known else 0.0
         out[i, i] += lift
     for _ in range(POLAR_STEPS):
         for i in range(size):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import KERNELS, NEEDS_BANDWIDTH, make_kernel
+from kerneltrack.kernels import KERNELS, NEEDS_BANDWIDTH
 
 _S = TypeVar("_S", bound="SubspaceSpec")
 
@@ -79,6 +79,11 @@ class SubspaceSpec:
         Raises:
             ConfigError: naming the field, the value and what is allowed.
         """
+        for field in dataclasses.fields(self):
+            # 1 and 1.0 are one setting: one digest, and one type in the compiled loops.
+            value = getattr(self, field.name)
+            if type(value) is int:
+                object.__setattr__(self, field.name, _as_declared(str(field.type), value))
         check_int("rank", self.rank, 1, 1000)
         check_choice("kernel", self.kernel, KERNELS)
         if isinstance(self.gamma, str):
@@ -87,11 +92,11 @@ class SubspaceSpec:
         else:
             check_number("gamma", self.gamma, 0, math.inf)
         check_int("degree", self.degree, 1, 20)
-        make_kernel(self.kernel, 1.0, self.degree, check_number("offset", self.offset, -1, 1e100))
-        check_number("ridge", self.ridge, 1e-13, 1e6)
+        check_number("offset", self.offset, 0, 1e100, closed=("low",))
+        check_number("ridge", self.ridge, 1e-12, 1e6, closed=("low", "high"))
         check_choice("rule", self.rule, RULES)
         check_choice("step", self.step, STEPS)
-        check_number("step_size", self.step_size, 0, 1e6)
+        check_number("step_size", self.step_size, 0, 1e6, closed=("high",))
         check_choice("start", self.start, STARTS)
         check_choice("emit", self.emit, EMITS)
         check_int("seed", self.seed, 0, 2**63 - 1)
@@ -136,7 +141,7 @@ def spec_from_dict(kind: type[_S], values: Mapping[str, Any]) -> _S:
         if name == "tracker":
             continue
         if name not in fields:
-            near = difflib.get_close_matches(name, fields, n=1)
+            near = difflib.get_close_matches(str(name), fields, n=1)
             hint = f"a field of {kind.tracker}" + (f" (did you mean {near[0]!r}?)" if near else "")
             raise ConfigError("spec", name, hint)
         # YAML reads 1e-3 (no point) as a string and 5 as an int where a float is meant.
@@ -147,12 +152,10 @@ def spec_from_dict(kind: type[_S], values: Mapping[str, Any]) -> _S:
 def _as_declared(declared: str, value: Any) -> Any:
     if not declared.startswith("float") or isinstance(value, bool):
         return value
-    if isinstance(value, int):
-        return float(value)
-    if isinstance(value, str):
+    if isinstance(value, int | str):
         try:
             return float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             return value
     return value
 
@@ -164,12 +167,26 @@ def check_int(field: str, value: Any, low: int, high: int) -> int:
     return value
 
 
-def check_number(field: str, value: Any, above: float, below: float) -> float:
-    """Return `value` if it is a number with above < value < below, else raise ConfigError."""
+def check_number(
+    field: str, value: Any, low: float, high: float, *, closed: tuple[str, ...] = ()
+) -> float:
+    """Return `value` if it is a number between the limits, else raise ConfigError.
+
+    The limits belong to the range where `closed` names them, "low" or "high".
+    """
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not above < value < below:
-        raise ConfigError(field, value, f"a number > {above:g} and < {below:g}")
-    return float(value)
+    try:
+        real = float(value) if number else math.nan
+    except OverflowError:
+        real = math.nan
+    above = real >= low if "low" in closed else real > low
+    below = real <= high if "high" in closed else real < high
+    if not (above and below):
+        allowed = f"a number {'>=' if 'low' in closed else '>'} {low:g}"
+        if math.isfinite(high):
+            allowed += f" and {'<=' if 'high' in closed else '<'} {high:g}"
+        raise ConfigError(field, value, allowed)
+    return real
 
 
 def check_choice(field: str, value: Any, choices: Any) -> str:

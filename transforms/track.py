@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -163,7 +163,9 @@ class _TrackFn(beam.DoFn):
             ready, rest = split_ready(self._order, now, waiting)
             rows, held = self._filled(now, ready)
             if now.started or len(rows[_is_finite(rows)]) >= self._spec.rows_to_start:
-                yield from self._run(key, ready, rows, model)
+                encoded = yield from self._run(key, ready, rows, model.read())
+                if encoded is not None:
+                    model.write(encoded)
                 now = now._replace(started=True, held=held)
             else:
                 rest = waiting
@@ -180,20 +182,20 @@ class _TrackFn(beam.DoFn):
         clock: Any = beam.DoFn.StateParam(CLOCK),
         buffer: Any = beam.DoFn.StateParam(BUFFER),
     ) -> Iterator[Any]:
-        now = Clock.decode(clock.read())
-        chunks = _drain(buffer)
+        # State expires with the window; each access to it costs a millisecond on some runners.
+        whole = self._order.waits_for_end
+        now = Clock() if whole else Clock.decode(clock.read())
+        encoded = None if whole else model.read()
+        chunks = list(buffer.read())
         if chunks:
             ready = Chunk.concat(chunks)
             del chunks
             if self._order.max_disorder > 0:
                 ready = ready.in_order()
             rows, _ = self._filled(now, ready)
-            yield from self._run(key, ready, rows, model)
-        encoded = model.read()
+            encoded = yield from self._run(key, ready, rows, encoded)
         if encoded is not None:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, encoded))
-        model.clear()
-        clock.clear()
 
     def _filled(self, now: Clock, chunk: Chunk) -> tuple[npt.NDArray[Any], Held | None]:
         """Return the rows, missing values held if that is asked for."""
@@ -203,14 +205,19 @@ class _TrackFn(beam.DoFn):
         times = chunk.column("time") if chunk.has("time") else np.zeros(len(chunk), np.int64)
         return hold_last(rows, times, now.held, nanoseconds(self._order.hold_for))
 
-    def _run(self, key: str, ready: Chunk, rows: npt.NDArray[Any], model: Any) -> Iterator[Any]:
-        """Run ordered rows through the tracker; the features leave slice by slice."""
-        encoded = model.read()
+    def _run(
+        self, key: str, ready: Chunk, rows: npt.NDArray[Any], encoded: bytes | None
+    ) -> Generator[Any, None, bytes | None]:
+        """Run ordered rows through the tracker; the features leave slice by slice.
+
+        Returns:
+            The state after the rows; None if no row was fit to begin with.
+        """
         if encoded is None:
             finite = rows[_is_finite(rows)]
             if not len(finite):
                 yield _failures(key, ready, [NOTHING_HELD] * len(ready))
-                return
+                return None
             state = self._tracker.init(self._spec, finite[: self._spec.rows_to_start])
         else:
             state = codec.decode(encoded, f"state of model {key!r}").state
@@ -229,7 +236,7 @@ class _TrackFn(beam.DoFn):
         for name, total in self._tracker.counters(state).items():
             count(name, total - before[name])
         about = {"model_id": key, "rows": int(state.n)}
-        model.write(codec.encode(self._spec, state, about))
+        return codec.encode(self._spec, state, about)
 
     def _reasons(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:
         return [

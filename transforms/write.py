@@ -251,9 +251,10 @@ class _WriteStateFn(beam.DoFn):
 
     def process(self, element: tuple[str, bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
         model_id, data = element
-        snapshot = codec.decode(data, f"state of model {model_id!r}")
-        about = snapshot.header["about"]
+        origin = f"state of model {model_id!r}"
+        about = codec.read_header(data, origin)["about"]
         if self._float32:
+            snapshot = codec.decode(data, origin)
             data = codec.encode(snapshot.spec, snapshot.state, about, float32=True)
         name = snapshot_name(model_id)
         write_whole(FileSystems.join(self._folder, name), data)

@@ -49,7 +49,10 @@ def parse_spec(values: Mapping[str, Any]) -> SubspaceSpec:
         >>> parse_spec({"tracker": "okfeb", "rank": 5, "budget": 10}).rank
         5
     """
-    tracker = get_tracker(values.get("tracker", DEFAULT_TRACKER))
+    name = values.get("tracker", DEFAULT_TRACKER)
+    if not isinstance(name, str):
+        raise ConfigError("tracker", name, f"one of {', '.join(TRACKERS)}")
+    tracker = get_tracker(name)
     return spec_from_dict(tracker.spec_type, values)
 
 

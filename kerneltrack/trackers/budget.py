@@ -25,18 +25,22 @@ JITTER = 1e-10
 
 @compiled
 def _inverse_gram(state: Arrays, count: int) -> FloatArray:
-    """Return K⁻¹ of the first `count` SVs, K's diagonal lifted by `JITTER`."""
+    """Return (K/max κ + JITTER·I)⁻¹ of the first `count` SVs."""
     matrix = np.empty((count, count))
     largest = 0.0
     for i in range(count):
         largest = max(largest, state.gram[i, i])
         for j in range(count):
             matrix[i, j] = state.gram[i, j]
-    shift = JITTER * largest if largest > 0.0 else 1.0
+    # Of K over its largest entry: the choice and the shares are the same, nothing overflows.
+    weight = 1.0 / max(largest, 1e-300)
+    for i in range(count):
+        for j in range(count):
+            matrix[i, j] *= weight
     chol = np.empty((count, count))
     half = np.empty((count, count))
     half_t = np.empty((count, count))
-    inverse_cholesky(matrix, shift, chol, half, half_t)
+    inverse_cholesky(matrix, JITTER, chol, half, half_t)
     for i in range(count):
         for j in range(count):
             total = 0.0

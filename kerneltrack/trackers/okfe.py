@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.errors import ConfigError
 from kerneltrack.specs import RULES, STEPS, SubspaceSpec, check_int
 from kerneltrack.trackers import rowstate
 from kerneltrack.trackers.base import Features
@@ -169,7 +170,10 @@ class OKFE:
 
     def from_arrays(self, spec: OKFESpec, arrays: dict[str, npt.NDArray[Any]]) -> SubspaceState:
         """Make a state of arrays that `arrays` gave."""
-        size = int(np.asarray(arrays["counts"]).reshape(-1)[rowstate.SIZE])
+        counts = arrays["counts"]
+        size = int(counts[rowstate.SIZE]) if counts.shape == (rowstate.COUNTS,) else -1
+        if not 0 <= size <= spec.max_rows:
+            raise ConfigError("state.counts", size, f"0 to {spec.max_rows} stored rows")
         return state_from_arrays(spec, arrays, size + SPARE_SLOTS)
 
 

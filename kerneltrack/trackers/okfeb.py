@@ -96,10 +96,9 @@ class OKFEBSpec(SubspaceSpec):
         if self.budget < self.rank:
             raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
         check_choice("policy", self.policy, POLICIES)
-        if check_number("forgetting", self.forgetting, 0, 1.0000001) > 1:
-            raise ConfigError("forgetting", self.forgetting, "a number > 0 and <= 1")
+        check_number("forgetting", self.forgetting, 0, 1, closed=("high",))
         check_choice("censor", self.censor, CENSORS)
-        check_number("threshold", self.threshold, -1e-300, math.inf)
+        check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
         check_number("censor_rate", self.censor_rate, 0, 1)
 
 
@@ -219,6 +218,9 @@ def run(
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] != state.support.shape[1]:
         raise ConfigError("rows", matrix.shape, f"of shape (n, {state.support.shape[1]})")
+    # Numba compiles the loop anew for arrays that it may not write to.
+    matrix = _writeable(matrix)
+    state = SubspaceState(*map(_writeable, state))
     count, slots = matrix.shape[0], state.support.shape[0]
     wants_z, wants_q = spec.emit == "z", "q" in extras or spec.emit == "q"
     wants_s = "s" in extras
@@ -248,6 +250,10 @@ def run(
         q=out.q if wants_q else None,
         s=out.s if wants_s else None,
     )
+
+
+def _writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return array if array.flags.writeable else array.copy()
 
 
 def _settings(spec: OKFEBSpec, learn: bool) -> rowstate.Settings:
@@ -357,11 +363,18 @@ def state_from_arrays(
     if set(arrays) != set(SubspaceState._fields):
         missing = sorted(set(SubspaceState._fields) ^ set(arrays))
         raise ConfigError("state", missing, "exactly the arrays of the tracker's state")
-    width = arrays["support"].shape[-1]
+    if arrays["support"].ndim != 2:
+        raise ConfigError("state.support", arrays["support"].shape, "of shape (slots, D)")
+    width = arrays["support"].shape[1]
     expected = make_state(spec, np.zeros((1, width)), slots)
     parts = {}
     for name, like in expected._asdict().items():
         if arrays[name].shape != like.shape:
             raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {like.shape}")
         parts[name] = np.array(arrays[name], dtype=like.dtype)
-    return SubspaceState(**parts)
+    state = SubspaceState(**parts)
+    counts, started = state.counts, int(state.counts[rowstate.STARTED])
+    if counts.min() < 0 or counts.max() > 2**62 or state.size >= slots or started > spec.rank:
+        allowed = f"from 0 to 2**62, at most {slots - 1} of them stored rows"
+        raise ConfigError("state.counts", counts.tolist(), allowed)
+    return state

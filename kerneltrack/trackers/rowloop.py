@@ -138,7 +138,7 @@ def _scale_row(settings: Settings, state: Arrays, row: FloatArray, x: FloatArray
         elif value < -settings.clip:
             value = -settings.clip
         x[d] = value
-        good = good and abs(value) <= MAX_SCALED
+        good = good and abs(value) <= MAX_SCALED and np.isfinite(row[d])
     return good
 
 

@@ -37,9 +37,10 @@ from kerneltrack.trackers.rowstate import (
 )
 
 MAX_CONDITION = 1e10
-"""An update after which tr(M) exceeds this many times max(λ, √κ) counts as diverged."""
+"""An update after which Σκ_ii‖a_i‖² exceeds this many times max(λ, √κ) counts as diverged."""
 MIN_RIDGE = 1e-12
-"""The ridge in force is never below this fraction of tr(M): M + λI stays invertible."""
+"""The ridge in force is never below this fraction of Σκ_ii‖a_i‖², which rounding errors of M
+scale with: M + λI stays invertible."""
 
 
 @inlined
@@ -105,7 +106,7 @@ def _move(settings: Settings, state: Arrays, work: Work, size: int, step: float)
 
 @inlined
 def _evaluate(state: Arrays, work: Work, count: int, evicted: int) -> float:
-    """Fill work.image = KA and work.inner = M of the candidate in work.factor; return tr(M).
+    """Fill work.image = KA and work.inner = M of the candidate in work.factor; return Σκ_ii‖a_i‖².
 
     A dropped row of A is zeroed first, so that it contributes exactly nothing.
     """
@@ -113,8 +114,10 @@ def _evaluate(state: Arrays, work: Work, count: int, evicted: int) -> float:
     if evicted >= 0:
         for c in range(rank):
             work.factor[c, evicted] = 0.0
-    trace = 0.0
+    spread = 0.0
     for c in range(rank):
+        for i in range(count):
+            spread += state.gram[i, i] * work.factor[c, i] * work.factor[c, i]
         for i in range(count):
             total = 0.0
             for j in range(count):
@@ -126,16 +129,15 @@ def _evaluate(state: Arrays, work: Work, count: int, evicted: int) -> float:
                 total += work.factor[c, i] * work.image[e, i]
             work.inner[c, e] = total
             work.inner[e, c] = total
-        trace += work.inner[c, c]
-    return trace
+    return spread
 
 
 @inlined
 def _commit(
-    settings: Settings, state: Arrays, work: Work, count: int, evicted: int, trace: float
+    settings: Settings, state: Arrays, work: Work, count: int, evicted: int, spread: float
 ) -> None:
     """Make the evaluated candidate the state: solver, frame, slots."""
-    state.reals[RIDGE] = max(settings.ridge, MIN_RIDGE * trace)
+    state.reals[RIDGE] = max(settings.ridge, MIN_RIDGE * spread)
     inverse_cholesky(work.inner, state.reals[RIDGE], work.left, state.solver, state.solver_t)
     if settings.aligned:
         _align(state, work, count, evicted)
@@ -215,25 +217,37 @@ def learn(settings: Settings, state: Arrays, work: Work, own: float) -> int:
         norm2 += work.q[c] * work.q[c]
     for i in range(size):
         largest = max(largest, state.gram[i, i])
-    limit = MAX_CONDITION * max(settings.ridge, np.sqrt(largest))
+    # A safe step adds at most κ/(4λ) to the spread: no sound state lies above the second term.
+    limit = max(
+        MAX_CONDITION * max(settings.ridge, np.sqrt(largest)),
+        4.0 * (size + 1) * largest / settings.ridge,
+    )
     unseen = not norm2 > 0.0
-    for attempt in range(2):
-        if unseen:
-            _enter_at_random(state, work, size, own, state.counts[N] % rank)
-        else:
-            kind = settings.step if attempt == 0 else NORMALISED
-            _move(settings, state, work, size, _step(settings, state, kind, size, norm2))
+    state.counts[UNSEEN] += unseen
+    if unseen:
+        _enter_at_random(state, work, size, own, state.counts[N] % rank)
+    else:
+        _move(settings, state, work, size, _step(settings, state, settings.step, size, norm2))
+    evicted = choose_eviction(settings, state, work, size + 1) if full else -1
+    spread = _evaluate(state, work, size + 1, evicted)
+    if not spread <= limit:
+        state.counts[MENDED] += 1
+        if not unseen:
+            _move(settings, state, work, size, _step(settings, state, NORMALISED, size, norm2))
         evicted = choose_eviction(settings, state, work, size + 1) if full else -1
-        trace = _evaluate(state, work, size + 1, evicted)
-        diverged = not trace <= limit
-        state.counts[MENDED] += diverged
-        if not diverged:
-            state.counts[UNSEEN] += unseen
-            gone = int(state.born[evicted]) if full else -1
-            _commit(settings, state, work, size + 1, evicted, trace)
-            return gone
-    # Even the safe step is out of range: the row is not taken in.
-    return int(state.counts[N]) - 1
+        spread = _evaluate(state, work, size + 1, evicted)
+        if not spread <= limit:
+            # Shrinking A keeps what it spans.
+            shrink = 0.5 * np.sqrt(limit / spread)
+            for c in range(rank):
+                for i in range(size + 1):
+                    work.factor[c, i] *= shrink
+            spread = _evaluate(state, work, size + 1, evicted)
+            if not spread <= limit:
+                return int(state.counts[N]) - 1
+    gone = int(state.born[evicted]) if full else -1
+    _commit(settings, state, work, size + 1, evicted, spread)
+    return gone
 
 
 @compiled
@@ -242,8 +256,8 @@ def begin(settings: Settings, state: Arrays, work: Work, own: float) -> None:
     size = state.counts[SIZE]
     _place(state, work, size, own)
     _enter_at_random(state, work, size, own, size)
-    trace = _evaluate(state, work, size + 1, -1)
-    _commit(settings, state, work, size + 1, -1, trace)
+    spread = _evaluate(state, work, size + 1, -1)
+    _commit(settings, state, work, size + 1, -1, spread)
     state.counts[STARTED] += 1
     for i in range(size + 1):
         work.k[i] = state.gram[i, size]

@@ -43,14 +43,14 @@ def kernel_matrix(spec: Any, gamma: float, rows: Array, columns: Array) -> Array
 
 @dataclasses.dataclass
 class Outcome:
-    """What a row got. `costs` are the budget policy's, one per stored row; empty without one."""
+    """What a row got. `candidate` is the model before the budget module ran, if it did."""
 
     q: Array
     loss: float
     informative: bool = False
     evicted: int = -1
     initial: bool = False
-    costs: Array = dataclasses.field(default_factory=lambda: np.empty(0))
+    candidate: Oracle | None = None
 
 
 @dataclasses.dataclass
@@ -67,6 +67,7 @@ class Oracle:
     n: int = 0
     started: int = 0
     step_sum: float = 0.0
+    ridge_in_force: float = 0.0
     epsilon: float = 0.0
     mean_loss: float = 0.0
     losses: list[float] = dataclasses.field(default_factory=list)
@@ -81,17 +82,21 @@ class Oracle:
 
     @property
     def ridge(self) -> float:
-        """λ, and never below rounding of tr(M)."""
-        return float(max(self.spec.ridge, LEAST_RIDGE * np.trace(self.inner)))
+        """λ, and never below rounding of M: what the state holds, until the next update."""
+        return self.ridge_in_force or self.ridge_for(self.inner)
+
+    def ridge_for(self, inner: Array) -> float:
+        return float(max(self.spec.ridge, LEAST_RIDGE * np.trace(inner)))
 
     def project(self, x: Array) -> tuple[Array, float]:
         """Return q (eq. 11b) and ℓ (Alg. 4; eq. 6b without its ½)."""
         own = float(self.kernel(x[None], x[None])[0, 0])
         k = self.kernel(self.stored, x[None])[:, 0]
-        regularised = self.inner + self.ridge * np.eye(self.factor.shape[1])
-        q = np.linalg.solve(regularised, self.factor.T @ k)
-        loss = own - 2 * k @ self.factor @ q + q @ self.inner @ q
-        return q, float(loss)
+        inner = self.inner
+        ridge = self.ridge_in_force or self.ridge_for(inner)
+        q = np.linalg.solve(inner + ridge * np.eye(len(inner)), self.factor.T @ k)
+        loss = own - 2 * k @ self.factor @ q + q @ inner @ q
+        return np.asarray(q, dtype=np.float64), float(loss)
 
     def paper_features(self, x: Array) -> Array:
         """K_S^{1/2}Aq (Remark 4)."""
@@ -102,9 +107,8 @@ class Oracle:
         """Run one row through Algorithm 4."""
         self.n += 1
         own = float(self.kernel(x[None], x[None])[0, 0])
-        known = any(np.array_equal(x, other) for other in self.stored)
         start_rows = self.spec.rank if self.spec.start == "rows" else 1
-        if self.started < start_rows and own > 0 and not known:
+        if self.started < start_rows and own > 0 and not (self.stored == x).all(axis=1).any():
             self._enter(x, own, self.started)
             self.started += 1
             return Outcome(*self.project(x), informative=True, initial=True)
@@ -138,6 +142,7 @@ class Oracle:
 
     def _enter(self, x: Array, own: float, seed: int) -> None:
         """Store x with a random row of A, scaled as ‖φ‖^{-1/2}."""
+        self.ridge_in_force = 0.0
         self.stored = np.vstack([self.stored, x])
         self.factor = np.vstack([self.factor, self.seeds[seed] / own**0.25])
         self.recency = np.append(self.recency, 1.0)
@@ -168,6 +173,7 @@ class Oracle:
             stored = np.vstack([self.stored, x])
             grown = self.kernel(stored, stored)
             self.factor = self.moved(q, grown, self.step(q, grown))
+            self.ridge_in_force = 0.0
             self.stored = stored
             self.recency = np.append(self.recency, 1.0)
             self.born.append(self.n - 1)
@@ -189,13 +195,16 @@ class Oracle:
 
     def _drop(self, outcome: Outcome) -> None:
         """Algorithm 5 with the policy in force."""
-        outcome.costs = self.costs()
-        gone = int(np.argmin(outcome.costs))
+        outcome.candidate = dataclasses.replace(self)
+        gone = int(np.argmin(self.costs()))
+        outcome.evicted = self.born[gone]
+        self.drop(gone)
+
+    def drop(self, gone: int) -> None:
+        """Remove an SV; the last one takes its place, since ties go to the lowest place."""
         if self.spec.policy == "compensated":
             self.factor = self.compensated(gone)
-        outcome.evicted = self.born[gone]
         kept = [i for i in range(len(self.stored)) if i != gone]
-        # The package fills the gap with the last row: ties go to the lowest place.
         if gone != len(self.stored) - 1:
             kept = [*kept[:gone], kept[-1], *kept[gone:-1]]
         self.stored, self.factor = self.stored[kept], self.factor[kept]
@@ -220,12 +229,16 @@ class Oracle:
 
     def compensated(self, gone: int) -> Array:
         """A after φ_gone is projected on the other SVs: A_j += [K_rest⁻¹k]_j a_goneᵀ."""
+        factor = self.without(gone)
+        rest = [i for i in range(len(self.stored)) if i != gone]
+        factor[rest] += np.outer(self.share(gone), self.factor[gone])
+        return factor
+
+    def share(self, gone: int) -> Array:
+        """K_rest⁻¹k: φ_gone's coordinates on the other SVs."""
         grown = self.lifted()
         rest = [i for i in range(len(self.stored)) if i != gone]
-        share = np.linalg.solve(grown[np.ix_(rest, rest)], grown[rest, gone])
-        factor = self.without(gone)
-        factor[rest] += np.outer(share, self.factor[gone])
-        return factor
+        return np.asarray(np.linalg.solve(grown[np.ix_(rest, rest)], grown[rest, gone]))
 
     def lifted(self) -> Array:
         """K_S; its diagonal lifted where the policy must invert it."""
@@ -272,6 +285,7 @@ def from_state(spec: Any, state: Any) -> Oracle:
         n=int(state.counts[0]),
         started=int(state.counts[8]),
         step_sum=float(state.reals[2]),
+        ridge_in_force=float(state.reals[0]),
         epsilon=float(state.reals[1]),
         mean_loss=float(state.reals[3]),
         losses=ring,

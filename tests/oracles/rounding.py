@@ -9,7 +9,7 @@ terms left out are of second order: `SLACK` covers the two.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,12 +47,12 @@ def kernel_error(oracle: Oracle, rows: Array, columns: Array) -> Array:
     if spec.kernel == "polynomial":
         degree = spec.degree
         absolute = (absolute + spec.offset) ** degree
-    return (width + 4) * degree * EPS * absolute
+    return np.asarray((width + 4) * degree * EPS * absolute)
 
 
 def bounds(oracle: Oracle, x: Array, step: float | None = None) -> Bounds:
     """Bounds of one step of `oracle` (as it is before the row) with the row x."""
-    factor, spec = oracle.factor, oracle.spec
+    factor = oracle.factor
     size, rank = factor.shape
     unit = (size + rank + 4) * EPS
     stored = oracle.kernel(oracle.stored, oracle.stored)
@@ -115,24 +115,27 @@ def _factor_bound(oracle: Oracle, x: Array, step: float, q: Array, d_q: float) -
             + _norm(wrong[:, -1]) * length
             + unit * gradient
         )
-    return SLACK * (step * d_gradient + d_step * gradient + unit * _norm(factor))
+    return float(SLACK * (step * d_gradient + d_step * gradient + unit * _norm(factor)))
 
 
-def cost_bound(oracle: Any, costs: Array, d_factor: float) -> Array:
-    """How far the budget policy's costs may be off, given the error of A."""
-    if oracle.spec.policy == "fifo":
-        return np.zeros(len(costs))
-    norms = np.linalg.norm(oracle.factor, axis=1)
-    if oracle.spec.policy == "norm":
-        return d_factor + 64 * EPS * costs
-    # The enumerations of eq. 24 cancel terms as large as tr(|A|ᵀ|K||A|).
-    lifted = oracle.lifted()
-    size_of = np.abs(oracle.factor)
-    whole = float(np.trace(size_of.T @ np.abs(lifted) @ size_of))
-    conditioning = 1.0
-    if oracle.spec.policy == "compensated":
-        conditioning = float(np.linalg.cond(lifted))
-        whole *= 1 + conditioning * EPS * len(costs)
-    rounding = 64 * len(costs) * EPS * (whole + conditioning * np.abs(costs))
-    largest = float(np.diag(lifted).max())
-    return np.asarray(2 * largest * (norms + d_factor) * d_factor * len(costs) + rounding)
+def cost_bound(candidate: Oracle, d_factor: float) -> Array:
+    """How far each of the budget policy's costs may be off, given the error of A."""
+    costs, factor = candidate.costs(), candidate.factor
+    count = len(costs)
+    if candidate.spec.policy == "fifo":
+        return np.zeros(count)
+    if candidate.spec.policy == "norm":
+        return d_factor + count * EPS * costs
+    # ‖a‖²·κ, or ‖a‖²/[K⁻¹]_ii, which is at most as large and moves with the condition of K;
+    # the enumeration of eq. 24 cancels terms as large as tr(|A|ᵀ|K||A|).
+    lifted = candidate.lifted()
+    whole = float(np.trace(np.abs(factor).T @ np.abs(lifted) @ np.abs(factor)))
+    share = compensation_bound(candidate) if candidate.spec.policy == "compensated" else 0.0
+    moved = np.diag(lifted) * (2 * np.linalg.norm(factor, axis=1) + d_factor) * d_factor
+    return np.asarray(moved + (SLACK * count * EPS + share) * whole)
+
+
+def compensation_bound(candidate: Oracle) -> float:
+    """Relative error of K_rest⁻¹k: two solutions with the condition of K_S."""
+    lifted = candidate.lifted()
+    return SLACK * len(lifted) * EPS * float(np.linalg.cond(lifted))
