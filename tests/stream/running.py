@@ -171,7 +171,7 @@ def _apply(
         del _OUTCOMES[number]
     outcome.snapshots.sort()
     outcome.late.sort()
-    outcome.failures.sort(key=str)
+    outcome.failures.sort(key=lambda entry: (str(entry[0]), *entry[1:]))
     return outcome
 
 
@@ -200,7 +200,7 @@ def track_stream(
     stream = TestStream()
     for bundle in bundles:
         stream = stream.add_elements(list(bundle))
-    options = PipelineOptions()
+    options = PipelineOptions([])
     options.view_as(StandardOptions).streaming = True
     pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=options)
     return _apply(pipeline, stream.advance_watermark_to_infinity(), spec, order, extras)

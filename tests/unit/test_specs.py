@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.specs import SubspaceSpec, spec_from_dict
 from kerneltrack.trackers import TRACKERS, OKFEBSpec, OKFESpec, parse_spec
 
 NOT_NUMBERS: list[Any] = [None, True, "many", math.nan, [1.0], 10**400]
