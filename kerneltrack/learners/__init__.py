@@ -1,0 +1,131 @@
+"""Online learners on features, one a file, and their names."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners.base import (
+    TASKS,
+    GradientSpec,
+    Labels,
+    Learner,
+    LearnerSpec,
+    LearnerState,
+    Predictions,
+)
+from kerneltrack.learners.hinge import Hinge, HingeSpec
+from kerneltrack.learners.lms import LMS, LMSSpec
+from kerneltrack.learners.logistic import Logistic, LogisticSpec
+from kerneltrack.learners.pegasos import Pegasos, PegasosSpec
+from kerneltrack.learners.ridge import Ridge, RidgeSpec
+
+__all__ = [
+    "LEARNERS",
+    "LMS",
+    "TASKS",
+    "GradientSpec",
+    "Hinge",
+    "HingeSpec",
+    "LMSSpec",
+    "Labels",
+    "Learner",
+    "LearnerSpec",
+    "LearnerState",
+    "Logistic",
+    "LogisticSpec",
+    "Pegasos",
+    "PegasosSpec",
+    "Predictions",
+    "Ridge",
+    "RidgeSpec",
+    "get_learner",
+    "learn_all",
+    "parse_learner_spec",
+]
+
+_ALL: tuple[Learner, ...] = (Ridge(), Logistic(), Hinge(), Pegasos(), LMS())
+LEARNERS: dict[str, Learner] = {learner.name: learner for learner in _ALL}
+DEFAULT_LEARNER = "ridge"
+
+
+def get_learner(name: str) -> Learner:
+    """Return the learner of this name.
+
+    Raises:
+        ConfigError: for an unknown name.
+    """
+    if name not in LEARNERS:
+        raise ConfigError("learner", name, f"one of {', '.join(LEARNERS)}")
+    return LEARNERS[name]
+
+
+def parse_learner_spec(values: Mapping[str, Any]) -> LearnerSpec:
+    """Build a spec from plain values; "learner" names its kind (default recursive ridge).
+
+    Args:
+        values: Field names to values (a YAML file, a snapshot's header).
+
+    Returns:
+        The spec, fields that are not named at their defaults.
+
+    Raises:
+        ConfigError: for an unknown learner or field, or a value out of range.
+
+    Example:
+        >>> parse_learner_spec({"learner": "ridge", "ridge": "1e-2"}).ridge
+        0.01
+    """
+    kind = get_learner(values.get("learner", DEFAULT_LEARNER)).spec_type
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "learner":
+            continue
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, n=1)
+            hint = f"a field of {kind.learner}" + (f" (did you mean {near[0]!r}?)" if near else "")
+            raise ConfigError("spec", name, hint)
+        given[name] = _real(value) if fields[name].type == "float" else value
+    return kind(**given)
+
+
+def _real(value: Any) -> Any:
+    """Return a float where YAML gave another form of one: 1 or 1e-3, which it reads as text."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def learn_all(
+    spec: LearnerSpec, features: npt.ArrayLike, labels: Labels
+) -> tuple[LearnerState, Predictions]:
+    """Learn a whole array in memory, prequentially: `init`, then `update` with all rows.
+
+    Args:
+        spec: The spec; it names the learner.
+        features: Shape (n, r).
+        labels: n classes or targets.
+
+    Returns:
+        The last state and the predictions of all rows.
+
+    Example:
+        >>> state, said = learn_all(RidgeSpec(), [[0.0], [1.0], [0.1], [0.9]], list("abab"))
+        >>> said.names, said.correct.tolist()
+        ([None, 'a', 'a', 'b'], [False, False, True, True])
+    """
+    learner = get_learner(spec.learner)
+    rows = np.asarray(features, dtype=np.float64)
+    if rows.ndim != 2:
+        raise ConfigError("features", rows.shape, "of shape (n, r)")
+    return learner.update(spec, learner.init(spec, rows.shape[1]), rows, labels)

@@ -1,0 +1,255 @@
+"""The protocol that all learners share: specs, state, predictions.
+
+A learner is a frozen spec and an explicit state. It runs prequentially: each row is predicted,
+then scored, then learned from, in order. Labels may be missing (the row is predicted only) or
+come late (`score` and `learn` take them up, with the features as they were predicted from).
+
+Classes need not be known beforehand: each takes its place in the order of first appearance, up
+to `max_classes`. A row of a further class is predicted and scored (as wrong), never learned
+from, and counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.specs import check_bool, check_choice, check_int, check_number
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+Labels: TypeAlias = "Sequence[str | None] | Sequence[float | None] | npt.NDArray[Any] | None"
+"""Classes (a sequence of strings, None where missing) or targets (floats, NaN where missing)."""
+
+CLASSIFICATION = "classification"
+REGRESSION = "regression"
+TASKS = (CLASSIFICATION, REGRESSION)
+MAX_CLASSES = 10_000
+
+# Places in the state's `counts` and `sums`.
+SCORED, CORRECT, LEARNED, UNUSABLE = range(4)
+COUNTS = 4
+SQUARED, ABSOLUTE = range(2)
+SUMS = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearnerSpec:
+    """What every learner is told.
+
+    Attributes:
+        task: "classification" or "regression".
+        bias: Append a constant 1 to the features; its weight is regularised like the others.
+        max_classes: Most classes a model may have, 1 to 10,000.
+    """
+
+    learner: ClassVar[str] = ""
+    tasks: ClassVar[tuple[str, ...]] = TASKS
+
+    task: str = CLASSIFICATION
+    bias: bool = True
+    max_classes: int = 100
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        check_choice("task", self.task, TASKS)
+        if self.task not in self.tasks:
+            raise ConfigError("task", self.task, f"{' or '.join(self.tasks)} for {self.learner}")
+        check_bool("bias", self.bias)
+        check_int("max_classes", self.max_classes, 1, MAX_CLASSES)
+
+    @property
+    def classifies(self) -> bool:
+        """Whether labels are classes."""
+        return self.task == CLASSIFICATION
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the spec as plain values, the learner's name first."""
+        return {"learner": self.learner, **dataclasses.asdict(self)}
+
+    def digest(self) -> str:
+        """Return a short hash that tells specs apart."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientSpec(LearnerSpec):
+    """What the learners of stochastic gradient steps on a loss are told.
+
+    Attributes:
+        ridge: λ of the cost, loss + λ/2·Σ‖w_c‖², 0 to 1.
+        step_size: η of the first step, > 0.
+        decay_rows: d of the step η/√(1 + t/d) at the t-th labelled row (from 0): about as many
+            rows as the learner looks back at the start; 0 keeps η as it is.
+    """
+
+    ridge: float = 0.0
+    step_size: float = 1.0
+    decay_rows: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        if check_number("ridge", self.ridge, -1, 1) < 0:
+            raise ConfigError("ridge", self.ridge, "a number >= 0 and < 1")
+        check_number("step_size", self.step_size, 0, 1e6)
+        check_int("decay_rows", self.decay_rows, 0, 10**12)
+
+
+class LearnerState(NamedTuple):
+    """State of a model's learner.
+
+    With C classes seen (1 in regression), p weights a class (the features, and the bias if there
+    is one) and m numbers of `memory`, the bytes of its arrays are 8(Cp + m + 6), at most
+    8(max_classes·p + m + 6); m is p² for recursive ridge, p for Pegasos, else 0. A class's name
+    has at most 200 characters.
+
+    Attributes:
+        weights: (C, p) a class's weights, in the order of `classes`; Pegasos documents its scale.
+        memory: What the learner keeps beside its weights, as it documents: (p, p), (1, p) or
+            (0, p).
+        sums: (2,) squared and absolute errors of the rows scored (regression).
+        counts: (4,) rows scored, rows predicted correctly, rows learned from, labels that could
+            not be used (a class beyond `max_classes`, a target that is not finite).
+        classes: Names of the classes, in the order of first appearance.
+    """
+
+    weights: FloatArray
+    memory: FloatArray
+    sums: FloatArray
+    counts: IntArray
+    classes: tuple[str, ...]
+
+    @property
+    def learned(self) -> int:
+        """Rows learned from."""
+        return int(self.counts[LEARNED])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Predictions:
+    """What a learner says of n rows, in their order.
+
+    Attributes:
+        valid: (n,) False where the features were refused: NaN, infinite or above 1e100. Such a
+            row leaves no trace in the state, its label neither; its other values here are as
+            before the first label.
+        classes: The classes that `code` numbers; a number keeps its meaning for the model's life.
+        code: (n,) place of the predicted class in `classes`, -1 before the first label;
+            None in regression.
+        score: (n,) decision value of the predicted class, 0 before the first label; None in
+            regression.
+        margin: (n,) its distance from the second best, 0 if fewer than two classes are known;
+            None in regression.
+        value: (n,) predicted target, NaN before the first label; None in classification.
+        scored: (n,) True where a prediction met a label.
+        correct: (n,) True where the two agree; None in regression.
+        error: (n,) |target - value| where scored, else NaN; None in classification.
+    """
+
+    valid: BoolArray
+    classes: tuple[str, ...]
+    code: IntArray | None
+    score: FloatArray | None
+    margin: FloatArray | None
+    value: FloatArray | None
+    scored: BoolArray
+    correct: BoolArray | None
+    error: FloatArray | None
+
+    @property
+    def names(self) -> list[str | None]:
+        """The predicted classes, None before the first label; empty in regression."""
+        if self.code is None:
+            return []
+        known: tuple[str | None, ...] = (*self.classes, None)
+        return [known[code] for code in self.code.tolist()]
+
+
+class Learner(Protocol):
+    """A learner's functions, bound to nothing: the state goes in and comes out.
+
+    None of them writes to its arguments. Results are the same, bit for bit, however rows are cut
+    into calls.
+    """
+
+    name: str
+    spec_type: type[LearnerSpec]
+    state_type: Any
+
+    def init(self, spec: Any, width: int) -> LearnerState:
+        """Make the state of a learner that has seen no label, for `width` features."""
+        ...
+
+    def update(
+        self, spec: Any, state: LearnerState, features: npt.ArrayLike, labels: Labels
+    ) -> tuple[LearnerState, Predictions]:
+        """Predict, score and learn rows in order, one after the other.
+
+        Args:
+            spec: The spec that the state was made with.
+            state: Not written to.
+            features: Shape (n, width).
+            labels: n of them; None for none at all.
+
+        Returns:
+            The new state and the rows' predictions, each made before its row was learned.
+        """
+        ...
+
+    def predict(self, spec: Any, state: LearnerState, features: npt.ArrayLike) -> Predictions:
+        """Predict rows with the state as it is."""
+        ...
+
+    def learn(
+        self, spec: Any, state: LearnerState, features: npt.ArrayLike, labels: Labels
+    ) -> LearnerState:
+        """Learn rows in order without predicting them: labels that came late."""
+        ...
+
+    def score(
+        self, spec: Any, state: LearnerState, predictions: Predictions, labels: Labels
+    ) -> tuple[LearnerState, Predictions]:
+        """Score earlier predictions against labels that came late; `learn` is called beside it.
+
+        Returns:
+            The state with its running counters moved on, and the predictions with `scored`,
+            `correct` and `error` as the labels say.
+        """
+        ...
+
+    def counters(self, state: LearnerState) -> dict[str, int | float]:
+        """Return running totals: scored, correct, learned, unusable, squared, absolute."""
+        ...
+
+    def arrays(self, state: LearnerState) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name, for the codec."""
+        ...
+
+    def header(self, state: LearnerState) -> dict[str, Any]:
+        """Return the rest of the state as plain values, for the codec: the classes."""
+        ...
+
+    def from_arrays(
+        self, spec: Any, arrays: dict[str, npt.NDArray[Any]], header: dict[str, Any]
+    ) -> LearnerState:
+        """Make a state of what `arrays` and `header` gave, checking names and shapes."""
+        ...

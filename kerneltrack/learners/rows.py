@@ -1,0 +1,164 @@
+"""What the learners' compiled row loops share: the arrays they work on and their steps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kerneltrack.compiled import compiled, inlined
+from kerneltrack.learners.base import (
+    ABSOLUTE,
+    CORRECT,
+    SCORED,
+    SQUARED,
+    UNUSABLE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+)
+from kerneltrack.learners.labels import MISSING, UNUSABLE_LABEL, Coded
+
+MAX_ERROR = 1e150
+"""An error counts as at most this much: its square is still finite."""
+
+
+class Mode(NamedTuple):
+    """What a call does with each row.
+
+    Attributes:
+        predict: Fill the outputs and score them.
+        learn: Learn from the labels.
+        regression: Targets instead of classes.
+        known: Classes known at the first row; in regression 1 once a target was learned from.
+    """
+
+    predict: bool
+    learn: bool
+    regression: bool
+    known: int
+
+
+class Arrays(NamedTuple):
+    """The state's arrays, as `LearnerState` documents them, with room for the call's classes."""
+
+    weights: FloatArray
+    memory: FloatArray
+    sums: FloatArray
+    counts: IntArray
+
+
+class Outputs(NamedTuple):
+    """Arrays that a call fills, one row each, as `Predictions` documents them.
+
+    Those of the other task have no rows.
+    """
+
+    valid: BoolArray
+    code: IntArray
+    score: FloatArray
+    margin: FloatArray
+    value: FloatArray
+    scored: BoolArray
+    correct: BoolArray
+    error: FloatArray
+
+
+@inlined
+def load_row(row: FloatArray, x: FloatArray) -> None:
+    """Copy a row's features; x may have one place more, the bias, which stays."""
+    for j in range(row.shape[0]):
+        x[j] = row[j]
+
+
+@inlined
+def decision_values(weights: FloatArray, known: int, x: FloatArray, values: FloatArray) -> None:
+    """Write w_c·x of the first `known` classes. Cost O(Cp)."""
+    for c in range(known):
+        total = 0.0
+        for j in range(x.shape[0]):
+            total += weights[c, j] * x[j]
+        values[c] = total
+
+
+@inlined
+def mark(regression: bool, state: Arrays, labels: Coded, out: Outputs, n: int) -> None:
+    """Hold row n's prediction against its label, if both are there."""
+    code = labels.codes[n]
+    if regression:
+        if code >= 0 and not np.isnan(out.value[n]):
+            error = min(abs(labels.targets[n] - out.value[n]), MAX_ERROR)
+            out.scored[n] = True
+            out.error[n] = error
+            state.counts[SCORED] += 1
+            state.sums[SQUARED] += error * error
+            state.sums[ABSOLUTE] += error
+    elif code != MISSING and out.code[n] >= 0:
+        hit = out.code[n] == code
+        out.scored[n] = True
+        out.correct[n] = hit
+        state.counts[SCORED] += 1
+        state.counts[CORRECT] += hit
+
+
+@inlined
+def report(
+    mode: Mode, state: Arrays, values: FloatArray, known: int, labels: Coded, out: Outputs, n: int
+) -> None:
+    """Fill in row n's prediction from the decision values, and score it."""
+    if known > 0:
+        if mode.regression:
+            out.value[n] = values[0]
+        else:
+            best = 0
+            for c in range(1, known):
+                if values[c] > values[best]:
+                    best = c
+            second = -np.inf
+            for c in range(known):
+                if c != best and values[c] > second:
+                    second = values[c]
+            out.code[n] = best
+            out.score[n] = values[best]
+            out.margin[n] = values[best] - second if known > 1 else 0.0
+    mark(mode.regression, state, labels, out, n)
+
+
+@inlined
+def is_learnable(mode: Mode, state: Arrays, code: int) -> bool:
+    """Say whether the row is to be learned from; a label that cannot be used is counted."""
+    if mode.learn and code == UNUSABLE_LABEL:
+        state.counts[UNUSABLE] += 1
+    return mode.learn and code >= 0
+
+
+@compiled
+def mark_rows(regression: bool, state: Arrays, labels: Coded, out: Outputs) -> None:
+    """Hold predictions against labels that came late."""
+    for n in range(out.valid.shape[0]):
+        mark(regression, state, labels, out, n)
+
+
+@inlined
+def decayed_step(step_size: float, decay_rows: float, learned: int) -> float:
+    """Return η/√(1 + t/d) at the t-th labelled row, η where d = 0."""
+    if decay_rows > 0.0:
+        return float(step_size / np.sqrt(1.0 + learned / decay_rows))
+    return step_size
+
+
+@inlined
+def shrink_all(weights: FloatArray, known: int, amount: float) -> None:
+    """Multiply the weights of the first `known` classes by 1 - amount, never by less than 0."""
+    if amount > 0.0:
+        keep = max(1.0 - amount, 0.0)
+        for c in range(known):
+            for j in range(weights.shape[1]):
+                weights[c, j] *= keep
+
+
+@inlined
+def add_to(target: FloatArray, factor: float, x: FloatArray) -> None:
+    """Add factor·x to the target."""
+    for j in range(x.shape[0]):
+        target[j] += factor * x[j]

@@ -1,0 +1,439 @@
+"""The file job end to end: its output is the core's, whatever the files look like."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from kerneltrack import codec
+from kerneltrack.trackers import OKFEBSpec, run_all
+from tests.e2e.jobs import (
+    COLUMNS,
+    PLACES,
+    RESULTS,
+    SMALL,
+    array_of,
+    assert_same_features,
+    failures_of,
+    features_of,
+    files_under,
+    record_of,
+    run_process,
+    sensor_table,
+    track,
+    write,
+)
+
+SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
+CHANNELS = ["x0", "x1", "x2"]
+
+
+def matrix(table: pa.Table, names: list[str]) -> npt.NDArray[np.float64]:
+    return np.stack([table.column(name).to_numpy() for name in names], axis=1).astype(np.float64)
+
+
+def assert_is_the_cores(
+    features: pa.Table, table: pa.Table, spec: OKFEBSpec, channels: list[str]
+) -> None:
+    """Hold a job's features against the core, run on each model's rows in memory."""
+    at = np.arange(table.num_rows)
+    models = table.column("model_id").to_numpy(zero_copy_only=False)
+    done = features.column("model_id").to_numpy(zero_copy_only=False)
+    assert sorted(set(done)) == sorted(set(models))
+    for model in sorted(set(models)):
+        rows = table.take(pa.array(at[models == model]))
+        _, expected = run_all(spec, matrix(rows, channels))
+        of_model = features.filter(pa.array(done == model))
+        assert array_of(of_model, "index").tolist() == list(range(rows.num_rows))
+        assert array_of(of_model, "row").tolist() == at[models == model].tolist()
+        assert of_model.column("label").to_pylist() == rows.column("label").to_pylist()
+        times = of_model.column("time").cast(pa.timestamp("ms", "UTC"))
+        assert times.to_pylist() == rows.column("time").to_pylist()
+        for name in RESULTS:
+            actual, wanted = array_of(of_model, name), getattr(expected, name)
+            if wanted.dtype == np.float64:
+                actual, wanted = actual.view(np.int64), np.ascontiguousarray(wanted).view(np.int64)
+            assert (actual == wanted).all(), (model, name)
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    return sensor_table(3000)
+
+
+@pytest.fixture(scope="module")
+def reference(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run over one Parquet file."""
+    folder = tmp_path_factory.mktemp("reference")
+    track(write(folder / "in.parquet", table), *COLUMNS, *SMALL, "--output", str(folder / "out"))
+    return folder / "out"
+
+
+def test_the_features_are_the_cores(reference: Path, table: pa.Table) -> None:
+    features = features_of(reference)
+    assert_is_the_cores(features, table, SPEC, CHANNELS)
+    assert features.column("source").unique().to_pylist() == [str(reference.parent / "in.parquet")]
+    assert failures_of(reference) == []
+
+
+def test_the_folder_of_a_run(reference: Path) -> None:
+    assert files_under(reference) == [
+        "failures/part-00000-of-00001.parquet",
+        "features/part-00000-of-00001.parquet",
+        "report.html",
+        "run.json",
+        *(f"snapshots/{name}" for name in ("index.json", *(f"m%2F{i}.safetensors" for i in "012"))),
+    ]
+
+
+def test_the_snapshots_are_the_cores_last_states(reference: Path, table: pa.Table) -> None:
+    index = json.loads((reference / "snapshots" / "index.json").read_text(encoding="utf-8"))
+    models = table.column("model_id").to_numpy(zero_copy_only=False)
+    assert list(index["models"]) == ["m/0", "m/1", "m/2"]
+    for model, entry in index["models"].items():
+        rows = table.filter(pa.array(models == model))
+        state, _ = run_all(SPEC, matrix(rows, CHANNELS))
+        about = {"model_id": model, "rows": 1000}
+        data = (reference / "snapshots" / entry["file"]).read_bytes()
+        assert data == codec.encode(SPEC, state, about)
+        assert (entry["rows"], entry["bytes"]) == (1000, len(data))
+
+
+def test_the_record_of_a_run(reference: Path) -> None:
+    record = record_of(reference)
+    features = features_of(reference)
+    evicted, index = array_of(features, "evicted"), array_of(features, "index")
+    assert record["counts"] == {
+        "rows_in": 3000,
+        "rows_out": 3000,
+        "rows_failed": 0,
+        "rows_late": 0,
+        "models": 3,
+        "informative": int(array_of(features, "informative").sum()),
+        "evicted": int((evicted >= 0).sum()),
+        "dropped_at_once": int((evicted == index).sum()),
+        "mended": 0,
+        "unseen": 0,
+    }
+    assert record["inputs"] == [{"path": str(reference.parent / "in.parquet"), "rows": 3000}]
+    assert record["columns"] == {
+        "model_id": "model_id",
+        "time": "time",
+        "sequence": None,
+        "label": "label",
+        "features": CHANNELS,
+    }
+    assert record["tracker"] == "okfeb"
+    assert record["spec"] == {**SPEC.to_dict(), "digest": SPEC.digest()}
+    assert record["runner"] == "FnApiRunner"
+    assert record["failures"] == {}
+    assert record["command"].startswith("kerneltrack track ")
+    assert set(record["seconds"]) == {"prepare", "track", "report", "total"}
+
+
+def split(table: pa.Table, parts: int, seed: int) -> list[pa.Table]:
+    """Deal the rows to files at random and shuffle each file."""
+    rng = np.random.default_rng(seed)
+    of_part = rng.integers(0, parts, size=table.num_rows)
+    return [
+        table.take(pa.array(rng.permutation(np.flatnonzero(of_part == part))))
+        for part in range(parts)
+    ]
+
+
+def write_csv(path: Path, table: pa.Table) -> None:
+    with pa.CompressedOutputStream(path, "gzip") as handle:
+        # Times as texts; repr of a float is exact.
+        pyarrow.csv.write_csv(table, handle)
+
+
+WRITERS: dict[str, Callable[[Path, pa.Table], None]] = {
+    "parquet": lambda path, table: pq.write_table(table, path, row_group_size=37),
+    "csv.gz": write_csv,
+    "feather": lambda path, table: pyarrow.feather.write_feather(table, path),
+}
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_fifty_shuffled_files_give_the_same(
+    ending: str, reference: Path, table: pa.Table, tmp_path: Path
+) -> None:
+    for number, part in enumerate(split(table, 50, 1)):
+        WRITERS[ending](tmp_path / f"part{number}.{ending}", part)
+    output = tmp_path / "out"
+    track(f"{tmp_path}/*.{ending}", *COLUMNS, *SMALL, "--output", str(output))
+    assert_same_features(features_of(output), features_of(reference), ignore=PLACES)
+    for path in (reference / "snapshots").iterdir():
+        assert (output / "snapshots" / path.name).read_bytes() == path.read_bytes()
+    assert record_of(output)["counts"] == record_of(reference)["counts"]
+
+
+def test_the_sample_gives_the_same_in_fifty_shuffled_files(sample: Path, tmp_path: Path) -> None:
+    whole = pq.read_table(sample)
+    for number, part in enumerate(split(whole, 50, 2)):
+        write(tmp_path / f"{number}.parquet", part)
+    flags = (*COLUMNS, "--rank", "5", "--budget", "8")
+    track(str(sample), *flags, "--output", str(tmp_path / "one"))
+    track(f"{tmp_path}/*.parquet", *flags, "--output", str(tmp_path / "fifty"))
+    one = features_of(tmp_path / "one")
+    assert one.num_rows == 82_152
+    assert_same_features(one, features_of(tmp_path / "fifty"), ignore=PLACES)
+
+
+def test_a_sequence_column_orders_equal_times(tmp_path: Path) -> None:
+    table = sensor_table(1200)
+    whole = pc.floor_temporal(table.column("time"), unit="second")
+    sequence = pa.array(np.random.default_rng(0).permutation(1200))
+    table = table.set_column(1, "time", whole).append_column("n", sequence)
+    for number, part in enumerate(split(table, 7, 3)):
+        write(tmp_path / f"{number}.parquet", part)
+    flags = (*COLUMNS, *SMALL, "--sequence", "n")
+    track(write(tmp_path / "whole.pq", table), *flags, "--output", str(tmp_path / "one"))
+    track(f"{tmp_path}/*.parquet", *flags, "--output", str(tmp_path / "many"))
+    one = features_of(tmp_path / "one")
+    assert_same_features(one, features_of(tmp_path / "many"), ignore=PLACES)
+    order = [("model_id", "ascending"), ("time", "ascending"), ("n", "ascending")]
+    places = table.append_column("row", pa.array(np.arange(1200))).sort_by(order)
+    assert one.column("row").to_pylist() == places.column("row").to_pylist()
+
+
+def test_without_a_sequence_file_and_row_order_equal_times(tmp_path: Path) -> None:
+    table = sensor_table(300, models=1)
+    table = table.set_column(1, "time", pc.floor_temporal(table.column("time"), unit="second"))
+    write(tmp_path / "b.parquet", table.slice(0, 150))
+    write(tmp_path / "a.parquet", table.slice(150))
+    track(f"{tmp_path}/*.parquet", *COLUMNS, *SMALL, "--output", str(tmp_path / "out"))
+    features = features_of(tmp_path / "out")
+    names = [Path(name).name for name in features.column("source").to_pylist()]
+    found = list(
+        zip(features.column("time").to_pylist(), names, features.column("row").to_pylist(),
+            strict=True)
+    )  # fmt: skip
+    assert found == sorted(found)
+    assert names[:50] == ["b.parquet"] * 50
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--runner=DirectRunner",),
+        ("--max_cache_memory_usage_mb=50",),
+        ("--direct_num_workers=2", "--direct_running_mode=multi_threading"),
+    ],
+)
+def test_beams_flags_change_no_feature(
+    flags: tuple[str, ...], reference: Path, tmp_path: Path
+) -> None:
+    source = str(reference.parent / "in.parquet")
+    track(source, *COLUMNS, *SMALL, *flags, "--output", str(tmp_path))
+    assert_same_features(features_of(tmp_path), features_of(reference))
+    for path in (reference / "snapshots").iterdir():
+        assert (tmp_path / "snapshots" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_extras_are_more_columns(reference: Path, tmp_path: Path) -> None:
+    source = str(reference.parent / "in.parquet")
+    track(source, *COLUMNS, *SMALL, "--extras", "q", "s", "--output", str(tmp_path))
+    features, plain = features_of(tmp_path), features_of(reference)
+    assert_same_features(features.drop_columns(["q", "s"]), plain)
+    assert (array_of(features, "q").shape, array_of(features, "s").shape) == ((3000, 4), (3000, 7))
+    # Both feature vectors are isometric, up to rounding that grows with the ridge's inverse.
+    short, long = (np.square(array_of(features, name)).sum(axis=1) for name in ("z", "s"))
+    np.testing.assert_allclose(short, long, atol=1e-9)
+
+
+def test_projection_coefficients_in_place_of_z(reference: Path, tmp_path: Path) -> None:
+    source = str(reference.parent / "in.parquet")
+    track(source, *COLUMNS, *SMALL, "--emit", "q", "--output", str(tmp_path))
+    features = features_of(tmp_path)
+    assert "z" not in features.schema.names
+    assert array_of(features, "q").shape == (3000, 4)
+    for name in ("loss", "informative", "evicted"):
+        assert (array_of(features, name) == array_of(features_of(reference), name)).all()
+
+
+def test_single_precision_halves_the_snapshots(reference: Path, tmp_path: Path) -> None:
+    source = str(reference.parent / "in.parquet")
+    track(source, *COLUMNS, *SMALL, "--float32", "--output", str(tmp_path))
+    assert_same_features(features_of(tmp_path), features_of(reference))
+    for path in sorted((reference / "snapshots").glob("*.safetensors")):
+        whole, half = path.read_bytes(), (tmp_path / "snapshots" / path.name).read_bytes()
+        header = 8 + int.from_bytes(whole[:8], "little")
+        small_header = 8 + int.from_bytes(half[:8], "little")
+        # All but the few integers is reals.
+        assert len(half) - small_header <= 0.52 * (len(whole) - header)
+        state = codec.decode(half).state
+        np.testing.assert_allclose(state.support, codec.decode(whole).state.support, rtol=1e-6)
+
+
+def test_a_spec_file_and_flags_over_it(reference: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("rank: 4\nbudget: 9\nridge: 1e-2\ncensor: moving\nwarmup: 50\n")
+    source = str(reference.parent / "in.parquet")
+    flags = ("--spec", str(spec), "--budget", "7", "--gamma", "3.5")
+    track(source, *COLUMNS, *flags, "--output", str(tmp_path / "out"))
+    expected = OKFEBSpec(rank=4, budget=7, ridge=1e-2, censor="moving", warmup=50, gamma=3.5)
+    record = record_of(tmp_path / "out")
+    assert record["spec"] == {**expected.to_dict(), "digest": expected.digest()}
+    assert_is_the_cores(features_of(tmp_path / "out"), sensor_table(3000), expected, CHANNELS)
+
+
+def test_the_unbudgeted_tracker_runs_as_a_job(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.parquet", sensor_table(300, models=2))
+    flags = ("--tracker", "okfe", "--rank", "3", "--max-rows", "100", "--warmup", "20")
+    track(source, *COLUMNS, *flags, "--output", str(tmp_path / "out"))
+    counts = record_of(tmp_path / "out")["counts"]
+    assert (counts["rows_out"], counts["rows_failed"], counts["models"]) == (200, 100, 2)
+    reasons = {row[3] for row in failures_of(tmp_path / "out")}
+    assert reasons == {"the model holds max_rows = 100 rows (OK-FE has no budget)"}
+
+
+def test_an_input_without_rows(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.parquet", sensor_table(10).slice(0, 0))
+    track(source, *COLUMNS, *SMALL, "--output", str(tmp_path / "out"))
+    counts = record_of(tmp_path / "out")["counts"]
+    assert set(counts.values()) == {0}
+    assert features_of(tmp_path / "out").num_rows == 0
+    assert (tmp_path / "out" / "report.html").stat().st_size > 1000
+
+
+def test_one_row_a_model(tmp_path: Path) -> None:
+    table = sensor_table(40, models=40)
+    source = write(tmp_path / "in.parquet", table)
+    track(source, *COLUMNS, *SMALL, "--output", str(tmp_path / "out"))
+    assert_is_the_cores(features_of(tmp_path / "out"), table, SPEC, CHANNELS)
+    assert record_of(tmp_path / "out")["counts"]["models"] == 40
+
+
+def test_finite_disorder_in_a_file_job(tmp_path: Path) -> None:
+    """Rows sorted by time lose nothing; a file turned round is late but for what fits."""
+    table = sensor_table(600, models=1)
+    forth = write(tmp_path / "forth.parquet", table)
+    flags = (*COLUMNS, *SMALL, "--max-disorder", "1")
+    track(forth, *flags, "--output", str(tmp_path / "one"))
+    assert_is_the_cores(features_of(tmp_path / "one"), table, SPEC, CHANNELS)
+    # Two files, the later half first: the earlier half is 6 s behind when it comes.
+    write(tmp_path / "a.pq", table.slice(300))
+    write(tmp_path / "b.pq", table.slice(0, 300))
+    track(f"{tmp_path}/*.pq", *flags, "--output", str(tmp_path / "two"))
+    counts = record_of(tmp_path / "two")["counts"]
+    assert (counts["rows_out"], counts["rows_failed"], counts["rows_late"]) == (300, 300, 300)
+    failures = failures_of(tmp_path / "two")
+    reason = "late: further behind the model's newest row than max_disorder"
+    assert failures == [("m/0", "b.pq", row, reason) for row in range(300)]
+
+
+GAPS = {
+    "model_id": ["a"] * 60,
+    "time": pa.array(np.arange(60) * 10**9, pa.timestamp("ns")),
+    "x0": np.sin(np.arange(60)),
+    "x1": [None if i in {5, 6, 7, 30} else float(i % 7) for i in range(60)],
+    "label": ["u"] * 60,
+}
+
+
+def held_rows(longest: int) -> tuple[npt.NDArray[np.float64], list[int]]:
+    """The rows of GAPS with the last value of x1 held, and the rows that nothing fills."""
+    x1 = [float("nan") if value is None else value for value in GAPS["x1"]]
+    lost = []
+    for i in (5, 6, 7, 30):
+        last = 4 if i < 10 else 29
+        if i - last <= longest:
+            x1[i] = float(last % 7)
+        else:
+            lost.append(i)
+    return np.stack([GAPS["x0"], x1], axis=1), lost
+
+
+@pytest.mark.parametrize("longest", [1, 2, 5])
+def test_missing_values_are_held_for_a_time(longest: int, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.parquet", pa.table(GAPS))
+    flags = ("--missing", "hold", "--hold-for", str(longest), *COLUMNS, *SMALL)
+    track(source, *flags, "--output", str(tmp_path / "out"))
+    rows, lost = held_rows(longest)
+    features = features_of(tmp_path / "out")
+    good = np.setdiff1d(np.arange(60), lost)
+    assert array_of(features, "row").tolist() == good.tolist()
+    _, expected = run_all(SPEC, rows[good])
+    assert (array_of(features, "z") == expected.z).all()
+    assert [row[2] for row in failures_of(tmp_path / "out")] == lost
+
+
+def test_missing_values_fail_or_their_column_is_dropped(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.parquet", pa.table(GAPS))
+    track(source, *COLUMNS, *SMALL, "--output", str(tmp_path / "fail"))
+    reason = "x1 = nan: missing value"
+    expected = [("a", "in.parquet", row, reason) for row in (5, 6, 7, 30)]
+    assert failures_of(tmp_path / "fail") == expected
+    assert sum(record_of(tmp_path / "fail")["failures"].values()) == 4
+    track(source, *COLUMNS, *SMALL, "--missing", "drop", "--output", str(tmp_path / "drop"))
+    assert failures_of(tmp_path / "drop") == []
+    assert record_of(tmp_path / "drop")["columns"]["features"] == ["x0"]
+    _, alone = run_all(SPEC, np.sin(np.arange(60))[:, None])
+    assert (array_of(features_of(tmp_path / "drop"), "z") == alone.z).all()
+
+
+def test_heart_rates_are_held(data_file: Callable[[str], Path], tmp_path: Path) -> None:
+    """PAMAP2's heart rate comes at 9 Hz among channels at 100 Hz."""
+    source = str(data_file("pamap2_fragment.parquet"))
+    whole = pq.read_table(source)
+    rate = whole.column("heartrate").to_numpy().copy()
+    activity = whole.column("activityID").to_numpy()
+    # The published files' gaps: a value in one row of eleven.
+    rate[np.arange(len(rate)) % 11 != 0] = np.nan
+    place = whole.schema.get_field_index("heartrate")
+    table = whole.set_column(place, "heartrate", pa.array(rate))
+    thin = write(tmp_path / "thin.parquet", table)
+    flags = ("--features", "heartrate", "--model-id", "activityID", "--time", "timestamp", *SMALL)
+    lost: dict[str, Any] = {}
+    for missing in (("fail",), ("hold", "--hold-for", "0.105"), ("hold", "--hold-for", "0.05")):
+        output = tmp_path / "-".join(missing).replace("--", "")
+        track(thin, *flags, "--missing", *missing, "--output", str(output))
+        lost[missing[-1]] = record_of(output)["counts"]["rows_failed"]
+        assert record_of(output)["counts"]["rows_in"] == 6500
+    stamps = whole.column("timestamp").to_numpy()
+    assert lost == {
+        "fail": int(np.isnan(rate).sum()),
+        "0.105": without_recent(stamps, rate, activity, 0.105),
+        "0.05": without_recent(stamps, rate, activity, 0.05),
+    }
+    assert lost["fail"] > lost["0.05"] > lost["0.105"]
+
+
+def without_recent(
+    stamps: npt.NDArray[Any], rate: npt.NDArray[Any], activity: npt.NDArray[Any], longest: float
+) -> int:
+    """Count rows of a model with no rate at most so many seconds before them."""
+    count = 0
+    for model in np.unique(activity):
+        at = np.flatnonzero(activity == model)
+        since = -np.inf
+        for place in at[np.argsort(stamps[at], kind="stable")]:
+            if not np.isnan(rate[place]):
+                since = stamps[place]
+            count += round((stamps[place] - since) * 1e9, 0) > longest * 1e9
+    return count
+
+
+def test_a_copy_of_the_project_gives_the_same(reference: Path, tmp_path: Path) -> None:
+    """`python -m pipelines.track_files` is `kerneltrack track`."""
+    shutil.copy(reference.parent / "in.parquet", tmp_path)
+    module = ("-m", "pipelines.track_files", "in.parquet", *COLUMNS, *SMALL, "--output", "out")
+    done = run_process([sys.executable, *module], cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "report: out/report.html"
+    assert_same_features(features_of(tmp_path / "out"), features_of(reference), ignore=["source"])
+    assert files_under(tmp_path / "out") == files_under(reference)

@@ -1,0 +1,99 @@
+"""Learners' settings and streams that the tests of all learners share."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kerneltrack.learners import (
+    HingeSpec,
+    Learner,
+    LearnerSpec,
+    LearnerState,
+    LMSSpec,
+    LogisticSpec,
+    PegasosSpec,
+    Predictions,
+    RidgeSpec,
+    get_learner,
+    learn_all,
+)
+
+WIDTH = 3
+CLASSES = ("still", "walk", "run", "climb")
+SPECS: tuple[LearnerSpec, ...] = (
+    PegasosSpec(),
+    PegasosSpec(ridge=1e-2, project=True, bias=False),
+    HingeSpec(ridge=1e-3, decay_rows=50),
+    LogisticSpec(ridge=1e-3),
+    LMSSpec(),
+    LMSSpec(normalised=False, ridge=0.1, bias=False),
+    LMSSpec(task="regression"),
+    RidgeSpec(),
+    RidgeSpec(forgetting=1.0, bias=False),
+    RidgeSpec(task="regression", forgetting=0.95),
+)
+
+
+def title(spec: LearnerSpec) -> str:
+    kind = type(spec)
+    odd = [
+        f"{field.name}={getattr(spec, field.name)}"
+        for field in dataclasses.fields(spec)
+        if getattr(spec, field.name) != getattr(kind(), field.name)
+    ]
+    return "-".join([spec.learner, *odd])
+
+
+every_spec = pytest.mark.parametrize("spec", SPECS, ids=title)
+every_classifier = pytest.mark.parametrize(
+    "spec", [spec for spec in SPECS if spec.classifies], ids=title
+)
+
+
+def stream(spec: LearnerSpec, count: int = 200, seed: int = 0) -> tuple[Any, Any]:
+    """Rows and labels: classes appear late, labels are missing, rows and targets are broken."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(count, WIDTH))
+    rows[rng.random(count) < 0.05, 1] = np.nan
+    rows[rng.random(count) < 0.02, 0] = -np.inf
+    absent = rng.random(count) < 0.2
+    if spec.classifies:
+        most = 1 + np.arange(count) * len(CLASSES) // count
+        codes = (rng.random(count) * most).astype(int)
+        return rows, [None if a else CLASSES[c] for a, c in zip(absent, codes, strict=True)]
+    targets = rows @ [1.0, 2.0, 3.0]
+    targets[absent] = np.nan
+    targets[rng.random(count) < 0.05] = np.inf
+    return rows, targets
+
+
+def begun(spec: LearnerSpec, **options: Any) -> tuple[Learner, LearnerState]:
+    """A learner in the middle of its stream."""
+    return get_learner(spec.learner), learn_all(spec, *stream(spec, **options))[0]
+
+
+def same_state(left: LearnerState, right: LearnerState) -> None:
+    assert left.classes == right.classes
+    for name in ("weights", "memory", "sums", "counts"):
+        mine, other = getattr(left, name), getattr(right, name)
+        assert (mine.shape, mine.dtype) == (other.shape, other.dtype)
+        assert mine.tobytes() == other.tobytes(), name
+
+
+def columns(said: Predictions) -> dict[str, npt.NDArray[Any]]:
+    values = {f.name: getattr(said, f.name) for f in dataclasses.fields(said)}
+    return {
+        name: value for name, value in values.items() if name != "classes" and value is not None
+    }
+
+
+def same_predictions(parts: list[Predictions], whole: Predictions) -> None:
+    assert parts[-1].classes == whole.classes
+    for name, column in columns(whole).items():
+        joined = np.concatenate([getattr(part, name) for part in parts])
+        assert joined.tobytes() == column.tobytes(), name

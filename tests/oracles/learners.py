@@ -1,0 +1,177 @@
+"""Slow, obvious learners written from the papers' equations: one row at a time, no shortcuts.
+
+Rows come with the constant 1 of the bias already appended. Labels are places of classes in the
+order of first appearance, -1 where missing. Every function returns, for each row, the decision
+values of the classes known before it, and at the end the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+Said = list[FloatArray]
+
+
+def pegasos_binary(rows: FloatArray, signs: Sequence[int], ridge: float, project: bool) -> Said:
+    """w_1 .. w_{T+1} of Shalev-Shwartz et al. (2011), Fig. 1, for y = ±1; 0: no label."""
+    w = np.zeros(rows.shape[1])
+    steps = [w]
+    t = 0
+    for x, y in zip(rows, signs, strict=True):
+        if y != 0:
+            t += 1
+            eta = 1.0 / (ridge * t)
+            if y * (w @ x) < 1.0:
+                w = (1.0 - eta * ridge) * w + eta * y * x
+            else:
+                w = (1.0 - eta * ridge) * w
+            if project:
+                norm = math.sqrt(w @ w)
+                w = min(1.0, (1.0 / math.sqrt(ridge)) / norm) * w if norm > 0 else w
+        steps.append(w)
+    return steps
+
+
+def pegasos(
+    rows: FloatArray, labels: Sequence[int], ridge: float, project: bool
+) -> tuple[Said, FloatArray]:
+    """One binary run a class, each over the whole stream."""
+    count = max(labels, default=-1) + 1
+    runs = [
+        pegasos_binary(rows, [0 if y < 0 else 1 if y == c else -1 for y in labels], ridge, project)
+        for c in range(count)
+    ]
+    said, known = [], 0
+    for n, (x, y) in enumerate(zip(rows, labels, strict=True)):
+        said.append(np.array([runs[c][n] @ x for c in range(known)]))
+        known = max(known, y + 1)
+    return said, np.array([run[-1] for run in runs]).reshape(count, rows.shape[1])
+
+
+def step_size(eta: float, decay_rows: int, learned: int) -> float:
+    return eta / math.sqrt(1.0 + learned / decay_rows) if decay_rows else eta
+
+
+def hinge(
+    rows: FloatArray, labels: Sequence[int], ridge: float, eta: float, decay_rows: int
+) -> tuple[Said, FloatArray]:
+    """Crammer and Singer (2001): the true class against the best of the others."""
+    w = np.zeros((0, rows.shape[1]))
+    said, learned = [], 0
+    for x, y in zip(rows, labels, strict=True):
+        said.append(w @ x)
+        if y < 0:
+            continue
+        if y == len(w):
+            w = np.vstack([w, np.zeros(rows.shape[1])])
+        step = step_size(eta, decay_rows, learned)
+        learned += 1
+        scores = w @ x
+        others = [c for c in range(len(w)) if c != y]
+        w = (1.0 - step * ridge) * w
+        if others:
+            rival = max(others, key=lambda c: scores[c])
+            if max(0.0, 1.0 + scores[rival] - scores[y]) > 0.0:
+                w[y] += step * x
+                w[rival] -= step * x
+    return said, w
+
+
+def softmax(scores: FloatArray) -> FloatArray:
+    if len(scores) == 0:
+        return scores
+    weights = np.exp(scores - scores.max())
+    probable: FloatArray = weights / weights.sum()
+    return probable
+
+
+def logistic(
+    rows: FloatArray, labels: Sequence[int], ridge: float, eta: float, decay_rows: int
+) -> tuple[Said, FloatArray]:
+    """Bishop (2006), eq. 4.104 and 4.109, one row a step; says probabilities."""
+    w = np.zeros((0, rows.shape[1]))
+    said, learned = [], 0
+    for x, y in zip(rows, labels, strict=True):
+        said.append(softmax(w @ x))
+        if y < 0:
+            continue
+        if y == len(w):
+            w = np.vstack([w, np.zeros(rows.shape[1])])
+        step = step_size(eta, decay_rows, learned)
+        learned += 1
+        wanted = np.eye(len(w))[y]
+        gradient = np.outer(softmax(w @ x) - wanted, x) + ridge * w
+        w = w - step * gradient
+    return said, w
+
+
+def one_hot(labels: Sequence[int]) -> FloatArray:
+    """Targets (n, C) of one class against the rest; rows without a label are NaN."""
+    count = max(labels, default=-1) + 1
+    targets = np.array([[float(y == c) for c in range(count)] for y in labels])
+    targets = targets.reshape(len(labels), count)
+    targets[np.array(labels, dtype=int) < 0] = np.nan
+    return targets
+
+
+def lms(
+    rows: FloatArray,
+    targets: FloatArray,
+    ridge: float,
+    eta: float,
+    decay_rows: int,
+    normalised: bool,
+) -> tuple[Said, FloatArray]:
+    """Leaky LMS or ε-NLMS (Sayed, 2003) on targets (n, C); all C from the start."""
+    w = np.zeros((targets.shape[1], rows.shape[1]))
+    said, learned = [], 0
+    for x, y in zip(rows, targets, strict=True):
+        said.append(w @ x)
+        if np.isnan(y).any():
+            continue
+        step = leak = step_size(eta, decay_rows, learned)
+        learned += 1
+        if normalised:
+            step = step / (1e-3 + x @ x)
+        else:
+            step = leak = min(step, 1.0 / (x @ x)) if x @ x > 0 else step
+        w = (1.0 - leak * ridge) * w + step * np.outer(y - w @ x, x)
+    return said, w
+
+
+def ridge_penalty(learned: int, size: int, ridge: float, forgetting: float) -> FloatArray:
+    """Diagonal of D_n: λ of coordinate j has decayed since its last turn, row j, j + p, ..."""
+    diagonal = np.full(size, ridge)
+    for row in range(learned):
+        diagonal *= forgetting
+        diagonal[row % size] = ridge
+    return diagonal
+
+
+def ridge_solution(
+    rows: FloatArray, targets: FloatArray, ridge: float, forgetting: float
+) -> FloatArray:
+    """argmin Σ ρ^{n-i}‖y_i - Wx_i‖² + tr(W D_n Wᵀ) by the normal equations; all rows labelled."""
+    age = np.array([forgetting**n for n in range(len(rows) - 1, -1, -1)])
+    penalty = np.diag(ridge_penalty(len(rows), rows.shape[1], ridge, forgetting))
+    normal = rows.T @ (age[:, None] * rows) + penalty
+    solution = np.linalg.solve(normal, rows.T @ (age[:, None] * targets))
+    return np.asarray(solution.T, dtype=np.float64)
+
+
+def recursive_ridge(
+    rows: FloatArray, targets: FloatArray, ridge: float, forgetting: float
+) -> tuple[Said, FloatArray]:
+    """The closed form anew before every row."""
+    labelled = np.array([not np.isnan(row).any() for row in targets])
+    said = []
+    for n, x in enumerate(rows):
+        past = np.flatnonzero(labelled[:n])
+        said.append(ridge_solution(rows[past], targets[past], ridge, forgetting) @ x)
+    past = np.flatnonzero(labelled)
+    return said, ridge_solution(rows[past], targets[past], ridge, forgetting)

@@ -1,0 +1,322 @@
+"""TrackSubspace's own clock: rows out of order, late, too far ahead, in live pipelines too."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import transforms.track
+from kerneltrack.errors import DataError
+from tests.stream.running import (
+    SECOND,
+    SPEC,
+    Element,
+    Outcome,
+    Rows,
+    assert_same,
+    core_alone,
+    make_rows,
+    track,
+    track_stream,
+)
+from transforms.chunks import Chunk
+from transforms.track import Order
+
+DISORDERS = [0, 0.1, 1, 60]
+
+Reference = tuple[list[int], list[int], list[tuple[int, int]]]
+
+
+def arrival(
+    times: npt.NDArray[np.int64], max_disorder: float, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """An order of arrival that is less than `max_disorder` from the order of time.
+
+    A row comes after every row that is `max_disorder` or more older, never behind them: it is
+    delayed by less than that on the clock of the times themselves.
+    """
+    longest = max(round(max_disorder * SECOND) - 1, 0)
+    arrived = times + rng.integers(0, longest + 1, size=len(times))
+    return np.lexsort((np.arange(len(times)), arrived))
+
+
+def times_of(kind: str, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Sorted times, on whole seconds, 50 Hz, or of both kinds and with many equal ones."""
+    whole = np.sort(rng.integers(0, count // 2, size=count)) * SECOND
+    if kind == "whole seconds":
+        return whole
+    if kind == "50 Hz":
+        return np.arange(count) * (SECOND // 50)
+    mixed = np.where(rng.random(count) < 0.5, whole, whole + rng.integers(0, SECOND, size=count))
+    return np.sort(mixed)
+
+
+def bundles_of(chunks: list[Chunk], sizes: list[int], key: str = "m") -> list[list[Element]]:
+    bundles: list[list[Element]] = []
+    for chunk in chunks:
+        if not bundles or len(bundles[-1]) >= sizes[(len(bundles) - 1) % len(sizes)]:
+            bundles.append([])
+        bundles[-1].append((key, chunk))
+    return bundles
+
+
+@pytest.mark.parametrize("kind", ["whole seconds", "50 Hz", "both"])
+@pytest.mark.parametrize("max_disorder", DISORDERS)
+def test_a_live_stream_gives_the_features_of_the_file(max_disorder: float, kind: str) -> None:
+    rng = np.random.default_rng([DISORDERS.index(max_disorder), len(kind)])
+    times = times_of(kind, 240, rng)
+    rows = make_rows(240, seed=7, times=times)
+    arriving = rows.take(arrival(times, max_disorder, rng))
+    if max_disorder:
+        assert (np.diff(arriving.row) < 0).any()
+    chunks = arriving.cut(rng.integers(1, 12, size=240).tolist())
+    order = Order(max_disorder=max_disorder)
+    live = track_stream(bundles_of(chunks, [1, 3]), order=order)
+    expected = core_alone(rows)
+    assert_same(live.table("m"), expected)
+    assert (live.late, live.failures) == ([], [])
+    bounded = track([("m", chunk) for chunk in rows.cut([50])])
+    assert_same(bounded.table("m"), expected)
+    assert live.snapshots == bounded.snapshots
+
+
+@settings(max_examples=10)
+@given(
+    st.sampled_from(DISORDERS),
+    st.sampled_from(["whole seconds", "50 Hz", "both"]),
+    st.lists(st.integers(1, 30), min_size=1, max_size=30),
+    st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
+def test_no_cut_of_a_live_stream_matters(
+    max_disorder: float,
+    kind: str,
+    sizes: list[int],
+    bundles: list[int],
+    with_sequence: bool,
+    seed: int,
+) -> None:
+    rng = np.random.default_rng(seed)
+    times = times_of(kind, 120, rng)
+    rows = make_rows(120, seed=1, times=times)
+    if with_sequence:
+        rows = dataclasses.replace(rows, sequence=rng.integers(0, 3, size=120))
+    rows = dataclasses.replace(rows, source=rng.integers(0, 2, size=120).astype(np.int32))
+    ordered = rows.in_order()
+    arriving = ordered.take(arrival(np.asarray(ordered.time), max_disorder, rng))
+    live = track_stream(
+        bundles_of(arriving.cut(sizes), bundles), order=Order(max_disorder=max_disorder)
+    )
+    # With max_disorder = 0 the order of arrival is the order, among equal times too.
+    assert_same(live.table("m"), core_alone(ordered if max_disorder else arriving))
+    assert (live.late, live.failures) == ([], [])
+
+
+def test_models_keep_their_own_clocks() -> None:
+    """One model's times are years ahead of another's: neither is late."""
+    early = make_rows(60, seed=1)
+    ahead = make_rows(60, seed=2, times=np.arange(60) * SECOND + 10**18)
+    cuts = zip(early.cut([5]), ahead.cut([5]), strict=True)
+    bundles: list[list[Element]] = [[("ahead", a), ("early", e)] for e, a in cuts]
+    live = track_stream(bundles, order=Order(max_disorder=1.0))
+    assert_same(live.table("early"), core_alone(early))
+    assert_same(live.table("ahead"), core_alone(ahead))
+    assert live.late == []
+
+
+def by_the_rules(times: npt.NDArray[np.int64], order: Order) -> Reference:
+    """Take rows one by one: the places that are kept, late, and wild with their lead in s."""
+    newest: int | None = None
+    kept, late, wild = [], [], []
+    for place, time in enumerate(times.tolist()):
+        if newest is not None and time - newest > order.max_jump * SECOND:
+            wild.append((place, round((time - newest) / SECOND)))
+        elif newest is not None and time < newest - order.max_disorder * SECOND:
+            late.append(place)
+        else:
+            kept.append(place)
+            newest = time if newest is None else max(newest, time)
+    return kept, late, wild
+
+
+def check_against_rules(rows: Rows, order: Order, outcome: Outcome) -> Reference:
+    kept, late, wild = by_the_rules(np.asarray(rows.time), order)
+    ordered = rows.take(kept) if order.max_disorder == 0 else rows.take(kept).in_order()
+    assert_same(outcome.table("m"), core_alone(ordered))
+    assert outcome.late == sorted(("m", 0, int(rows.row[place])) for place in late)
+    assert outcome.failures == sorted(
+        (
+            (
+                "m",
+                0,
+                int(rows.row[place]),
+                f"time is {lead} s ahead of the model's newest row: more than max_jump = "
+                f"{order.max_jump:g} s",
+            )
+            for place, lead in wild
+        ),
+    )
+    return kept, late, wild
+
+
+@settings(max_examples=10)
+@given(
+    st.sampled_from([0, 0.1, 1, 7]),
+    st.sampled_from([3.0, 10.0, math.inf]),
+    st.integers(0, 2**32),
+)
+def test_late_and_wild_rows_go_where_they_belong(
+    max_disorder: float, max_jump: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    steps = rng.choice([0, 1, 1, 1, 2, 4, -1, -3, -12, 40], size=90)
+    times = np.cumsum(steps) * SECOND + rng.choice([0, 0, SECOND // 20], size=90)
+    rows = make_rows(90, seed=2, times=times)
+    order = Order(max_disorder=max_disorder, max_jump=max_jump)
+    live = track_stream(bundles_of(rows.cut([1]), [4]), order=order)
+    check_against_rules(rows, order, live)
+
+
+def test_the_edges_of_late_and_wild() -> None:
+    """A row as old as max_disorder is in time, one as far ahead as max_jump is believed."""
+    seconds = [10, 12, 10, 10, 17, 15, 22, 22, 14]
+    nudges = [0, 0, 0, -1, 0, 0, 1, 0, 0]
+    times = np.array(seconds) * SECOND + np.array(nudges)
+    rows = make_rows(9, times=times)
+    order = Order(max_disorder=2.0, max_jump=5.0)
+    live = track_stream(bundles_of(rows.cut([1]), [1]), order=order)
+    kept, late, wild = check_against_rules(rows, order, live)
+    assert (kept, late, wild) == ([0, 1, 2, 4, 5, 7], [3, 8], [(6, 5)])
+
+
+def test_a_bounded_job_keeps_the_rules_too() -> None:
+    seconds = np.arange(60) * 10
+    seconds[20] += 5000
+    seconds[[30, 45]] -= 100
+    rows = make_rows(60, times=seconds * SECOND)
+    order = Order(max_disorder=60.0, max_jump=200.0)
+    outcome = track([("m", chunk) for chunk in rows.cut([1])], order=order)
+    _, late, wild = check_against_rules(rows, order, outcome)
+    assert (late, wild) == ([30, 45], [(20, 5010)])
+
+
+def test_one_wild_clock_does_not_make_the_rest_late() -> None:
+    times = np.arange(100) * SECOND
+    times[40] = 10**18
+    rows = make_rows(100, times=times)
+    order = Order(max_disorder=2.0, max_jump=3600.0)
+    live = track_stream(bundles_of(rows.cut([1]), [5]), order=order)
+    assert_same(live.table("m"), core_alone(rows.take(np.delete(np.arange(100), 40))))
+    assert [failure[2] for failure in live.failures] == [40]
+    assert live.late == []
+
+
+def test_times_at_the_ends_of_the_years() -> None:
+    """The greatest times that files may hold leave room for max_disorder."""
+    limit = 9 * 10**18
+    rows = make_rows(40, times=np.linspace(-limit, limit, 40).astype(np.int64))
+    for order in (Order(max_disorder=60.0), Order(max_disorder=1e9), Order()):
+        outcome = track([("m", chunk) for chunk in rows.cut([3])], order=order)
+        assert_same(outcome.table("m"), core_alone(rows))
+        assert outcome.late == []
+
+
+@pytest.mark.parametrize("order", [Order(max_disorder=5.0), Order(max_disorder=0), Order()])
+def test_rows_without_times_keep_their_place_in_the_file(order: Order) -> None:
+    rows = dataclasses.replace(make_rows(90, seed=3), time=None)
+    outcome = track([("m", chunk) for chunk in rows.cut([8])], order=order)
+    table = outcome.table("m")
+    assert "time" not in table
+    assert_same(table, core_alone(rows))
+
+
+def test_rows_leave_as_soon_as_the_clock_lets_them() -> None:
+    """Latency is max_disorder, not the end of the stream: chunks come out along the way."""
+    rows = make_rows(100)
+    live = track_stream(bundles_of(rows.cut([1]), [1]), order=Order(max_disorder=2.0))
+    sizes = [len(chunk) for chunk in live.features["m"]]
+    # Rows are half a second apart. The warm-up's 20 rows leave with the 25th, whose clock is past
+    # theirs by more than 2 s; then one row a row; the last five at the end.
+    assert sizes == [20, *[1] * 75, 5]
+
+
+class _CountingBag:
+    """A bag that counts the rows that go through it."""
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+        self.rows = 0
+
+    def read(self) -> list[Chunk]:
+        self.rows += sum(map(len, self.chunks))
+        return self.chunks
+
+    def add(self, chunk: Chunk) -> None:
+        self.rows += len(chunk)
+        self.chunks.append(chunk)
+
+    def clear(self) -> None:
+        self.chunks = []
+
+
+class _Value:
+    def __init__(self) -> None:
+        self.value: bytes | None = None
+
+    def read(self) -> bytes | None:
+        return self.value
+
+    def write(self, value: bytes) -> None:
+        self.value = value
+
+    def clear(self) -> None:
+        self.value = None
+
+
+class _Timer:
+    def set(self, when: Any) -> None:
+        """Fires by hand in these tests."""
+
+
+def rows_touched(count: int, order: Order) -> int:
+    """Feed one-row chunks to the stateful step itself, over a bag that counts."""
+    step = _step(order)
+    bag, model, clock = _CountingBag(), _Value(), _Value()
+    for chunk in make_rows(count).cut([1]):
+        list(step.process(("m", chunk), model=model, clock=clock, buffer=bag, end=_Timer()))
+    list(step.at_end("m", model=model, clock=clock, buffer=bag))
+    return bag.rows
+
+
+def _step(order: Order) -> Any:
+    return transforms.track._TrackFn(SPEC, order, ())
+
+
+@pytest.mark.parametrize("max_disorder", [0.0, 2.0, 10.0, math.inf])
+def test_the_work_of_a_row_does_not_grow_with_the_backlog(max_disorder: float) -> None:
+    order = Order(max_disorder=max_disorder)
+    first, second = rows_touched(400, order), rows_touched(800, order)
+    third = rows_touched(1600, order)
+    # Past the warm-up each further row costs the same.
+    assert third - second == 2 * (second - first)
+
+
+def test_a_clock_of_another_version_is_refused() -> None:
+    step = _step(Order(max_disorder=2.0))
+    clock = _Value()
+    clock.write(b'{"version": 99}')
+    (chunk,) = make_rows(1).cut([1])
+    with pytest.raises(DataError, match="format version 99"):
+        list(
+            step.process(
+                ("m", chunk), model=_Value(), clock=clock, buffer=_CountingBag(), end=_Timer()
+            )
+        )

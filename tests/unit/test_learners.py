@@ -1,0 +1,273 @@
+"""Every learner against an oracle written from the papers' equations, and what each promises."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kerneltrack.learners import (
+    Hinge,
+    HingeSpec,
+    LearnerSpec,
+    LMSSpec,
+    LogisticSpec,
+    Pegasos,
+    PegasosSpec,
+    Predictions,
+    Ridge,
+    RidgeSpec,
+    learn_all,
+)
+from kerneltrack.learners.pegasos import class_weights
+from tests.oracles import learners as oracle
+
+FloatArray = npt.NDArray[np.float64]
+
+TOLERANCE = 1e-9
+"""Of a run of 60 rows against the oracle, relative to the largest value that it meets."""
+
+
+class Stream(NamedTuple):
+    rows: FloatArray
+    labels: list[int]
+    targets: FloatArray
+
+    @property
+    def with_bias(self) -> FloatArray:
+        return np.column_stack([self.rows, np.ones(len(self.rows))])
+
+    @property
+    def names(self) -> list[str | None]:
+        return [None if label < 0 else f"class {label}" for label in self.labels]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> Stream:
+    """Rows whose classes appear one after the other, some labels missing."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count, width, classes = (draw(st.integers(1, top)) for top in (60, 6, 5))
+    rows = rng.normal(size=(count, width)) * draw(st.sampled_from([0.1, 1.0, 3.0]))
+    labels: list[int] = []
+    missing = draw(st.sampled_from([0.0, 0.3]))
+    for _ in range(count):
+        label = int(rng.integers(0, min(classes, max(labels, default=-1) + 2)))
+        labels.append(-1 if rng.random() < missing else label)
+    targets = rows @ rng.normal(size=width) + rng.normal(size=count)
+    targets[np.array(labels) < 0] = np.nan
+    return Stream(rows, labels, targets)
+
+
+def close(actual: npt.ArrayLike, expected: npt.ArrayLike, size: float = 0.0) -> None:
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    scale = max(1.0, size, float(np.abs(expected).max(initial=0.0)))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE * scale)
+
+
+def check_classes(said: Predictions, expected: oracle.Said, labels: list[int]) -> None:
+    assert said.code is not None and said.score is not None
+    assert said.margin is not None and said.correct is not None
+    largest = max((float(np.abs(values).max(initial=0)) for values in expected), default=0.0)
+    for n, values in enumerate(expected):
+        if len(values) == 0:
+            assert (said.code[n], said.score[n], said.margin[n]) == (-1, 0.0, 0.0)
+            assert not said.scored[n]
+            continue
+        ordered = np.sort(values)[::-1]
+        margin = ordered[0] - ordered[1] if len(values) > 1 else 0.0
+        close(said.score[n], ordered[0], largest)
+        close(said.margin[n], margin, largest)
+        if margin == 0.0 or margin > 10 * TOLERANCE * max(1.0, largest):
+            assert said.code[n] == np.argmax(values)
+        assert said.scored[n] == (labels[n] >= 0)
+        assert said.correct[n] == (said.code[n] == labels[n])
+
+
+@given(streams(), st.sampled_from([1e-4, 1e-2, 1.0]), st.booleans())
+def test_pegasos_is_a_binary_run_a_class(stream: Stream, ridge: float, project: bool) -> None:
+    spec = PegasosSpec(ridge=ridge, project=project)
+    state, said = learn_all(spec, stream.rows, stream.names)
+    expected, weights = oracle.pegasos(stream.with_bias, stream.labels, ridge, project)
+    check_classes(said, expected, stream.labels)
+    close(class_weights(spec, state), weights)
+
+
+@given(streams(), st.sampled_from([0.0, 0.1]), st.sampled_from([0.1, 1.0]), st.sampled_from([0, 7]))
+def test_hinge_follows_crammer_and_singer(
+    stream: Stream, ridge: float, step: float, decay: int
+) -> None:
+    spec = HingeSpec(ridge=ridge, step_size=step, decay_rows=decay)
+    state, said = learn_all(spec, stream.rows, stream.names)
+    expected, weights = oracle.hinge(stream.with_bias, stream.labels, ridge, step, decay)
+    check_classes(said, expected, stream.labels)
+    close(state.weights, weights)
+
+
+@given(streams(), st.sampled_from([0.0, 0.1]), st.sampled_from([0.1, 1.0]), st.sampled_from([0, 7]))
+def test_logistic_descends_the_log_loss(
+    stream: Stream, ridge: float, step: float, decay: int
+) -> None:
+    spec = LogisticSpec(ridge=ridge, step_size=step, decay_rows=decay)
+    state, said = learn_all(spec, stream.rows, stream.names)
+    expected, weights = oracle.logistic(stream.with_bias, stream.labels, ridge, step, decay)
+    check_classes(said, expected, stream.labels)
+    close(state.weights, weights)
+
+
+@given(streams(), st.sampled_from([0.0, 0.1]), st.sampled_from([0, 7]), st.booleans())
+def test_lms_classifies_by_least_squares(
+    stream: Stream, ridge: float, decay: int, normalised: bool
+) -> None:
+    spec = LMSSpec(ridge=ridge, step_size=0.3, decay_rows=decay, normalised=normalised)
+    state, said = learn_all(spec, stream.rows, stream.names)
+    targets = oracle.one_hot(stream.labels)
+    expected, weights = oracle.lms(stream.with_bias, targets, ridge, 0.3, decay, normalised)
+    check_classes(said, only_known(expected, stream.labels), stream.labels)
+    close(state.weights, weights)
+
+
+def only_known(values: oracle.Said, labels: list[int]) -> oracle.Said:
+    """Leave the classes that had appeared before each row; the others' values are 0."""
+    kept, known = [], 0
+    for row, label in zip(values, labels, strict=True):
+        assert not row[known:].any()
+        kept.append(row[:known])
+        known = max(known, label + 1)
+    return kept
+
+
+def check_targets(said: Predictions, expected: oracle.Said, targets: FloatArray) -> None:
+    assert said.value is not None and said.error is not None
+    values = np.array([row[0] for row in expected])
+    begun = np.cumsum(~np.isnan(targets)) - ~np.isnan(targets) > 0
+    size = float(np.nanmax(np.abs(targets), initial=0.0))
+    assert np.isnan(said.value[~begun]).all()
+    close(said.value[begun], values[begun], size)
+    assert (said.scored == (begun & ~np.isnan(targets))).all()
+    close(said.error[said.scored], np.abs(targets - values)[said.scored], size)
+    assert np.isnan(said.error[~said.scored]).all()
+
+
+@given(streams(), st.sampled_from([0.0, 0.1]), st.booleans(), st.booleans())
+def test_lms_regresses(stream: Stream, ridge: float, normalised: bool, bias: bool) -> None:
+    spec = LMSSpec(task="regression", ridge=ridge, step_size=0.3, normalised=normalised, bias=bias)
+    state, said = learn_all(spec, stream.rows, stream.targets)
+    rows = stream.with_bias if bias else stream.rows
+    expected, weights = oracle.lms(rows, stream.targets[:, None], ridge, 0.3, 0, normalised)
+    check_targets(said, expected, stream.targets)
+    close(state.weights, weights)
+
+
+@given(streams(), st.sampled_from([1e-3, 0.1, 10.0]), st.sampled_from([1.0, 0.999, 0.95]))
+def test_recursive_ridge_is_ridge_on_all_rows_so_far(
+    stream: Stream, ridge: float, forgetting: float
+) -> None:
+    spec = RidgeSpec(task="regression", ridge=ridge, forgetting=forgetting)
+    state, said = learn_all(spec, stream.rows, stream.targets)
+    targets = stream.targets[:, None]
+    expected, weights = oracle.recursive_ridge(stream.with_bias, targets, ridge, forgetting)
+    check_targets(said, expected, stream.targets)
+    close(state.weights, weights)
+
+
+@given(streams(), st.sampled_from([1e-3, 0.1]), st.sampled_from([1.0, 0.97]))
+def test_recursive_ridge_classifies_by_ridge_on_all_rows_so_far(
+    stream: Stream, ridge: float, forgetting: float
+) -> None:
+    spec = RidgeSpec(ridge=ridge, forgetting=forgetting)
+    state, said = learn_all(spec, stream.rows, stream.names)
+    targets = oracle.one_hot(stream.labels)
+    expected, weights = oracle.recursive_ridge(stream.with_bias, targets, ridge, forgetting)
+    check_classes(said, only_ridge_known(expected, stream.labels), stream.labels)
+    close(state.weights, weights)
+
+
+def only_ridge_known(values: oracle.Said, labels: list[int]) -> oracle.Said:
+    rounded = [np.where(np.abs(row) < 1e-15, 0.0, row) for row in values]
+    return only_known(rounded, labels)
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.999])
+def test_recursive_ridge_stays_exact_over_a_million_rows(forgetting: float) -> None:
+    count, width = 1_000_000, 4
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(count, width)) * [1.0, 1e-2, 1.0, 1.0]
+    rows[:, 3] = rows[:, 0] + 1e-3 * rows[:, 3]
+    rows /= 1.0 + np.linalg.norm(rows, axis=1)[:, None]
+    targets = rows @ [1.0, 2.0, 3.0, 4.0] + 0.1 * rng.normal(size=count)
+    spec = RidgeSpec(task="regression", ridge=1e-3, forgetting=forgetting)
+    state, _ = learn_all(spec, rows, targets)
+    with_bias = np.column_stack([rows, np.ones(count)])
+    age = forgetting ** np.arange(count - 1, -1, -1.0)
+    # After the first turns the penalty repeats every p = 5 rows.
+    penalty = np.diag(oracle.ridge_penalty(10 + count % 5, 5, 1e-3, forgetting))
+    normal = with_bias.T @ (age[:, None] * with_bias) + penalty
+    expected = np.linalg.solve(normal, with_bias.T @ (age * targets))
+    np.testing.assert_allclose(state.weights[0], expected, rtol=1e-8)
+    inverse = state.memory.T @ state.memory
+    np.testing.assert_allclose(inverse @ normal, np.eye(5), atol=1e-6)
+
+
+def test_forgetting_does_not_wind_up_where_nothing_is_seen() -> None:
+    spec = RidgeSpec(task="regression", ridge=0.1, forgetting=0.99, bias=False)
+    learner = Ridge()
+    rows = np.tile([1.0, 0.0, 0.0], (20_000, 1))
+    state, _ = learner.update(spec, learner.init(spec, 3), rows, np.ones(20_000))
+    inverse = state.memory.T @ state.memory
+    assert np.linalg.eigvalsh(inverse).max() <= 1.0 / (0.99**3 * 0.1) * (1 + 1e-9)
+    # A first look at another direction is damped by λ as if it came first of all.
+    state = learner.learn(spec, state, [[0.0, 0.1, 0.0]], [5.0])
+    assert 0.0 < state.weights[0, 1] < 5.0
+
+
+def test_two_classes_are_one_binary_pegasos() -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(300, 4))
+    labels = ["up" if value > 0 else "down" for value in rows @ [1.0, -1.0, 0.5, 0.0]]
+    spec = PegasosSpec(ridge=1e-2)
+    state, said = learn_all(spec, rows, labels)
+    assert (state.weights[0] == -state.weights[1]).all()
+    assert said.correct is not None and said.correct[100:].mean() > 0.9
+
+
+def test_pegasos_projects_on_its_ball() -> None:
+    rng = np.random.default_rng(2)
+    rows, labels = rng.normal(size=(50, 3)), rng.choice(["a", "b", "c"], 50)
+    learner, spec = Pegasos(), PegasosSpec(ridge=1.0, project=True)
+    state = learner.init(spec, 3)
+    for row, label in zip(rows, labels, strict=True):
+        state = learner.learn(spec, state, [row], [label])
+        assert (np.linalg.norm(class_weights(spec, state), axis=1) <= 1.0 + 1e-12).all()
+
+
+def test_hinge_waits_for_a_second_class() -> None:
+    spec = HingeSpec()
+    state, said = learn_all(spec, [[1.0], [2.0], [3.0]], ["only"] * 3)
+    assert not state.weights.any()
+    assert said.names == [None, "only", "only"]
+    state = Hinge().learn(spec, state, [[1.0]], ["other"])
+    assert state.weights.tolist() == [[-0.3, -0.3], [0.3, 0.3]]
+
+
+@pytest.mark.parametrize(
+    ("spec", "least"),
+    [
+        (RidgeSpec(), 0.95),
+        (LogisticSpec(), 0.93),
+        (HingeSpec(), 0.93),
+        (PegasosSpec(), 0.93),
+        (LMSSpec(), 0.93),
+    ],
+    ids=lambda value: getattr(value, "learner", ""),
+)
+def test_defaults_learn_three_separate_classes(spec: LearnerSpec, least: float) -> None:
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 3, 1000)
+    rows = np.eye(3)[labels] * 0.8 + 0.2 * rng.normal(size=(1000, 3))
+    _, said = learn_all(spec, rows, [f"class {label}" for label in labels])
+    assert said.correct is not None
+    assert said.correct[100:].mean() >= least

@@ -1,0 +1,262 @@
+"""What every learner promises, whatever it computes."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load, save
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners import (
+    Learner,
+    LearnerSpec,
+    LearnerState,
+    get_learner,
+    learn_all,
+    parse_learner_spec,
+)
+from tests.oracles.learner_cases import (
+    CLASSES,
+    WIDTH,
+    begun,
+    columns,
+    every_spec,
+    same_predictions,
+    same_state,
+    stream,
+)
+
+# Whole numbers where reals are meant.
+WHOLE: dict[str, dict[str, Any]] = {
+    "pegasos": {"ridge": 1},
+    "hinge": {"ridge": 0, "step_size": 1},
+    "logistic": {"ridge": 0, "step_size": 1},
+    "lms": {"ridge": 0, "step_size": 1},
+    "ridge": {"ridge": 1, "forgetting": 1},
+}
+
+
+@every_spec
+@settings(max_examples=25)
+@given(cuts=st.lists(st.integers(0, 200), max_size=8), seed=st.integers(0, 100))
+def test_results_do_not_depend_on_how_rows_are_cut(
+    spec: LearnerSpec, cuts: list[int], seed: int
+) -> None:
+    rows, labels = stream(spec, seed=seed)
+    whole_state, whole = learn_all(spec, rows, labels)
+    learner = get_learner(spec.learner)
+    state, parts = learner.init(spec, WIDTH), []
+    places = [0, *sorted(cuts), len(rows)]
+    for start, stop in itertools.pairwise(places):
+        state, said = learner.update(spec, state, rows[start:stop], labels[start:stop])
+        parts.append(said)
+    same_state(state, whole_state)
+    same_predictions(parts, whole)
+
+
+@every_spec
+def test_results_do_not_depend_on_where_arrays_lie(spec: LearnerSpec) -> None:
+    """A loop that sums and also writes to another array would: see `logistic`."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 10))
+    labels: Any = [f"class {code}" for code in rng.integers(0, 9, 60)]
+    if not spec.classifies:
+        labels = rows.sum(axis=1)
+    others: list[Any] = []
+    expected = learn_all(spec, rows, labels)
+    for _ in range(60):
+        others += [np.empty(rng.integers(1, 50)) for _ in range(rng.integers(0, 8))]
+        others = [others[place] for place in rng.permutation(len(others))[:100]]
+        state, said = learn_all(spec, rows, labels)
+        same_state(state, expected[0])
+        same_predictions([said], expected[1])
+
+
+@every_spec
+def test_arguments_are_not_written_to(spec: LearnerSpec) -> None:
+    learner, state = begun(spec)
+    rows, labels = stream(spec, seed=1)
+    before = [rows.copy(), list(labels), [array.copy() for array in state[:4]], state.classes]
+    said = learner.predict(spec, state, rows)
+    said_before = {name: column.copy() for name, column in columns(said).items()}
+    learner.update(spec, state, rows, labels)
+    learner.learn(spec, state, rows, labels)
+    learner.score(spec, state, said, labels)
+    np.testing.assert_array_equal(rows, before[0])
+    np.testing.assert_equal(list(labels), before[1])
+    for array, old in zip(state[:4], before[2], strict=True):
+        np.testing.assert_array_equal(array, old)
+    assert state.classes == before[3]
+    for name, column in columns(said).items():
+        np.testing.assert_array_equal(column, said_before[name])
+
+
+@every_spec
+def test_the_loop_is_compiled_once(spec: LearnerSpec) -> None:
+    """Read-only arrays and whole numbers are other types to Numba: neither reaches the loop."""
+    loop = importlib.import_module(f"kerneltrack.learners.{spec.learner}")._run_rows
+    learner, state = begun(spec)
+    rows, labels = stream(spec, seed=2)
+    expected = learner.update(spec, state, rows, labels)[1]
+    rows.flags.writeable = False
+    same_predictions([learner.update(spec, state, rows, labels)[1]], expected)
+    learner.predict(spec, state, np.asfortranarray(rows))
+    learn_all(dataclasses.replace(spec, **WHOLE[spec.learner]), rows, labels)
+    assert len(loop.signatures) == 1
+
+
+@every_spec
+def test_bytes_are_bounded_as_documented(spec: LearnerSpec) -> None:
+    _, state = begun(spec, count=2000)
+    size = WIDTH + int(spec.bias)
+    classes = len(CLASSES) if spec.classifies else 1
+    memory = {"ridge": size * size, "pegasos": size}.get(spec.learner, 0)
+    assert sum(array.nbytes for array in state[:4]) == 8 * (classes * size + memory + 6)
+
+
+@every_spec
+def test_a_state_survives_the_codec_mid_stream(spec: LearnerSpec) -> None:
+    learner, state = begun(spec)
+    restored = round_trip(spec, learner, state)
+    same_state(restored, state)
+    rows, labels = stream(spec, seed=3)
+    after, said = learner.update(spec, state, rows, labels)
+    again, said_again = learner.update(spec, restored, rows, labels)
+    same_state(again, after)
+    same_predictions([said_again], said)
+
+
+@every_spec
+def test_a_fresh_state_survives_the_codec(spec: LearnerSpec) -> None:
+    learner = get_learner(spec.learner)
+    state = learner.init(spec, WIDTH)
+    same_state(round_trip(spec, learner, state), state)
+
+
+def round_trip(spec: LearnerSpec, learner: Learner, state: LearnerState) -> LearnerState:
+    data = save(learner.arrays(state))
+    header = json.loads(json.dumps(learner.header(state)))
+    again = parse_learner_spec(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+    return learner.from_arrays(again, load(data), header)
+
+
+@every_spec
+def test_damaged_states_are_refused(spec: LearnerSpec) -> None:
+    learner, state = begun(spec)
+    arrays, header = learner.arrays(state), learner.header(state)
+    for wrong in (
+        {name: array for name, array in arrays.items() if name != "sums"},
+        arrays | {"counts": np.zeros(3, dtype=np.int64)},
+        arrays | {"memory": np.zeros((2, 2))},
+        arrays | {"weights": np.zeros((9, WIDTH + int(spec.bias)))},
+        arrays | {"weights": np.zeros(())},
+    ):
+        with pytest.raises(ConfigError):
+            learner.from_arrays(spec, wrong, header)
+    for classes in (None, ["a", "a"], [1], ["x"] * 5, ["x" * 201], "abcd"):
+        with pytest.raises(ConfigError):
+            learner.from_arrays(spec, arrays, {"classes": classes})
+
+
+@every_spec
+@pytest.mark.parametrize("scale", [0.0, 1e-300, 1e-9, 1e9, 1e100])
+def test_degenerate_features_leave_everything_finite(spec: LearnerSpec, scale: float) -> None:
+    learner, state = begun(spec)
+    rows, labels = stream(spec, seed=4)
+    rows = np.clip(np.nan_to_num(rows), -1.0, 1.0)
+    if not spec.classifies:
+        labels = np.where(np.arange(len(rows)) % 3 == 0, 1e100, labels)
+    mixed = np.where(np.arange(len(rows))[:, None] % 2 == 0, rows, rows * scale)
+    for block in (np.tile(rows[:1] * scale, (len(rows), 1)), rows * scale, mixed, rows):
+        state, said = learner.update(spec, state, block, labels)
+        assert said.valid.all()
+        assert all(np.isfinite(array).all() for array in state[:4])
+        for name in ("score", "margin", "value"):
+            column = getattr(said, name)
+            assert column is None or np.isfinite(column).all()
+
+
+@every_spec
+def test_refused_rows_leave_no_trace(spec: LearnerSpec) -> None:
+    learner, state = begun(spec)
+    bad = np.ones((4, WIDTH))
+    bad[np.arange(4), [0, 1, 2, 2]] = [np.nan, np.inf, -np.inf, 1e101]
+    labels: Any = ["never seen"] * 4 if spec.classifies else np.ones(4)
+    after, said = learner.update(spec, state, bad, labels)
+    same_state(after, state)
+    assert not said.valid.any() and not said.scored.any()
+    assert said.code is None or (said.code == -1).all()
+    assert said.value is None or np.isnan(said.value).all()
+
+
+@every_spec
+def test_rows_without_labels_are_predicted_only(spec: LearnerSpec) -> None:
+    learner, state = begun(spec)
+    rows, _ = stream(spec, seed=5)
+    absent: Any = [None] * len(rows) if spec.classifies else np.full(len(rows), np.nan)
+    expected = learner.predict(spec, state, rows)
+    for labels in (absent, None):
+        after, said = learner.update(spec, state, rows, labels)
+        same_state(after, state)
+        same_predictions([said], expected)
+    assert not expected.scored.any()
+
+
+@every_spec
+def test_update_predicts_before_it_learns(spec: LearnerSpec) -> None:
+    learner = get_learner(spec.learner)
+    rows, labels = stream(spec)
+    whole_state, whole = learn_all(spec, rows, labels)
+    state, parts = learner.init(spec, WIDTH), []
+    for n in range(len(rows)):
+        said = learner.predict(spec, state, rows[n : n + 1])
+        state, marked = learner.score(spec, state, said, labels[n : n + 1])
+        state = learner.learn(spec, state, rows[n : n + 1], labels[n : n + 1])
+        parts.append(dataclasses.replace(marked, classes=state.classes))
+    same_state(state, whole_state)
+    same_predictions(parts, whole)
+
+
+@every_spec
+def test_labels_that_come_late_are_scored_and_learned(spec: LearnerSpec) -> None:
+    learner, state = begun(spec)
+    rows, labels = stream(spec, seed=6)
+    said = learner.predict(spec, state, rows)
+    state, marked = learner.score(spec, state, said, labels)
+    before = learner.counters(state)
+    state = learner.learn(spec, state, rows, labels)
+    after = learner.counters(state)
+    assert {k: v for k, v in after.items() if k not in {"learned", "unusable"}} == {
+        k: v for k, v in before.items() if k not in {"learned", "unusable"}
+    }
+    usable = [
+        bool(valid) and (label is not None if spec.classifies else bool(np.isfinite(label)))
+        for valid, label in zip(marked.valid, labels, strict=True)
+    ]
+    assert marked.scored.tolist() == usable
+    assert after["learned"] - before["learned"] == sum(usable)
+
+
+@every_spec
+def test_counters_add_up(spec: LearnerSpec) -> None:
+    rows, labels = stream(spec)
+    learner, (state, said) = get_learner(spec.learner), learn_all(spec, rows, labels)
+    counters = learner.counters(state)
+    assert counters["scored"] == said.scored.sum()
+    if said.correct is not None:
+        assert counters["correct"] == said.correct.sum() > 0
+        assert (counters["squared"], counters["absolute"]) == (0.0, 0.0)
+    if said.error is not None:
+        errors = said.error[said.scored]
+        assert counters["squared"] == pytest.approx((errors**2).sum(), rel=1e-12)
+        assert counters["absolute"] == pytest.approx(errors.sum(), rel=1e-12)
+        assert counters["unusable"] == (np.isinf(labels) & said.valid).sum() > 0

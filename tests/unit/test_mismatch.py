@@ -1,0 +1,379 @@
+"""Kernel mismatch of whole and of moving windows, against brute force and its certificates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.kernels import KERNELS
+from kerneltrack.mismatch import RANK_TOLERANCE, Mismatch, window_mismatch
+from kerneltrack.moving import MAX_ROWS, MovingMismatch, MovingWindow, WindowState
+from kerneltrack.specs import RULES, STEPS
+from kerneltrack.trackers import OKFE, OKFEB, OKFEBSpec, OKFESpec
+from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.okfeb import CENSORS, POLICIES, SubspaceState
+
+FloatArray = npt.NDArray[np.float64]
+Exact = npt.NDArray[np.longdouble]
+
+AGREEMENT = 1e-10
+"""Largest difference from the oracle, as a fraction of the mean κ(x,x)."""
+UNCLEAR = 10.0
+"""Pivots within this factor of the tolerance: rounding may decide whether they count."""
+
+
+class Truth(NamedTuple):
+    """What the oracle finds, and the smallest pivot that it divided by; 0 if one is unclear."""
+
+    value: float
+    residual: float
+    kappa: float
+    pivot: float
+
+
+def kernel_matrix(spec: OKFEBSpec | OKFESpec, gamma: float, left: Exact, right: Exact) -> Exact:
+    gaps = left[:, None, :] - right[None, :, :]
+    values: Exact
+    if spec.kernel == "gaussian":
+        values = np.exp(-np.sum(gaps**2, axis=2) / np.longdouble(gamma))
+    elif spec.kernel == "laplacian":
+        values = np.exp(-np.sum(np.abs(gaps), axis=2) / np.longdouble(gamma))
+    elif spec.kernel == "polynomial":
+        values = (left @ right.T + np.longdouble(spec.offset)) ** spec.degree
+    else:
+        values = left @ right.T
+    return values
+
+
+def oracle(spec: OKFEBSpec | OKFESpec, state: SubspaceState, rows: FloatArray) -> Truth:
+    """Compute all kernel values, then K - K̂ as the Schur complement of L's Gram matrix.
+
+    In extended precision. Of the inner products of L's columns and the rows' φ, every
+    elimination step takes one direction of L out of all; what is left of the rows is φ - φ̂.
+    """
+    clip = np.inf if spec.clip is None else spec.clip
+    window = np.clip(rows / state.scale - state.shift, -clip, clip).astype(np.longdouble)
+    stored = state.support[: state.size].astype(np.longdouble)
+    factor = state.factor[:, : state.size].T.astype(np.longdouble)
+    gamma = float(state.bandwidth[0])
+    inner = kernel_matrix(spec, gamma, stored, stored)
+    # The scale that rounding is relative to: the columns' lengths without cancellation.
+    lengths = np.sqrt(np.diag(inner)) @ np.abs(factor)
+    factor = factor / np.where(lengths > 0, lengths, 1)
+    own = kernel_matrix(spec, gamma, window, window)
+    across = factor.T @ kernel_matrix(spec, gamma, stored, window)
+    table = np.block([[factor.T @ inner @ factor, across], [across.T, own]])
+    rank, smallest = factor.shape[1], 1.0
+    for _ in range(rank):
+        best = int(np.argmax(np.diag(table)[:rank]))
+        if RANK_TOLERANCE / UNCLEAR < table[best, best] < RANK_TOLERANCE * UNCLEAR:
+            smallest = 0.0
+        if table[best, best] <= RANK_TOLERANCE:
+            break
+        smallest = min(smallest, float(table[best, best]))
+        table = table - np.outer(table[:, best], table[best]) / table[best, best]
+        table[best], table[:, best] = 0, 0
+    left = table[rank:, rank:]
+    count = len(rows)
+    return Truth(
+        float(np.sqrt(np.sum(left**2))) / count,
+        float(np.trace(left)) / count,
+        float(np.trace(own)) / count,
+        smallest,
+    )
+
+
+class Case(NamedTuple):
+    spec: OKFEBSpec
+    rows: FloatArray
+    length: int
+    cuts: list[int]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """A spec with its stream: drifting clusters, some rows repeated or refused."""
+    rank = draw(st.integers(1, 6))
+    gamma = draw(st.one_of(st.just("median"), st.sampled_from([0.5, 20.0])))
+    spec = OKFEBSpec(
+        rank=rank,
+        budget=rank + draw(st.integers(0, 6)),
+        kernel=draw(st.sampled_from(sorted(KERNELS))),
+        gamma=gamma,
+        degree=draw(st.integers(1, 3)),
+        offset=draw(st.sampled_from([0.0, 1.0])),
+        ridge=draw(st.sampled_from([1e-6, 1e-3, 0.1])),
+        rule=draw(st.sampled_from(RULES)),
+        step=draw(st.sampled_from(STEPS)),
+        policy=draw(st.sampled_from(POLICIES)),
+        forgetting=draw(st.sampled_from([0.9, 1.0])),
+        censor=draw(st.sampled_from(CENSORS)),
+        threshold=0.1,
+        censor_rate=0.7,
+        start=draw(st.sampled_from(["rows", "rank_one"])),
+        emit=draw(st.sampled_from(["z", "q"])),
+        standardise=draw(st.booleans()),
+        clip=draw(st.sampled_from([None, 2.0])),
+        warmup=10,
+        novelty_window=100,
+    )
+    count, width = draw(st.integers(10, 60)), draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rows = rng.normal(size=(count, width)) + np.linspace(0, 2, count)[:, None]
+    repeated = rng.random(count) < draw(st.sampled_from([0.0, 0.2]))
+    rows[repeated] = rows[rng.integers(0, count, repeated.sum())]
+    rows[repeated] += draw(st.sampled_from([0.0, 1e-6, 1e-3])) * rng.normal(size=width)
+    refused = rng.random(count) < draw(st.sampled_from([0.0, 0.1]))
+    refused[: spec.warmup] = False
+    rows[refused, rng.integers(0, width, refused.sum())] = np.nan
+    cuts = draw(st.lists(st.integers(0, count), max_size=4).map(sorted))
+    return Case(spec, rows, draw(st.integers(1, 25)), cuts)
+
+
+class Run(NamedTuple):
+    state: SubspaceState
+    window: WindowState
+    features: Features
+    measured: MovingMismatch
+
+
+def run_moving(case: Case, cuts: list[int]) -> Run:
+    """Run a case's rows in pieces through tracker and window."""
+    moving = MovingWindow(case.length)
+    state = OKFEB().init(case.spec, case.rows[: case.spec.rows_to_start])
+    window = moving.init(case.spec, state)
+    features, measured = [], []
+    for piece in np.split(case.rows, cuts):
+        state, window, found, values = moving.update(case.spec, state, window, piece)
+        features.append(found)
+        measured.append(values)
+    joined: dict[str, Any] = {}
+    for field in dataclasses.fields(Features):
+        parts = [getattr(part, field.name) for part in features]
+        joined[field.name] = None if parts[0] is None else np.concatenate(parts)
+    values = MovingMismatch(*(np.concatenate(parts) for parts in zip(*measured, strict=True)))
+    return Run(state, window, Features(**joined), values)
+
+
+def assert_same_features(left: Features, right: Features) -> None:
+    for field in dataclasses.fields(Features):
+        np.testing.assert_array_equal(
+            getattr(left, field.name), getattr(right, field.name), err_msg=field.name
+        )
+
+
+def assert_agrees(found: Mismatch, truth: Truth) -> None:
+    """Agree to 1e-10; more only where the kernel's rounding over the smallest pivot is more."""
+    assert found.kappa == pytest.approx(truth.kappa, rel=1e-13)
+    if truth.pivot > 0:
+        allowed = max(AGREEMENT, 1e-15 / truth.pivot) * truth.kappa
+        assert abs(found.value - truth.value) <= allowed
+        assert abs(found.residual - truth.residual) <= allowed
+
+
+def assert_certified(found: Mismatch) -> None:
+    assert 0 <= found.value <= found.trace_bound <= found.fitting_bound
+
+
+def moving_at(case: Case, run: Run, n: int) -> Mismatch:
+    return Mismatch(case.length, *(float(values[n]) for values in run.measured))
+
+
+@settings(max_examples=80)
+@given(cases())
+def test_the_moving_window_equals_brute_force_after_every_row(case: Case) -> None:
+    run = run_moving(case, case.cuts)
+    state = OKFEB().init(case.spec, case.rows[: case.spec.rows_to_start])
+    kept: list[FloatArray] = []
+    for n, row in enumerate(case.rows):
+        state, features = OKFEB().update(case.spec, state, row[None])
+        kept.extend(row[None][features.valid])
+        if not features.valid[0] or len(kept) < case.length:
+            assert all(np.isnan(values[n]) for values in run.measured)
+            continue
+        found = moving_at(case, run, n)
+        assert_certified(found)
+        assert_agrees(found, oracle(case.spec, state, np.array(kept[-case.length :])))
+
+
+@settings(max_examples=60)
+@given(cases())
+def test_the_moving_window_ignores_cuts_and_leaves_the_tracker_alone(case: Case) -> None:
+    whole, cut = run_moving(case, []), run_moving(case, case.cuts)
+    for name in WindowState._fields:
+        np.testing.assert_array_equal(getattr(whole.window, name), getattr(cut.window, name))
+    for name in MovingMismatch._fields:
+        np.testing.assert_array_equal(getattr(whole.measured, name), getattr(cut.measured, name))
+    tracker = OKFEB()
+    first = tracker.init(case.spec, case.rows[: case.spec.rows_to_start])
+    state, features = tracker.update(case.spec, first, case.rows)
+    for run in (whole, cut):
+        assert_same_features(run.features, features)
+        for name in SubspaceState._fields:
+            np.testing.assert_array_equal(getattr(run.state, name), getattr(state, name))
+
+
+@settings(max_examples=80)
+@given(cases(), st.booleans())
+def test_a_window_equals_brute_force(case: Case, unbudgeted: bool) -> None:
+    spec: OKFEBSpec | OKFESpec = case.spec
+    tracker: OKFEB | OKFE = OKFEB()
+    if unbudgeted:
+        shared = {field.name for field in dataclasses.fields(OKFESpec)} - {"max_rows"}
+        spec = OKFESpec(**{name: getattr(case.spec, name) for name in shared}, max_rows=500)
+        tracker = OKFE()
+    first: Any = tracker.init(spec, case.rows[: spec.rows_to_start])  # type: ignore[arg-type]
+    state, _ = tracker.update(spec, first, case.rows)  # type: ignore[arg-type]
+    window = case.rows[-case.length :]
+    valid = np.isfinite(window).all(axis=1)
+    found = window_mismatch(spec, state, window)
+    assert found.n == valid.sum()
+    if found.n:
+        assert_certified(found)
+        assert_agrees(found, oracle(spec, state, window[valid]))
+
+
+def tracked(kernel: str, rows: FloatArray, **fields: Any) -> tuple[OKFEBSpec, SubspaceState]:
+    spec = OKFEBSpec(rank=4, budget=8, kernel=kernel, gamma=4.0, standardise=False, **fields)
+    return spec, OKFEB().update(spec, OKFEB().init(spec, rows[:1]), rows)[0]
+
+
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+def test_a_window_of_several_tiles(kernel: str) -> None:
+    rows = np.random.default_rng(3).normal(size=(600, 5))
+    spec, state = tracked(kernel, rows)
+    found, truth = window_mismatch(spec, state, rows), oracle(spec, state, rows)
+    assert truth.pivot > 1e-5
+    assert_certified(found)
+    assert_agrees(found, truth)
+
+
+def test_a_window_does_not_depend_on_the_order_of_its_rows() -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(300, 3))
+    spec, state = tracked("gaussian", rows)
+    found = window_mismatch(spec, state, rows)
+    again = window_mismatch(spec, state, rng.permutation(rows))
+    assert again == pytest.approx(found, rel=1e-12)
+    assert window_mismatch(spec, state, rows.copy()) == found
+
+
+def test_nothing_given_is_written_to() -> None:
+    rows = np.random.default_rng(6).normal(size=(40, 3))
+    spec, state = tracked("gaussian", rows)
+    moving = MovingWindow(10)
+    window = moving.update(spec, state, moving.init(spec, state), rows)[1]
+    arrays = [*state, *window, rows]
+    before = [array.copy() for array in arrays]
+    moving.update(spec, state, window, rows)
+    window_mismatch(spec, state, rows)
+    for array, old in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(array, old)
+
+
+def test_before_the_first_row_the_mismatch_is_all_of_the_kernel_matrix() -> None:
+    rows = np.array([[0.0], [1.0], [3.0]])
+    spec = OKFEBSpec(rank=2, budget=3, gamma=4.0, standardise=False)
+    found = window_mismatch(spec, OKFEB().init(spec, rows), rows)
+    squares = 3 + 2 * (np.exp(-0.5) + np.exp(-2.0) + np.exp(-4.5))
+    assert found == pytest.approx((3, np.sqrt(squares) / 3, 1.0, 1.0), rel=1e-14)
+    assert found.fitting_bound == 3.0
+
+
+def test_a_window_within_the_subspace_has_no_mismatch() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    spec, state = tracked("linear", rows)
+    found = window_mismatch(spec, state, rows)
+    assert found.value == pytest.approx(0, abs=1e-13)
+    assert found.residual == pytest.approx(0, abs=1e-13)
+
+
+@pytest.mark.parametrize("rows", [np.empty((0, 2)), np.full((3, 2), np.nan)])
+def test_a_window_without_valid_rows_has_no_value(rows: FloatArray) -> None:
+    spec, state = tracked("gaussian", np.eye(2))
+    found = window_mismatch(spec, state, rows)
+    assert found.n == 0
+    assert np.isnan([*found[1:], found.trace_bound, found.fitting_bound]).all()
+
+
+def test_a_long_window_takes_no_square_memory() -> None:
+    resource = pytest.importorskip("resource")
+    rows = np.random.default_rng(0).normal(size=(12_000, 1))
+    spec, state = tracked("linear", rows[:20])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = window_mismatch(spec, state, rows)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert found.n == len(rows)
+    # In kB; a matrix of N² numbers would take 1.15e6.
+    assert grown < 2e5
+
+
+def test_a_moving_window_may_begin_later_than_its_tracker() -> None:
+    rows = np.random.default_rng(8).normal(size=(90, 3))
+    spec, state = tracked("laplacian", rows[:50])
+    moving = MovingWindow(30)
+    _, _, _, late = moving.update(spec, state, moving.init(spec, state), rows[50:])
+    assert np.isnan(late.value).tolist() == [True] * 29 + [False] * 11
+    state = OKFEB().update(spec, state, rows[50:])[0]
+    truth = oracle(spec, state, rows[60:])
+    assert late.value[-1] == pytest.approx(truth.value, abs=AGREEMENT)
+    assert late.residual[-1] == pytest.approx(truth.residual, abs=AGREEMENT)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_both_windows_on_a_real_recording(rule: str, sample: Path) -> None:
+    table = pq.read_table(sample)
+    names = [name for name in table.column_names if name not in ("model_id", "time", "label")]
+    rows = np.column_stack([table[name].to_numpy() for name in names])[:1500].astype(np.float64)
+    case = Case(OKFEBSpec(rank=10, budget=15, rule=rule), rows, 100, [700])
+    run = run_moving(case, case.cuts)
+    found = moving_at(case, run, len(rows) - 1)
+    truth = oracle(case.spec, run.state, rows[-100:])
+    for either in (found, window_mismatch(case.spec, run.state, rows[-100:])):
+        assert_certified(either)
+        assert_agrees(either, truth)
+    assert (run.measured.value[99:] <= run.measured.trace_bound[99:]).all()
+    assert (run.measured.trace_bound[99:] <= run.measured.fitting_bound[99:]).all()
+
+
+def wrong_window(spec: OKFEBSpec, state: SubspaceState) -> None:
+    window = MovingWindow(5).init(spec, state)
+    MovingWindow(6).update(spec, state, window, np.zeros((1, 2)))
+
+
+def wrong_width(spec: OKFEBSpec, state: SubspaceState) -> None:
+    moving = MovingWindow(5)
+    moving.update(spec, state, moving.init(spec, state), np.zeros((1, 3)))
+
+
+def wrong_tracker(spec: OKFEBSpec, state: SubspaceState) -> None:
+    MovingWindow(5).init(OKFESpec(rank=2), state)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (wrong_window, "window"),
+        (wrong_width, "rows"),
+        (wrong_tracker, "tracker"),
+        (lambda spec, state: MovingWindow(0), "length"),
+        (lambda spec, state: MovingWindow(MAX_ROWS + 1), "length"),
+        (lambda spec, state: window_mismatch(spec, state, np.zeros((1, 3))), "rows"),
+    ],
+)
+def test_a_wrong_setting_is_named(
+    call: Callable[[OKFEBSpec, SubspaceState], object], field: str
+) -> None:
+    spec, state = tracked("gaussian", np.eye(2))
+    with pytest.raises(ConfigError, match=f"^{field} = "):
+        call(spec, state)
