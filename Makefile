@@ -6,10 +6,7 @@ PY := $(VENV)/bin/python
 
 # Numba keeps the compiled row loops here, beside the project and not in its sources.
 # Outside make its own default holds, unless NUMBA_CACHE_DIR is set.
-# A loop holds a copy of the steps that it calls from other modules, and Numba looks at the loop's
-# own file only: so each state of the numerics has a folder of its own.
-NUMERICS := $(shell cat kerneltrack/*.py kerneltrack/*/*.py | cksum | cut -d ' ' -f 1)
-NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba/$(NUMERICS)
+NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
 export NUMBA_CACHE_DIR
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -29,11 +29,11 @@ import numpy.typing as npt
 
 from kerneltrack.bounds import fitting_bound
 from kerneltrack.compiled import compiled, inlined
-from kerneltrack.kernels import Kernel, kernel_row, make_kernel
+from kerneltrack.kernels import Kernel, kernel_row
 from kerneltrack.scaling import Scaling, apply_scaling
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import get_tracker
-from kerneltrack.trackers.okfeb import SubspaceState
+from kerneltrack.trackers.okfeb import SubspaceState, kernel_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -115,11 +115,6 @@ def window_mismatch(spec: SubspaceSpec, state: SubspaceState, rows: npt.ArrayLik
     value = math.sqrt(square) / count
     # Equal at the least, but for rounding: a certificate must not lie below what it certifies.
     return Mismatch(count, value, max(residual / count, value), own / count)
-
-
-def kernel_of(spec: SubspaceSpec, state: SubspaceState) -> Kernel:
-    """Return the kernel of a model, its bandwidth resolved."""
-    return make_kernel(spec.kernel, float(state.bandwidth[0]), spec.degree, spec.offset)
 
 
 def scaled_rows(spec: SubspaceSpec, state: SubspaceState, rows: FloatArray) -> FloatArray:

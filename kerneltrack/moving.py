@@ -29,12 +29,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.mismatch import kernel_of, scaled_rows
+from kerneltrack.kernels import Kernel
+from kerneltrack.mismatch import scaled_rows
 from kerneltrack.movingloop import MovingMismatch, WindowState, run_window
 from kerneltrack.specs import check_int
 from kerneltrack.trackers.base import Features
-from kerneltrack.trackers.okfeb import OKFEBSpec, SubspaceState, _settings
-from kerneltrack.trackers.rowstate import Arrays, Outputs
+from kerneltrack.trackers.okfeb import OKFEBSpec, SubspaceState, run, settings_of
+from kerneltrack.trackers.rowstate import Arrays, Outputs, Settings
+
+FloatArray = npt.NDArray[np.float64]
 
 __all__ = ["MovingMismatch", "MovingWindow", "WindowState"]
 
@@ -108,62 +111,24 @@ class MovingWindow:
             ConfigError: for another tracker, or rows or a window of another shape.
         """
         _check_tracker(spec)
-        # A copy: Numba would compile the loop anew for an array that may not be written to.
-        matrix = np.array(rows, dtype=np.float64, order="C")
-        if matrix.ndim != 2 or matrix.shape[1] != state.support.shape[1]:
-            raise ConfigError("rows", matrix.shape, f"of shape (n, {state.support.shape[1]})")
+        matrix = np.ascontiguousarray(rows, dtype=np.float64)
         if len(window.rows) != self.length or len(window.cross) != len(state.support):
             raise ConfigError("window", window.cross.shape, f"(B + 1, {self.length}), from init")
         after = SubspaceState(**{name: array.copy() for name, array in state._asdict().items()})
         moved = WindowState(**{name: array.copy() for name, array in window._asdict().items()})
-        out = _make_outputs(spec, len(matrix))
         measured = MovingMismatch(*np.full((3, len(matrix)), np.nan))
-        run_window(
-            _settings(spec, True),
-            kernel_of(spec, state),
-            Arrays(**after._asdict()),
-            moved,
-            matrix,
-            scaled_rows(spec, state, matrix),
-            out,
-            measured,
-        )
-        return after, moved, _features(spec, out), measured
+
+        def loop(
+            settings: Settings, kernel: Kernel, arrays: Arrays, given: FloatArray, out: Outputs
+        ) -> None:
+            scaled = scaled_rows(spec, state, given)
+            run_window(settings, kernel, arrays, moved, given, scaled, out, measured)
+
+        features = run(settings_of(spec, True), after, spec, matrix, loop=loop)
+        return after, moved, features, measured
 
 
 def _check_tracker(spec: object) -> None:
     if not isinstance(spec, OKFEBSpec):
         name = getattr(spec, "tracker", type(spec).__name__)
         raise ConfigError("tracker", name, "okfeb: its state is bounded, as a window's must be")
-
-
-def _make_outputs(spec: OKFEBSpec, count: int) -> Outputs:
-    """Make the arrays that the tracker's loop fills; z or q, as the spec emits."""
-    wants_z = spec.emit == "z"
-    return Outputs(
-        valid=np.zeros(count, dtype=np.bool_),
-        number=np.zeros(count, dtype=np.int64),
-        z=np.zeros((count if wants_z else 0, spec.rank)),
-        loss=np.zeros(count),
-        novelty=np.zeros(count),
-        informative=np.zeros(count, dtype=np.bool_),
-        evicted=np.full(count, -1, dtype=np.int64),
-        initial=np.zeros(count, dtype=np.bool_),
-        q=np.zeros((0 if wants_z else count, spec.rank)),
-        s=np.zeros((0, spec.budget)),
-    )
-
-
-def _features(spec: OKFEBSpec, out: Outputs) -> Features:
-    return Features(
-        valid=out.valid,
-        index=out.number,
-        z=out.z if spec.emit == "z" else None,
-        loss=out.loss,
-        novelty=out.novelty,
-        informative=out.informative,
-        evicted=out.evicted,
-        initial=out.initial,
-        q=out.q if spec.emit == "q" else None,
-        s=None,
-    )

@@ -28,15 +28,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack import scaling
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import NEEDS_BANDWIDTH, make_kernel, median_bandwidth
+from kerneltrack.kernels import NEEDS_BANDWIDTH, Kernel, make_kernel, median_bandwidth
 from kerneltrack.specs import (
     RULES,
     STEPS,
@@ -207,14 +208,25 @@ def _seed_rows(seed: int, rank: int, ones: bool) -> FloatArray:
     return np.ones((rank, rank)) if ones else _seed_values(seed, rank).copy()
 
 
+def kernel_of(spec: SubspaceSpec, state: SubspaceState) -> Kernel:
+    """Return the kernel of a model, its bandwidth resolved."""
+    return make_kernel(spec.kernel, float(state.bandwidth[0]), spec.degree, spec.offset)
+
+
+RowLoop: TypeAlias = Callable[
+    [rowstate.Settings, Kernel, rowstate.Arrays, FloatArray, rowstate.Outputs], None
+]
+
+
 def run(
     settings: rowstate.Settings,
     state: SubspaceState,
     spec: SubspaceSpec,
     rows: npt.ArrayLike,
-    extras: tuple[str, ...],
+    extras: tuple[str, ...] = (),
+    loop: RowLoop = rowloop.run_rows,
 ) -> Features:
-    """Run rows through the compiled loop, which writes to the state if it is to learn."""
+    """Run rows through a compiled loop, which writes to the state if it is to learn."""
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] != state.support.shape[1]:
         raise ConfigError("rows", matrix.shape, f"of shape (n, {state.support.shape[1]})")
@@ -236,8 +248,7 @@ def run(
         q=np.zeros((count if wants_q else 0, spec.rank)),
         s=np.zeros((count if wants_s else 0, slots - 1)),
     )
-    kernel = make_kernel(spec.kernel, float(state.bandwidth[0]), spec.degree, spec.offset)
-    rowloop.run_rows(settings, kernel, rowstate.Arrays(**state._asdict()), matrix, out)
+    loop(settings, kernel_of(spec, state), rowstate.Arrays(**state._asdict()), matrix, out)
     return Features(
         valid=out.valid,
         index=out.number,
@@ -256,7 +267,8 @@ def _writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array if array.flags.writeable else array.copy()
 
 
-def _settings(spec: OKFEBSpec, learn: bool) -> rowstate.Settings:
+def settings_of(spec: OKFEBSpec, learn: bool) -> rowstate.Settings:
+    """Return the spec as the compiled loops take it."""
     return rowstate.Settings(
         learn=learn,
         aligned=spec.emit == "z",
@@ -303,7 +315,7 @@ class OKFEB:
     ) -> tuple[SubspaceState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
         after = SubspaceState(**{name: array.copy() for name, array in state._asdict().items()})
-        return after, run(_settings(spec, True), after, spec, rows, extras)
+        return after, run(settings_of(spec, True), after, spec, rows, extras)
 
     def project(
         self,
@@ -313,7 +325,7 @@ class OKFEB:
         extras: tuple[str, ...] = (),
     ) -> Features:
         """Return the rows' features without learning; see `Tracker.project`."""
-        return run(_settings(spec, False), state, spec, rows, extras)
+        return run(settings_of(spec, False), state, spec, rows, extras)
 
     def why_refused(self, spec: OKFEBSpec, state: SubspaceState, row: npt.ArrayLike) -> str:
         """Say why a row was refused."""
