@@ -211,8 +211,10 @@ def _compile() -> None:
     """Load the row loops, and say so where they must first be compiled."""
     notice = threading.Timer(COMPILE_NOTICE, _say, ["compiling the row loops, once ..."])
     notice.start()
-    warm()
-    notice.cancel()
+    try:
+        warm()
+    finally:
+        notice.cancel()
 
 
 def _late_as_failures(element: tuple[str, Chunk]) -> Failures:
