@@ -37,7 +37,7 @@ from scipy.spatial.distance import cdist
 from kerneltrack.mismatch import RANK_TOLERANCE, scaled_rows, window_mismatch
 from kerneltrack.moving import MovingWindow
 from kerneltrack.trackers import OKFEB, OKFEBSpec
-from kerneltrack.trackers.okfeb import SubspaceState
+from kerneltrack.trackers.rowstate import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.floating[Any]]

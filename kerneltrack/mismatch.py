@@ -33,7 +33,8 @@ from kerneltrack.kernels import Kernel, kernel_row
 from kerneltrack.scaling import Scaling, apply_scaling
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import get_tracker
-from kerneltrack.trackers.okfeb import SubspaceState, kernel_of
+from kerneltrack.trackers.okfeb import kernel_of
+from kerneltrack.trackers.rowstate import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 

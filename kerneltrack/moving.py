@@ -34,8 +34,8 @@ from kerneltrack.mismatch import scaled_rows
 from kerneltrack.movingloop import MovingMismatch, WindowState, run_window
 from kerneltrack.specs import check_int
 from kerneltrack.trackers.base import Features
-from kerneltrack.trackers.okfeb import OKFEBSpec, SubspaceState, run, settings_of
-from kerneltrack.trackers.rowstate import Arrays, Outputs, Settings
+from kerneltrack.trackers.okfeb import OKFEBSpec, run, settings_of
+from kerneltrack.trackers.rowstate import Outputs, Settings, SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -119,7 +119,11 @@ class MovingWindow:
         measured = MovingMismatch(*np.full((3, len(matrix)), np.nan))
 
         def loop(
-            settings: Settings, kernel: Kernel, arrays: Arrays, given: FloatArray, out: Outputs
+            settings: Settings,
+            kernel: Kernel,
+            arrays: SubspaceState,
+            given: FloatArray,
+            out: Outputs,
         ) -> None:
             scaled = scaled_rows(spec, state, given)
             run_window(settings, kernel, arrays, moved, given, scaled, out, measured)

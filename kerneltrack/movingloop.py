@@ -15,7 +15,7 @@ from kerneltrack.compiled import compiled, inlined
 from kerneltrack.kernels import Kernel, kernel_row
 from kerneltrack.mismatch import span_basis, subtract_products
 from kerneltrack.trackers.rowloop import run_rows
-from kerneltrack.trackers.rowstate import SIZE, Arrays, Outputs, Settings
+from kerneltrack.trackers.rowstate import SIZE, Outputs, Settings, SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -115,7 +115,12 @@ def _shift(table: FloatArray) -> None:
 
 @compiled
 def _enter(
-    kernel: Kernel, state: Arrays, window: WindowState, x: FloatArray, number: int, k: FloatArray
+    kernel: Kernel,
+    state: SubspaceState,
+    window: WindowState,
+    x: FloatArray,
+    number: int,
+    k: FloatArray,
 ) -> None:
     """Take a scaled row into the window: its kernel values with window and stored rows.
 
@@ -186,7 +191,9 @@ def _project_window(window: WindowState, size: int, pad: int, z: FloatArray) -> 
 
 
 @compiled
-def _measure_anew(state: Arrays, window: WindowState, z: FloatArray, block: FloatArray) -> None:
+def _measure_anew(
+    state: SubspaceState, window: WindowState, z: FloatArray, block: FloatArray
+) -> None:
     """Take the basis of the subspace as it is now and book all of K - ZᵀZ again.
 
     Row by row, oldest first, each with the rows before it, in groups of `GROUP`. Empty places in
@@ -249,7 +256,7 @@ def _measure_anew(state: Arrays, window: WindowState, z: FloatArray, block: Floa
 def run_window(  # noqa: PLR0917 - the tracker's loop has five of its own
     settings: Settings,
     kernel: Kernel,
-    state: Arrays,
+    state: SubspaceState,
     window: WindowState,
     rows: FloatArray,
     scaled: FloatArray,

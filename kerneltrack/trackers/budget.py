@@ -12,8 +12,8 @@ from kerneltrack.trackers.rowstate import (
     DISTORTION,
     FIFO,
     NORM,
-    Arrays,
     Settings,
+    SubspaceState,
     Work,
 )
 
@@ -24,7 +24,7 @@ JITTER = 1e-10
 
 
 @compiled
-def _inverse_gram(state: Arrays, count: int) -> FloatArray:
+def _inverse_gram(state: SubspaceState, count: int) -> FloatArray:
     """Return (K/max κ + JITTER·I)⁻¹ of the first `count` SVs."""
     matrix = np.empty((count, count))
     largest = 0.0
@@ -51,7 +51,7 @@ def _inverse_gram(state: Arrays, count: int) -> FloatArray:
 
 
 @inlined
-def choose_eviction(settings: Settings, state: Arrays, work: Work, count: int) -> int:
+def choose_eviction(settings: Settings, state: SubspaceState, work: Work, count: int) -> int:
     """Return the slot to drop (Alg. 5, eq. 24); "compensated" also spreads its row of A."""
     rank = state.factor.shape[0]
     if settings.policy == FIFO:
@@ -92,7 +92,7 @@ def choose_eviction(settings: Settings, state: Arrays, work: Work, count: int) -
 
 
 @inlined
-def drop_slot(state: Arrays, slot: int, last: int) -> None:
+def drop_slot(state: SubspaceState, slot: int, last: int) -> None:
     """Move the last slot into the one that is dropped and clear the last."""
     for i in range(last):
         state.gram[i, slot] = state.gram[i, last]

@@ -28,13 +28,13 @@ from kerneltrack.trackers.base import Features
 from kerneltrack.trackers.okfeb import (
     CENSORS,
     POLICIES,
-    SubspaceState,
     make_state,
     refusal,
     run,
     state_from_arrays,
     totals,
 )
+from kerneltrack.trackers.rowstate import SubspaceState
 
 SPARE_SLOTS = 2
 """One slot for the row being added, one so that the loop never sees a full budget."""

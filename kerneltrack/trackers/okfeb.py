@@ -30,7 +30,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,9 +48,9 @@ from kerneltrack.specs import (
 )
 from kerneltrack.trackers import rowloop, rowstate
 from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.rowstate import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 POLICIES = ("norm", "fifo", "distortion", "compensated")
 CENSORS = ("none", "fixed", "moving", "rate")
@@ -101,62 +101,6 @@ class OKFEBSpec(SubspaceSpec):
         check_choice("censor", self.censor, CENSORS)
         check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
         check_number("censor_rate", self.censor_rate, 0, 1)
-
-
-class SubspaceState(NamedTuple):
-    """State of a model; every array keeps its shape for the model's whole life.
-
-    With C = B + 1 slots (one for the row that is being added), the bytes of its arrays are
-    8(C(D + 2r + C + 2) + 5r² + 2D + window + 14).
-
-    Attributes:
-        support: (C, D) stored rows, scaled; slots from `size` on are unused.
-        factor: (r, C) Aᵀ.
-        gram: (C, C) K_S.
-        image: (r, C) (K_S A)ᵀ.
-        solver: (r, r) inverse of the lower Cholesky factor of M + λI.
-        solver_t: (r, r) its transpose.
-        frame: (r, r) T with TᵀT = M and z = Tq.
-        mapping: (r, r) T(M + λI)⁻¹, so that z = mapping · Aᵀk.
-        seeds: (r, r) random rows that A starts from.
-        recency: (C,) η.
-        born: (C,) index of each stored row.
-        shift: (D,) centre over scale.
-        scale: (D,) standard deviation.
-        bandwidth: (1,) γ.
-        recent: (window,) ring of the last losses.
-        reals: (4,) ridge in force, ε, sum of the majorised steps, mean loss.
-        counts: (9,) valid rows, SVs, losses in all, informative, evicted, dropped at once,
-            mended, unseen (q = 0), SVs of the start.
-    """
-
-    support: FloatArray
-    factor: FloatArray
-    gram: FloatArray
-    image: FloatArray
-    solver: FloatArray
-    solver_t: FloatArray
-    frame: FloatArray
-    mapping: FloatArray
-    seeds: FloatArray
-    recency: FloatArray
-    born: IntArray
-    shift: FloatArray
-    scale: FloatArray
-    bandwidth: FloatArray
-    recent: FloatArray
-    reals: FloatArray
-    counts: IntArray
-
-    @property
-    def n(self) -> int:
-        """Valid rows seen."""
-        return int(self.counts[rowstate.N])
-
-    @property
-    def size(self) -> int:
-        """Stored rows |S|."""
-        return int(self.counts[rowstate.SIZE])
 
 
 def make_state(spec: SubspaceSpec, first_rows: npt.ArrayLike, slots: int) -> SubspaceState:
@@ -214,7 +158,7 @@ def kernel_of(spec: SubspaceSpec, state: SubspaceState) -> Kernel:
 
 
 RowLoop: TypeAlias = Callable[
-    [rowstate.Settings, Kernel, rowstate.Arrays, FloatArray, rowstate.Outputs], None
+    [rowstate.Settings, Kernel, SubspaceState, FloatArray, rowstate.Outputs], None
 ]
 
 
@@ -248,7 +192,7 @@ def run(
         q=np.zeros((count if wants_q else 0, spec.rank)),
         s=np.zeros((count if wants_s else 0, slots - 1)),
     )
-    loop(settings, kernel_of(spec, state), rowstate.Arrays(**state._asdict()), matrix, out)
+    loop(settings, kernel_of(spec, state), state, matrix, out)
     return Features(
         valid=out.valid,
         index=out.number,

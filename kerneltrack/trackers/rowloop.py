@@ -28,10 +28,10 @@ from kerneltrack.trackers.rowstate import (
     RIDGE,
     SIZE,
     STARTED,
-    Arrays,
     N,
     Outputs,
     Settings,
+    SubspaceState,
     Work,
     make_work,
 )
@@ -52,7 +52,7 @@ LOSS_MEMORY = 0.01
 
 
 @inlined
-def _project(state: Arrays, work: Work, own: float) -> float:
+def _project(state: SubspaceState, work: Work, own: float) -> float:
     """Fill b = Aᵀk, q (eq. 11b) and return ℓ (eq. 6b) of the row whose k is in `work`."""
     size, rank = state.counts[SIZE], state.factor.shape[0]
     b, v, q = work.b, work.v, work.q
@@ -106,7 +106,7 @@ def _moving_mean(recent: FloatArray, losses: int) -> float:
 
 
 @compiled
-def _is_stored(state: Arrays, x: FloatArray) -> bool:
+def _is_stored(state: SubspaceState, x: FloatArray) -> bool:
     for i in range(state.counts[SIZE]):
         same = True
         for d in range(x.shape[0]):
@@ -119,7 +119,7 @@ def _is_stored(state: Arrays, x: FloatArray) -> bool:
 
 
 @inlined
-def _threshold(settings: Settings, state: Arrays) -> float:
+def _threshold(settings: Settings, state: SubspaceState) -> float:
     if settings.censor == FIXED:
         return settings.threshold
     if settings.censor == MOVING:
@@ -128,7 +128,7 @@ def _threshold(settings: Settings, state: Arrays) -> float:
 
 
 @inlined
-def _scale_row(settings: Settings, state: Arrays, row: FloatArray, x: FloatArray) -> bool:
+def _scale_row(settings: Settings, state: SubspaceState, row: FloatArray, x: FloatArray) -> bool:
     """Write the scaled row to x; False if it is not finite or too large."""
     good = True
     for d in range(x.shape[0]):
@@ -143,7 +143,7 @@ def _scale_row(settings: Settings, state: Arrays, row: FloatArray, x: FloatArray
 
 
 @inlined
-def _remember(settings: Settings, state: Arrays, loss: float, informative: bool) -> None:
+def _remember(settings: Settings, state: SubspaceState, loss: float, informative: bool) -> None:
     """Add a loss to the ring and steer ε towards the target rate."""
     state.recent[state.counts[LOSSES] % state.recent.shape[0]] = loss
     state.counts[LOSSES] += 1
@@ -157,7 +157,7 @@ def _remember(settings: Settings, state: Arrays, loss: float, informative: bool)
 
 
 @compiled
-def _paper_features(state: Arrays, q: FloatArray, out: FloatArray, root: FloatArray) -> None:
+def _paper_features(state: SubspaceState, q: FloatArray, out: FloatArray, root: FloatArray) -> None:
     """Write K_S^{1/2}Aq (Remark 4) to out; `root` holds K_S^{1/2}."""
     size, rank = state.counts[SIZE], state.factor.shape[0]
     for j in range(size):
@@ -169,7 +169,7 @@ def _paper_features(state: Arrays, q: FloatArray, out: FloatArray, root: FloatAr
 
 
 @compiled
-def _gram_root(state: Arrays) -> FloatArray:
+def _gram_root(state: SubspaceState) -> FloatArray:
     size = state.counts[SIZE]
     values, vectors = np.linalg.eigh(state.gram[:size, :size].copy())
     root = np.zeros((size, size))
@@ -185,7 +185,7 @@ def _gram_root(state: Arrays) -> FloatArray:
 def run_rows(  # noqa: PLR0915 - one loop, in steps
     settings: Settings,
     kernel: Kernel,
-    state: Arrays,
+    state: SubspaceState,
     rows: FloatArray,
     out: Outputs,
 ) -> None:

@@ -1,4 +1,4 @@
-"""What the compiled row loop works on: a spec as numbers, the state's arrays, scratch space."""
+"""What the compiled row loop works on: a spec as numbers, the state, outputs, scratch space."""
 
 from __future__ import annotations
 
@@ -44,8 +44,32 @@ class Settings(NamedTuple):
     clip: float
 
 
-class Arrays(NamedTuple):
-    """The state's arrays, as `SubspaceState` documents them."""
+class SubspaceState(NamedTuple):
+    """State of a model; every array keeps its shape for the model's whole life.
+
+    With C = B + 1 slots (one for the row that is being added), the bytes of its arrays are
+    8(C(D + 2r + C + 2) + 5r² + 2D + window + 14).
+
+    Attributes:
+        support: (C, D) stored rows, scaled; slots from `size` on are unused.
+        factor: (r, C) Aᵀ.
+        gram: (C, C) K_S.
+        image: (r, C) (K_S A)ᵀ.
+        solver: (r, r) inverse of the lower Cholesky factor of M + λI.
+        solver_t: (r, r) its transpose.
+        frame: (r, r) T with TᵀT = M and z = Tq.
+        mapping: (r, r) T(M + λI)⁻¹, so that z = mapping · Aᵀk.
+        seeds: (r, r) random rows that A starts from.
+        recency: (C,) η.
+        born: (C,) index of each stored row.
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        bandwidth: (1,) γ.
+        recent: (window,) ring of the last losses.
+        reals: (4,) ridge in force, ε, sum of the majorised steps, mean loss.
+        counts: (9,) valid rows, SVs, losses in all, informative, evicted, dropped at once,
+            mended, unseen (q = 0), SVs of the start.
+    """
 
     support: FloatArray
     factor: FloatArray
@@ -64,6 +88,16 @@ class Arrays(NamedTuple):
     recent: FloatArray
     reals: FloatArray
     counts: IntArray
+
+    @property
+    def n(self) -> int:
+        """Valid rows seen."""
+        return int(self.counts[N])
+
+    @property
+    def size(self) -> int:
+        """Stored rows |S|."""
+        return int(self.counts[SIZE])
 
 
 class Outputs(NamedTuple):

@@ -30,9 +30,9 @@ from kerneltrack.trackers.rowstate import (
     STARTED,
     STEP_SUM,
     UNSEEN,
-    Arrays,
     N,
     Settings,
+    SubspaceState,
     Work,
 )
 
@@ -44,7 +44,7 @@ scale with: M + λI stays invertible."""
 
 
 @inlined
-def _step(settings: Settings, state: Arrays, kind: int, size: int, norm2: float) -> float:
+def _step(settings: Settings, state: SubspaceState, kind: int, size: int, norm2: float) -> float:
     """Return the step size μ_n of the row in slot `size`, ‖q‖² = norm2."""
     n = float(state.counts[N])
     if kind == INVERSE_NORM:
@@ -75,7 +75,7 @@ def _step(settings: Settings, state: Arrays, kind: int, size: int, norm2: float)
 
 
 @inlined
-def _move(settings: Settings, state: Arrays, work: Work, size: int, step: float) -> None:
+def _move(settings: Settings, state: SubspaceState, work: Work, size: int, step: float) -> None:
     """Write the updated factor, the row in slot `size` included, to work.factor."""
     rank = state.factor.shape[0]
     decay = 1.0 - step * settings.ridge / state.counts[N]
@@ -105,7 +105,7 @@ def _move(settings: Settings, state: Arrays, work: Work, size: int, step: float)
 
 
 @inlined
-def _evaluate(state: Arrays, work: Work, count: int, evicted: int) -> float:
+def _evaluate(state: SubspaceState, work: Work, count: int, evicted: int) -> float:
     """Fill work.image = KA and work.inner = M of the candidate in work.factor; return Σκ_ii‖a_i‖².
 
     A dropped row of A is zeroed first, so that it contributes exactly nothing.
@@ -134,7 +134,7 @@ def _evaluate(state: Arrays, work: Work, count: int, evicted: int) -> float:
 
 @inlined
 def _commit(
-    settings: Settings, state: Arrays, work: Work, count: int, evicted: int, spread: float
+    settings: Settings, state: SubspaceState, work: Work, count: int, evicted: int, spread: float
 ) -> None:
     """Make the evaluated candidate the state: solver, frame, slots."""
     state.reals[RIDGE] = max(settings.ridge, MIN_RIDGE * spread)
@@ -153,7 +153,7 @@ def _commit(
 
 
 @inlined
-def _align(state: Arrays, work: Work, count: int, evicted: int) -> None:
+def _align(state: SubspaceState, work: Work, count: int, evicted: int) -> None:
     """Refresh frame T and mapping P, turned so that the SVs' features move least.
 
     The features of the SVs are P(KA)ᵀ with P = T(M + λI)⁻¹ and any T with TᵀT = M. Of these,
@@ -178,7 +178,7 @@ def _align(state: Arrays, work: Work, count: int, evicted: int) -> None:
 
 
 @inlined
-def _place(state: Arrays, work: Work, size: int, own: float) -> None:
+def _place(state: SubspaceState, work: Work, size: int, own: float) -> None:
     """Put the row and its kernel values into slot `size`; its old image is kᵀA = b."""
     for i in range(size):
         state.gram[size, i] = work.k[i]
@@ -193,7 +193,7 @@ def _place(state: Arrays, work: Work, size: int, own: float) -> None:
 
 
 @inlined
-def _enter_at_random(state: Arrays, work: Work, size: int, own: float, seed: int) -> None:
+def _enter_at_random(state: SubspaceState, work: Work, size: int, own: float, seed: int) -> None:
     """Candidate in which the new row has a random row of A, scaled as ‖φ‖^{-1/2}."""
     scale = 1.0 / np.sqrt(np.sqrt(own))
     for c in range(state.factor.shape[0]):
@@ -203,7 +203,7 @@ def _enter_at_random(state: Arrays, work: Work, size: int, own: float, seed: int
 
 
 @compiled
-def learn(settings: Settings, state: Arrays, work: Work, own: float) -> int:
+def learn(settings: Settings, state: SubspaceState, work: Work, own: float) -> int:
     """Update the subspace with the row in `work`; return the index that left, or -1."""
     size, rank = state.counts[SIZE], state.factor.shape[0]
     _place(state, work, size, own)
@@ -251,7 +251,7 @@ def learn(settings: Settings, state: Arrays, work: Work, own: float) -> int:
 
 
 @compiled
-def begin(settings: Settings, state: Arrays, work: Work, own: float) -> None:
+def begin(settings: Settings, state: SubspaceState, work: Work, own: float) -> None:
     """Take a row of the start in: it becomes an SV with a random row of A."""
     size = state.counts[SIZE]
     _place(state, work, size, own)

@@ -21,7 +21,8 @@ from kerneltrack.moving import MAX_ROWS, MovingMismatch, MovingWindow, WindowSta
 from kerneltrack.specs import RULES, STEPS
 from kerneltrack.trackers import OKFE, OKFEB, OKFEBSpec, OKFESpec
 from kerneltrack.trackers.base import Features
-from kerneltrack.trackers.okfeb import CENSORS, POLICIES, SubspaceState
+from kerneltrack.trackers.okfeb import CENSORS, POLICIES
+from kerneltrack.trackers.rowstate import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 Exact = npt.NDArray[np.longdouble]
