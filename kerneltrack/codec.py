@@ -1,14 +1,19 @@
 """A model's state as bytes: named arrays and a JSON header in the safetensors format.
 
 Versioned, without pickle, readable from any language. The one metadata entry `kerneltrack` holds
-the header: format version, tracker, spec, and whatever the caller adds (the model id, say).
-One entry, because the format does not fix the order of several and equal states must have equal
-bytes.
+the header: format version, tracker or learner, spec, and whatever the caller adds (the model id,
+say). One entry, because the format does not fix the order of several and equal states must have
+equal bytes.
+
+A tracker and the learner on its features have states of their own. Beside either may lie arrays of
+those that work along with it (the rows of windows that are still open): the file's arrays whose
+names begin with `beside.`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,38 +22,59 @@ import safetensors
 from safetensors.numpy import save
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.learners import LearnerSpec, LearnerState, get_learner, parse_learner_spec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import get_tracker, parse_spec
 
 VERSION = 1
 KEY = "kerneltrack"
+TRACKER, LEARNER = "tracker", "learner"
+BESIDE = "beside."
+
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class Snapshot(NamedTuple):
-    """A decoded state.
+    """A decoded state of a tracker.
 
     Attributes:
         spec: The spec it was made with; `spec.tracker` names the tracker.
         state: The tracker's state.
         header: The whole header, what the caller added under "about".
+        beside: The arrays that were kept beside it.
     """
 
     spec: SubspaceSpec
     state: Any
     header: dict[str, Any]
+    beside: dict[str, npt.NDArray[Any]]
+
+
+class LearnerSnapshot(NamedTuple):
+    """A decoded state of a learner; see `Snapshot`."""
+
+    spec: LearnerSpec
+    state: LearnerState
+    header: dict[str, Any]
+    beside: dict[str, npt.NDArray[Any]]
 
 
 def encode(
-    spec: SubspaceSpec, state: Any, about: dict[str, Any] | None = None, float32: bool = False
+    spec: SubspaceSpec,
+    state: Any,
+    about: dict[str, Any] | None = None,
+    float32: bool = False,
+    beside: Arrays | None = None,
 ) -> bytes:
-    """Write a state as bytes.
+    """Write a tracker's state as bytes.
 
     Args:
         spec: The spec that the state was made with.
         state: The tracker's state.
         about: Plain values to keep beside it (model id, boundary).
-        float32: Store reals in single precision: half the bytes, and features that agree to
-            about 1e-6 instead of bit for bit.
+        float32: Store the state's reals in single precision: half the bytes, and features that
+            agree to about 1e-6 instead of bit for bit.
+        beside: Arrays (float64 or int64) to keep beside it.
 
     Returns:
         The bytes; equal for equal arguments.
@@ -59,18 +85,39 @@ def encode(
             name: array.astype(np.float32) if array.dtype == np.float64 else array
             for name, array in arrays.items()
         }
+    header = {"version": VERSION, TRACKER: spec.tracker, "spec": spec.to_dict()}
+    return _save(arrays, header, about, beside)
+
+
+def encode_learner(
+    spec: LearnerSpec,
+    state: LearnerState,
+    about: dict[str, Any] | None = None,
+    beside: Arrays | None = None,
+) -> bytes:
+    """Write a learner's state as bytes; see `encode`."""
+    learner = get_learner(spec.learner)
     header = {
         "version": VERSION,
-        "tracker": spec.tracker,
+        LEARNER: spec.learner,
         "spec": spec.to_dict(),
-        "about": about or {},
+        "state": learner.header(state),
     }
-    result: bytes = save(arrays, metadata={KEY: json.dumps(header, sort_keys=True)})
+    return _save(learner.arrays(state), header, about, beside)
+
+
+def _save(
+    arrays: Arrays, header: dict[str, Any], about: dict[str, Any] | None, beside: Arrays | None
+) -> bytes:
+    extra = {BESIDE + name: np.ascontiguousarray(array) for name, array in (beside or {}).items()}
+    whole = {**arrays, **extra}
+    text = json.dumps({**header, "about": about or {}}, sort_keys=True)
+    result: bytes = save(whole, metadata={KEY: text})
     return result
 
 
 def decode(data: bytes, name: str = "snapshot") -> Snapshot:
-    """Read a state back.
+    """Read a tracker's state back.
 
     Args:
         data: What `encode` wrote.
@@ -80,27 +127,68 @@ def decode(data: bytes, name: str = "snapshot") -> Snapshot:
         The snapshot.
 
     Raises:
-        DataError: for bytes that are no state of this project, are damaged, or have a format
-            version that this code does not know.
+        DataError: for bytes that are no tracker's state, are damaged, or have a format version
+            that this code does not know.
     """
-    header = read_header(data, name)
+    header = _header_of(TRACKER, data, name)
     try:
-        spec = parse_spec({**header["spec"], "tracker": header["tracker"]})
-        arrays = _arrays(data)
+        spec = parse_spec({**header["spec"], TRACKER: header[TRACKER]})
+        arrays, beside = _arrays(data)
         state = get_tracker(spec.tracker).from_arrays(spec, arrays)
-    except (ConfigError, KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
+    except _DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
-    return Snapshot(spec, state, header)
+    return Snapshot(spec, state, header, beside)
 
 
-def _arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
-    return {
-        name: np.frombuffer(entry["data"], dtype=_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-        for name, entry in safetensors.deserialize(data)
-    }
+def decode_learner(data: bytes, name: str = "snapshot") -> LearnerSnapshot:
+    """Read a learner's state back; see `decode`."""
+    header = _header_of(LEARNER, data, name)
+    try:
+        spec = parse_learner_spec({**header["spec"], LEARNER: header[LEARNER]})
+        arrays, beside = _arrays(data)
+        state = get_learner(spec.learner).from_arrays(spec, arrays, header["state"])
+    except _DAMAGES as error:
+        raise DataError(name, f"damaged state: {error}") from error
+    return LearnerSnapshot(spec, state, header, beside)
+
+
+_DAMAGES = (
+    AttributeError,
+    ConfigError,
+    KeyError,
+    TypeError,
+    ValueError,
+    safetensors.SafetensorError,
+)
+
+
+def _arrays(data: bytes) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+    """Return the state's arrays, and those beside it."""
+    own: dict[str, npt.NDArray[Any]] = {}
+    beside: dict[str, npt.NDArray[Any]] = {}
+    for name, entry in safetensors.deserialize(data):
+        array = np.frombuffer(entry["data"], dtype=_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        if name.startswith(BESIDE):
+            beside[name[len(BESIDE) :]] = array
+        else:
+            own[name] = array
+    return own, beside
 
 
 _DTYPES = {"F64": np.float64, "F32": np.float32, "I64": np.int64}
+
+
+def kind_of(header: Mapping[str, Any]) -> str:
+    """Return what a header is of: "tracker" or "learner"."""
+    return LEARNER if LEARNER in header else TRACKER
+
+
+def _header_of(kind: str, data: bytes, name: str) -> dict[str, Any]:
+    header = read_header(data, name)
+    found = kind_of(header)
+    if found != kind:
+        raise DataError(name, f"the state of a {found} ({header[found]}), not of a {kind}")
+    return header
 
 
 def read_header(data: bytes, name: str = "snapshot") -> dict[str, Any]:

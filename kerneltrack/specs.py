@@ -12,12 +12,12 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import KERNELS, NEEDS_BANDWIDTH
 
-_S = TypeVar("_S", bound="SubspaceSpec")
+_S = TypeVar("_S")
 
 RULES = ("parametric", "nonparametric")
 STEPS = ("normalised", "inverse_norm", "inverse_n", "inverse_n2", "majorised")
@@ -122,12 +122,14 @@ class SubspaceSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def spec_from_dict(kind: type[_S], values: Mapping[str, Any]) -> _S:
+def spec_from_dict(kind: type[_S], values: Mapping[str, Any], role: str = "tracker") -> _S:
     """Build a spec of this kind from plain values (a YAML file, a snapshot's header).
 
     Args:
         kind: The spec's class.
-        values: Field names to values; "tracker" may be among them.
+        values: Field names to values; the role may be among them.
+        role: What the spec is of, "tracker" or "learner" or "drift": the attribute of the class
+            that holds its name.
 
     Returns:
         The spec, fields that are not named at their defaults.
@@ -135,14 +137,14 @@ def spec_from_dict(kind: type[_S], values: Mapping[str, Any]) -> _S:
     Raises:
         ConfigError: for an unknown field (with the nearest known one) or a bad value.
     """
-    fields = {field.name: field for field in dataclasses.fields(kind)}
+    fields = {field.name: field for field in dataclasses.fields(cast(Any, kind))}
     given: dict[str, Any] = {}
     for name, value in values.items():
-        if name == "tracker":
+        if name == role:
             continue
         if name not in fields:
             near = difflib.get_close_matches(str(name), fields, n=1)
-            hint = f"a field of {kind.tracker}" + (f" (did you mean {near[0]!r}?)" if near else "")
+            hint = f"a field of {getattr(kind, role)}" + (f" (did you mean {near[0]!r}?)" if near else "")
             raise ConfigError("spec", name, hint)
         # YAML reads 1e-3 (no point) as a string and 5 as an int where a float is meant.
         given[name] = _as_declared(str(fields[name].type), value)

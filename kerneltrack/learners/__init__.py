@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +23,7 @@ from kerneltrack.learners.lms import LMS, LMSSpec
 from kerneltrack.learners.logistic import Logistic, LogisticSpec
 from kerneltrack.learners.pegasos import Pegasos, PegasosSpec
 from kerneltrack.learners.ridge import Ridge, RidgeSpec
+from kerneltrack.specs import spec_from_dict
 
 __all__ = [
     "LEARNERS",
@@ -82,28 +81,10 @@ def parse_learner_spec(values: Mapping[str, Any]) -> LearnerSpec:
         >>> parse_learner_spec({"learner": "ridge", "ridge": "1e-2"}).ridge
         0.01
     """
-    kind = get_learner(values.get("learner", DEFAULT_LEARNER)).spec_type
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    given: dict[str, Any] = {}
-    for name, value in values.items():
-        if name == "learner":
-            continue
-        if name not in fields:
-            near = difflib.get_close_matches(name, fields, n=1)
-            hint = f"a field of {kind.learner}" + (f" (did you mean {near[0]!r}?)" if near else "")
-            raise ConfigError("spec", name, hint)
-        given[name] = _real(value) if fields[name].type == "float" else value
-    return kind(**given)
-
-
-def _real(value: Any) -> Any:
-    """Return a float where YAML gave another form of one: 1 or 1e-3, which it reads as text."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return value
-    try:
-        return float(value)
-    except ValueError:
-        return value
+    name = values.get("learner", DEFAULT_LEARNER)
+    if not isinstance(name, str):
+        raise ConfigError("learner", name, f"one of {', '.join(LEARNERS)}")
+    return spec_from_dict(get_learner(name).spec_type, values, "learner")
 
 
 def learn_all(
