@@ -36,7 +36,6 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml kerneltrack/__init__.py
 	@touch $@
 
 demo: env ## run the file job on the sample and leave a report in build/demo/
-	$(PY) -m kerneltrack.warm
 	$(VENV)/bin/kerneltrack track samples/watch.parquet --model-id model_id --time time --label label \
 		--output build/demo --overwrite
 	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -18,24 +21,53 @@ the full set would delete the very checks that keep bad rows out."""
 
 PACKAGE = Path(__file__).parent
 _CONFIG: Any = numba.config
+_IMPORT = re.compile(
+    r"^from kerneltrack(?:\.([\w.]+))? import ([\w, ]+|\([^)]*\))"
+    r"|^import kerneltrack\.([\w.]+)",
+    re.M,
+)
 
 
-def _digest() -> str:
-    """Return a hash of the package's sources."""
-    found = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        found.update(str(path.relative_to(PACKAGE)).encode())
-        found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+@lru_cache
+def _imports(module: str) -> frozenset[str]:
+    """Return the package's modules that one of them imports; a module is named by its path."""
+    found = set()
+    for base, names, whole in _IMPORT.findall((PACKAGE / module).read_text(encoding="utf-8")):
+        parts = [whole or base, *(f"{base}.{name}" for name in re.findall(r"\w+", names))]
+        for part in parts:
+            path = part.strip(".").replace(".", "/")
+            for name in (f"{path}.py", f"{path}/__init__.py"):
+                if (PACKAGE / name).is_file():
+                    found.add(name)
+    return frozenset(found)
 
 
-def _cache_folder() -> str:
-    """Return where compiled loops are kept, a folder for each state of the sources.
+@lru_cache
+def source_digest(module: str) -> str:
+    """Return a hash of a module's source and of all that it imports from the package.
+
+    Args:
+        module: Its path in the package, `learners/ridge.py`.
+    """
+    reached, waiting = set(), [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += _imports(name)
+    digest = hashlib.sha256()
+    for name in sorted(reached):
+        digest.update(name.encode() + b"\0" + (PACKAGE / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _cache_folder(module: str) -> str:
+    """Return where a module's loops are kept, a folder for each state of what they are made of.
 
     A loop holds a copy of the steps that it calls from other modules, and Numba compares the
     loop's own file only: without this an edited step would go on running as it was.
     """
-    name = f"kerneltrack-{_digest()}"
+    name = f"kerneltrack-{source_digest(module)}"
     if _CONFIG.CACHE_DIR:
         return os.path.join(_CONFIG.CACHE_DIR, name)
     if os.access(PACKAGE, os.W_OK):
@@ -43,12 +75,10 @@ def _cache_folder() -> str:
     return str(Path.home() / ".cache" / name)
 
 
-CACHE_FOLDER = _cache_folder()
-"""`NUMBA_CACHE_DIR` if it is set, else beside the package, else the user's cache."""
-
-
 def compiled(function: _F) -> _F:
-    """Compile a numeric function with Numba, cached on disk in `CACHE_FOLDER`.
+    """Compile a numeric function with Numba, cached on disk.
+
+    In `NUMBA_CACHE_DIR` if that is set, else beside the package, else in the user's cache.
 
     The result is a function of its arguments alone on one CPU type: one thread, and the loops'
     reductions depend on their lengths, never on how rows were cut into calls. For that a sum has
@@ -56,12 +86,16 @@ def compiled(function: _F) -> _F:
     as the arrays happen to lie in memory.
     """
     before = _CONFIG.CACHE_DIR
-    _CONFIG.CACHE_DIR = CACHE_FOLDER
+    _CONFIG.CACHE_DIR = _cache_folder(_module_of(function))
     try:
         jit = numba.njit(cache=True, fastmath=set(FASTMATH), error_model="numpy")
         return cast(_F, jit(function))
     finally:
         _CONFIG.CACHE_DIR = before
+
+
+def _module_of(function: Callable[..., Any]) -> str:
+    return str(Path(inspect.getfile(function)).relative_to(PACKAGE))
 
 
 def inlined(function: _F) -> _F:

@@ -1,27 +1,54 @@
-"""Compile the row loops ahead of the first row: `python -m kerneltrack.warm`."""
+"""Compile the row loops ahead of the first row: `python -m kerneltrack.warm` compiles all."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 
 import numpy as np
 
-from kerneltrack.trackers import TRACKERS
+from kerneltrack.learners import LEARNERS, TASKS, learn_all
+from kerneltrack.mismatch import window_mismatch
+from kerneltrack.moving import MovingWindow
+from kerneltrack.trackers import TRACKERS, OKFEBSpec, get_tracker
 
 
-def warm() -> float:
-    """Compile every tracker's loop into Numba's cache and return the seconds it took."""
+def warm_up(
+    trackers: Iterable[str] = (), learners: Iterable[str] = (), mismatch: bool = False
+) -> float:
+    """Compile loops into Numba's cache.
+
+    Args:
+        trackers: Names of the trackers whose loops are needed.
+        learners: Names of the learners.
+        mismatch: Whether the windows' kernel mismatch is needed.
+
+    Returns:
+        The seconds it took.
+    """
     begin = time.perf_counter()
     rows = np.random.default_rng(0).normal(size=(8, 2))
-    for tracker in TRACKERS.values():
+    for name in trackers:
+        tracker = get_tracker(name)
         spec = tracker.spec_type(rank=2, warmup=4)
-        state = tracker.init(spec, rows)
-        tracker.update(spec, state, rows, ("q", "s"))
+        state, _ = tracker.update(spec, tracker.init(spec, rows), rows, ("q", "s"))
         tracker.project(spec, state, rows)
+        if mismatch:
+            window_mismatch(spec, state, rows)
+            if isinstance(spec, OKFEBSpec):
+                moving = MovingWindow(4)
+                moving.update(spec, state, moving.init(spec, state), rows)
+    for name in learners:
+        learner = LEARNERS[name]
+        for task in set(TASKS) & set(learner.spec_type.tasks):
+            labels = list("abababab") if task == "classification" else rows[:, 0]
+            told = learner.spec_type(task=task)
+            made, said = learn_all(told, rows, labels)
+            learner.score(told, made, said, labels)
     return time.perf_counter() - begin
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.info("row loops compiled in %.1f s", warm())
+    logging.info("row loops compiled in %.1f s", warm_up(TRACKERS, LEARNERS, mismatch=True))

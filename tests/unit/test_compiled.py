@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kerneltrack import compiled
+from kerneltrack.compiled import PACKAGE
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 from kerneltrack.kernels import _gram, gram, make_kernel
@@ -38,7 +41,41 @@ def test_a_step_that_is_edited_in_another_module_is_compiled_anew(tmp_path: Path
     first, hits = run(tmp_path, cache)
     assert hits == 0
     assert run(tmp_path, cache) == (first, 1)
-    # Another module than the one that holds the loop: any edit of the numerics counts.
-    path = tmp_path / "kerneltrack" / "linalg.py"
-    path.write_text(path.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
+    # Another module than the one that holds the loop, which imports it: its steps are in the loop.
+    edit(tmp_path / "kerneltrack" / "errors.py")
     assert run(tmp_path, cache) == (first, 0)
+    assert run(tmp_path, cache) == (first, 1)
+    # One that the loop's module knows nothing of.
+    edit(tmp_path / "kerneltrack" / "codec.py")
+    assert run(tmp_path, cache) == (first, 1)
+
+
+def edit(path: Path) -> None:
+    path.write_text(path.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
+
+
+def test_a_loops_sources_are_all_modules_that_it_may_take_steps_from() -> None:
+    """Held against what Python itself imports for the module."""
+    for module in ("trackers/rowloop.py", "movingloop.py", "learners/ridge.py", "mismatch.py"):
+        name = "kerneltrack." + module.removesuffix(".py").replace("/", ".")
+        program = (
+            f"import sys, {name}\n"
+            "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('kerneltrack')))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+        imported = {str(Path(path).relative_to(PACKAGE)) for path in done.stdout.split()}
+        packages = {"__init__.py", "trackers/__init__.py", "learners/__init__.py"}
+        assert imported - packages <= closure(module) | {"compiled.py"}, module
+
+
+def closure(module: str) -> set[str]:
+    reached: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += compiled._imports(name)
+    return reached
