@@ -120,7 +120,13 @@ class LinearLearner(abc.ABC, Generic[_S]):
         rows, valid = _checked(spec, state, features)
         out = empty_outputs(spec, valid)
         mode = Mode(True, False, not spec.classifies, _known(spec, state))
-        arrays = Arrays(state.weights, state.memory, state.sums, state.counts)
+        # Nothing is written to them, but to Numba read-only arrays are another type.
+        arrays = Arrays(
+            np.require(state.weights, requirements="W"),
+            np.require(state.memory, requirements="W"),
+            np.require(state.sums, requirements="W"),
+            np.require(state.counts, requirements="W"),
+        )
         self.run(spec, mode, arrays, rows, no_labels(len(rows)), out)
         return _predictions(spec, state.classes, out)
 

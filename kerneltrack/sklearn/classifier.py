@@ -1,0 +1,228 @@
+"""The classifier: a learner on tracked features that tells classes apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from kerneltrack.compiled import compiled
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners import LearnerState, PegasosSpec
+from kerneltrack.learners.base import CLASSIFICATION
+from kerneltrack.learners.labels import MAX_NAME
+from kerneltrack.learners.rows import decision_values, load_row
+from kerneltrack.sklearn.base import FloatArray, emitted
+from kerneltrack.sklearn.predictor import SubspacePredictor
+
+NEVER = np.finfo(np.float64).min
+"""Decision value of a class that no row has had, as scikit-learn's cross-validation fills it."""
+
+
+@compiled
+def _values(weights: FloatArray, rows: FloatArray, out: FloatArray) -> None:
+    """Write w_c·x of every class for every row, as the learners' loops compute it."""
+    x = np.ones(weights.shape[1])
+    for n in range(rows.shape[0]):
+        load_row(rows[n], x)
+        decision_values(weights, weights.shape[0], x, out[n])
+
+
+def _classes_of(labels: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return the labels that there are, sorted, in the type they came in."""
+    check_classification_targets(labels)
+    classes: npt.NDArray[Any] = np.unique(column_or_1d(labels))
+    return classes
+
+
+def _names_of(classes: npt.NDArray[Any]) -> dict[Any, str]:
+    """Return by which name the learner knows each class."""
+    return {label: str(label) for label in classes.tolist()}
+
+
+def _gives_probabilities(estimator: SubspaceClassifier) -> bool:
+    return estimator.learner == "logistic"
+
+
+def _writeable(state: LearnerState) -> LearnerState:
+    """Return the state in arrays that may be written to, as Numba has compiled the loops.
+
+    Those of a memory-mapped estimator (joblib's workers get large ones so) may not.
+    """
+    names = ("weights", "memory", "sums", "counts")
+    return state._replace(**{name: np.require(getattr(state, name), None, "W") for name in names})
+
+
+class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[misc]
+    """An online classifier on tracked features.
+
+    One pass over the rows, in their order: each is tracked (see `SubspaceTracker`), predicted,
+    scored, then learned from, under the subspace as it was at that row, in a frame that is kept
+    still while the subspace moves. `fit(X, y)` is `partial_fit` over X and y however they are
+    cut, bit for bit. `predict` projects on the subspace as the last row left it and learns
+    nothing.
+
+    Args:
+        tracker: "okfeb" or "okfe". It and all that are not named here are those of
+            `SubspaceTracker`.
+        learner: "ridge" (recursive ridge), "logistic", "hinge", "pegasos" or "lms".
+        learner_params: Settings of the learner by the names of its spec's fields
+            (`kerneltrack.learners.RidgeSpec` and so on), {"forgetting": 1.0} say; None for its
+            defaults.
+
+    Attributes:
+        classes_: (C,) the classes, sorted.
+        learner_spec_: The learner's spec.
+        learner_state_: The learner's state; it knows a class by its label as a string.
+        prequential_accuracy_: Fraction of the rows that were predicted before they were learned
+            from, and correctly.
+        spec_: And others of `SubspaceTracker`.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(600, 2))
+        >>> labels = np.where((rows**2).sum(axis=1) < 1, "inside", "outside")
+        >>> model = SubspaceClassifier(rank=10, forgetting=1.0, warmup=100).fit(rows, labels)
+        >>> model.predict([[0.1, 0.2], [2.0, -1.0]]).tolist()
+        ['inside', 'outside']
+    """
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> SubspaceClassifier:
+        """Forget what came before and learn the rows of X in order.
+
+        Args:
+            X: Shape (n, D), n >= 1.
+            y: n labels: strings, integers or booleans, or floats without a fraction.
+
+        Returns:
+            The estimator.
+
+        Raises:
+            ValueError: for a parameter out of range (`ConfigError`), rows that are not finite or
+                too large to compute with, or labels that are no classes.
+        """
+        rows, labels = self._rows(X, y, True)
+        return self._fit(rows, labels, _classes_of(labels), True)
+
+    def partial_fit(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, classes: npt.ArrayLike | None = None
+    ) -> SubspaceClassifier:
+        """Learn the rows of X after those that came before.
+
+        Parameters are read at the first call; until the next `fit` they keep the values they had.
+
+        Args:
+            X: Shape (n, D), n >= 1.
+            y: n labels.
+            classes: All labels that will ever come; needed at the first call, and at later ones
+                None or the same.
+
+        Returns:
+            The estimator.
+
+        Raises:
+            ValueError: as in `fit`, for a label that is not among the classes, and where these
+                are missing or others than before. Nothing of X is learned then.
+        """
+        fresh = not self.__sklearn_is_fitted__()
+        if fresh and classes is None:
+            raise ValueError("classes must be passed on the first call to partial_fit")
+        known = self.classes_ if classes is None else _classes_of(classes)
+        if not fresh and not np.array_equal(known, self.classes_):
+            raise ValueError(f"classes = {known}: not those of the first call, {self.classes_}")
+        rows, labels = self._rows(X, y, fresh)
+        return self._fit(rows, labels, known, fresh)
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the class of each row.
+
+        Args:
+            X: Shape (n, D).
+
+        Returns:
+            Shape (n,), labels of the type they came in.
+
+        Raises:
+            ValueError: for rows that are not finite or too large to compute with.
+        """
+        said = self._predictions(X)
+        labels: npt.NDArray[Any] = self.classes_[self._places()[said.code]]
+        return labels
+
+    def decision_function(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the decision value of each row and class; the class of the largest is predicted.
+
+        Args:
+            X: Shape (n, D).
+
+        Returns:
+            Shape (n, C); the lowest float for a class that no row has had. With two classes the
+            difference, of shape (n,): above 0 where `classes_[1]` is predicted.
+
+        Raises:
+            ValueError: for rows that are not finite or too large to compute with.
+        """
+        values = self._decision_values(X)
+        return values[:, 1] - values[:, 0] if values.shape[1] == 2 else values
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the probability of each row and class (learner "logistic" only).
+
+        Args:
+            X: Shape (n, D).
+
+        Returns:
+            Shape (n, C); 0 for a class that no row has had.
+
+        Raises:
+            ValueError: for rows that are not finite or too large to compute with.
+        """
+        probable: FloatArray = softmax(self._decision_values(X), axis=1)
+        return probable
+
+    @property
+    def prequential_accuracy_(self) -> float:
+        """Fraction of the rows predicted correctly before they were learned from."""
+        counted = self._counted()
+        return counted["correct"] / counted["scored"] if counted["scored"] else float("nan")
+
+    def _fit(
+        self, rows: FloatArray, labels: Any, classes: npt.NDArray[Any], fresh: bool
+    ) -> SubspaceClassifier:
+        names = _names_of(classes)
+        longest = max(names.values(), key=len)
+        if len(longest) > MAX_NAME:
+            raise ConfigError("classes", longest, f"labels of at most {MAX_NAME} characters")
+        unknown = set(labels.tolist()) - set(names)
+        if unknown:
+            raise ValueError(f"y has labels that are not among the classes: {sorted(unknown)}")
+        if fresh:
+            spec = self._make_learner_spec(CLASSIFICATION, len(names))
+        else:
+            spec = self.learner_spec_
+        self._learn(rows, [names[label] for label in labels.tolist()], spec, fresh)
+        self.classes_ = classes
+        return self
+
+    def _places(self) -> npt.NDArray[np.int64]:
+        """Return where each of the learner's classes stands in `classes_`."""
+        places = {name: place for place, name in enumerate(_names_of(self.classes_).values())}
+        return np.array([places[name] for name in self.learner_state_.classes])
+
+    def _decision_values(self, X: npt.ArrayLike) -> FloatArray:
+        features = emitted(self._project(X))
+        spec, state = self.learner_spec_, _writeable(self.learner_state_)
+        known = np.empty((len(features), len(state.classes)))
+        _values(state.weights, features, known)
+        if isinstance(spec, PegasosSpec):
+            # It keeps λt·w (see its module).
+            known *= 1.0 / (spec.ridge * state.learned)
+        values = np.full((len(features), len(self.classes_)), NEVER)
+        values[:, self._places()] = known
+        return values

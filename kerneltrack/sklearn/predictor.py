@@ -1,0 +1,141 @@
+"""What classifier and regressor share: a learner on the features of a tracker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import validate_data
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners import (
+    LEARNERS,
+    LearnerSpec,
+    LearnerState,
+    Predictions,
+    get_learner,
+    parse_learner_spec,
+)
+from kerneltrack.sklearn.base import FloatArray, TrackingEstimator, emitted, plain
+from kerneltrack.specs import check_choice
+
+SET_BY_THE_ESTIMATOR = ("learner", "task", "max_classes")
+
+
+class SubspacePredictor(TrackingEstimator):
+    """An estimator that learns from labels too; a subclass says what they are."""
+
+    learner_spec_: LearnerSpec
+    learner_state_: LearnerState
+    _kept_labels: list[Any]
+    """Labels of the rows that wait for the warm-up to be full."""
+
+    def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters here
+        self,
+        *,
+        tracker: str = "okfeb",
+        rank: int = 10,
+        budget: int = 20,
+        kernel: str = "gaussian",
+        gamma: float | str = "median",
+        degree: int = 2,
+        offset: float = 1.0,
+        ridge: float = 1e-3,
+        rule: str = "parametric",
+        step: str = "normalised",
+        step_size: float = 1.0,
+        start: str = "rows",
+        emit: str = "z",
+        policy: str = "norm",
+        forgetting: float = 0.9,
+        censor: str = "none",
+        threshold: float = 0.0,
+        censor_rate: float = 0.9,
+        standardise: bool = True,
+        clip: float | None = None,
+        warmup: int = 500,
+        novelty_window: int = 256,
+        max_rows: int = 2000,
+        learner: str = "ridge",
+        learner_params: Mapping[str, Any] | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        """Keep the parameters as they are; they are checked when the rows come."""
+        super().__init__(
+            tracker=tracker,
+            rank=rank,
+            budget=budget,
+            kernel=kernel,
+            gamma=gamma,
+            degree=degree,
+            offset=offset,
+            ridge=ridge,
+            rule=rule,
+            step=step,
+            step_size=step_size,
+            start=start,
+            emit=emit,
+            policy=policy,
+            forgetting=forgetting,
+            censor=censor,
+            threshold=threshold,
+            censor_rate=censor_rate,
+            standardise=standardise,
+            clip=clip,
+            warmup=warmup,
+            novelty_window=novelty_window,
+            max_rows=max_rows,
+            random_state=random_state,
+        )
+        self.learner = learner
+        self.learner_params = learner_params
+
+    def _make_learner_spec(self, task: str, classes: int) -> LearnerSpec:
+        """Return the learner's spec, with room for as many classes as there are."""
+        name = check_choice("learner", self.learner, LEARNERS)
+        given = {} if self.learner_params is None else self.learner_params
+        if not isinstance(given, Mapping):
+            raise ConfigError("learner_params", given, "a mapping of the learner's settings")
+        for field in SET_BY_THE_ESTIMATOR:
+            if field in given:
+                raise ConfigError("learner_params", field, "left out: the estimator sets it")
+        values = {field: plain(value) for field, value in given.items()}
+        return parse_learner_spec(
+            {**values, "learner": name, "task": task, "max_classes": max(classes, 1)}
+        )
+
+    def _learn(self, rows: FloatArray, labels: list[Any], spec: LearnerSpec, fresh: bool) -> None:
+        """Track rows, then learn their labels from the features that the tracker gave them.
+
+        Args:
+            rows: Shape (n, D).
+            labels: n class names or targets.
+            spec: The learner's.
+            fresh: Forget what came before.
+        """
+        kept = [] if fresh else self._kept_labels
+        features = emitted(self._track(rows, fresh))
+        learner = get_learner(spec.learner)
+        begins = fresh or kept
+        state = learner.init(spec, features.shape[1]) if begins else self.learner_state_
+        labels = kept + labels
+        self.learner_state_, _ = learner.update(spec, state, features, labels)
+        self.learner_spec_ = spec
+        self._kept_labels = labels if len(self._kept) else []
+
+    def _rows(self, X: npt.ArrayLike, y: Any, fresh: bool, **checks: Any) -> tuple[FloatArray, Any]:
+        """Return rows and labels, checked as scikit-learn does."""
+        rows, labels = validate_data(self, X, y, reset=fresh, dtype=np.float64, order="C", **checks)
+        return rows, labels
+
+    def _predictions(self, X: npt.ArrayLike) -> Predictions:
+        features = emitted(self._project(X))
+        spec = self.learner_spec_
+        return get_learner(spec.learner).predict(spec, self.learner_state_, features)
+
+    def _counted(self) -> dict[str, int | float]:
+        """Return the learner's running totals."""
+        self._fitted()
+        return get_learner(self.learner_spec_.learner).counters(self.learner_state_)
