@@ -144,8 +144,8 @@ def spec_from_dict(kind: type[_S], values: Mapping[str, Any], role: str = "track
             continue
         if name not in fields:
             near = difflib.get_close_matches(str(name), fields, n=1)
-            hint = f"a field of {getattr(kind, role)}" + (f" (did you mean {near[0]!r}?)" if near else "")
-            raise ConfigError("spec", name, hint)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ConfigError("spec", name, f"a field of {getattr(kind, role)}{hint}")
         # YAML reads 1e-3 (no point) as a string and 5 as an int where a float is meant.
         given[name] = _as_declared(str(fields[name].type), value)
     return kind(**given)
