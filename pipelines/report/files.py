@@ -21,7 +21,7 @@ from apache_beam.io.filesystems import FileSystems
 from kerneltrack.errors import DataError
 
 _BATCH_ROWS = 1 << 18
-_REPETITIVE = ("model_id", "label", "reason")
+_REPETITIVE = ("model_id", "label", "prediction", "kind", "reason")
 
 
 def parquet_files(output: str, folder: str) -> list[str]:

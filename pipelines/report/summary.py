@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from html import escape
@@ -13,6 +12,7 @@ import numpy as np
 
 from pipelines.report_failures import Failure
 from pipelines.report_labels import MOST_CLASSES_OF_TEXT
+from pipelines.report_text import counted, figure, percent
 from pipelines.report_totals import FATES, Floats, Totals
 
 # With κ(x, x) = 1 the fitting error lies between 0 and 1.
@@ -25,8 +25,6 @@ _HISTOGRAM_FROM = 30
 _HISTOGRAM_BINS = 48
 _FROZEN_SHARE = 0.9
 _FROZEN_EVICTIONS = 100
-_IN_FULL_FROM = 1_000
-_IN_FULL_BELOW = 10_000_000
 
 
 def title_of(run: Mapping[str, Any]) -> str:
@@ -327,23 +325,3 @@ def _when(started: object) -> str:
 
 def _count(run: Mapping[str, Any], name: str) -> int:
     return int((run.get("counts") or {}).get(name) or 0)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return `1 row`, `2 rows`, `1,000 rows`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def percent(part: int, whole: int) -> str:
-    """Return a share as a percentage, a dash if there is no whole."""
-    return f"{100 * part / whole:.1f} %" if whole else "–"
-
-
-def figure(value: float) -> str:
-    """Return a number to three digits, thousands in full, a dash if it is none."""
-    if not math.isfinite(value):
-        return "–"
-    if value == 0:
-        return "0"
-    in_full = _IN_FULL_FROM <= abs(value) < _IN_FULL_BELOW
-    return f"{value:,.0f}" if in_full else f"{value:#.3g}".rstrip(".")

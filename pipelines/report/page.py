@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,8 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.report_alerts import Alerts, alerts_data, alerts_section
+from pipelines.report_choice import Choice
 from pipelines.report_curves import Curve
 from pipelines.report_failures import Failure
+from pipelines.report_learning import Learning
+from pipelines.report_learning_section import learning_data, learning_figures, learning_section
+from pipelines.report_mismatch import Mismatch
+from pipelines.report_mismatch_section import mismatch_data, mismatch_figures, mismatch_section
+from pipelines.report_pack import json_block, number, numbers, packed_curve
 from pipelines.report_summary import (
     failure_section,
     label_section,
@@ -24,14 +29,18 @@ from pipelines.report_summary import (
     summary_section,
     title_of,
 )
+from pipelines.report_tables import table_frame
 from pipelines.report_totals import Floats, Totals
 
 _SCRIPTS = (
     "uPlot.iife.min.js",
     "report_data.js",
     "report_charts.js",
+    "report_mismatch.js",
+    "report_learning.js",
     "report_view.js",
     "report_table.js",
+    "report_tables.js",
 )
 _STYLES = ("uPlot.min.css", "report.css")
 
@@ -52,7 +61,7 @@ class ShownModel:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the page shows."""
+    """Everything that the page shows; what a run has none of is None."""
 
     run: Mapping[str, Any]
     totals: Totals
@@ -60,6 +69,10 @@ class Report:
     labelled: bool
     curves: Mapping[str, Curve]
     shown: Sequence[ShownModel]
+    choice: Choice
+    mismatch: Mismatch | None
+    learning: Learning | None
+    alerts: Alerts | None
     failures: Sequence[Failure]
 
 
@@ -75,11 +88,17 @@ def render_page(report: Report) -> str:
         "title": escape(f"{title} · kerneltrack"),
         "style": "\n".join(_asset(name) for name in _STYLES),
         "summary": summary_section(run, totals),
+        "mismatch_figures": mismatch_figures(report.mismatch),
+        "learning_figures": learning_figures(report.learning, report.choice),
         "labels": label_section(totals) if report.labelled else "",
         "overview": overview_section(totals, len(report.shown), len(report.curves)),
+        "models": table_frame("models"),
+        "learning": learning_section(report.learning),
+        "mismatch": mismatch_section(report.mismatch),
+        "alerts": alerts_section(report.alerts),
         "failures": failure_section(run, report.failures),
         "provenance": provenance_section(run),
-        "data": _json_block(_page_data(report)),
+        "data": json_block(_page_data(report)),
         "scripts": "\n".join(f"<script>\n{_asset(name)}\n</script>" for name in _SCRIPTS),
     }
     return Template(_asset("report.html")).substitute(parts)
@@ -94,6 +113,9 @@ def _page_data(report: Report) -> dict[str, Any]:
         "swatches": _swatches(totals),
         "curves": [_curve_data(report, name) for name in report.curves],
         "table": _table_data(report),
+        "mismatch": mismatch_data(report.mismatch, report.choice.shown),
+        "learning": learning_data(report.learning, report.choice),
+        "alerts": alerts_data(report.alerts, report.choice),
     }
 
 
@@ -122,22 +144,20 @@ def _curve_data(report: Report, name: str) -> dict[str, Any]:
         "covered": number(curve.covered),
         "labelChanges": curve.label_changes,
         "regimes": regimes,
-        "loss": {key: _packed(values) for key, values in curve.loss.items()},
-        "rates": {key: _packed(values) for key, values in curve.rates.items()},
+        "loss": packed_curve(curve.loss),
+        "rates": packed_curve(curve.rates),
     }
 
 
 def _table_data(report: Report) -> dict[str, Any]:
-    place = {name: k for k, name in enumerate(report.curves)}
     shown = report.shown
     return {
         "id": [model.name for model in shown],
-        "curve": [place.get(model.name, -1) for model in shown],
         "rows": [model.rows for model in shown],
-        "mean": [number(model.mean) for model in shown],
-        "sd": [number(model.sd) for model in shown],
-        "half": [number(model.last_half) for model in shown],
-        "high": [number(model.high) for model in shown],
+        "mean": numbers(model.mean for model in shown),
+        "sd": numbers(model.sd for model in shown),
+        "half": numbers(model.last_half for model in shown),
+        "high": numbers(model.high for model in shown),
         "censored": [number(model.fates["censored"] / model.rows) for model in shown],
         "evicted": [number(model.fates["evicted"] / model.rows) for model in shown],
         "dropped": [_share(model.fates["dropped"], model.fates["evicted"]) for model in shown],
@@ -153,25 +173,8 @@ def _spark(values: Floats) -> bytes:
     return np.where(known, np.round(scaled), 255).astype(np.uint8).tobytes()
 
 
-def _packed(values: Floats) -> str:
-    """Return the values as base64 of little-endian float32."""
-    most = float(np.finfo(np.float32).max)
-    return base64.b64encode(np.clip(values, -most, most).astype("<f4").tobytes()).decode()
-
-
-def number(value: float) -> float | None:
-    """Return the value to six digits, None if it is not a number JSON knows."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
 def _share(part: int, whole: int) -> float | None:
     return number(part / whole) if whole else None
-
-
-def _json_block(data: object) -> str:
-    """Return JSON that can't end the script element it stands in."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _asset(name: str) -> str:

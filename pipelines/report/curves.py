@@ -63,7 +63,7 @@ def curve_of(blocks: ModelBlocks, bins: int) -> Curve:
         bins: About how many bins; a run of labels or a gap can add one each.
     """
     times = _ordered_times(blocks)
-    gaps = _gaps(times)
+    gaps = gaps_of(times)
     changes = np.zeros(0, dtype=np.int64)
     if blocks.label is not None:
         changes = np.flatnonzero(blocks.label[1:] != blocks.label[:-1]) + 1
@@ -125,7 +125,7 @@ def _ordered_times(blocks: ModelBlocks) -> Ints | None:
     return time
 
 
-def _gaps(times: Ints | None) -> Ints:
+def gaps_of(times: Ints | None) -> Ints:
     """Return the blocks before which nothing was recorded for long.
 
     Long is over ten times the usual step and wide enough to be seen, a 200th of the whole.
@@ -171,7 +171,7 @@ def _loss_curve(
         counts = np.add.reduceat(known.astype(float), starts)
         sums = np.add.reduceat(np.where(known, blocks.target, 0.0), starts)
         curve["target"] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    return _broken(curve, starts, gaps)
+    return broken_at(curve, starts, gaps)
 
 
 def _rate_curve(blocks: ModelBlocks, times: Ints | None, gaps: Ints) -> dict[str, Floats]:
@@ -185,7 +185,7 @@ def _rate_curve(blocks: ModelBlocks, times: Ints | None, gaps: Ints) -> dict[str
     curve["censored"] = censored / rows
     curve["replaced"] = (evicted - dropped) / rows
     curve["dropped"] = dropped / rows
-    return _broken(curve, starts, gaps)
+    return broken_at(curve, starts, gaps)
 
 
 def _axes(blocks: ModelBlocks, times: Ints | None, starts: Ints) -> dict[str, Floats]:
@@ -198,7 +198,7 @@ def _axes(blocks: ModelBlocks, times: Ints | None, starts: Ints) -> dict[str, Fl
     return axes
 
 
-def _broken(curve: dict[str, Floats], starts: Ints, gaps: Ints) -> dict[str, Floats]:
+def broken_at(curve: dict[str, Floats], starts: Ints, gaps: Ints) -> dict[str, Floats]:
     """Insert a place without values before each bin that follows a gap."""
     places = np.searchsorted(starts, gaps)
     broken: dict[str, Floats] = {}

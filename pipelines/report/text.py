@@ -1,0 +1,64 @@
+"""How the report puts counts, figures and times, and in which order names stand."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+_IN_FULL_FROM = 1_000
+_IN_FULL_BELOW = 10_000_000
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 row`, `2 rows`, `1,000 rows`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def percent(part: float, whole: float) -> str:
+    """Return a share as a percentage, a dash if there is no whole."""
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+def figure(value: float) -> str:
+    """Return a number to three digits, thousands in full, a dash if it is none."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    in_full = _IN_FULL_FROM <= abs(value) < _IN_FULL_BELOW
+    return f"{value:,.0f}" if in_full else f"{value:#.3g}".rstrip(".")
+
+
+def moment(time: int) -> str:
+    """Return a time in ns since 1970 as `2017-07-14 02:40:00.5`, UTC."""
+    day, _, clock = str(np.datetime64(time, "ns")).partition("T")
+    return f"{day} {clock.rstrip('0').rstrip('.') if '.' in clock else clock}"
+
+
+def span(nanoseconds: int) -> str:
+    """Return how long something is in the largest unit that says it in full: `90 s`, `1 h`."""
+    for unit, size in _UNITS:
+        if nanoseconds % size == 0:
+            return f"{nanoseconds // size:,} {unit}"
+    return f"{nanoseconds:,} ns"
+
+
+_UNITS = (
+    ("d", 86_400 * 10**9),
+    ("h", 3_600 * 10**9),
+    ("min", 60 * 10**9),
+    ("s", 10**9),
+    ("ms", 10**6),
+    ("µs", 10**3),
+)
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Sort key by which `m2` comes before `m10`."""
+    parts = re.split(r"([0-9]+)", name)
+    numbers = [part.lstrip("0") for part in parts]
+    return [
+        (0, len(numbers[k]), numbers[k]) if k % 2 else (1, 0, part) for k, part in enumerate(parts)
+    ]
