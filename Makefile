@@ -35,9 +35,9 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml kerneltrack/__init__.py
 	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: env ## run the file job on the sample and leave a report in build/demo/
+demo: env ## track, measure and learn on the sample; leaves a report in build/demo/
 	$(VENV)/bin/kerneltrack track samples/watch.parquet --model-id model_id --time time --label label \
-		--output build/demo --overwrite
+		--learner ridge --window 60 --drift --output build/demo --overwrite
 	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'
 
 test: env ## run all tests

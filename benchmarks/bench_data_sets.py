@@ -202,10 +202,10 @@ def _models(output: Path) -> Iterator[tuple[codec.Snapshot, npt.NDArray[Any], Ma
     )
     if not np.isfinite(z).all():
         raise SystemExit(f"{output}: z is not finite everywhere")
-    for model, entry in index["models"].items():
+    for model, (entry,) in index["models"].items():
         at = np.flatnonzero(model_id == model)
         at = at[np.argsort(number[at])]
-        data = (output / "snapshots" / entry["file"]).read_bytes()
+        data = (output / "snapshots" / entry["tracker"]).read_bytes()
         yield codec.decode(data), row[at], z[at]
 
 

@@ -1,6 +1,6 @@
 """The whole file job against its parts: how much the pipeline costs on top of the work itself.
 
-    python benchmarks/bench_job.py [--runs N] [--many-models] [--one-model]
+    python benchmarks/bench_job.py [--runs N] [--many-models] [--one-model] [--additions]
 
 Without flags: the motionsense job (`kerneltrack track ... --rank 10 --budget 15`, output written,
 report made) as a process of its own with warm caches, against, in the same run and interleaved,
@@ -10,6 +10,10 @@ with plain pyarrow (same columns, zstd level 1), a process of its own too. Print
 
 `--many-models` runs 100,000 models of 10 rows, interleaved by time, and `--one-model` one model of
 2 million rows; both print seconds and peak memory.
+
+`--additions` runs the motionsense job with a learner, with windows and with drift alerts, each in
+turn with the plain job, and prints what it adds: a learner at most 30 %, output written and report
+made.
 """
 
 from __future__ import annotations
@@ -210,13 +214,54 @@ def extreme(name: str, models: int, rows: int) -> None:
     )
 
 
+ADDITIONS = {
+    "learner": ("--learner", "ridge"),
+    "windows": ("--window", "60"),
+    "drift": ("--drift",),
+}
+LEARNER_SHARE = 0.3
+
+
+def additions(runs: int) -> bool:
+    """Run the plain job and that with each addition in turns; print the medians of the ratios."""
+    with tempfile.TemporaryDirectory() as place:
+        output = Path(place) / "out"
+        for flags in ADDITIONS.values():
+            run_job(SOURCE, output, (*FLAGS, *flags))
+        ratios: dict[str, list[float]] = {name: [] for name in ADDITIONS}
+        peaks = dict.fromkeys(ADDITIONS, 0.0)
+        plain = []
+        for _ in range(runs):
+            for name, flags in ADDITIONS.items():
+                before = run_job(SOURCE, output, FLAGS)
+                found = run_job(SOURCE, output, (*FLAGS, *flags))
+                plain.append(before)
+                ratios[name].append(found.seconds / before.seconds)
+                peaks[name] = max(peaks[name], found.peak)
+    sys.stdout.write(
+        f"plain job {statistics.median(found.seconds for found in plain):.1f} s, peak "
+        f"{max(found.peak for found in plain):.0f} MB\n"
+    )
+    for name, shares in ratios.items():
+        each = ", ".join(f"{share - 1:+.0%}" for share in shares)
+        sys.stdout.write(
+            f"{name:8} {statistics.median(shares) - 1:+.0%} ({each}), peak {peaks[name]:.0f} MB\n"
+        )
+    good = statistics.median(ratios["learner"]) <= 1 + LEARNER_SHARE
+    sys.stdout.write(f"goal: a learner adds 30 % at most: {'met' if good else 'NOT MET'}\n")
+    return good
+
+
 def main() -> int:
     """Read the flags and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=3, help="interleaved runs (default 3)")
     parser.add_argument("--many-models", action="store_true", help="100,000 models of 10 rows")
     parser.add_argument("--one-model", action="store_true", help="one model of 2 million rows")
+    parser.add_argument("--additions", action="store_true", help="what a learner adds, and so on")
     args = parser.parse_args()
+    if args.additions:
+        return 0 if additions(args.runs) else 1
     if args.many_models:
         extreme("many models", 100_000, 10)
     if args.one_model:

@@ -15,14 +15,18 @@ from kerneltrack.trackers import TRACKERS, OKFEBSpec, get_tracker
 
 
 def warm_up(
-    trackers: Iterable[str] = (), learners: Iterable[str] = (), mismatch: bool = False
+    trackers: Iterable[str] = (),
+    learners: Iterable[str] = (),
+    mismatch: bool = False,
+    moving: bool = False,
 ) -> float:
     """Compile loops into Numba's cache.
 
     Args:
         trackers: Names of the trackers whose loops are needed.
         learners: Names of the learners.
-        mismatch: Whether the windows' kernel mismatch is needed.
+        mismatch: Whether the kernel mismatch of windows is needed.
+        moving: Whether that of the moving window is.
 
     Returns:
         The seconds it took.
@@ -36,9 +40,9 @@ def warm_up(
         tracker.project(spec, state, rows)
         if mismatch:
             window_mismatch(spec, state, rows)
-            if isinstance(spec, OKFEBSpec):
-                moving = MovingWindow(4)
-                moving.update(spec, state, moving.init(spec, state), rows)
+        if moving and isinstance(spec, OKFEBSpec):
+            window = MovingWindow(4)
+            window.update(spec, state, window.init(spec, state), rows)
     for name in learners:
         learner = LEARNERS[name]
         for task in set(TASKS) & set(learner.spec_type.tasks):
@@ -51,4 +55,4 @@ def warm_up(
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.info("row loops compiled in %.1f s", warm_up(TRACKERS, LEARNERS, mismatch=True))
+    logging.info("row loops compiled in %.1f s", warm_up(TRACKERS, LEARNERS, True, True))

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 import kerneltrack
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
-from pipelines import inspect_snapshot, options, track_files
+from pipelines import inspect_snapshot, job, options, score_files, track_files
 from pipelines.report import write_report
 
 FAILED_EXIT = 1
@@ -39,13 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.refuse(rest, [*flags, *options.beam_flags()])
         return int(args.run(args, beam_options, ["kerneltrack", *given]))
     except (options.UsageError, ConfigError, DataError) as error:
-        return _fail(error, track_files.INPUT_EXIT)
+        return _fail(error, job.INPUT_EXIT)
     except KerneltrackError as error:
         return _fail(error, getattr(error, "exit_code", FAILED_EXIT))
     except OSError as error:
         return _fail(error, FAILED_EXIT)
     except KeyboardInterrupt:
-        return _fail("interrupted", track_files.INTERRUPTED_EXIT)
+        return _fail("interrupted", job.INTERRUPTED_EXIT)
 
 
 def _fail(message: object, code: int) -> int:
@@ -72,6 +72,13 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     track_files.add_flags(
         add(
             "track", "Track files: features, snapshots, failures and a report out.", track_files.run
+        )
+    )
+    score_files.add_flags(
+        add(
+            "score",
+            "Score files under a run's snapshots, without learning: features and predictions out.",
+            score_files.run,
         )
     )
     report = add("report", "Write the report of a finished run again.", _report)

@@ -6,16 +6,16 @@ import json
 from typing import Any
 
 import numpy as np
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
+import numpy.typing as npt
 
 from kerneltrack import codec
-from kerneltrack.errors import DataError
+from kerneltrack.learners import get_learner
 from kerneltrack.trackers import get_tracker
+from transforms.snapshots import read_whole
 
 
 def describe(path: str, as_json: bool = False) -> str:
-    """Return what a snapshot holds.
+    """Return what a snapshot of a tracker or of a learner holds.
 
     Args:
         path: A file that a job wrote.
@@ -24,37 +24,79 @@ def describe(path: str, as_json: bool = False) -> str:
     Raises:
         DataError: if it cannot be read or is no snapshot.
     """
-    try:
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as handle:
-            data = handle.read()
-    except (OSError, BeamIOError) as error:
-        raise DataError(path, "cannot be read: " + " ".join(str(error).split())) from error
+    data = read_whole(path)
+    kind = codec.kind_of(codec.read_header(data, path))
+    facts = _of_learner(data, path) if kind == codec.LEARNER else _of_tracker(data, path)
+    facts = {"kind": kind, "bytes": len(data), **facts}
+    return json.dumps(facts, indent=1, ensure_ascii=True) if as_json else _text(path, facts)
+
+
+def _of_tracker(data: bytes, path: str) -> dict[str, Any]:
     snapshot = codec.decode(data, path)
     tracker = get_tracker(snapshot.spec.tracker)
-    arrays = tracker.arrays(snapshot.state)
-    facts: dict[str, Any] = {
-        "version": snapshot.header["version"],
-        "about": snapshot.header["about"],
-        "spec": snapshot.spec.to_dict(),
+    return {
+        **_shared(snapshot),
         "totals": tracker.counters(snapshot.state),
-        "bytes": len(data),
-        "arrays": {
+        **_arrays(tracker.arrays(snapshot.state), snapshot.beside),
+    }
+
+
+def _of_learner(data: bytes, path: str) -> dict[str, Any]:
+    snapshot = codec.decode_learner(data, path)
+    learner = get_learner(snapshot.spec.learner)
+    classes = {"classes": list(snapshot.state.classes)} if snapshot.spec.classifies else {}
+    return {
+        **_shared(snapshot),
+        "totals": learner.counters(snapshot.state),
+        **classes,
+        **_arrays(learner.arrays(snapshot.state), snapshot.beside),
+    }
+
+
+def _shared(snapshot: codec.Snapshot | codec.LearnerSnapshot) -> dict[str, Any]:
+    header = snapshot.header
+    return {"version": header["version"], "about": header["about"], "spec": snapshot.spec.to_dict()}
+
+
+def _arrays(own: codec.Arrays, beside: codec.Arrays) -> dict[str, Any]:
+    """Return the shapes of a state's arrays, and of those that are kept beside it."""
+    parts = {"arrays": own, "beside": dict(sorted(beside.items()))}
+    return {
+        part: {
             name: {
                 "shape": list(array.shape),
                 "type": str(array.dtype),
-                "largest": float(np.abs(array).max()) if array.size else 0.0,
+                "largest": _largest(array),
             }
             for name, array in arrays.items()
-        },
+        }
+        for part, arrays in parts.items()
     }
-    if as_json:
-        return json.dumps(facts, indent=1, ensure_ascii=True)
-    lines = [f"{path}: format version {facts['version']}, {facts['bytes']:,} bytes"]
+
+
+def _largest(array: npt.NDArray[Any]) -> float:
+    """Return the largest finite |value|, 0 if there is none."""
+    reals = np.abs(array.astype(np.float64))
+    return float(reals.max(where=np.isfinite(reals), initial=0.0))
+
+
+def _text(path: str, facts: dict[str, Any]) -> str:
+    name = facts["spec"][facts["kind"]]
+    lines = [
+        f"{path}: format version {facts['version']}, {facts['bytes']:,} bytes, "
+        f"{facts['kind']} {name}"
+    ]
     for section in ("about", "spec", "totals"):
         lines.append(f"{section}:")
         lines += [f"  {name}: {value}" for name, value in facts[section].items()]
-    lines.append("arrays:")
-    for name, about in facts["arrays"].items():
-        shape = " x ".join(map(str, about["shape"]))
-        lines.append(f"  {name}: {shape} {about['type']}, largest |value| {about['largest']:.6g}")
+    if "classes" in facts:
+        lines.append("classes:")
+        lines += [f"  {code}: {name}" for code, name in enumerate(facts["classes"])]
+    for section in ("arrays", "beside"):
+        if facts[section]:
+            lines.append(f"{section}:")
+        for name, about in facts[section].items():
+            shape = " x ".join(map(str, about["shape"]))
+            largest = f"largest |value| {about['largest']:.6g}"
+            lines.append(f"  {name}: {shape} {about['type']}, {largest}")
     return "\n".join(lines)

@@ -1,23 +1,16 @@
-"""Command-line flags: the spec's fields, the input's columns and formats, and Beam's own."""
+"""Command-line flags: the input's columns and formats, and Beam's own."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import difflib
-import inspect
-import re
 import typing
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-import yaml
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options import pipeline_options
 
-from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import DEFAULT_TRACKER, TRACKERS, get_tracker, parse_spec
 from transforms.columns import ColumnOptions
 from transforms.formats import FORMATS, FormatOptions
 
@@ -36,124 +29,6 @@ class Parser(argparse.ArgumentParser):
 
 class UsageError(Exception):
     """The command line itself is wrong."""
-
-
-def add_spec_flags(parser: argparse.ArgumentParser) -> None:
-    """Add `--spec`, `--tracker` and one flag per field of the trackers' specs."""
-    group = parser.add_argument_group(
-        "tracker", "Values come from --spec, and these flags override it."
-    )
-    group.add_argument("--spec", metavar="FILE", help="YAML file with the spec's fields")
-    group.add_argument(
-        "--tracker",
-        choices=sorted(TRACKERS),
-        default=None,
-        help=f"which tracker (default {DEFAULT_TRACKER})",
-    )
-    for field, texts in _spec_fields().items():
-        kind = texts["type"]
-        flag = "--" + field.replace("_", "-")
-        about = f"{texts['help']} (default {texts['default']})".replace("%", "%%")
-        if kind == "bool":
-            group.add_argument(
-                flag, dest=field, action=argparse.BooleanOptionalAction, default=None, help=about
-            )
-        else:
-            group.add_argument(
-                flag, dest=field, default=None, metavar=_METAVARS.get(kind, "X"), help=about
-            )
-
-
-_METAVARS = {"int": "N", "str": "NAME"}
-
-
-def _spec_fields() -> dict[str, dict[str, str]]:
-    """Return type, default and help of each spec field, the help from the docstrings."""
-    fields: dict[str, dict[str, str]] = {}
-    for tracker in TRACKERS.values():
-        about = _attribute_docs(SubspaceSpec) | _attribute_docs(tracker.spec_type)
-        for field in dataclasses.fields(tracker.spec_type):
-            fields.setdefault(
-                field.name,
-                {
-                    "type": str(field.type),
-                    "default": "none" if field.default is None else str(field.default),
-                    "help": about[field.name],
-                },
-            )
-    return fields
-
-
-def _attribute_docs(kind: type) -> dict[str, str]:
-    """Read the "Attributes:" of a Google docstring: name to text."""
-    text = inspect.getdoc(kind) or ""
-    block = text.partition("Attributes:\n")[2].partition("\n\n")[0]
-    docs: dict[str, str] = {}
-    name = ""
-    for line in block.splitlines():
-        start = re.match(r"^    (\w+): (.*)", line)
-        if start:
-            name = start[1]
-            docs[name] = start[2]
-        elif name:
-            docs[name] += " " + line.strip()
-    return {name: about.rstrip(".") for name, about in docs.items()}
-
-
-def spec_from_flags(args: argparse.Namespace) -> SubspaceSpec:
-    """Build the spec: `--spec` gives values, flags override them.
-
-    Raises:
-        ConfigError: for a bad value, or a flag that the chosen tracker does not have.
-        DataError: if the file cannot be read.
-    """
-    values: dict[str, Any] = _read_yaml(args.spec) if args.spec else {}
-    if args.tracker is not None:
-        values["tracker"] = args.tracker
-    tracker = get_tracker(values.get("tracker", DEFAULT_TRACKER))
-    types = {field.name: str(field.type) for field in dataclasses.fields(tracker.spec_type)}
-    for name in _spec_fields():
-        given = getattr(args, name)
-        if given is None:
-            continue
-        if name not in types:
-            raise ConfigError("--" + name.replace("_", "-"), given, f"left out for {tracker.name}")
-        values[name] = _typed(name, types[name], given)
-    return parse_spec(values)
-
-
-def _typed(name: str, kind: str, text: Any) -> Any:
-    """Turn a flag's text into the field's type, as far as it can be."""
-    if not isinstance(text, str):
-        return text
-    if "None" in kind and text.lower() in {"none", "null"}:
-        return None
-    if kind == "int":
-        try:
-            return int(text)
-        except ValueError:
-            raise ConfigError("--" + name.replace("_", "-"), text, "an integer") from None
-    if kind.startswith("float"):
-        try:
-            return float(text)
-        except ValueError:
-            if "str" in kind:
-                return text
-            raise ConfigError("--" + name.replace("_", "-"), text, "a number") from None
-    return text
-
-
-def _read_yaml(path: str) -> dict[str, Any]:
-    try:
-        with FileSystems.open(path) as handle:
-            values = yaml.safe_load(handle.read())
-    except OSError as error:
-        raise DataError(path, f"cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(path, "not YAML: " + " ".join(str(error).split())) from error
-    if not isinstance(values, dict):
-        raise DataError(path, "must hold fields and values (rank: 10)")
-    return values
 
 
 def add_input_flags(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -15,11 +16,13 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import KerneltrackError
+from kerneltrack.learners import LearnerSpec
 from transforms.metrics import NAMESPACE
-from transforms.write import write_whole
+from transforms.snapshots import write_whole
 
 RUN = "run.json"
 MOST_REASONS = 100
+_COUNTED_IN = {"mismatch": "windows", "alerts": "alerts", "predictions": "predicted"}
 _VALUE = re.compile(r"^(.+?) = .*: ([^:]*)$", re.DOTALL)
 
 
@@ -47,29 +50,68 @@ def counters(result: Any) -> dict[str, int]:
     return totals
 
 
-def counts(output: str, counters: dict[str, int]) -> dict[str, int]:
+def counts(
+    output: str,
+    counters: dict[str, int],
+    parts: Sequence[str] = (),
+    learner: LearnerSpec | None = None,
+) -> dict[str, int | float]:
     """Count rows in and out; every row must be somewhere.
+
+    Args:
+        output: The run's folder.
+        counters: What the pipeline counted.
+        parts: Folders that the job wrote.
+        learner: The learner's spec, if there was one.
 
     Raises:
         JobError: if a row is missing or came twice.
     """
-    rows_out = _parquet_rows(output, "features")
-    rows_failed = _parquet_rows(output, "failures")
-    counts = {
+    rows_out = parquet_rows(output, "features")
+    rows_failed = parquet_rows(output, "failures")
+    labels_failed = counters.get("labels_failed", 0) + counters.get("labels_lost", 0)
+    counts: dict[str, int | float] = {
         "rows_in": counters.get("rows_read", 0),
         "rows_out": rows_out,
-        "rows_failed": rows_failed,
+        "rows_failed": rows_failed - labels_failed,
         "rows_late": counters.get("rows_late", 0),
         "models": len(_read_index(output)),
     }
     for name in ("informative", "evicted", "dropped_at_once", "mended", "unseen"):
         counts[name] = counters.get(name, 0)
-    if counts["rows_in"] != rows_out + rows_failed:
+    for part, name in _COUNTED_IN.items():
+        if part in parts:
+            counts[name] = counters.get(name, 0)
+    if "models_resumed" in counters:
+        counts["models_resumed"] = counters["models_resumed"]
+    if "labels_read" in counters:
+        counts |= {"labels_in": counters["labels_read"], "labels_failed": labels_failed}
+    if learner is not None:
+        counts |= performance(output, "predictions", learner)
+    if counts["rows_in"] != rows_out + counts["rows_failed"]:
         raise JobError(
             f"rows are missing: {counts['rows_in']:,} in, {rows_out:,} in features and "
-            f"{rows_failed:,} in failures"
+            f"{counts['rows_failed']:,} in failures"
         )
     return counts
+
+
+def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int | float]:
+    """Return how many predictions met a label, and their accuracy or root mean squared error."""
+    name = "correct" if learner.classifies else "error"
+    scored, total = 0, 0.0
+    for path in _files(output, part):
+        with FileSystems.open(path) as handle:
+            values = pq.ParquetFile(handle).read(columns=[name]).column(name).drop_null()
+        found = values.to_numpy().astype(np.float64)
+        scored += len(found)
+        total += float(found.sum() if learner.classifies else (found**2).sum())
+    if not scored:
+        return {"scored": 0}
+    mean = total / scored
+    if learner.classifies:
+        return {"scored": scored, "correct": round(total), "accuracy": round(mean, 6)}
+    return {"scored": scored, "rmse": mean**0.5}
 
 
 def _read_index(output: str) -> dict[str, Any]:
@@ -84,7 +126,8 @@ def _files(output: str, part: str) -> list[str]:
     return sorted(found.path for found in FileSystems.match([pattern])[0].metadata_list)
 
 
-def _parquet_rows(output: str, part: str) -> int:
+def parquet_rows(output: str, part: str) -> int:
+    """Count the rows of a part of the output."""
     total = 0
     for path in _files(output, part):
         with FileSystems.open(path) as handle:
@@ -123,6 +166,16 @@ def versions() -> dict[str, str]:
     }
 
 
+def performance_text(counts: dict[str, Any]) -> str:
+    """Say in a line how good the predictions were."""
+    if not counts["scored"]:
+        return "no prediction met a label"
+    text = f"{counts['scored']:,} predictions met a label: "
+    if "accuracy" in counts:
+        return text + f"{counts['accuracy']:.1%} correct"
+    return text + f"root mean squared error {counts['rmse']:.4g}"
+
+
 def summary(record: dict[str, Any], report: str) -> str:
     """Say in a few lines what came out of a run."""
     counts, seconds = record["counts"], record["seconds"]["total"]
@@ -134,4 +187,8 @@ def summary(record: dict[str, Any], report: str) -> str:
     )
     if counts["mended"]:
         text += f"\n{counts['mended']:,} diverging updates were replaced by safe ones"
+    if "labels_in" in counts:
+        text += f"\n{counts['labels_in']:,} labels in, {counts['labels_failed']:,} failed"
+    if "predicted" in counts:
+        text += "\n" + performance_text(counts)
     return f"{text}\nreport: {report}"

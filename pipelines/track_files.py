@@ -8,30 +8,26 @@ The same as `kerneltrack track`.
 from __future__ import annotations
 
 import argparse
-import errno
-import os
-import re
+import dataclasses
 import shlex
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import kerneltrack
-from kerneltrack.errors import ConfigError, DataError, KerneltrackError
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.warm import warm
-from pipelines import options
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners import LearnerSpec
+from kerneltrack.warm import warm_up
+from pipelines import options, output_folder, spec_options, work_options
+from pipelines.file_pipeline import Job, build, settings
+from pipelines.job import explain, say
 from pipelines.progress import StatusLine
 from pipelines.record import (
-    RUN,
     JobError,
     counters,
     counts,
@@ -41,23 +37,15 @@ from pipelines.record import (
     write_record,
 )
 from pipelines.report import write_report
-from transforms.chunks import Chunk, Failures
+from transforms import learn
+from transforms.labels import ReadLabels
+from transforms.learn import LateLabels
 from transforms.read import ReadChunks, known_rows
-from transforms.track import FAILURES, FEATURES, LATE, SNAPSHOTS, Order, TrackSubspace
-from transforms.write import (
-    WriteFailures,
-    WriteFeatures,
-    WriteSnapshots,
-    features_schema,
-)
+from transforms.snapshots import SnapshotFolder
+from transforms.track import Order
 
-PARTS = ("features", "failures", "snapshots")
-INPUT_EXIT = 2
-INTERRUPTED_EXIT = 130
-AGAIN = "run the same command with --overwrite"
 COMPILE_NOTICE = 4.0
 """Seconds after which the row loops are plainly not just being loaded."""
-REPORT = "report.html"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -67,9 +55,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", required=True, metavar="DIR", help="folder for the results")
     parser.add_argument(
         "--overwrite", action="store_true", help="replace the results of an earlier run in DIR"
-    )
-    parser.add_argument(
-        "--float32", action="store_true", help="snapshots in single precision: half the size"
     )
     parser.add_argument(
         "--extras", nargs="+", choices=("q", "s"), default=(), help="more features per row"
@@ -97,11 +82,107 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="rows further ahead of their model's newest than this are refused (default: none)",
     )
     options.add_input_flags(parser)
-    options.add_spec_flags(parser)
+    spec_options.add_spec_flags(parser)
+    work_options.add_label_flags(parser)
+    work_options.add_window_flags(parser)
+    work_options.add_snapshot_flags(parser)
     parser.epilog = (
         "All other flags are Beam's own (--runner, --direct_num_workers, ...). The default runner "
         "works in this process."
     )
+
+
+def job_from_flags(args: argparse.Namespace, read: ReadChunks) -> Job:
+    """Build the job of a command line.
+
+    Raises:
+        ConfigError: for a bad flag or spec, or flags that do not go together.
+        DataError: for snapshots, labels or a spec that cannot be read.
+    """
+    before = None if args.warm_start is None else SnapshotFolder(args.warm_start)
+    learner = spec_options.learner_from_flags(args, before.learner_spec if before else None)
+    has_time = read.columns.time is not None
+    if args.snapshot_every is not None and not has_time:
+        raise ConfigError("--snapshot-every", args.snapshot_every, "left out without --time")
+    job = Job(
+        spec=spec_options.tracker_from_flags(args, before.spec if before else None),
+        output=args.output,
+        order=Order(
+            max_disorder=args.max_disorder,
+            max_jump=args.max_jump,
+            hold_for=args.hold_for if args.missing == "hold" else None,
+        ),
+        extras=tuple(args.extras),
+        measure=work_options.measure_from_flags(args, has_time),
+        drift=spec_options.drift_from_flags(args),
+        learner=learner,
+        labels=_labels(args, read, learner),
+        metrics_window=args.metrics_window,
+        snapshot_every=args.snapshot_every,
+        before=before if before is None or learner is None else before.with_learner(),
+        float32=args.float32,
+    )
+    if learner is None:
+        work_options.refuse_without(args, "metrics_window", ["learner"])
+    elif not has_time:
+        work_options.refuse_without(args, "metrics_window", ["time"])
+    if learner is not None and job.labels is None and read.columns.label is None:
+        raise ConfigError("--learner", learner.learner, "none without --label or --labels")
+    if job.before is not None:
+        _check_before(job, job.before, read.columns.width)
+    if learner is not None and read.columns.label is not None:
+        learn.check_label_type(learner, read.columns.label_type)
+    return job
+
+
+def _check_before(job: Job, before: SnapshotFolder, width: int) -> None:
+    """Refuse to go on from snapshots of other settings or of other rows."""
+    with spec_options.TRACKER.named():
+        before.check(job.spec)
+    if job.learner is not None:
+        with spec_options.LEARNER.named():
+            before.check(job.learner)
+    before.check_width(width)
+
+
+def _labels(
+    args: argparse.Namespace, read: ReadChunks, learner: LearnerSpec | None
+) -> tuple[ReadLabels, LateLabels] | None:
+    """Return the labels that come from files of their own."""
+    if not args.labels:
+        for flag in ("label_index", "label_column", "label_wait", "label_rows"):
+            work_options.refuse_without(args, flag, ["labels"])
+        return None
+    if learner is None:
+        raise ConfigError("--labels", args.labels[0], "left out without --learner")
+    time = read.columns.time
+    if time is None:
+        work_options.refuse_without(args, "label_wait", ["time"])
+    if time is None and args.label_index is None:
+        raise ConfigError("--labels", args.labels[0], "left out without --label-index or --time")
+    columns = dataclasses.replace(
+        options.columns_from_flags(args),
+        time=None if args.label_index else time,
+        sequence=args.label_index,
+        label=args.label_column or args.label or "label",
+        features=(),
+        exclude=(),
+        missing="fail",
+    )
+    # How the rows' files name their columns says nothing of these.
+    formats = dataclasses.replace(
+        options.formats_from_flags(args), format=None, header=None, names=None, arrays=None
+    )
+    named = {"sequence": "--label-index", "label": "--label-column"}
+    with spec_options.flags_named(named):
+        labels = ReadLabels(args.labels, columns, formats, first_source=len(read.paths))
+    learn.check_label_type(learner, labels.columns.label_type)
+    with spec_options.flags_named({"wait": "--label-wait", "most_rows": "--label-rows"}):
+        if args.label_rows is not None:
+            return labels, LateLabels(wait=args.label_wait, most_rows=args.label_rows)
+        waits = args.label_wait is not None
+        most_rows = work_options.MOST_WAITING if waits else 1
+        return labels, LateLabels(wait=args.label_wait, most_rows=most_rows)
 
 
 def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence[str]) -> int:
@@ -121,22 +202,25 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         JobError: if the job fails or rows are missing at its end.
     """
     begin, started = time.monotonic(), datetime.now(timezone.utc)
-    spec = options.spec_from_flags(args)
-    order = Order(
-        max_disorder=args.max_disorder,
-        max_jump=args.max_jump,
-        hold_for=args.hold_for if args.missing == "hold" else None,
-    )
     read = ReadChunks(
         args.input, options.columns_from_flags(args), options.formats_from_flags(args)
     )
-    _say(read.describe())
-    _clear(args.output, args.overwrite, read.paths)
+    job = job_from_flags(args, read)
+    sources = [*read.paths, *(job.labels[0].paths if job.labels else ())]
+    say(read.describe())
+    if job.labels is not None:
+        say(job.labels[0].describe())
     try:
-        _compile()
         pipeline = beam.Pipeline(options=beam_flags)
-        extras = tuple(args.extras)
-        build(pipeline, read, spec, order, args.output, extras, args.float32)
+        with spec_options.flags_named(work_options.FLAGS):
+            build(pipeline, read, job, sources)
+    except Exception as error:
+        raise explain(error, job.output) from error
+    # Nothing of an earlier run is removed before all that can be refused has been.
+    inputs = [*sources, *([] if job.before is None else [job.before.folder])]
+    output_folder.clear(job.output, job.parts, args.overwrite, inputs)
+    try:
+        _compile(job)
         ready = time.monotonic()
         with StatusLine(sys.stderr, known_rows(read.infos), args.progress):
             result = pipeline.run()
@@ -152,144 +236,35 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             "started": started.isoformat(timespec="seconds").replace("+00:00", "Z"),
             "seconds": {"prepare": round(ready - begin, 3), "track": round(ended - ready, 3)},
             "inputs": [{"path": info.path, "rows": info.rows} for info in read.infos],
-            "columns": {
-                "model_id": read.columns.model_id,
-                "time": read.columns.time,
-                "sequence": read.columns.sequence,
-                "label": read.columns.label,
-                "features": list(read.columns.channels),
-            },
-            "tracker": spec.tracker,
-            "spec": {**spec.to_dict(), "digest": spec.digest()},
-            "counts": counts(args.output, counters(result)),
-            "failures": failure_reasons(args.output),
+            **settings(read, job),
+            "counts": counts(job.output, counters(result), job.parts, job.learner),
+            "failures": failure_reasons(job.output),
         }
-        write_record(args.output, record)
-        report = write_report(args.output)
+        write_record(job.output, record)
+        report = write_report(job.output)
         record["seconds"]["report"] = round(time.monotonic() - ended, 3)
         record["seconds"]["total"] = round(time.monotonic() - begin, 3)
-        write_record(args.output, record)
+        write_record(job.output, record)
     except (Exception, KeyboardInterrupt) as error:
-        _remove_unfinished(args.output)
-        raise _explain(error, args.output) from error
-    _say(summary(record, report))
+        output_folder.remove_unfinished(job.output)
+        raise explain(error, job.output) from error
+    say(summary(record, report))
     return 0
 
 
-def build(
-    pipeline: beam.Pipeline,
-    read: ReadChunks,
-    spec: SubspaceSpec,
-    order: Order,
-    output: str,
-    extras: tuple[str, ...] = (),
-    float32: bool = False,
-) -> None:
-    """Put the job's steps into a pipeline."""
-    rows = pipeline | "Read" >> read
-    tracked = rows["rows"] | "TrackSubspace" >> TrackSubspace(spec, order, extras)
-    late = tracked[LATE] | "LateAsFailures" >> beam.Map(_late_as_failures).with_output_types(
-        Failures
-    )
-    failures = (rows["failures"], tracked[FAILURES], late) | "AllFailures" >> beam.Flatten()
-    schema = features_schema(
-        spec,
-        read.columns.label_type,
-        read.columns.time is not None,
-        extras,
-        budget=getattr(spec, "budget", getattr(spec, "max_rows", 0)),
-    )
-    prefix = FileSystems.join(output, "features", "part")
-    _ = tracked[FEATURES] | "Features" >> WriteFeatures(prefix, schema, read.paths)
-    prefix = FileSystems.join(output, "failures", "part")
-    _ = failures | "Failures" >> WriteFailures(prefix, read.paths)
-    folder = FileSystems.join(output, "snapshots")
-    _ = tracked[SNAPSHOTS] | "Snapshots" >> WriteSnapshots(folder, float32)
-
-
-def _compile() -> None:
-    """Load the row loops, and say so where they must first be compiled."""
-    notice = threading.Timer(COMPILE_NOTICE, _say, ["compiling the row loops, once ..."])
+def _compile(job: Job) -> None:
+    """Load the row loops that the job needs, and say so where they must first be compiled."""
+    notice = threading.Timer(COMPILE_NOTICE, say, ["compiling the row loops, once ..."])
     notice.start()
     try:
-        warm()
+        warm_up(
+            trackers=[job.spec.tracker],
+            learners=[] if job.learner is None else [job.learner.learner],
+            mismatch=job.measure is not None and job.measure.windows is not None,
+            moving=job.measure is not None and job.measure.moving is not None,
+        )
     finally:
         notice.cancel()
-
-
-def _late_as_failures(element: tuple[str, Chunk]) -> Failures:
-    key, chunk = element
-    reasons = ["late: further behind the model's newest row than max_disorder"] * len(chunk)
-    return Failures.of(key, chunk.column("source"), chunk.column("row"), reasons)
-
-
-def _clear(output: str, overwrite: bool, inputs: Sequence[str]) -> None:
-    """Make the output folder; refuse or remove what an earlier run left in it."""
-    folders = [os.path.join(os.path.abspath(output), name, "") for name in PARTS]
-    for path in inputs:
-        if os.path.abspath(path).startswith(tuple(folders)):
-            raise ConfigError("--output", output, f"another folder than that of the input {path}")
-    names = [*PARTS, RUN, REPORT]
-    found = [name for name in names if FileSystems.exists(FileSystems.join(output, name))]
-    if found and not overwrite:
-        raise ConfigError(
-            "--output", output, f"a folder without {', '.join(found)}, or pass --overwrite"
-        )
-    try:
-        if found:
-            # The record first: without it what is left is plainly unfinished.
-            for name in sorted(found, key=lambda name: name != RUN):
-                FileSystems.delete([FileSystems.join(output, name)])
-        for name in PARTS:
-            FileSystems.mkdirs(FileSystems.join(output, name))
-    except (OSError, beam.io.filesystem.BeamIOError) as error:
-        raise DataError(output, f"cannot be written: {error}") from error
-
-
-def _explain(error: BaseException, output: str) -> KerneltrackError:
-    """Find, in what the runner raised, the error that a worker met."""
-    if isinstance(error, KerneltrackError):
-        return error
-    text = str(error)
-    if isinstance(error, KeyboardInterrupt) or "KeyboardInterrupt" in text:
-        return JobError(f"interrupted: {AGAIN}", INTERRUPTED_EXIT)
-    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if getattr(error, "errno", None) in full or any(f"[Errno {code}]" in text for code in full):
-        return JobError(
-            f"the disk is full: nothing half-written is left in {output}; free some space, then "
-            + AGAIN
-        )
-    # A worker's error arrives as the text of its traceback.
-    worker = re.findall(
-        r"^(?:kerneltrack\.errors\.)?(?:DataError|ConfigError): (.*?)(?: \[while running .*)?$",
-        text,
-        re.M,
-    )
-    if worker:
-        return JobError(worker[-1], INPUT_EXIT)
-    lines = [line for line in text.splitlines() if line.strip()]
-    return JobError(f"the job failed: {lines[-1] if lines else type(error).__name__}")
-
-
-def _remove_unfinished(output: str) -> None:
-    """Remove what Beam's and our writers leave under temporary names when a job breaks off."""
-    for folder in [output, *(FileSystems.join(output, name) for name in PARTS)]:
-        found = FileSystems.match([FileSystems.join(folder, "*.unfinished")])[0].metadata_list
-        if found:
-            FileSystems.delete([entry.path for entry in found])
-        if FileSystems.get_scheme(folder) is None:
-            for path in Path(folder).glob("beam-temp-*"):
-                shutil.rmtree(path, ignore_errors=True)
-        else:
-            pattern = FileSystems.join(folder, "beam-temp-*/*")
-            found = FileSystems.match([pattern])[0].metadata_list
-            if found:
-                FileSystems.delete([entry.path for entry in found])
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -10,19 +10,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError, DataError
 from transforms.chunks import Chunk
-from transforms.hold import Held
 
 BoolArray = npt.NDArray[np.bool_]
 
 SECOND = 1_000_000_000
-CLOCK_VERSION = 1
+CLOCK_VERSION = 2
 NEVER = int(np.iinfo(np.int64).max)
 
 
@@ -69,21 +68,20 @@ class Clock(NamedTuple):
         oldest: Least time that waits in the buffer, ns.
         waiting: Rows in the buffer.
         started: Whether the model has a state.
-        held: Last value and its time per channel, for `hold_for`.
+        due: Earliest end of an open window, ns: something is to be done then, rows or not.
+        learned: Rows before this time, ns, were learned from before this job; None if none were.
     """
 
     newest: int | None = None
     oldest: int = NEVER
     waiting: int = 0
     started: bool = False
-    held: Held | None = None
+    due: int = NEVER
+    learned: int | None = None
 
     def encode(self) -> bytes:
         """Write the clock as bytes, for Beam's state."""
-        values: dict[str, Any] = {"version": CLOCK_VERSION, **self._asdict()}
-        if self.held is not None:
-            values["held"] = [part.tolist() for part in self.held]
-        return json.dumps(values).encode()
+        return json.dumps({"version": CLOCK_VERSION, **self._asdict()}).encode()
 
     @classmethod
     def decode(cls, data: bytes | None) -> Clock:
@@ -94,11 +92,6 @@ class Clock(NamedTuple):
         version = values.pop("version")
         if version != CLOCK_VERSION:
             raise DataError("clock", f"format version {version}: this code reads {CLOCK_VERSION}")
-        if values["held"] is not None:
-            values["held"] = Held(
-                np.array(values["held"][0], dtype=np.float64),
-                np.array(values["held"][1], dtype=np.int64),
-            )
         return cls(**values)
 
 
@@ -132,7 +125,7 @@ def admit(order: Order, clock: Clock, chunk: Chunk) -> Admission:
             clock._replace(waiting=clock.waiting + len(chunk), oldest=0), late, wild, ahead
         )
     times = chunk.column("time")
-    if order.max_jump < math.inf:
+    if order.max_jump < math.inf and len(times):
         newest = int(times[0]) if clock.newest is None else clock.newest
         reach = nanoseconds(order.max_jump)
         for place, time in enumerate(times.tolist()):
@@ -162,7 +155,9 @@ def progress(order: Order, clock: Clock) -> float:
 
 
 def may_release(order: Order, clock: Clock, rows_to_start: int) -> bool:
-    """Tell, without a look at the rows that wait, whether some may be ready."""
+    """Tell, without a look at the rows that wait, whether there may be something to do."""
+    if clock.due <= progress(order, clock):
+        return True
     if not clock.waiting or not (clock.started or clock.waiting >= rows_to_start):
         return False
     return order.max_disorder == 0 or clock.oldest < progress(order, clock)
@@ -177,9 +172,19 @@ def split_ready(order: Order, clock: Clock, waiting: Chunk) -> tuple[Chunk, Chun
     return waiting.slice(0, ready), waiting.slice(ready, len(waiting))
 
 
-def still_waiting(clock: Clock, rest: Chunk) -> Clock:
+def already_learned(clock: Clock, chunk: Chunk) -> BoolArray:
+    """Tell which of a chunk's rows are of the time that was learned from before this job."""
+    if clock.learned is None or not chunk.has("time"):
+        return np.zeros(len(chunk), dtype=np.bool_)
+    learned: BoolArray = chunk.column("time") < clock.learned
+    return learned
+
+
+def still_waiting(clock: Clock, rest: Chunk | None) -> Clock:
     """Return the clock once only these rows wait."""
     oldest = NEVER
+    if rest is None:
+        return clock._replace(waiting=0, oldest=oldest)
     if len(rest):
         oldest = int(rest.column("time").min()) if rest.has("time") else 0
     return clock._replace(waiting=len(rest), oldest=oldest)

@@ -32,7 +32,7 @@ class ColumnOptions:
             "": none.
         label_type: "string", "int64" or "float64"; None: by the column's type.
         features: Feature columns, patterns such as `hand*` among them; None: all other columns of
-            numbers and of fixed-size lists of numbers.
+            numbers and of fixed-size lists of numbers; an empty tuple: none (labels alone).
         exclude: Columns (or patterns) that are no features.
         missing: "fail": a row with a missing feature goes to the failures. "drop": a channel that
             is missing in any row is left out, found by a scan at launch. "hold": missing values

@@ -112,7 +112,7 @@ def resolve(infos: Sequence[FileInfo], options: ColumnOptions) -> Columns:
     """
     roles = _roles(infos, options)
     features, left_out = _choose_features(infos, options, set(roles.values()))
-    if not features:
+    if not features and options.features != ():
         raise ConfigError("features", options.features, "a choice that leaves a column of numbers")
     requests = {name: pa.float64() for name in (feature.name for feature in features)}
     exact = True

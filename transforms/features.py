@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,32 @@ import pyarrow as pa
 
 from kerneltrack.trackers.base import Features
 from transforms.chunks import Chunk, matrix_column
+from transforms.segments import Alert
 
 EXTRAS = ("q", "s")
+
+
+def join_features(parts: Sequence[Features]) -> Features:
+    """Join the features of rows that went through in several calls."""
+    if len(parts) == 1:
+        return parts[0]
+    columns: dict[str, Any] = {}
+    for field in dataclasses.fields(Features):
+        values = [getattr(part, field.name) for part in parts]
+        columns[field.name] = None if values[0] is None else np.concatenate(values)
+    return Features(**columns)
+
+
+def alert_chunk(alerts: Sequence[Alert]) -> Chunk:
+    """Put alerts into a chunk: index, time (null without times), before, after."""
+    index, times, before, after = zip(*alerts, strict=True)
+    columns = {
+        "index": pa.array(index, pa.int64()),
+        "time": pa.array(times, pa.int64()),
+        "before": pa.array(before, pa.float64()),
+        "after": pa.array(after, pa.float64()),
+    }
+    return Chunk(pa.RecordBatch.from_pydict(columns))
 
 
 def feature_chunk(rows: Chunk, features: Features, good: npt.NDArray[np.int64]) -> Chunk:

@@ -59,6 +59,8 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         gather_rows: Most rows that are gathered from a piece before they are cut. When many
             models interleave, this makes chunks of a model's rows out of distant batches; memory
             grows with it.
+        first_source: Number of the first file, where other files have the numbers below it.
+        counted_as: What the counters call the rows: "rows" gives rows_read and rows_failed.
 
     Attributes:
         infos: What the look at each file showed; a file's place is its source number.
@@ -77,6 +79,8 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         *,
         chunk_rows: int = CHUNK_ROWS,
         gather_rows: int = GATHER_ROWS,
+        first_source: int = 0,
+        counted_as: str = "rows",
     ) -> None:
         """Match and look at the files."""
         super().__init__()
@@ -88,6 +92,8 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         self.columns = resolve(self.infos, columns or ColumnOptions())
         self._chunk_rows = chunk_rows
         self._gather_rows = gather_rows
+        self._first_source = first_source
+        self._counted_as = counted_as
 
     @property
     def paths(self) -> list[str]:
@@ -104,9 +110,11 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
     def expand(self, pbegin: PBegin) -> dict[str, PCollection[Any]]:
         """Build the steps."""
         pieces = [
-            (source, piece) for source, info in enumerate(self.infos) for piece in info.pieces
+            (source, piece)
+            for source, info in enumerate(self.infos, self._first_source)
+            for piece in info.pieces
         ]
-        read = _ReadFn(self.columns, self._chunk_rows, self._gather_rows)
+        read = _ReadFn(self.columns, self._chunk_rows, self._gather_rows, self._counted_as)
         outputs: DoOutputsTuple = (
             pbegin
             | "Pieces" >> beam.Create(pieces)
@@ -121,19 +129,22 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
 class _ReadFn(beam.DoFn):
     """Stream a piece, gather its batches, cut them into chunks."""
 
-    def __init__(self, columns: Columns, chunk_rows: int, gather_rows: int) -> None:
+    def __init__(
+        self, columns: Columns, chunk_rows: int, gather_rows: int, counted_as: str
+    ) -> None:
         self._columns = columns
         self._chunk_rows = chunk_rows
         self._gather_rows = gather_rows
+        self._counted_as = counted_as
 
     def process(self, element: tuple[int, Piece]) -> Iterator[Any]:
         source, piece = element
         gathered: list[ParsedRows] = []
         for rows in piece.read(self._columns.requests):
             parsed, failures = parse(rows, source, self._columns)
-            count("rows_read", rows.batch.num_rows + len(rows.bad))
+            count(f"{self._counted_as}_read", rows.batch.num_rows + len(rows.bad))
             if failures.batch.num_rows:
-                count("rows_failed", failures.batch.num_rows)
+                count(f"{self._counted_as}_failed", failures.batch.num_rows)
                 yield TaggedOutput(_FAILURES, failures)
             gathered.append(parsed)
             if _is_enough(gathered, self._gather_rows):
@@ -278,8 +289,9 @@ def _batch(
         arrays["sequence"] = _taken(sequence, order)
     arrays["source"] = _taken(_join([part.source for part in gathered]), order)
     arrays["row"] = _taken(_join([part.row for part in gathered]), order)
-    x = _join([part.x for part in gathered])
-    arrays["x"] = matrix_column(x if order is None else x[order])
+    if columns.width:
+        x = _join([part.x for part in gathered])
+        arrays["x"] = matrix_column(x if order is None else x[order])
     if columns.label is not None:
         label = pa.concat_arrays([part.label for part in gathered])
         arrays["label"] = label if order is None else label.take(pa.array(order))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
 
 import apache_beam as beam
 import pyarrow as pa
@@ -14,10 +11,7 @@ import pyarrow.parquet as pq
 from apache_beam import coders, pvalue
 from apache_beam.io.filebasedsink import FileBasedSink
 from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 
-from kerneltrack import codec
-from kerneltrack.specs import SubspaceSpec
 from transforms.chunks import FAILURE_SCHEMA, Chunk
 
 ROW_GROUP_ROWS = 131_072
@@ -28,66 +22,29 @@ INDEX = "index.json"
 ArrowTable = Any
 
 
-def features_schema(
-    spec: SubspaceSpec,
-    label: pa.DataType | None,
-    has_time: bool,
-    extras: tuple[str, ...] = (),
-    budget: int = 0,
-) -> pa.Schema:
-    """Return the schema of the features files.
+class WriteChunks(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
+    """Write chunks as Parquet files `PREFIX-SSSSS-of-NNNNN.parquet`.
 
-    Args:
-        spec: The tracker's spec.
-        label: Type of the label, None without one.
-        has_time: Whether the input has a time column.
-        extras: Extra features, "q" and "s".
-        budget: Width of "s".
-    """
-    fields = [pa.field("model_id", pa.string()), pa.field("index", pa.int64())]
-    if has_time:
-        fields.append(pa.field("time", pa.timestamp("ns", tz="UTC")))
-    fields += [
-        pa.field("source", pa.dictionary(pa.int32(), pa.string())),
-        pa.field("row", pa.int64()),
-        pa.field("loss", pa.float64()),
-        pa.field("novelty", pa.float64()),
-        pa.field("informative", pa.bool_()),
-        pa.field("evicted", pa.int64()),
-        pa.field("initial", pa.bool_()),
-    ]
-    names = dict.fromkeys([spec.emit, *(name for name in ("q", "s") if name in extras)])
-    for name in names:
-        width = budget if name == "s" else spec.rank
-        fields.append(pa.field(name, pa.list_(pa.float64(), width)))
-    if label is not None:
-        fields.append(pa.field("label", label))
-    return pa.schema(fields)
-
-
-class WriteFeatures(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
-    """Write feature chunks as Parquet files `PREFIX-SSSSS-of-NNNNN.parquet`.
-
-    Input: `tuple[str, Chunk]` of features, bounded. Files appear under their final names only
-    when all are complete.
+    Input: `tuple[str, Chunk]`, bounded. Files appear under their final names only when all are
+    complete. Without chunks one file without rows is written.
 
     Args:
         prefix: Folder and first part of the files' names.
-        schema: From `features_schema`.
-        sources: Path of each source number.
+        schema: One of `transforms.schemas`.
+        sources: Path of each source number, if the schema has a source.
     """
 
-    def __init__(self, prefix: str, schema: pa.Schema, sources: Sequence[str]) -> None:
+    def __init__(self, prefix: str, schema: pa.Schema, sources: Sequence[str] = ()) -> None:
         """Keep the arguments; see the class."""
         super().__init__()
         self._prefix = prefix
         self._schema = schema
         self._sources = sources
 
-    def expand(self, features: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
+    def expand(self, chunks: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
         """Apply the transform."""
         sink = _ParquetSink(self._prefix, self._schema, self._sources)
-        written: pvalue.PCollection[Any] = features | "WriteFeatures" >> beam.io.Write(sink)
+        written: pvalue.PCollection[Any] = chunks | "WriteParquet" >> beam.io.Write(sink)
         return written
 
 
@@ -195,88 +152,3 @@ class _ParquetSink(FileBasedSink):
     def close(self, writer: _RowGroups | None) -> None:
         if writer is not None:
             writer.close()
-
-
-def snapshot_name(model_id: str) -> str:
-    """Return a file name for a model id: percent-escaped, shortened by a hash if too long.
-
-    Example:
-        >>> snapshot_name("robot/7")
-        'robot%2F7.safetensors'
-    """
-    # quote() leaves "~" alone; here it sets a hash apart.
-    name = quote(model_id.encode("utf-8", "surrogatepass"), safe=" ").replace("~", "%7E")
-    if name.startswith("."):
-        name = "%2E" + name[1:]
-    if len(name) > MAX_NAME:
-        digest = hashlib.sha256(model_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        name = f"{name[: MAX_NAME - 40]}~{digest}"
-    return (name or "%") + ".safetensors"
-
-
-class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
-    """Write one safetensors file per model, and an index of them.
-
-    Input: `tuple[str, bytes]`, bounded, one element per model. `index.json` maps each model id
-    to its file and its number of rows. Files are renamed into place once complete.
-
-    Args:
-        folder: Where to.
-        float32: Store reals in single precision.
-    """
-
-    def __init__(self, folder: str, float32: bool = False) -> None:
-        """Keep the arguments; see the class."""
-        super().__init__()
-        self._folder = folder
-        self._float32 = float32
-
-    def expand(self, snapshots: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
-        """Apply the transform."""
-        written: pvalue.PCollection[Any] = (
-            snapshots
-            | "WriteState" >> beam.ParDo(_WriteStateFn(self._folder, self._float32))
-            | "ListStates" >> beam.combiners.ToList()
-            | "WriteIndex" >> beam.Map(_write_index, self._folder)
-        )
-        return written
-
-
-class _WriteStateFn(beam.DoFn):
-    """Write a model's state, give its line of the index."""
-
-    def __init__(self, folder: str, float32: bool) -> None:
-        self._folder = folder
-        self._float32 = float32
-
-    def process(self, element: tuple[str, bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
-        model_id, data = element
-        origin = f"state of model {model_id!r}"
-        about = codec.read_header(data, origin)["about"]
-        if self._float32:
-            snapshot = codec.decode(data, origin)
-            data = codec.encode(snapshot.spec, snapshot.state, about, float32=True)
-        name = snapshot_name(model_id)
-        write_whole(FileSystems.join(self._folder, name), data)
-        yield model_id, {"file": name, "rows": about["rows"], "bytes": len(data)}
-
-
-def _write_index(entries: list[tuple[str, dict[str, Any]]], folder: str) -> None:
-    index = {"version": 1, "models": dict(sorted(entries))}
-    text = json.dumps(index, indent=1)
-    write_whole(FileSystems.join(folder, INDEX), text.encode("utf-8"))
-
-
-def write_whole(path: str, data: bytes) -> None:
-    """Write a file under another name and rename it, so that no half file bears its name."""
-    unfinished = path + ".unfinished"
-    try:
-        with FileSystems.create(
-            unfinished, compression_type=CompressionTypes.UNCOMPRESSED
-        ) as handle:
-            handle.write(data)
-        FileSystems.rename([unfinished], [path])
-    except BaseException:
-        if FileSystems.exists(unfinished):
-            FileSystems.delete([unfinished])
-        raise

@@ -115,6 +115,24 @@
     ctx.restore();
   };
 
+  /* Dashed lines from top to bottom, over the data. */
+  const lines = (u, marks) => {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.strokeStyle = color("alert");
+    ctx.lineWidth = 1.5 * devicePixelRatio;
+    ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+    ctx.beginPath();
+    for (const at of marks) {
+      const x = u.valToPos(at, "x", true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+    }
+    ctx.stroke();
+    ctx.restore();
+  };
+
   /* Counts the plot's pixels that have one of these colours, on a copy that is made to be read. */
   const inked = (u, names) => {
     const [left, top] = [u.bbox.left, u.bbox.top];
@@ -148,8 +166,8 @@
     };
   };
 
-  const key = ({ ink, isArea, isDashed }) => {
-    const style = isArea ? "key" : `key line${isDashed ? " dashed" : ""}`;
+  const key = ({ ink, isArea, isDashed, isRings }) => {
+    const style = isArea ? "key" : isRings ? "key ring" : `key line${isDashed ? " dashed" : ""}`;
     const made = element("span", { class: style, "aria-hidden": "true" });
     if (isArea) made.style.background = color(ink);
     else made.style.borderColor = color(ink);
@@ -162,6 +180,7 @@
       if (idx !== null) item.append(" ", element("b", {}, spec.format(series.shown ?? series.values, idx)));
       return item;
     });
+    if (spec.marks?.length) items.push(element("span", {}, key({ ink: "alert", isDashed: true }), spec.markName));
     if (idx !== null) items.unshift(element("b", {}, spec.where(idx)));
     document.getElementById(`${spec.id}-readout`).replaceChildren(...items);
   };
@@ -183,13 +202,19 @@
     event.preventDefault();
   };
 
-  const seriesOf = (spec, { values, ink, width, isArea, isDashed, isHidden }) => ({
-    stroke: isHidden ? "transparent" : color(ink),
-    fill: isArea && !isHidden ? color(ink) : undefined,
-    width: isHidden ? 0 : (width ?? 1.5),
-    dash: isDashed ? [5, 4] : undefined,
-    points: { show: !isHidden && !isArea && values.length <= 40, size: 5 },
-  });
+  const seriesOf = ({ values, ink, width, isArea, isDashed, isHidden, isRings }) => {
+    if (isRings) {
+      const stroke = color(ink);
+      return { stroke, width: 0, paths: () => null, points: { show: true, size: 9, width: 2, stroke, fill: color("paper") } };
+    }
+    return {
+      stroke: isHidden ? "transparent" : color(ink),
+      fill: isArea && !isHidden ? color(ink) : undefined,
+      width: isHidden ? 0 : (width ?? 1.5),
+      dash: isDashed ? [5, 4] : undefined,
+      points: { show: !isHidden && !isArea && values.length <= 40, size: 5 },
+    };
+  };
 
   const axes = (spec) => {
     const common = {
@@ -201,12 +226,18 @@
     if (spec.isTime) Object.assign(x, { values: timeTicks, incrs: increments });
     else x.values = (u, splits) => splits.map((value) => (value === null ? "" : value.toLocaleString("en")));
     const y = { ...common, label: spec.yLabel, labelSize: 22, size: 52 };
+    if (spec.isLog) y.grid = { ...common.grid, filter: (u, splits) => splits.map((value) => (Number.isInteger(Math.log10(value)) ? value : null)) };
     if (spec.yTicks) y.values = (u, splits) => splits.map(spec.yTicks);
     return [x, y];
   };
 
-  const xRange = (u, min, max) => {
-    if (min === null) return [0, 1];
+  /* The whole of the data is shown with the extent of the model's rows around it. */
+  const xRange = (extent) => (u, min, max) => {
+    if (min === null) return extent ?? [0, 1];
+    const places = u.data[0];
+    if (extent && min === places[0] && max === places[places.length - 1]) {
+      [min, max] = [Math.min(min, extent[0]), Math.max(max, extent[1])];
+    }
     return max > min ? [min, max] : [min - 0.5, max + 0.5];
   };
 
@@ -215,6 +246,7 @@
     const root = document.getElementById(spec.id);
     charts.get(spec.id)?.destroy();
     root.replaceChildren();
+    root.classList.remove("bare");
     root.setAttribute("role", "img");
     root.setAttribute("tabindex", "0");
     root.setAttribute("aria-label", `${spec.name} Arrow keys read values, plus and minus zoom, Escape resets.`);
@@ -224,15 +256,15 @@
         width: root.clientWidth, height: root.clientHeight, ms: 1, legend: { show: false },
         tzDate: (ms) => uPlot.tzDate(new Date(ms), "Etc/UTC"),
         padding: [8, 12, 0, 0],
-        scales: { x: { time: spec.isTime, range: xRange }, y: { range: spec.yRange } },
-        series: [{}, ...spec.series.map((series) => seriesOf(spec, series))],
+        scales: { x: { time: spec.isTime, range: xRange(spec.extent) }, y: { distr: spec.isLog ? 3 : 1, range: spec.yRange } },
+        series: [{}, ...spec.series.map(seriesOf)],
         bands: spec.bands?.map(({ series, ink }) => ({ series, fill: color(ink) })),
         axes: axes(spec),
         cursor: { sync: { key: "kerneltrack", scales: ["x", null] }, y: false, points: { size: 6 }, drag: { x: true, y: false } },
         hooks: {
           drawClear: [(plot) => shade(plot, spec.regimes ?? [])],
           drawAxes: [(plot) => guides(plot, spec.guides ?? []), drawing.start],
-          draw: [drawing.end],
+          draw: [drawing.end, (plot) => lines(plot, spec.marks ?? [])],
           setCursor: [(plot) => readout(spec, plot.cursor.idx ?? null)],
         },
       },
@@ -249,6 +281,8 @@
     charts.delete(id);
     const root = document.getElementById(id);
     root.classList.add("bare");
+    for (const name of ["role", "tabindex", "aria-label"]) root.removeAttribute(name);
+    document.getElementById(`${id}-readout`).replaceChildren();
     root.replaceChildren(text);
   };
 

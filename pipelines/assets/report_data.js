@@ -47,5 +47,10 @@ const kerneltrack = (() => {
   const color = (name) =>
     getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-  return { data, bytes, floats, count, figure, percent, element, color };
+  const floatsOf = (parts) => Object.fromEntries(Object.entries(parts).map(([key, text]) => [key, floats(text)]));
+
+  /* Parts of the page about the chosen model: called with its number (-1 without any) and `axes`. */
+  const sections = [];
+
+  return { data, bytes, floatsOf, count, figure, percent, element, color, sections };
 })();

@@ -2,7 +2,7 @@
 
 /* Which model the curves show, and along which axis. */
 (() => {
-  const { data, floats, count, figure, percent, element, chart, bare, swatch } = kerneltrack;
+  const { data, floatsOf, count, figure, percent, element, chart, bare, swatch, sections } = kerneltrack;
   const curves = data.curves;
   const select = document.getElementById("model");
   const find = document.getElementById("find");
@@ -14,8 +14,7 @@
 
   const unpack = (index) => {
     if (!unpacked.has(index)) {
-      const read = (packed) => Object.fromEntries(Object.entries(packed).map(([key, text]) => [key, floats(text)]));
-      unpacked.set(index, { loss: read(curves[index].loss), rates: read(curves[index].rates) });
+      unpacked.set(index, { loss: floatsOf(curves[index].loss), rates: floatsOf(curves[index].rates) });
     }
     return unpacked.get(index);
   };
@@ -28,26 +27,29 @@
     return wanted ?? (curve.covered < 0.5 ? "row" : "time");
   };
 
-  /* Positions along the axis, their name, and how one is put into words. */
-  const axisFor = (curve, parts) => {
-    if (axisOf(curve) === "row") {
-      return { x: parts.row, isTime: false, xLabel: "row of the model", words: (x) => `row ${count(Math.round(x))}`, place: (r) => [r[1], r[2]] };
+  /* Positions along an axis, its name, and how one is put into words. `times` is the extent that
+     the unit is chosen by: that of all charts of a model. */
+  const along = (by, start, parts, times) => {
+    if (by === "row" || !parts.time) {
+      return { x: parts.row, isTime: false, xLabel: "row of the model", words: (x) => `row ${count(Math.round(x))}`, place: ([row]) => row };
     }
-    const span = parts.time.length ? parts.time[parts.time.length - 1] - parts.time[0] : 0;
+    const span = times.length ? times[times.length - 1] - times[0] : 0;
     if (span < finest) {
-      const fine = (t) => 1e6 * t;
-      return { x: parts.time.map(fine), isTime: false, xLabel: "time since the first row (µs)", words: (x) => `${figure(x)} µs`, place: (r) => [fine(r[3]), fine(r[4])] };
+      const fine = ([, t]) => 1e6 * t;
+      return { x: parts.time.map((t) => fine([null, t])), isTime: false, xLabel: "time since the first row (µs)", words: (x) => `${figure(x)} µs`, place: fine };
     }
-    const ms = (t) => curve.start + 1e3 * t;
+    const ms = ([, t]) => start + 1e3 * t;
     const from = span < 86400 ? 11 : 0;
     const words = (x) => new Date(x).toISOString().slice(from, 22).replace("T", " ");
-    return { x: parts.time.map(ms), isTime: true, xLabel: "time (UTC)", words, place: (r) => [ms(r[3]), ms(r[4])] };
+    return { x: parts.time.map((t) => ms([null, t])), isTime: true, xLabel: "time (UTC)", words, place: ms };
   };
+
+  const axisFor = (curve, parts) => along(axisOf(curve), curve.start, parts, unpack(current).loss.time ?? []);
 
   const regimesOf = (curve, axis) =>
     (curve.regimes ?? []).map((regime) => {
-      const [start, end] = axis.place(regime);
-      return { name: data.labels[regime[0]], number: data.swatches[regime[0]], start, end };
+      const [label, first, stop, start, end] = regime;
+      return { name: data.labels[label], number: data.swatches[label], start: axis.place([first, start]), end: axis.place([stop, end]) };
     });
 
   const labelAt = (regimes, x) => regimes.find(({ start, end }) => start <= x && x <= end)?.name;
@@ -60,15 +62,29 @@
     return [[from, to], series.map(twice)];
   };
 
-  const draw = (id, curve, axis, series, more) => {
+  /* Draws a chart of the chosen model; `aside` may add to what is said of a place. */
+  const draw = (id, curve, axis, series, { aside, ...more }) => {
     const whole = axisFor(curve, unpack(current).loss).x;
-    const [x, wide] = widened(axis, series, [whole[0], whole[whole.length - 1]]);
+    const extent = [whole[0], whole[whole.length - 1]];
+    const [x, wide] = widened(axis, series, extent);
     const regimes = regimesOf(curve, axis);
     const where = (idx) => {
       const label = labelAt(regimes, x[idx]);
-      return axis.words(x[idx]) + (label === undefined ? "" : ` · ${label}`);
+      return axis.words(x[idx]) + (label === undefined ? "" : ` · ${label}`) + (aside?.(x, idx) ?? "");
     };
-    chart({ id, x, series: wide, isTime: axis.isTime, xLabel: axis.xLabel, where, ...more });
+    chart({ id, x, series: wide, isTime: axis.isTime, xLabel: axis.xLabel, where, extent, ...more });
+  };
+
+  /* Drift alerts of the model: where they stand, and words for those nearest to a place. */
+  const alertsOf = (axis) => {
+    const marks = (data.alerts?.marks[current] ?? []).map(([row, time, before, after]) => ({ at: axis.place([row, time]), before, after }));
+    const aside = (x, idx) => {
+      const from = idx > 0 ? (x[idx - 1] + x[idx]) / 2 : -Infinity;
+      const to = idx < x.length - 1 ? (x[idx] + x[idx + 1]) / 2 : Infinity;
+      const near = marks.filter(({ at }) => from <= at && at < to);
+      return near.map(({ before, after }) => ` · alert: mean error ${figure(before)} → ${figure(after)}`).join("");
+    };
+    return { marks: marks.map(({ at }) => at), markName: "drift alert", aside };
   };
 
   const drawLoss = (curve, { loss }) => {
@@ -87,6 +103,7 @@
     draw("loss", curve, axis, series, {
       name, format, regimes: regimesOf(curve, axis), bands: [{ series: [1, 2], ink: "range" }],
       yLabel: "fitting error ‖φ(x) − Lq‖²", yRange: (u, min, max) => [0, max > 0 ? 1.1 * max : 1],
+      ...alertsOf(axis),
     });
   };
 
@@ -150,6 +167,9 @@
     if (curve.gaps) said.push(`Nothing was recorded for longer spells ${count(curve.gaps)} ${curve.gaps === 1 ? "time" : "times"}: lines break there.`);
     if (data.timed && !hasTime(curve)) said.push("The times do not order this model’s rows, so the axis counts rows.");
     if (curve.mean === null) said.push("All rows of this model are start rows, which count in no mean.");
+    const alerts = data.alerts?.counts[current] ?? 0;
+    const marked = data.alerts?.marks[current].length ?? 0;
+    if (alerts) said.push(`${count(alerts)} drift ${alerts === 1 ? "alert" : "alerts"}${marked < alerts ? `, the first ${count(marked)} marked` : ""}.`);
     document.getElementById("loss-note").textContent = said.join(" ");
     document.getElementById("about").textContent = `${count(curve.rows)} ${curve.rows === 1 ? "row" : "rows"} · mean error ${figure(curve.mean)}`;
   };
@@ -176,6 +196,7 @@
     drawTarget(curve, parts);
     drawNovelty(curve, parts);
     drawFates(curve, parts);
+    for (const section of sections) section(current, axes);
     document.body.dataset.model = curve.id;
     document.dispatchEvent(new CustomEvent("modelchange", { detail: current }));
   };
@@ -199,10 +220,13 @@
     if (next !== undefined) choose(next);
   };
 
+  /* What other scripts draw with: `along` and `axisFor` give axes, `wanted` the reader's choice. */
+  const axes = { along, axisFor, draw, wanted: () => wanted };
   Object.assign(kerneltrack, { select: choose, current: () => (curves.length ? current : -1) });
 
   if (!curves.length) {
     for (const id of ["loss", "novelty", "fates"]) bare(id, "There are no rows to draw.");
+    for (const section of sections) section(-1, axes);
     document.getElementById("toolbar").hidden = true;
     document.body.dataset.plotsDrawn = "";
     return;

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.report_choice import Choice
-from pipelines.report_files import column_names, parquet_files, read_batches
-from pipelines.report_pack import number
-from pipelines.report_text import counted, figure, moment, natural
+from pipelines.report.choice import Choice
+from pipelines.report.files import column_names, parquet_files, read_batches
+from pipelines.report.pack import number
+from pipelines.report.text import counted, figure, moment, natural
 
 COLUMNS = ("model_id", "index", "time", "before", "after")
 """The columns of `alerts/*.parquet` that the report reads; `time` may be absent."""

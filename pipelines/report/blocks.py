@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipelines.report_labels import NO_LABEL, LabelCodes, label_values
-from pipelines.report_totals import FATES, Floats, Ints, array_of, fates_of
+from pipelines.report.labels import NO_LABEL, LabelCodes, label_values
+from pipelines.report.totals import FATES, Floats, Ints, array_of, fates_of
 
 WINDOW = 200
 """Rows of the moving average, as in the figures of the tracker's paper."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.report_text import natural
-from pipelines.report_totals import Floats, Ints, Totals
+from pipelines.report.text import natural
+from pipelines.report.totals import Floats, Ints, Totals
 
 MOST_CURVES = 50
 """Models whose curves the page holds."""

@@ -8,9 +8,9 @@ from html import escape
 
 import numpy as np
 
-from pipelines.report_scores import CUT_CLASS, FIRST_CLASS, NO_CLASS
-from pipelines.report_text import counted, natural
-from pipelines.report_totals import Ints
+from pipelines.report.scores import CUT_CLASS, FIRST_CLASS, NO_CLASS
+from pipelines.report.text import counted, natural
+from pipelines.report.totals import Ints
 
 MOST_CLASSES = 20
 """Classes with a row and a column of their own; the rest are put together as "other"."""

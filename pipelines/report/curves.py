@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.report_blocks import WINDOW, ModelBlocks
-from pipelines.report_labels import NO_LABEL
-from pipelines.report_totals import Floats, Ints
+from pipelines.report.blocks import WINDOW, ModelBlocks
+from pipelines.report.labels import NO_LABEL
+from pipelines.report.totals import Floats, Ints
 
 RATE_BINS = 160
 """Rates need rows to be rates: at most this many bins, and about 20 rows or more in each."""

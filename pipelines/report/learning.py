@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.report_choice import Choice, codes_of, slots_of
-from pipelines.report_scores import Predictions, Rows, Scores, count_scores
-from pipelines.report_sums import BlockSums, Part, bins_of
-from pipelines.report_totals import Floats, Ints
+from pipelines.report.choice import Choice, codes_of, slots_of
+from pipelines.report.scores import Predictions, Rows, Scores, count_scores
+from pipelines.report.sums import BlockSums, Part, bins_of
+from pipelines.report.totals import Floats, Ints
 
 PREDICTORS = ("learner", "before", "constant")
 """The learner, and the references: the label of the row before, and each model's constant."""

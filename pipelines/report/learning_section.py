@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.report_choice import Choice
-from pipelines.report_confusion import MOST_CLASSES, Confusion, confusion_of, confusion_table
-from pipelines.report_learning import Learning, ScoreCurve, gain
-from pipelines.report_pack import number, numbers, packed_curve
-from pipelines.report_scores import CLASS_BITS, FIRST_CLASS
-from pipelines.report_tables import table_frame
-from pipelines.report_text import counted, figure, percent
-from pipelines.report_totals import Floats, Ints
+from pipelines.report.choice import Choice
+from pipelines.report.confusion import MOST_CLASSES, Confusion, confusion_of, confusion_table
+from pipelines.report.learning import Learning, ScoreCurve, gain
+from pipelines.report.pack import number, numbers, packed_curve
+from pipelines.report.scores import CLASS_BITS, FIRST_CLASS
+from pipelines.report.tables import table_frame
+from pipelines.report.text import counted, figure, percent
+from pipelines.report.totals import Floats, Ints
 
 _REFERENCES = {
     True: ("the same label as the row before", "the most frequent label"),

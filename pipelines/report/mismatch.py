@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.report_choice import Choice, codes_of, slots_of
-from pipelines.report_files import parquet_files, read_batches
-from pipelines.report_sums import BlockSums, Part, bins_of
-from pipelines.report_text import figure, span
-from pipelines.report_totals import Floats, Ints, array_of, grown, model_codes
+from pipelines.report.choice import Choice, codes_of, slots_of
+from pipelines.report.files import parquet_files, read_batches
+from pipelines.report.sums import BlockSums, Part, bins_of
+from pipelines.report.text import figure, span
+from pipelines.report.totals import Floats, Ints, array_of, grown, model_codes
 
 KINDS = ("fixed", "sliding", "moving")
 """Windows of event time, and the moving window of the last N rows; other kinds are passed over."""

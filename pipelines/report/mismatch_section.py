@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.report_mismatch import KINDS, Mismatch, odd_windows
-from pipelines.report_pack import numbers, packed_curve
-from pipelines.report_tables import table_frame
-from pipelines.report_text import counted, figure
+from pipelines.report.mismatch import KINDS, Mismatch, odd_windows
+from pipelines.report.pack import numbers, packed_curve
+from pipelines.report.tables import table_frame
+from pipelines.report.text import counted, figure
 
 _ABOUT = (
     "How far the kernel matrix of the rows of a window is from that of their features, "

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from pipelines.report_totals import Floats, Ints, array_of
+from pipelines.report.totals import Floats, Ints, array_of
 
 SPARK_BINS = 32
 """Points of the table's small curves."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from pipelines.report_totals import Floats
+from pipelines.report.totals import Floats
 
 
 def number(value: float) -> float | None:

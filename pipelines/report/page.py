@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.report_alerts import Alerts, alerts_data, alerts_section
-from pipelines.report_choice import Choice
-from pipelines.report_curves import Curve
-from pipelines.report_failures import Failure
-from pipelines.report_learning import Learning
-from pipelines.report_learning_section import learning_data, learning_figures, learning_section
-from pipelines.report_mismatch import Mismatch
-from pipelines.report_mismatch_section import mismatch_data, mismatch_figures, mismatch_section
-from pipelines.report_pack import json_block, number, numbers, packed_curve
-from pipelines.report_summary import (
+from pipelines.report.alerts import Alerts, alerts_data, alerts_section
+from pipelines.report.choice import Choice
+from pipelines.report.curves import Curve
+from pipelines.report.failures import Failure
+from pipelines.report.learning import Learning
+from pipelines.report.learning_section import learning_data, learning_figures, learning_section
+from pipelines.report.mismatch import Mismatch
+from pipelines.report.mismatch_section import mismatch_data, mismatch_figures, mismatch_section
+from pipelines.report.pack import json_block, number, numbers, packed_curve
+from pipelines.report.summary import (
     failure_section,
     label_section,
     overview_section,
@@ -29,8 +29,8 @@ from pipelines.report_summary import (
     summary_section,
     title_of,
 )
-from pipelines.report_tables import table_frame
-from pipelines.report_totals import Floats, Totals
+from pipelines.report.tables import table_frame
+from pipelines.report.totals import Floats, Totals
 
 _SCRIPTS = (
     "uPlot.iife.min.js",

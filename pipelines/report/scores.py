@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipelines.report_files import column_names, parquet_files, read_batches
-from pipelines.report_labels import LabelCodes
-from pipelines.report_totals import Floats, Ints, array_of, grown, model_codes
+from pipelines.report.files import column_names, parquet_files, read_batches
+from pipelines.report.labels import LabelCodes
+from pipelines.report.totals import Floats, Ints, array_of, grown, model_codes
 
 Bools = npt.NDArray[np.bool_]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.report_failures import Failure
-from pipelines.report_labels import MOST_CLASSES_OF_TEXT
-from pipelines.report_text import counted, figure, percent
-from pipelines.report_totals import FATES, Floats, Totals
+from pipelines.report.failures import Failure
+from pipelines.report.labels import MOST_CLASSES_OF_TEXT
+from pipelines.report.text import counted, figure, percent
+from pipelines.report.totals import FATES, Floats, Totals
 
 # With κ(x, x) = 1 the fitting error lies between 0 and 1.
 _BOUNDED_KERNELS = ("gaussian", "laplacian")

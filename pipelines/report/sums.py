@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.report_curves import bin_starts, broken_at, gaps_of
-from pipelines.report_totals import Floats, Ints
+from pipelines.report.curves import bin_starts, broken_at, gaps_of
+from pipelines.report.totals import Floats, Ints
 
 _LIMITS = np.iinfo(np.int64)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.report_labels import NO_LABEL, LabelCodes
+from pipelines.report.labels import NO_LABEL, LabelCodes
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -15,7 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kerneltrack import codec
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import run_all
 from pipelines.cli import main
+from tests.stream.learning import FeatureTable
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = ("--model-id", "model_id", "--time", "time", "--label", "label")
@@ -23,6 +27,8 @@ SMALL = ("--rank", "4", "--budget", "7", "--warmup", "50")
 REALS = ("loss", "novelty", "z", "q", "s")
 RESULTS = ("loss", "novelty", "informative", "evicted", "initial", "z")
 PLACES = ("source", "row")
+CHANNELS = ["x0", "x1", "x2"]
+CLASSES: dict[str, list[Any]] = {"string": ["still", "walk", "climb"], "int64": [3, 1, 40]}
 
 
 def sensor_table(rows: int, models: int = 3, *, width: int = 3, seed: int = 0) -> pa.Table:
@@ -38,6 +44,60 @@ def sensor_table(rows: int, models: int = 3, *, width: int = 3, seed: int = 0) -
         "label": ["walk" if i < rows // 2 else "run" for i in range(rows)],
     }
     return pa.table(columns)
+
+
+def labelled_table(
+    rows: int, kind: str = "string", *, models: int = 3, missing: float = 0.2, seed: int = 0
+) -> pa.Table:
+    """Sensor rows whose labels can be learned; some are missing, and one class appears late."""
+    table = sensor_table(rows, models, seed=seed)
+    rng = np.random.default_rng(seed + 1)
+    x = matrix(table)
+    if kind == "float64":
+        values = (np.tanh(x.sum(axis=1)) + 0.1 * rng.normal(size=rows)).tolist()
+    else:
+        high = x[:, 1] > np.median(x[rows // 2 :, 1])
+        codes = np.where(high & (np.arange(rows) > rows * 6 // 10), 2, x[:, 0] > 0)
+        values = [CLASSES[kind][code] for code in codes.tolist()]
+    absent = rng.random(rows) < missing
+    known = [None if gone else value for gone, value in zip(absent, values, strict=True)]
+    place = table.schema.get_field_index("label")
+    return table.set_column(place, "label", pa.array(known, pa.type_for_alias(kind)))
+
+
+def matrix(table: pa.Table, names: Sequence[str] = CHANNELS) -> npt.NDArray[np.float64]:
+    """The channels, one row each."""
+    return np.stack([table.column(name).to_numpy() for name in names], axis=1).astype(np.float64)
+
+
+def models_of(table: pa.Table) -> dict[str, pa.Table]:
+    """Each model's rows, in order."""
+    names = table.column("model_id").to_numpy(zero_copy_only=False)
+    return {name: table.filter(pa.array(names == name)) for name in sorted(set(names))}
+
+
+def between(table: pa.Table, start: int | None, stop: int | None) -> pa.Table:
+    """The rows of times start <= t < stop, ns."""
+    times = nanoseconds(table)
+    inside = np.ones(len(times), np.bool_)
+    inside &= True if start is None else times >= start
+    inside &= True if stop is None else times < stop
+    return table.filter(pa.array(inside))
+
+
+def nanoseconds(table: pa.Table) -> npt.NDArray[np.int64]:
+    times: npt.NDArray[np.int64] = (
+        table.column("time").cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).to_numpy()
+    )
+    return times
+
+
+def learned_from(table: pa.Table, spec: SubspaceSpec, label: bool = True) -> FeatureTable:
+    """What the core makes of one model's rows, and the labels beside them."""
+    _, features = run_all(spec, matrix(table))
+    z = np.array(getattr(features, spec.emit))
+    labels = table.column("label").to_pylist() if label else [None] * table.num_rows
+    return FeatureTable(nanoseconds(table), z, labels)
 
 
 def write(path: Path, table: pa.Table) -> str:
@@ -87,6 +147,50 @@ def features_of(output: Path) -> pa.Table:
     files = sorted((output / "features").glob("*.parquet"))
     table = pa.concat_tables(pq.read_table(path) for path in files)
     return table.sort_by([("model_id", "ascending"), ("index", "ascending")])
+
+
+def table_of(output: Path, part: str) -> pa.Table:
+    """All lines of a part of the output."""
+    files = sorted((output / part).glob("*.parquet"))
+    return pa.concat_tables(pq.read_table(path) for path in files)
+
+
+def lines_of(output: Path, part: str) -> dict[str, list[dict[str, Any]]]:
+    """The lines by model, times in ns; windows in order of their ends, the total last."""
+    table = table_of(output, part)
+    for place, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.int64()))
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for line in table.to_pylist():
+        lines.setdefault(line.pop("model_id"), []).append(line)
+    for of_model in lines.values():
+        of_model.sort(key=_place_of_line)
+    return dict(sorted(lines.items()))
+
+
+def _place_of_line(line: dict[str, Any]) -> tuple[Any, ...]:
+    ends = line.get("end")
+    total = "end" in line and ends is None
+    return (line.get("kind", ""), total, ends or 0, line.get("start") or 0, line.get("index", 0))
+
+
+def index_of(output: Path) -> dict[str, Any]:
+    """What is said of the snapshots."""
+    text = (output / "snapshots" / "index.json").read_text(encoding="utf-8")
+    index: dict[str, Any] = json.loads(text)
+    return index
+
+
+def about(path: Path) -> dict[str, Any]:
+    """What a snapshot says of itself."""
+    found: dict[str, Any] = codec.read_header(path.read_bytes())["about"]
+    return found
+
+
+def snapshots_of(output: Path) -> dict[str, bytes]:
+    """The bytes of the snapshots by name."""
+    return {path.name: path.read_bytes() for path in sorted((output / "snapshots").iterdir())}
 
 
 def failures_of(output: Path) -> list[tuple[str | None, str, int, str]]:

@@ -6,33 +6,48 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from pipelines.report import write_report
+from tests.report_runs import alerts, predictions, put, windows
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\n\"'& é漢\u2028🙂"
 START = 1_500_000_000 * 10**9
 SECOND = 10**9
 PLOTS = "fates loss novelty"
+ALL_PLOTS = "fates loss mismatch-fixed mismatch-moving novelty score score-all"
 
 # Interactions run after the page's own scripts; what they find goes to data attributes of body.
 DRIVER = """
 const note = (key, value) => document.body.setAttribute("data-" + key, String(value));
-const texts = (where) => [...document.querySelectorAll(where)].map((found) => found.textContent);
+const all = (where) => [...document.querySelectorAll(where)];
+const texts = (where) => all(where).map((found) => found.textContent);
 const text = (id) => document.getElementById(id).textContent;
 const press = (id, key) => document.getElementById(id).dispatchEvent(
   new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
 const choose = (id, value, event) => {
   document.getElementById(id).value = value;
   document.getElementById(id).dispatchEvent(new Event(event, { bubbles: true }));
+};
+const shown = (where) => all(where).filter((found) => found.offsetParent);
+/* How many pixels of a chart have a colour of the page's, as good as exactly. */
+const inked = (id, name) => {
+  const canvas = document.querySelector(`#${id} canvas`);
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const text = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const ink = [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+  let found = 0;
+  for (let at = 0; at < pixels.length; at += 4) {
+    if (ink.every((value, k) => Math.abs(value - pixels[at + k]) < 24)) found += 1;
+  }
+  return found;
 };
 """
 
@@ -129,13 +144,20 @@ def features(name: str, n: int, **columns: Any) -> pa.Table:
     return pa.table(table)
 
 
-def report(output: Path, *tables: pa.Table, failed: pa.Table | None = None, **run: Any) -> str:
+def report(
+    output: Path,
+    *tables: pa.Table,
+    failed: pa.Table | None = None,
+    parts: Mapping[str, pa.Table] | None = None,
+    **run: Any,
+) -> str:
     for folder in ("features", "failures"):
         (output / folder).mkdir(parents=True)
-    for k, table in enumerate(tables):
-        pq.write_table(table, output / "features" / f"part-{k}.parquet")
+    put(output, "features", *tables)
     if failed is not None:
-        pq.write_table(failed, output / "failures" / "part-0.parquet")
+        put(output, "failures", failed)
+    for folder, table in (parts or {}).items():
+        put(output, folder, table)
     facts = {
         "kerneltrack": "0.1.0",
         "inputs": [{"path": "in.csv", "rows": sum(map(len, tables))}],
@@ -154,6 +176,41 @@ def recordings(n: int = 3000) -> pa.Table:
     time = START + np.where(np.arange(n) < n // 2, 0, 3600) * SECOND + np.arange(n) * SECOND // 10
     label = np.repeat(["walk", "run", HOSTILE, "sit"], n // 4)
     return features("m1", n, time=time, label=label)
+
+
+def all_parts(models: Mapping[str, int], task: str = "classification") -> dict[str, pa.Table]:
+    """Windows, predictions and alerts of models whose rows are `recordings`."""
+    lines: list[dict[str, Any]] = []
+    said: dict[str, list[Any]] = {name: [] for name in ("model_id", "index", "time", "label")}
+    for name, n in models.items():
+        time = recordings(n)["time"].cast(pa.int64()).to_pylist()
+        for stop in range(100, n + 1, 100):
+            fixed = {"start": time[stop - 100], "end": time[stop - 1] + 1, "complete": stop < n}
+            lines.append({"model_id": name, "index": stop - 1, **fixed})
+        for k in range(99, n):
+            moved = {"kind": "moving", "start": time[k - 99], "end": time[k], "rows": 100, "n": 100}
+            lines.append({"model_id": name, "index": k, **moved, "mismatch": 0.1 + 0.05 * (k % 2)})
+        said["model_id"] += [name] * n
+        said["index"] += range(n)
+        said["time"] += time
+        said["label"] += np.repeat(["walk", "run", HOSTILE, "sit"], n // 4).tolist()
+    answers = [None, *said["label"][:-1]]
+    if task == "regression":
+        said["label"] = np.sin(np.arange(len(answers)) / 50).tolist()
+        answers = [0.9 * label for label in said["label"]]
+    first = next(iter(models))
+    drifts = {
+        "model_id": [first, first, HOSTILE],
+        "index": [750, 2250, 7],
+        "time": [said["time"][750], said["time"][2250], said["time"][-1]],
+        "before": [0.1, 0.2, 0.1],
+        "after": [0.2, 0.05, 0.3],
+    }
+    return {
+        "mismatch": windows(*lines),
+        "predictions": predictions(task, prediction=answers, **said),
+        "alerts": alerts(True, **drifts),
+    }
 
 
 def is_sound(seen: dict[str, str], plots: str = PLOTS) -> bool:
@@ -185,6 +242,96 @@ def test_everything_is_drawn_and_nothing_goes_wrong(tmp_path: Path, look: Look, 
     assert seen["images"] == "0"
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_windows_predictions_and_alerts_are_drawn(tmp_path: Path, look: Look, dark: bool) -> None:
+    other = recordings(400).set_column(0, "model_id", pa.array([HOSTILE] * 400))
+    parts = all_parts({"m1": 3000, HOSTILE: 400})
+    path = report(tmp_path / "out", recordings(), other, parts=parts)
+    after = """
+      note("alerts", inked("loss", "alert"));
+      note("rings", text("mismatch-fixed-readout"));
+      note("fixed", text("mismatch-fixed-note"));
+      note("score", text("score-note"));
+      note("confusion", shown(".confusion-of summary").map((found) => found.textContent).join("|"));
+      note("cells", shown(".confusion-of .hit").map((found) => found.textContent).join(" "));
+      note("overall", shown("#confusion-title ~ .scroll .hit").length);
+      note("lines", `${all("#windows tbody tr").length} ${all("#scores tbody tr").length}`);
+      note("listed", texts("table.alerts tbody th").join("|"));
+      setTimeout(() => {
+        press("loss", "Home");
+        for (let k = 0; k < 100; k += 1) {
+          press("loss", "ArrowRight");
+          if (text("loss-readout").includes("alert:")) break;
+        }
+        note("found", text("loss-readout"));
+        press("mismatch-moving", "End");
+        note("moving", text("mismatch-moving-readout"));
+        document.querySelector("#axis input[value=row]").click();
+        press("score", "End");
+        note("end", text("score-readout"));
+        press("score-all", "End");
+        note("all", text("score-all-readout"));
+        choose("model", "0", "change");
+        note("other", shown(".confusion-of").length + " " + document.body.dataset.model);
+        note("none", inked("loss", "alert"));
+      }, 500);
+    """
+    seen = look(path, after=after, dark=dark)
+    assert is_sound(seen, ALL_PLOTS)
+    assert int(seen["data-alerts"]) > 100
+    assert "window cut short" in seen["data-rings"]
+    assert "1 window is cut short by the end of the input (rings)." in seen["data-fixed"]
+    assert "predicted right" in seen["data-score"]
+    assert seen["data-confusion"] == "Confusion of m1"
+    # Each label is taken for the one before it once, where it begins; the first row has none.
+    assert seen["data-cells"] == "99.9 99.9 99.9 100"
+    assert (seen["data-overall"], seen["data-lines"]) == ("4", "4 2")
+    assert seen["data-listed"] == "|".join(["m1", HOSTILE, "m1"])
+    assert " · alert: mean error 0.100 → 0.200" in seen["data-found"]
+    assert "trace certificate 0.200" in seen["data-moving"]
+    assert "range of the windows 0.100 to 0.150" in seen["data-moving"]
+    assert seen["data-end"].startswith("row 2,9")
+    assert "all rows so far 99.9 %" in seen["data-end"]
+    assert seen["data-all"].startswith("row 2,9")
+    assert seen["data-other"] == f"1 {HOSTILE}"
+    assert int(seen["data-none"]) < int(seen["data-alerts"])
+    assert seen["images"] == "0"
+
+
+def test_the_new_tables_can_be_sorted_and_filtered(tmp_path: Path, look: Look) -> None:
+    models = [f"m{k}" for k in range(1, 15)]
+    table = pa.concat_tables([features(name, 300) for name in models])
+    lines = [{"model_id": name, "mismatch": 0.01 * k} for k, name in enumerate(models)]
+    rows: dict[str, Any] = {
+        "model_id": np.repeat(models, 2),
+        "index": [0, 1] * 14,
+        "label": ["a"] * 28,
+        "prediction": [*["a", "a"] * 7, *["a", "b"] * 7],
+    }
+    parts = {"mismatch": windows(*lines), "predictions": predictions(**rows)}
+    after = """
+      setTimeout(() => {
+        document.querySelectorAll("#windows thead button")[3].click();
+        note("largest", document.querySelector("#windows tbody tr").textContent);
+        choose("windows-filter", "m1", "input");
+        note("filtered", text("windows-count"));
+        choose("windows-filter", "", "input");
+        document.querySelectorAll("#scores thead button")[4].click();
+        document.querySelectorAll("#scores thead button")[4].click();
+        const worst = document.querySelector("#scores tbody tr");
+        note("worst", worst.cells[4].textContent);
+        worst.querySelector("button").click();
+        note("drawn", document.body.dataset.model === worst.querySelector("button").textContent);
+        note("current", shown("tr.current").length);
+      }, 500);
+    """
+    seen = look(report(tmp_path / "out", table, parts=parts), after=after)
+    assert is_sound(seen, "fates loss mismatch-fixed novelty score score-all")
+    assert seen["data-largest"].startswith("m14fixed10.1300.200")
+    assert seen["data-filtered"] == "6 of 14"
+    assert (seen["data-worst"], seen["data-drawn"], seen["data-current"]) == ("50.0 %", "true", "3")
+
+
 def test_the_reader_can_steer(tmp_path: Path, look: Look) -> None:
     models = [
         features(
@@ -211,8 +358,8 @@ def test_the_reader_can_steer(tmp_path: Path, look: Look) -> None:
       setTimeout(() => {
         press("fates", "End");
         note("fates", text("fates-readout"));
-        choose("filter", "m1", "input");
-        note("filtered", `${texts("#models tbody tr").length} ${text("table-count")}`);
+        choose("models-filter", "m1", "input");
+        note("filtered", `${texts("#models tbody tr").length} ${text("models-count")}`);
         document.querySelectorAll("#models thead button")[2].click();
         const first = document.querySelector("#models tbody tr");
         const means = texts("#models tbody tr td:nth-child(3)").map(Number);
@@ -243,7 +390,7 @@ def test_a_narrow_window_needs_no_scrolling_sideways(
     tmp_path: Path, look: Look, width: int
 ) -> None:
     # Headless windows are at least 500 wide, so the page stands in a frame of the width.
-    path = report(tmp_path / "out", recordings())
+    path = report(tmp_path / "out", recordings(), parts=all_parts({"m1": 3000}))
     frame = tmp_path / "frame.html"
     frame.write_text(
         f'<!doctype html><html><head></head><body><iframe style="width:{width}px;height:3000px" '
@@ -260,7 +407,7 @@ def test_a_narrow_window_needs_no_scrolling_sideways(
     seen = look(str(frame), after=listen)
     needed, given, *plots = seen["data-told"].split(" ")
     assert int(needed) <= int(given) == width
-    assert " ".join(plots) == PLOTS
+    assert " ".join(plots) == ALL_PLOTS.removesuffix(" score-all")
     assert seen["console"] == ""
 
 
@@ -294,6 +441,110 @@ def test_odd_runs_are_drawn_too(tmp_path: Path, look: Look, case: str) -> None:
     # Features of several files have one schema; here one file holds them all.
     joined = [pa.concat_tables(tables)] if tables else []
     assert is_sound(look(report(tmp_path / "out", *joined)), plots)
+
+
+ODD_WINDOWS: dict[str, list[float | None]] = {
+    "a few roundings": [1e-17, 0.3, 1e-9] * 15,
+    "beyond single precision": [1e300] * 9,
+    "huge": [3.3e20, 7e25] * 9,
+    "in a narrow range": [0.0371, 0.0372, 0.0373],
+    "no mismatch at all": [0.0] * 30,
+    "nothing measured": [None] * 9,
+    "one window": [0.1],
+    "some of none": [0.1, 0.0] * 15,
+    "tiny": [1e-12, 1.7e-12, 3e-12] * 9,
+}
+
+
+def odd_windows(timed: bool) -> pa.Table:
+    """Windows of each model's values, the bounds 2 and 10 times as large."""
+    lines = []
+    for name, values in ODD_WINDOWS.items():
+        for k, value in enumerate(values):
+            line: dict[str, Any] = {"model_id": name, "index": 10 * k + 9, "mismatch": value}
+            line["trace_bound"] = None if value is None else 2 * value
+            line["fitting_bound"] = None if value is None else 10 * value
+            line["start"] = START + k * SECOND if timed else None
+            line["end"] = START + (k + 1) * SECOND if timed else None
+            lines.append(line)
+    return windows(*lines)
+
+
+# Draws one model after the other, and notes of each whether a chart has its thick line.
+EACH = """
+  const drawn = async (chart) => {
+    const found = [];
+    for (const { value, textContent } of [...document.getElementById("model").options]) {
+      choose("model", value, "change");
+      await new Promise((resolve) => setTimeout(resolve, 0));
+      const canvas = document.querySelector(`#${chart} canvas`);
+      found.push(`${textContent}: ${canvas ? inked(chart, "average") > 0 : text(chart)}`);
+    }
+    note("each", found.join("\\n"));
+  };
+"""
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_odd_windows_are_drawn_too(tmp_path: Path, look: Look, timed: bool) -> None:
+    time = {"time": START + np.arange(400) * SECOND} if timed else {}
+    models = [features(name, 400, **time) for name in ODD_WINDOWS]
+    parts = {"mismatch": odd_windows(timed)}
+    path = report(tmp_path / "out", pa.concat_tables(models), parts=parts)
+    seen = look(path, after=EACH + 'drawn("mismatch-fixed");')
+    assert is_sound(seen, "fates loss mismatch-fixed novelty")
+    expected = dict.fromkeys(ODD_WINDOWS, "true")
+    expected["nothing measured"] = "No window of this model was measured."
+    assert dict(line.split(": ") for line in seen["data-each"].split("\n")) == expected
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_odd_predictions_are_drawn_too(tmp_path: Path, look: Look, task: str) -> None:
+    usual: list[Any] = ["a"] * 100 if task == "classification" else [1.0] * 100
+    other: list[Any] = [f"long name {k}" if task == "classification" else 1e200 for k in range(100)]
+    said: dict[str, tuple[list[Any], list[Any]]] = {
+        "all different": (other, other),
+        "all wrong": (other, usual),
+        "never wrong": (usual, usual),
+        "no label": (usual, [None] * 100),
+        "one row": (usual[:1], usual[:1]),
+        "one scored": (usual, [None, *usual[:1], *[None] * 98]),
+    }
+    columns: dict[str, list[Any]] = {name: [] for name in ("model_id", "index")}
+    columns |= {"prediction": [], "label": []}
+    for name, (answers, labels) in said.items():
+        columns["model_id"] += [name] * len(labels)
+        columns["index"] += range(len(labels))
+        columns["prediction"] += answers
+        columns["label"] += labels
+    models = [features(name, 100) for name in [*said, "unseen"]]
+    parts = {"predictions": predictions(task, **columns)}
+    path = report(tmp_path / "out", pa.concat_tables(models), parts=parts)
+    seen = look(path, after=EACH + 'drawn("score");')
+    assert is_sound(seen, "fates loss novelty score score-all")
+    expected = dict.fromkeys(said, "true")
+    expected["no label"] = expected["unseen"] = "No row of this model was scored."
+    assert dict(line.split(": ") for line in seen["data-each"].split("\n")) == expected
+
+
+def test_parts_of_other_models_and_alerts_beyond_the_rows_are_no_error(
+    tmp_path: Path, look: Look
+) -> None:
+    label = ["a"] * 90
+    rows: dict[str, Any] = {"model_id": ["other"] * 90, "index": range(90)}
+    rows |= {"prediction": label, "label": label}
+    drifts = {"model_id": ["m"], "index": [10**6], "before": [0.0], "after": [1.0]}
+    parts = {"predictions": predictions(**rows), "alerts": alerts(False, **drifts)}
+    seen = look(report(tmp_path / "out", features("m", 90), parts=parts))
+    assert is_sound(seen, "fates loss novelty score-all")
+
+
+def test_parts_without_features_are_no_error(tmp_path: Path, look: Look) -> None:
+    label = ["a"] * 90
+    rows: dict[str, Any] = {"model_id": ["m"] * 90, "index": range(90)}
+    rows |= {"prediction": label, "label": label}
+    parts = {"mismatch": odd_windows(True), "predictions": predictions(**rows)}
+    assert is_sound(look(report(tmp_path / "out", parts=parts)), "")
 
 
 def test_a_blank_canvas_would_be_noticed(tmp_path: Path, look: Look) -> None:

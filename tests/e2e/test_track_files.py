@@ -102,13 +102,16 @@ def test_the_snapshots_are_the_cores_last_states(reference: Path, table: pa.Tabl
     index = json.loads((reference / "snapshots" / "index.json").read_text(encoding="utf-8"))
     models = table.column("model_id").to_numpy(zero_copy_only=False)
     assert list(index["models"]) == ["m/0", "m/1", "m/2"]
-    for model, entry in index["models"].items():
+    assert (index["version"], index["tracker"], index["learner"]) == (2, SPEC.to_dict(), None)
+    for model, (entry,) in index["models"].items():
         rows = table.filter(pa.array(models == model))
         state, _ = run_all(SPEC, matrix(rows, CHANNELS))
-        about = {"model_id": model, "rows": 1000}
-        data = (reference / "snapshots" / entry["file"]).read_bytes()
+        last = rows.column("time").cast(pa.int64())[-1].as_py() * 1_000_000
+        about = {"model_id": model, "rows": 1000, "time": last, "until": last, "final": True}
+        data = (reference / "snapshots" / entry["tracker"]).read_bytes()
         assert data == codec.encode(SPEC, state, about)
-        assert (entry["rows"], entry["bytes"]) == (1000, len(data))
+        assert (entry["rows"], entry["time"]) == (1000, last)
+        assert entry["tracker_bytes"] == len(data)
 
 
 def test_the_record_of_a_run(reference: Path) -> None:

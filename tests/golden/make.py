@@ -1,6 +1,6 @@
 """Write the golden snapshots of a new codec version: `python -m tests.golden.make`.
 
-Files of a version that was released are never written again.
+Files that are there already are never written again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,16 @@ from typing import Any
 import numpy as np
 
 from kerneltrack import codec
+from kerneltrack.learners import (
+    HingeSpec,
+    LearnerSpec,
+    LMSSpec,
+    LogisticSpec,
+    PegasosSpec,
+    RidgeSpec,
+    get_learner,
+    learn_all,
+)
 from kerneltrack.trackers import OKFEBSpec, OKFESpec, get_tracker, run_all
 from tests.oracles.streams import walk
 
@@ -20,24 +30,61 @@ SPECS = {
     "okfeb": OKFEBSpec(**SIZES, budget=6, clip=4.0, censor="rate", censor_rate=0.4),
     "okfe": OKFESpec(**SIZES, max_rows=90, kernel="laplacian", rule="nonparametric"),
 }
+LEARNERS: dict[str, LearnerSpec] = {
+    "ridge": RidgeSpec(forgetting=0.99),
+    "ridge_targets": RidgeSpec(task="regression", bias=False),
+    "logistic": LogisticSpec(ridge=1e-3),
+    "hinge": HingeSpec(decay_rows=50),
+    "pegasos": PegasosSpec(project=True),
+    "lms": LMSSpec(),
+}
 BEFORE, AFTER = 60, 20
 """Rows before the snapshot and after it; few after, so that rounding stays rounding."""
 
 
 def main() -> None:
-    """Write snapshot and continuation of each tracker."""
-    rows = walk(11, BEFORE + AFTER, 3)
+    """Write snapshot and continuation of each tracker and learner."""
     for name, spec in SPECS.items():
-        state, _ = run_all(spec, rows[:BEFORE])
-        _, features = get_tracker(name).update(spec, state, rows[BEFORE:], ("q", "s"))
         stem = FOLDER / f"{name}_v{codec.VERSION}"
-        stem.with_suffix(".safetensors").write_bytes(codec.encode(spec, state, {"model": "golden"}))
-        np.savez(
-            stem.with_suffix(".npz"),
-            rows=rows[BEFORE:],
-            **{field: getattr(features, field) for field in ("z", "q", "s", "loss", "novelty")},
-            **{field: getattr(features, field) for field in ("index", "informative", "evicted")},
-        )
+        if not stem.with_suffix(".safetensors").exists():
+            write_tracker(stem, spec)
+    for name, learner_spec in LEARNERS.items():
+        stem = FOLDER / "learners" / f"{name}_v{codec.VERSION}"
+        if not stem.with_suffix(".safetensors").exists():
+            write_learner(stem, learner_spec)
+
+
+def write_tracker(stem: Path, spec: Any) -> None:
+    rows = walk(11, BEFORE + AFTER, 3)
+    state, _ = run_all(spec, rows[:BEFORE])
+    _, features = get_tracker(spec.tracker).update(spec, state, rows[BEFORE:], ("q", "s"))
+    stem.with_suffix(".safetensors").write_bytes(codec.encode(spec, state, {"model": "golden"}))
+    np.savez(
+        stem.with_suffix(".npz"),
+        rows=rows[BEFORE:],
+        **{field: getattr(features, field) for field in ("z", "q", "s", "loss", "novelty")},
+        **{field: getattr(features, field) for field in ("index", "informative", "evicted")},
+    )
+
+
+def write_learner(stem: Path, spec: LearnerSpec) -> None:
+    rows = np.random.default_rng(12).normal(size=(BEFORE + AFTER, 3))
+    labels: Any = np.array(["up", "down", "é"])[np.argmax(rows, axis=1)]
+    if not spec.classifies:
+        labels = rows @ [1.0, -2.0, 0.5]
+    state, _ = learn_all(spec, rows[:BEFORE], labels[:BEFORE])
+    _, said = get_learner(spec.learner).update(spec, state, rows[BEFORE:], labels[BEFORE:])
+    beside = {"waiting": np.array([[0.5, -1.0]])}
+    data = codec.encode_learner(spec, state, {"model": "golden"}, beside)
+    stem.with_suffix(".safetensors").write_bytes(data)
+    values = {name: getattr(said, name) for name in ("score", "margin", "value", "error")}
+    np.savez(
+        stem.with_suffix(".npz"),
+        rows=rows[BEFORE:],
+        labels=labels[BEFORE:],
+        names=np.array(said.names, dtype=str),
+        **{name: array for name, array in values.items() if array is not None},
+    )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from apache_beam import pvalue
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
@@ -19,13 +20,23 @@ from apache_beam.testing.test_stream import TestStream
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import OKFEBSpec, run_all
 from transforms.chunks import Chunk, Failures, matrix_column
-from transforms.track import FEATURES, LATE, SNAPSHOTS, Order, TrackSubspace
+from transforms.track import (
+    ALERTS,
+    FEATURES,
+    LATE,
+    MISMATCH,
+    SNAPSHOTS,
+    Order,
+    TrackSubspace,
+)
+from transforms.track_step import track_fn
 
 SECOND = 10**9
 SPEC = OKFEBSpec(rank=3, budget=5, warmup=20, novelty_window=100)
 
 Element = tuple[str, Chunk]
 Table = dict[str, npt.NDArray[Any]]
+Line = dict[str, Any]
 
 REALS = ("loss", "novelty", "z", "q", "s")
 
@@ -117,6 +128,32 @@ class Outcome:
     snapshots: list[tuple[str, bytes]] = field(default_factory=list)
     late: list[tuple[str, int, int]] = field(default_factory=list)
     failures: list[tuple[str | None, int, int, str]] = field(default_factory=list)
+    mismatch: dict[str, list[Line]] = field(default_factory=dict)
+    alerts: dict[str, list[Line]] = field(default_factory=dict)
+
+    def keep(self, name: str, element: Any) -> None:
+        """Take in an element of the output of this name."""
+        if name == FEATURES:
+            self.features.setdefault(element[0], []).append(element[1])
+        elif name in {MISMATCH, ALERTS}:
+            kept = self.mismatch if name == MISMATCH else self.alerts
+            kept.setdefault(element[0], []).extend(element[1].batch.to_pylist())
+        elif name == SNAPSHOTS:
+            self.snapshots.append(element)
+        elif name == LATE:
+            key, chunk = element
+            places = zip(chunk.column("source").tolist(), chunk.column("row").tolist(), strict=True)
+            self.late += [(key, source, row) for source, row in places]
+        else:
+            assert isinstance(element, Failures)
+            self.failures += [tuple(entry.values()) for entry in element.batch.to_pylist()]
+
+    def in_order(self) -> Outcome:
+        """Put what came out of several models, in whatever order, into one order."""
+        self.snapshots.sort()
+        self.late.sort()
+        self.failures.sort(key=lambda entry: (str(entry[0]), *entry[1:]))
+        return self
 
     def table(self, model_id: str) -> Table:
         """A model's features by column, in index order."""
@@ -142,37 +179,21 @@ def _columns(chunk: Chunk) -> Table:
 
 def _keep(element: Any, name: str, number: int) -> None:
     """Workers of in-process runners share this module with the test."""
-    outcome = _OUTCOMES[number]
-    if name == FEATURES:
-        outcome.features.setdefault(element[0], []).append(element[1])
-    elif name == SNAPSHOTS:
-        outcome.snapshots.append(element)
-    elif name == LATE:
-        key, chunk = element
-        places = zip(chunk.column("source").tolist(), chunk.column("row").tolist(), strict=True)
-        outcome.late += [(key, source, row) for source, row in places]
-    else:
-        assert isinstance(element, Failures)
-        outcome.failures += [tuple(entry.values()) for entry in element.batch.to_pylist()]
+    _OUTCOMES[number].keep(name, element)
 
 
-def _apply(
-    pipeline: beam.Pipeline, source: Any, spec: SubspaceSpec, order: Order, extras: tuple[str, ...]
-) -> Outcome:
+def _apply(pipeline: beam.Pipeline, source: Any, transform: TrackSubspace) -> Outcome:
     number = next(_NUMBERS)
     outcome = _OUTCOMES[number] = Outcome()
     rows = pipeline | "Rows" >> source.with_output_types(Element)
-    outputs = rows | "TrackSubspace" >> TrackSubspace(spec, order, extras)
+    outputs = rows | "TrackSubspace" >> transform
     for name, output in outputs.items():
         _ = output | f"Keep {name}" >> beam.Map(_keep, name, number)
     try:
         pipeline.run().wait_until_finish()
     finally:
         del _OUTCOMES[number]
-    outcome.snapshots.sort()
-    outcome.late.sort()
-    outcome.failures.sort(key=lambda entry: (str(entry[0]), *entry[1:]))
-    return outcome
+    return outcome.in_order()
 
 
 def track(
@@ -183,10 +204,12 @@ def track(
     extras: tuple[str, ...] = (),
     runner: Any = None,
     flags: Sequence[str] = (),
+    **work: Any,
 ) -> Outcome:
-    """Run a bounded pipeline over the elements."""
+    """Run a bounded pipeline over the elements; `work` goes to `TrackSubspace`."""
     pipeline = beam.Pipeline(runner=runner or FnApiRunner(), options=PipelineOptions(list(flags)))
-    return _apply(pipeline, beam.Create(list(elements)), spec, order or Order(), extras)
+    transform = TrackSubspace(spec, order, extras, **work)
+    return _apply(pipeline, beam.Create(list(elements)), transform)
 
 
 def track_stream(
@@ -195,6 +218,7 @@ def track_stream(
     order: Order,
     spec: SubspaceSpec = SPEC,
     extras: tuple[str, ...] = (),
+    **work: Any,
 ) -> Outcome:
     """Run a live pipeline to which the elements arrive bundle by bundle, in this order."""
     stream = TestStream()
@@ -203,7 +227,110 @@ def track_stream(
     options = PipelineOptions([])
     options.view_as(StandardOptions).streaming = True
     pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=options)
-    return _apply(pipeline, stream.advance_watermark_to_infinity(), spec, order, extras)
+    transform = TrackSubspace(spec, order, extras, **work)
+    return _apply(pipeline, stream.advance_watermark_to_infinity(), transform)
+
+
+class _Value:
+    """One key's bytes, in memory."""
+
+    def __init__(self) -> None:
+        self.value: bytes | None = None
+
+    def read(self) -> bytes | None:
+        return self.value
+
+    def write(self, value: bytes) -> None:
+        self.value = value
+
+    def clear(self) -> None:
+        self.value = None
+
+
+class _Bag:
+    """One key's rows that wait, in memory."""
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+
+    def read(self) -> list[Chunk]:
+        return self.chunks
+
+    def add(self, chunk: Chunk) -> None:
+        self.chunks.append(chunk)
+
+    def clear(self) -> None:
+        self.chunks = []
+
+
+class _Timer:
+    """The end of the input fires it."""
+
+    def set(self, when: Any) -> None:
+        """`Step.finish` looks at no time."""
+
+
+class Step:
+    """The keyed step itself, element by element: hundreds of streams in a second.
+
+    What it keeps of a model goes through bytes after every element, as in a runner.
+    """
+
+    def __init__(
+        self,
+        *,
+        spec: SubspaceSpec = SPEC,
+        order: Order | None = None,
+        extras: tuple[str, ...] = (),
+        **work: Any,
+    ) -> None:
+        transform = TrackSubspace(spec, order, extras, **work)
+        self.work = transform._work
+        self._step: Any = track_fn("end")(transform._work, transform._order, transform._warm)
+        self._cells: dict[str, dict[str, Any]] = {}
+        self.outcome = Outcome()
+
+    def push(self, key: str, chunk: Chunk) -> Outcome:
+        """Give the step an element; return what that alone brought out."""
+        cells = self._cells.setdefault(
+            key, {"model": _Value(), "clock": _Value(), "buffer": _Bag()}
+        )
+        return self._take(self._step.process((key, chunk), **cells, end=_Timer()))
+
+    def finish(self) -> Outcome:
+        """End the input; return all that came out since the first element."""
+        for key, cells in self._cells.items():
+            self._take(self._step.at_end(key, **cells))
+        return self.outcome.in_order()
+
+    def model(self, key: str) -> bytes | None:
+        """What is kept of a model, None before its first rows were learned from."""
+        data: bytes | None = self._cells[key]["model"].read()
+        return data
+
+    def _take(self, elements: Iterable[Any]) -> Outcome:
+        now = Outcome()
+        for element in elements:
+            tagged = isinstance(element, pvalue.TaggedOutput)
+            name, value = (element.tag, element.value) if tagged else (FEATURES, element)
+            now.keep(name, value)
+            self.outcome.keep(name, value)
+        return now
+
+
+def step_through(elements: Iterable[Element], **asked: Any) -> Outcome:
+    """Run elements through the keyed step alone; `asked` as for `track`."""
+    step = Step(**asked)
+    for key, chunk in elements:
+        step.push(key, chunk)
+    return step.finish()
+
+
+def exact(lines: Iterable[Line]) -> list[Line]:
+    """Lines whose reals are equal only if they are so bit for bit."""
+    return [
+        {name: v.hex() if isinstance(v, float) else v for name, v in line.items()} for line in lines
+    ]
 
 
 def core_alone(rows: Rows, spec: SubspaceSpec = SPEC, extras: tuple[str, ...] = ()) -> Table:

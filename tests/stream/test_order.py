@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import transforms.track
 from kerneltrack.errors import DataError
 from tests.stream.running import (
     SECOND,
@@ -27,7 +26,9 @@ from tests.stream.running import (
     track_stream,
 )
 from transforms.chunks import Chunk
+from transforms.model import Work
 from transforms.track import Order
+from transforms.track_step import track_fn
 
 DISORDERS = [0, 0.1, 1, 60]
 
@@ -297,7 +298,7 @@ def rows_touched(count: int, order: Order) -> int:
 
 
 def _step(order: Order) -> Any:
-    return transforms.track._TrackFn(SPEC, order, ())
+    return track_fn("end")(Work(spec=SPEC), order, None)
 
 
 @pytest.mark.parametrize("max_disorder", [0.0, 2.0, 10.0, math.inf])

@@ -404,7 +404,7 @@ def test_interleaved_models_are_gathered(
     path = tmp_path / "a.parquet"
     pq.write_table(interleaved(3_000, 10), path, row_group_size=5_000)
     reader = ReadChunks(str(path), ColumnOptions(model_id="id", time="t"), gather_rows=gather_rows)
-    read_fn = read_module._ReadFn(reader.columns, 16_384, gather_rows)
+    read_fn = read_module._ReadFn(reader.columns, 16_384, gather_rows, "rows")
     chunks = [
         chunk
         for piece in reader.infos[0].pieces

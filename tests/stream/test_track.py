@@ -16,6 +16,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.trackers import OKFESpec, run_all
 from tests.stream.running import (
+    SECOND,
     SPEC,
     Element,
     Rows,
@@ -141,8 +142,10 @@ def test_snapshots_are_the_cores_last_states(order: Order) -> None:
     rows = {key: make_rows(90, seed=seed) for seed, key in enumerate(["a", "b/c", "é"])}
     elements = [(key, chunk) for key in rows for chunk in rows[key].cut([13])]
     outcome = track(elements, order=order)
+    last = 89 * SECOND // 2
+    about = {"rows": 90, "time": last, "until": last, "final": True}
     expected = [
-        (key, codec.encode(SPEC, run_all(SPEC, of_model.x)[0], {"model_id": key, "rows": 90}))
+        (key, codec.encode(SPEC, run_all(SPEC, of_model.x)[0], {**about, "model_id": key}))
         for key, of_model in rows.items()
     ]
     assert outcome.snapshots == sorted(expected)

@@ -19,14 +19,9 @@ from kerneltrack import codec
 from kerneltrack.trackers import OKFEBSpec, run_all
 from tests.stream.running import SPEC, make_rows
 from transforms.chunks import Chunk, Failures, matrix_column
-from transforms.write import (
-    WriteFailures,
-    WriteFeatures,
-    WriteSnapshots,
-    features_schema,
-    snapshot_name,
-    write_whole,
-)
+from transforms.schemas import features_schema
+from transforms.snapshots import WriteSnapshots, snapshot_name, write_whole
+from transforms.write import WriteChunks, WriteFailures
 
 SOURCES = ["a.parquet", "b c/é.csv"]
 
@@ -90,7 +85,7 @@ def test_features_come_back_from_the_files(tmp_path: Path) -> None:
     label = pa.array(["é", None, ""], pa.string())
     elements = [("m/1", features(0, 3, label)), ("n", features(5, 3, label))]
     schema = features_schema(SPEC, pa.string(), True)
-    write(elements, tuple[str, Chunk], WriteFeatures(str(tmp_path / "part"), schema, SOURCES))
+    write(elements, tuple[str, Chunk], WriteChunks(str(tmp_path / "part"), schema, SOURCES))
     table = read(tmp_path)
     assert table.schema.equals(schema)
     expected = []
@@ -121,7 +116,7 @@ def test_features_come_back_from_the_files(tmp_path: Path) -> None:
 
 def test_without_rows_there_is_a_file_without_rows(tmp_path: Path) -> None:
     schema = features_schema(SPEC, pa.int64(), False)
-    write([], tuple[str, Chunk], WriteFeatures(str(tmp_path / "f" / "part"), schema, SOURCES))
+    write([], tuple[str, Chunk], WriteChunks(str(tmp_path / "f" / "part"), schema, SOURCES))
     write([], Failures, WriteFailures(str(tmp_path / "e" / "part"), SOURCES))
     assert read(tmp_path / "f").schema.equals(schema)
     assert read(tmp_path / "e").num_rows == read(tmp_path / "f").num_rows == 0
@@ -147,7 +142,7 @@ def test_a_row_that_cannot_be_written_leaves_no_file(tmp_path: Path) -> None:
     elements = [("m", features(0, 3, label)), ("m", features(3, 3))]
     schema = features_schema(SPEC, pa.string(), True)
     with pytest.raises(Exception, match="label"):
-        write(elements, tuple[str, Chunk], WriteFeatures(str(tmp_path / "part"), schema, SOURCES))
+        write(elements, tuple[str, Chunk], WriteChunks(str(tmp_path / "part"), schema, SOURCES))
     assert list(tmp_path.glob("*.parquet")) == []
 
 
@@ -155,26 +150,29 @@ def states(keys: list[str]) -> list[tuple[str, bytes]]:
     found = []
     for seed, key in enumerate(keys):
         state, _ = run_all(SPEC, make_rows(40 + seed, seed=seed).x)
-        found.append((key, codec.encode(SPEC, state, {"model_id": key, "rows": 40 + seed})))
+        about = {"model_id": key, "rows": 40 + seed, "time": seed, "until": seed, "final": True}
+        found.append((key, codec.encode(SPEC, state, about)))
     return found
 
 
 def test_snapshots_are_the_states_as_they_are(tmp_path: Path) -> None:
     elements = states(["robot/7", "é", "..", "plain"])
-    write(elements, tuple[str, bytes], WriteSnapshots(str(tmp_path)))
+    write(elements, tuple[str, bytes], WriteSnapshots(str(tmp_path), SPEC))
     index = json.loads((tmp_path / "index.json").read_text(encoding="utf-8"))
-    assert index["version"] == 1
+    assert (index["version"], index["tracker"], index["learner"]) == (2, SPEC.to_dict(), None)
     assert list(index["models"]) == sorted(["robot/7", "é", "..", "plain"])
     for number, (key, data) in enumerate(elements):
-        entry = index["models"][key]
-        assert entry == {"file": snapshot_name(key), "rows": 40 + number, "bytes": len(data)}
-        assert (tmp_path / entry["file"]).read_bytes() == data
+        (entry,) = index["models"][key]
+        name = snapshot_name(key)
+        about = {"rows": 40 + number, "time": number}
+        assert entry == {**about, "tracker": name, "tracker_bytes": len(data)}
+        assert (tmp_path / name).read_bytes() == data
     assert len(list(tmp_path.iterdir())) == 5
 
 
 def test_single_precision_halves_the_snapshots(tmp_path: Path) -> None:
     ((key, data),) = states(["m"])
-    write([(key, data)], tuple[str, bytes], WriteSnapshots(str(tmp_path), float32=True))
+    write([(key, data)], tuple[str, bytes], WriteSnapshots(str(tmp_path), SPEC, float32=True))
     small = (tmp_path / "m.safetensors").read_bytes()
     whole, half = codec.decode(data), codec.decode(small)
     assert (half.spec, half.header["about"]) == (whole.spec, whole.header["about"])
@@ -188,8 +186,9 @@ def test_single_precision_halves_the_snapshots(tmp_path: Path) -> None:
 
 
 def test_no_models_leave_an_empty_index(tmp_path: Path) -> None:
-    write([], tuple[str, bytes], WriteSnapshots(str(tmp_path)))
-    assert json.loads((tmp_path / "index.json").read_text()) == {"version": 1, "models": {}}
+    write([], tuple[str, bytes], WriteSnapshots(str(tmp_path), SPEC))
+    index = json.loads((tmp_path / "index.json").read_text())
+    assert index == {"version": 2, "tracker": SPEC.to_dict(), "learner": None, "models": {}}
 
 
 @given(st.lists(st.text(max_size=300), max_size=20, unique=True))

@@ -2,95 +2,23 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import json
 import os
 import re
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.localfilesystem import LocalFileSystem
 
 from kerneltrack.errors import DataError
-from pipelines.report import models_shown, models_with_curves, write_report
-from pipelines.report_failures import Failure, failure_examples
-from pipelines.report_summary import figure
-from pipelines.report_totals import Totals, add_up
-
-HOSTILE = "</script><img src=x onerror=alert(1)>\n\"'&$data ${title} \\ é漢\u2028🙂"
-
-
-def features(models: dict[str, int], **columns: Any) -> pa.Table:
-    """Rows of the models, one after the other; the loss of the k-th model is k + 1 hundredths."""
-    index = np.concatenate([np.arange(rows) for rows in models.values()])
-    place = np.repeat(np.arange(len(models)), list(models.values()))
-    n = len(index)
-    table = {
-        "model_id": np.array(list(models), dtype=object)[place],
-        "index": index,
-        "source": pa.array(["in.csv"] * n).dictionary_encode(),
-        "row": np.arange(n),
-        "loss": (place + 1) / 100,
-        "novelty": np.full(n, 0.5),
-        "informative": index < 5,
-        "evicted": pa.nulls(n, pa.int64()),
-        "initial": index < 2,
-        "z": pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2 * n)), 2),
-        **columns,
-    }
-    return pa.table(table)
-
-
-def run_folder(
-    output: Path, table: pa.Table | None, failed: pa.Table | None = None, **run: Any
-) -> str:
-    """Write a run's output as the job leaves it."""
-    output.mkdir(exist_ok=True)
-    for folder, part in (("features", table), ("failures", failed)):
-        (output / folder).mkdir()
-        if part is not None:
-            pq.write_table(part, output / folder / "part-0.parquet")
-    rows = 0 if table is None else len(table)
-    facts = {
-        "kerneltrack": "0.1.0",
-        "versions": {"python": "3.11"},
-        "command": "kerneltrack track in.csv --output out",
-        "started": "2026-01-02T03:04:05Z",
-        "seconds": {"total": 1.5},
-        "inputs": [{"path": "data/in.csv", "rows": rows}],
-        "columns": {"model_id": "id", "time": None, "features": ["a", "b", "c"]},
-        "tracker": "okfeb",
-        "spec": {"rank": 2, "kernel": "gaussian", "censor": {"kind": "fixed", "at": 0.1}},
-        "counts": {"rows_in": rows, "rows_out": rows, "rows_failed": 0},
-        "failures": {},
-        **run,
-    }
-    (output / "run.json").write_text(json.dumps(facts), encoding="utf-8")
-    return str(output)
-
-
-def page_of(output: str) -> str:
-    return Path(write_report(output)).read_text(encoding="utf-8")
-
-
-def data_of(page: str) -> dict[str, Any]:
-    found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    assert len(found) == 1
-    return cast("dict[str, Any]", json.loads(found[0]))
-
-
-def text_of(page: str) -> str:
-    body = page.partition("<body>")[2].partition('<script type="application/json"')[0]
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
-
-
-def floats(packed: str) -> list[float]:
-    return cast("list[float]", np.frombuffer(base64.b64decode(packed), "<f4").tolist())
+from pipelines.report import write_report
+from pipelines.report.choice import models_shown, models_with_curves
+from pipelines.report.failures import Failure, failure_examples
+from pipelines.report.text import figure, moment, span
+from pipelines.report.totals import Totals, add_up
+from tests.report_runs import HOSTILE, data_of, features, floats, page_of, run_folder, text_of
 
 
 def test_the_page_says_what_happened(tmp_path: Path) -> None:
@@ -123,7 +51,7 @@ def test_the_data_block_holds_the_curves_and_the_table(tmp_path: Path) -> None:
     assert floats(nine["rates"]["censored"]) == pytest.approx([17 / 22])
     table = data["table"]
     assert table["id"] == ["m9", "m10"]
-    assert table["curve"] == [0, 1]
+    assert (data["mismatch"], data["learning"], data["alerts"]) == (None, None, None)
     assert table["rows"] == [22, 12]
     assert table["mean"] == table["half"] == table["high"] == [0.02, 0.01]
     assert table["sd"] == [0.0, 0.0]
@@ -380,3 +308,12 @@ def test_any_file_system_of_beams_will_do(tmp_path: Path) -> None:
 )
 def test_figures_have_three_digits(value: float, text: str) -> None:
     assert figure(value) == text
+
+
+def test_times_and_extents_are_said_shortly() -> None:
+    assert moment(1_500_000_000 * 10**9) == "2017-07-14 02:40:00"
+    assert moment(1_500_000_000 * 10**9 + 20_000_000) == "2017-07-14 02:40:00.02"
+    extents = [7, 1_500, 90_000_000, 90_000_000_000, 60_000_000_000, 7_200_000_000_000]
+    assert [span(extent) for extent in [*extents, 2 * 86_400 * 10**9]] == [
+        *("7 ns", "1,500 ns", "90 ms", "90 s", "1 min", "2 h", "2 d"),
+    ]

@@ -1,0 +1,45 @@
+"""What all jobs share: what they say, and how they explain what a worker met."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sys
+
+from kerneltrack.errors import KerneltrackError
+from pipelines.record import JobError
+
+INPUT_EXIT = 2
+INTERRUPTED_EXIT = 130
+AGAIN = "run the same command with --overwrite"
+
+
+def explain(error: BaseException, output: str) -> KerneltrackError:
+    """Find, in what the runner raised, the error that a worker met."""
+    if isinstance(error, KerneltrackError):
+        return error
+    text = str(error)
+    if isinstance(error, KeyboardInterrupt) or "KeyboardInterrupt" in text:
+        return JobError(f"interrupted: {AGAIN}", INTERRUPTED_EXIT)
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if getattr(error, "errno", None) in full or any(f"[Errno {code}]" in text for code in full):
+        return JobError(
+            f"the disk is full: nothing half-written is left in {output}; free some space, then "
+            + AGAIN
+        )
+    # A worker's error arrives as the text of its traceback.
+    worker = re.findall(
+        r"^(?:kerneltrack\.errors\.)?(?:DataError|ConfigError): (.*?)(?: \[while running .*)?$",
+        text,
+        re.M,
+    )
+    if worker:
+        return JobError(worker[-1], INPUT_EXIT)
+    lines = [line for line in text.splitlines() if line.strip()]
+    return JobError(f"the job failed: {lines[-1] if lines else type(error).__name__}")
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

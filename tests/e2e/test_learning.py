@@ -1,0 +1,327 @@
+"""Learners in the file job: what is predicted, scored and learned is the core's, row by row."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kerneltrack import codec
+from kerneltrack.learners import LEARNERS, LearnerSpec, RidgeSpec, get_learner, learn_all
+from kerneltrack.trackers import OKFEBSpec, OKFESpec
+from pipelines.cli import main
+from pipelines.output_folder import PARTS
+from tests.e2e.jobs import (
+    CHANNELS,
+    COLUMNS,
+    SMALL,
+    failures_of,
+    features_of,
+    files_under,
+    index_of,
+    labelled_table,
+    learned_from,
+    lines_of,
+    models_of,
+    record_of,
+    snapshots_of,
+    table_of,
+    track,
+    write,
+)
+from tests.e2e.test_track_files import assert_is_the_cores
+from tests.oracles.learner_cases import same_state
+from tests.oracles.prequential import core_alone, metrics_of, same_metrics
+from tests.stream.learning import SECOND, FeatureTable
+from transforms.schemas import metrics_schema, predictions_schema
+
+SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
+ROWS = 900
+WINDOW = 5
+TASKS = {
+    "string": RidgeSpec(),
+    "int64": RidgeSpec(ridge=0.5, forgetting=1.0),
+    "float64": RidgeSpec(task="regression"),
+}
+FLAGS = {
+    "string": ("--learner", "ridge"),
+    "int64": ("--learner", "ridge", "--learner-ridge", "0.5", "--learner-forgetting", "1"),
+    "float64": ("--learner", "ridge", "--learner-task", "regression"),
+}
+
+
+def by_name(model: FeatureTable, spec: LearnerSpec) -> FeatureTable:
+    """The rows with their labels as learners take them: classes are names."""
+    if not spec.classifies:
+        return model
+    names = [None if label is None else str(label) for label in model.label]
+    return FeatureTable(model.time, model.z, names)
+
+
+class Run:
+    """A finished run, and what the core makes of each of its models."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.kind, self.spec = kind, TASKS[kind]
+        self.table = labelled_table(ROWS, kind)
+        self.output = folder / "out"
+        source = write(folder / "in.parquet", self.table)
+        flags = (*COLUMNS, *SMALL, *FLAGS[kind], "--metrics-window", str(WINDOW))
+        track(source, *flags, "--output", str(self.output))
+        self.models = {
+            name: by_name(learned_from(rows, SPEC), self.spec)
+            for name, rows in models_of(self.table).items()
+        }
+
+
+@pytest.fixture(scope="module", params=list(TASKS))
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run(tmp_path_factory.mktemp("learning"), request.param)
+
+
+def test_the_predictions_are_the_cores(run: Run) -> None:
+    found = lines_of(run.output, "predictions")
+    assert list(found) == list(run.models)
+    for name, model in run.models.items():
+        state, records = core_alone(run.spec, model)
+        assert found[name] == records
+        snapshot = codec.decode_learner(
+            (run.output / "snapshots" / index_of(run.output)["models"][name][0]["learner"])
+            .read_bytes()
+        )  # fmt: skip
+        assert snapshot.spec == run.spec
+        same_state(snapshot.state, state)
+    schema = table_of(run.output, "predictions").schema
+    assert schema.equals(predictions_schema(run.spec, has_time=True))
+
+
+def test_learning_changes_no_feature(run: Run) -> None:
+    assert_is_the_cores(features_of(run.output), run.table, SPEC, CHANNELS)
+    assert failures_of(run.output) == []
+
+
+def test_metrics_of_windows_and_of_all_rows(run: Run) -> None:
+    """Accuracy and confusion, or errors: scikit-learn's, from the rows of each window."""
+    found = lines_of(run.output, "metrics")
+    assert list(found) == list(run.models)
+    for name, model in run.models.items():
+        _, records = core_alone(run.spec, model)
+        assert model.time is not None
+        clock = model.time.tolist()
+        same_metrics(found[name], metrics_of(run.spec, records, clock, WINDOW * SECOND))
+        assert len(found[name]) == 5
+        assert (found[name][-1]["rows"], found[name][-1]["end"]) == (300, None)
+    assert table_of(run.output, "metrics").schema.equals(metrics_schema(run.spec))
+
+
+def test_the_record_says_what_was_learned(run: Run) -> None:
+    record = record_of(run.output)
+    assert record["learner"] == {**run.spec.to_dict(), "digest": run.spec.digest()}
+    assert record["metrics_window"] == WINDOW
+    lines = [line for model in lines_of(run.output, "predictions").values() for line in model]
+    name = "correct" if run.spec.classifies else "error"
+    scored = [line[name] for line in lines if line[name] is not None]
+    counts = record["counts"]
+    assert (counts["predicted"], counts["scored"]) == (ROWS, len(scored))
+    assert 0.7 * ROWS < len(scored) < 0.9 * ROWS
+    assert (counts["rows_in"], counts["rows_out"], counts["rows_failed"]) == (ROWS, ROWS, 0)
+    if run.spec.classifies:
+        assert counts["correct"] == sum(scored)
+        assert counts["accuracy"] == pytest.approx(sum(scored) / len(scored), abs=1e-6)
+        assert counts["accuracy"] > 0.5
+    else:
+        assert counts["rmse"] == pytest.approx(
+            (sum(error**2 for error in scored) / len(scored)) ** 0.5, rel=1e-12
+        )
+    assert not {"windows", "alerts", "labels_in", "models_resumed"} & set(counts)
+
+
+def test_the_folder_of_a_run_with_a_learner(run: Run) -> None:
+    index = index_of(run.output)
+    assert (index["tracker"], index["learner"]) == (SPEC.to_dict(), run.spec.to_dict())
+    for name, (entry,) in index["models"].items():
+        stem = name.replace("/", "%2F")
+        files = [f"{stem}.safetensors", f"{stem}@learner.safetensors"]
+        assert [entry["tracker"], entry["learner"]] == files
+        sizes = [(run.output / "snapshots" / file).stat().st_size for file in files]
+        assert [entry["tracker_bytes"], entry["learner_bytes"]] == sizes
+        times = run.models[name].time
+        assert times is not None
+        assert (entry["rows"], entry["time"]) == (300, int(times[-1]))
+    names = {Path(name).parts[0] for name in files_under(run.output)}
+    parts = {"features", "failures", "snapshots", "predictions", "metrics"}
+    assert names == {*parts, "run.json", "report.html"}
+
+
+def test_a_row_without_a_label_is_predicted_and_no_more() -> None:
+    """Of the oracle itself: rows whose labels are missing leave no trace in the learner."""
+    model = next(iter(models_of(labelled_table(ROWS)).values()))
+    rows = by_name(learned_from(model, SPEC), RidgeSpec())
+    keep = [row for row, label in enumerate(rows.label) if label is not None]
+    assert 200 < len(keep) < 280
+    whole, _ = learn_all(RidgeSpec(), rows.z, rows.label)
+    bare, _ = learn_all(RidgeSpec(), rows.z[keep], [rows.label[row] for row in keep])
+    same_state(whole, bare)
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return Run(tmp_path_factory.mktemp("classes"), "string")
+
+
+def test_missing_labels_and_classes_that_appear_late(classes: Run) -> None:
+    for name, lines in lines_of(classes.output, "predictions").items():
+        given = classes.models[name].label
+        assert [line["label"] for line in lines] == given
+        assert {line["correct"] for line in lines if line["label"] is None} == {None}
+        # Predicted all the same, from the first label on.
+        first = next(row for row, label in enumerate(given) if label is not None)
+        assert [line["prediction"] is None for line in lines[: first + 2]] == [
+            *[True] * (first + 1),
+            False,
+        ]
+        late = given.index("climb")
+        assert late > 150
+        assert lines[late]["prediction"] in {"still", "walk"}
+        assert lines[late]["correct"] is False
+        said = [row for row, line in enumerate(lines) if line["prediction"] == "climb"]
+        assert said
+        assert min(said) > late
+
+
+def test_what_a_learning_run_prints(
+    classes: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = str(classes.output.parent / "in.parquet")
+    track(source, *COLUMNS, *SMALL, *FLAGS["string"], "--output", str(tmp_path / "out"))
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    counts = record_of(classes.output)["counts"]
+    *_, rows, scored, report = printed.out.splitlines()
+    assert re.match(r"900 rows in: 900 features of 3 models, 0 failed; ", rows)
+    assert scored == (
+        f"{counts['scored']} predictions met a label: {100 * counts['accuracy']:.1f}% correct"
+    )
+    assert report.startswith("report: ")
+    assert snapshots_of(tmp_path / "out").keys() == snapshots_of(classes.output).keys()
+    # Without --metrics-window there is a line for all rows and no other.
+    totals = lines_of(tmp_path / "out", "metrics")
+    assert totals == {
+        name: lines[-1:] for name, lines in lines_of(classes.output, "metrics").items()
+    }
+
+
+def test_a_run_without_these_flags_writes_none_of_it_and_removes_what_is_there(
+    tmp_path: Path,
+) -> None:
+    source = write(tmp_path / "in.parquet", labelled_table(300))
+    output = tmp_path / "out"
+    for part in PARTS:
+        (output / part).mkdir(parents=True)
+        (output / part / "part-00000-of-00001.parquet").write_text("of an earlier run")
+    (output / "mine.txt").write_text("kept")
+    track(source, *COLUMNS, *SMALL, "--output", str(output), "--overwrite")
+    assert sorted(path.name for path in output.iterdir()) == sorted(
+        ["features", "failures", "snapshots", "mine.txt", "run.json", "report.html"]
+    )
+    record = record_of(output)
+    assert (record["learner"], record["drift"], record["measure"]) == (None, None, None)
+    assert not {"predicted", "scored", "windows", "alerts"} & set(record["counts"])
+
+
+def test_a_section_of_the_spec_file_is_as_good_as_flags(classes: Run, tmp_path: Path) -> None:
+    """With a flag over it; a section without a name is of the learner that is the default."""
+    source = str(classes.output.parent / "in.parquet")
+    specs = {
+        "named": "learner:\n  learner: ridge\n  ridge: 1e-1\n  forgetting: 0.95\n",
+        "unnamed": "learner:\n  forgetting: 0.95\n",
+        "name": "learner: ridge\n",
+    }
+    tracker = "rank: 4\nbudget: 7\nwarmup: 50\n"
+    for name, section in specs.items():
+        (tmp_path / f"{name}.yaml").write_text(tracker + section)
+        flags = ("--spec", str(tmp_path / f"{name}.yaml"), "--learner-forgetting", "0.999")
+        track(source, *COLUMNS, *flags, "--output", str(tmp_path / name))
+        assert snapshots_of(tmp_path / name).keys() == snapshots_of(classes.output).keys()
+        assert lines_of(tmp_path / name, "predictions") == lines_of(classes.output, "predictions")
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNERS if name != "ridge"])
+def test_every_learner_is_a_flag(name: str, tmp_path: Path) -> None:
+    table = labelled_table(240, models=1)
+    source = write(tmp_path / "in.parquet", table)
+    track(source, *COLUMNS, *SMALL, "--learner", name, "--output", str(tmp_path / "out"))
+    spec: LearnerSpec = get_learner(name).spec_type()
+    assert record_of(tmp_path / "out")["learner"] == {**spec.to_dict(), "digest": spec.digest()}
+    _, records = core_alone(spec, learned_from(table, SPEC))
+    assert lines_of(tmp_path / "out", "predictions") == {"m/0": records}
+
+
+@pytest.mark.parametrize(
+    ("flags", "spec"),
+    [
+        (("--budget", "7", "--emit", "q"), OKFEBSpec(rank=4, warmup=50, budget=7, emit="q")),
+        (("--tracker", "okfe"), OKFESpec(rank=4, warmup=50)),
+    ],
+)
+def test_other_trackers_features_are_learned_from(
+    flags: tuple[str, ...], spec: Any, tmp_path: Path
+) -> None:
+    table = labelled_table(240, models=1)
+    source = write(tmp_path / "in.parquet", table)
+    asked = (*COLUMNS, "--rank", "4", "--warmup", "50", *flags, "--learner", "ridge")
+    track(source, *asked, "--output", str(tmp_path / "out"))
+    _, records = core_alone(RidgeSpec(), learned_from(table, spec))
+    assert lines_of(tmp_path / "out", "predictions") == {"m/0": records}
+
+
+def test_rows_that_fail_are_not_predicted(tmp_path: Path) -> None:
+    """An index counts the rows that came through, in features and predictions alike."""
+    table = labelled_table(300, models=1)
+    x = table.column("x1").to_numpy().copy()
+    x[5::10] = float("nan")
+    table = table.set_column(3, "x1", pa.array(x))
+    source = write(tmp_path / "in.parquet", table)
+    track(source, *COLUMNS, *SMALL, *FLAGS["string"], "--output", str(tmp_path / "out"))
+    counts = record_of(tmp_path / "out")["counts"]
+    assert [counts[name] for name in ("rows_in", "rows_out", "rows_failed", "predicted")] == [
+        300, 270, 30, 270,
+    ]  # fmt: skip
+    good = table.filter(pa.array(~np.isnan(x)))
+    _, records = core_alone(RidgeSpec(), learned_from(good, SPEC))
+    assert lines_of(tmp_path / "out", "predictions") == {"m/0": records}
+
+
+def test_rows_without_times_are_learned_from(tmp_path: Path) -> None:
+    table = labelled_table(240, models=2)
+    source = write(tmp_path / "in.parquet", table)
+    flags = ("--model-id", "model_id", "--exclude", "time", "--label", "label", *SMALL)
+    track(source, *flags, "--learner", "ridge", "--output", str(tmp_path / "out"))
+    schema = table_of(tmp_path / "out", "predictions").schema
+    assert schema.equals(predictions_schema(RidgeSpec(), has_time=False))
+    found = lines_of(tmp_path / "out", "predictions")
+    for name, rows in models_of(table).items():
+        model = learned_from(rows, SPEC)
+        _, records = core_alone(RidgeSpec(), FeatureTable(None, model.z, model.label))
+        assert found[name] == records
+    (line,) = lines_of(tmp_path / "out", "metrics")["m/0"]
+    assert (line["start"], line["end"], line["rows"]) == (None, None, 120)
+
+
+def test_an_input_without_rows_has_nothing_to_predict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in.parquet", labelled_table(10).slice(0, 0))
+    asked = (*FLAGS["string"], "--window", "2", "--drift", "--metrics-window", "2")
+    arguments = ["track", source, *COLUMNS, *SMALL, *asked, "--output", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    assert "no prediction met a label" in capsys.readouterr().out.splitlines()
+    counts = record_of(tmp_path / "out")["counts"]
+    assert counts.keys() >= {"predicted", "scored", "windows", "alerts"}
+    assert set(counts.values()) == {0}
+    for part in ("predictions", "metrics", "mismatch", "alerts"):
+        assert table_of(tmp_path / "out", part).num_rows == 0

@@ -1,0 +1,633 @@
+"""A job that begins from another's snapshots gives what one uninterrupted job gives."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kerneltrack import codec
+from kerneltrack.learners import RidgeSpec, learn_all
+from kerneltrack.trackers import OKFEBSpec
+from pipelines.cli import main
+from tests.e2e.jobs import (
+    COLUMNS,
+    SMALL,
+    about,
+    array_of,
+    assert_same_features,
+    between,
+    failures_of,
+    features_of,
+    files_under,
+    index_of,
+    labelled_table,
+    learned_from,
+    lines_of,
+    models_of,
+    nanoseconds,
+    record_of,
+    snapshots_of,
+    table_of,
+    track,
+    write,
+)
+from tests.e2e.test_labels import label_table
+from tests.oracles.learner_cases import same_state
+from tests.stream.running import exact
+
+SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
+ROWS = 1200
+EVERY = 6
+ASKED = (
+    *("--learner", "ridge", "--metrics-window", "5"),
+    *("--drift", "--drift-block", "4", "--drift-settle", "20"),
+    *("--drift-memory", "60", "--drift-threshold", "1.5"),
+    *("--window", "4", "--window-period", "1.5", "--moving-window", "20"),
+    *("--snapshot-every", str(EVERY)),
+)
+LEARNED_BEFORE = "row of a time that the model had learned from before it was taken up again"
+
+
+class Whole:
+    """An uninterrupted run over all rows, and its parts before and from a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        table = labelled_table(ROWS)
+        x = table.column("x1").to_numpy().copy()
+        x[np.random.default_rng(0).random(ROWS) < 0.02] = np.nan
+        self.table = table.set_column(3, "x1", pa.array(x))
+        self.source = write(folder / "in.parquet", self.table)
+        self.output = folder / "whole"
+        track(self.source, *COLUMNS, *SMALL, *ASKED, "--output", str(self.output))
+
+    def rows(self, start: int | None, stop: int | None, name: str) -> str:
+        return write(self.folder / f"{name}.parquet", between(self.table, start, stop))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    return Whole(tmp_path_factory.mktemp("warm"))
+
+
+def cut_index(snapshots: Path, to: Path, count: int) -> Path:
+    """The folder of snapshots as it was after so many of each model's boundaries."""
+    shutil.copytree(snapshots, to)
+    index = json.loads((to / "index.json").read_text())
+    for model, entries in index["models"].items():
+        index["models"][model] = entries[:count]
+        for entry in entries[count:]:
+            for kind in ("tracker", "learner"):
+                (to / entry[kind]).unlink()
+    (to / "index.json").write_text(json.dumps(index))
+    return to
+
+
+def seen(output: Path, part: str) -> dict[str, list[dict[str, Any]]]:
+    return {name: exact(lines) for name, lines in lines_of(output, part).items()}
+
+
+def assert_goes_on(first: Path | None, second: Path, whole: Path, rows: dict[str, int]) -> None:
+    """Hold a second job against the uninterrupted one from each model's row on, bit for bit."""
+    ours, features = features_of(second), features_of(whole)
+    names = np.array(features.column("model_id").to_pylist())
+    kept = array_of(features, "index") >= np.array([rows[name] for name in names])
+    assert_same_features(ours, features.filter(pa.array(kept)), ignore=("source", "row"))
+    for part in ("predictions", "alerts"):
+        found, expected = seen(second, part), seen(whole, part)
+        for name, row in rows.items():
+            later = [line for line in expected.get(name, []) if line["index"] >= row]
+            assert found.get(name, []) == later, (part, name)
+    for name, row in rows.items():
+        done = [] if first is None else [line for line in seen(first, "mismatch")[name]]
+        lines = seen(second, "mismatch")[name]
+        moving = [line for line in lines if line["kind"] == "moving"]
+        expected_lines = seen(whole, "mismatch")[name]
+        assert moving == [
+            line for line in expected_lines if line["kind"] == "moving" and line["index"] >= row
+        ]
+        # What the first job closed for want of rows is given whole by the second.
+        closed = [line for line in done if line["kind"] != "moving" and line["complete"]]
+        measured = closed + [line for line in lines if line["kind"] != "moving"]
+        wanted = [line for line in expected_lines if line["kind"] != "moving"]
+        assert measured == (wanted if first is not None else wanted[-len(measured) :])
+        assert len(measured) > 3
+
+
+def assert_same_ends(second: Path, whole: Path) -> None:
+    """The same final states, and the same boundaries since, as files."""
+    ours, theirs = snapshots_of(second), snapshots_of(whole)
+    finals = [name for name in theirs if about_is_final(theirs[name], name)]
+    assert len(finals) == 6
+    assert set(finals) <= set(ours)
+    for name in set(ours) - {"index.json"}:
+        assert ours[name] == theirs[name], name
+    for model, entries in index_of(second)["models"].items():
+        expected = index_of(whole)["models"][model]
+        assert entries == expected[len(expected) - len(entries) :]
+
+
+def known_of(snapshot: bytes) -> Any:
+    """What a learner's snapshot holds, but for where in its file a label was that still waits."""
+    found = codec.decode_learner(snapshot)
+    beside = dict(found.beside)
+    for name in ("pending.by_index.where", "pending.by_time.where"):
+        if name in beside:
+            beside[name] = np.delete(beside[name], 2, axis=1)
+    arrays = {**found.state._asdict(), **beside}
+    plain = {name: getattr(array, "tolist", lambda: None)() for name, array in arrays.items()}
+    return found.spec, found.header["about"], found.state.classes, plain
+
+
+def about_is_final(data: bytes, name: str) -> bool:
+    return name != "index.json" and codec.read_header(data)["about"]["final"]
+
+
+@pytest.mark.parametrize("second", [7.0, 13.31, 23.5])
+def test_a_data_set_cut_in_two(second: float, whole: Whole, tmp_path: Path) -> None:
+    """The first job ends where it may: between boundaries, with windows that are open."""
+    cut = int(nanoseconds(whole.table)[0] + second * 10**9)
+    first, then = tmp_path / "first", tmp_path / "then"
+    flags = (*COLUMNS, *SMALL, *ASKED)
+    track(whole.rows(None, cut, "head"), *flags, "--output", str(first))
+    # The spec is that of the snapshots: no flag names it again.
+    rest = whole.rows(cut, None, "tail")
+    more = ("--warm-start", str(first / "snapshots"), *COLUMNS, *ASKED)
+    track(rest, *more, "--output", str(then))
+    rows = {name: entries[-1]["rows"] for name, entries in index_of(first)["models"].items()}
+    assert_goes_on(first, then, whole.output, rows)
+    assert_same_ends(then, whole.output)
+    counts = [record_of(output)["counts"] for output in (first, then, whole.output)]
+    for name in ("rows_in", "rows_out", "rows_failed", "predicted", "scored", "correct", "alerts"):
+        assert counts[0][name] + counts[1][name] == counts[2][name], name
+    assert counts[1]["models_resumed"] == 3
+    record = record_of(then)
+    assert record["spec"] == record_of(whole.output)["spec"]
+    assert record["learner"] == record_of(whole.output)["learner"]
+    assert record["warm_start"] == str(first / "snapshots")
+    # Totals go on from those of the first job.
+    totals = [seen(output, "metrics")["m/0"][-1] for output in (then, whole.output)]
+    assert totals[0] == totals[1]
+
+
+@pytest.mark.parametrize("boundary", range(4))
+def test_every_boundary_that_was_left(boundary: int, whole: Whole, tmp_path: Path) -> None:
+    """As after a crash: only the boundaries are there, and all rows are read again."""
+    entries = {name: lines[boundary] for name, lines in index_of(whole.output)["models"].items()}
+    snapshots = cut_index(whole.output / "snapshots", tmp_path / "snapshots", boundary + 1)
+    rows = {name: entry["rows"] for name, entry in entries.items()}
+    (until,) = {about(snapshots / entry["tracker"])["until"] for entry in entries.values()}
+    assert until % (EVERY * 10**9) == 0
+    output = tmp_path / "out"
+    flags = (*COLUMNS, *ASKED, "--warm-start", str(snapshots))
+    track(whole.source, *flags, "--output", str(output))
+    assert_goes_on(None, output, whole.output, rows)
+    assert_same_ends(output, whole.output)
+    old = np.flatnonzero(nanoseconds(whole.table) < until).tolist()
+    refused = [row for _, _, row, reason in failures_of(output) if reason == LEARNED_BEFORE]
+    bad = [row for _, _, row, reason in failures_of(output) if reason != LEARNED_BEFORE]
+    assert sorted([*refused, *bad]) == sorted({*old, *bad})
+    counts = record_of(output)["counts"]
+    assert counts["rows_in"] == ROWS == counts["rows_out"] + counts["rows_failed"]
+
+
+def test_boundaries_are_multiples_of_the_distance(whole: Whole) -> None:
+    for name, entries in index_of(whole.output)["models"].items():
+        assert len(entries) == 5
+        stem = name.replace("/", "%2F")
+        for entry in entries[:-1]:
+            assert entry["tracker"] == f"{stem}@{entry['rows']}.safetensors"
+            assert entry["learner"] == f"{stem}@{entry['rows']}@learner.safetensors"
+        assert entries[-1]["tracker"] == f"{stem}.safetensors"
+        assert [entry["rows"] for entry in entries] == sorted(entry["rows"] for entry in entries)
+    listed = {
+        entry[kind]
+        for entries in index_of(whole.output)["models"].values()
+        for entry in entries
+        for kind in ("tracker", "learner")
+    }
+    assert listed | {"index.json"} == set(snapshots_of(whole.output))
+
+
+@pytest.mark.parametrize("boundary", [None, 0, 1, 2])
+def test_rows_that_wait_for_labels_are_learned_from_by_the_second_job(
+    boundary: int | None, whole: Whole, tmp_path: Path
+) -> None:
+    """Labels come 2 s late in files of their own; the second job gets those still to come."""
+    clean = whole.table.filter(whole.table.column("x1").is_valid())
+    clean = clean.filter(pa.array(~np.isnan(clean.column("x1").to_numpy())))
+    labels = label_table(clean)
+    bare = clean.drop(["label"])
+    flags = ("--model-id", "model_id", "--time", "time", *SMALL, "--learner", "ridge")
+    asked = ("--label-index", "index", "--label-wait", "2", "--snapshot-every", str(EVERY))
+    one = tmp_path / "one"
+    paths = [write(tmp_path / "rows.pq", bare), write(tmp_path / "labels.pq", labels)]
+    track(paths[0], *flags, *asked, "--labels", paths[1], "--output", str(one))
+    if boundary is None:
+        # The first job ends in mid-stream, its labels up to there.
+        first = tmp_path / "first"
+        cut = int(nanoseconds(clean)[0] + 15.5 * 10**9)
+        head = write(tmp_path / "head.pq", between(bare, None, cut))
+        known = write(tmp_path / "known.pq", between(labels, None, cut - 10**9))
+        track(head, *flags, *asked, "--labels", known, "--output", str(first))
+        snapshots = first / "snapshots"
+        rest = between(bare, cut, None)
+        to_come = between(labels, cut - 10**9, None)
+    else:
+        snapshots = cut_index(one / "snapshots", tmp_path / "snapshots", boundary + 1)
+        entry = index_of(one)["models"]["m/0"][boundary]
+        until = about(snapshots / entry["tracker"])["until"]
+        rest, to_come = between(bare, until, None), between(labels, until, None)
+    begun = {name: entries[-1] for name, entries in index_of(snapshots.parent)["models"].items()}
+    waiting = {
+        name: codec.decode_learner((snapshots / entry["learner"]).read_bytes()).beside
+        for name, entry in begun.items()
+    }
+    output = tmp_path / "out"
+    paths = [write(tmp_path / "rest.pq", rest), write(tmp_path / "to_come.pq", to_come)]
+    more = ("--labels", paths[1], "--warm-start", str(snapshots))
+    track(paths[0], *flags, *asked, *more, "--output", str(output))
+    found, expected = seen(output, "predictions"), seen(one, "predictions")
+    for name, lines in found.items():
+        assert lines == expected[name][len(expected[name]) - len(lines) :]
+        # Rows that waited are settled, and written, by the second job too.
+        count = len(waiting[name]["waiting.clock"])
+        assert count > 30
+        assert lines[0]["index"] == begun[name]["rows"] - count
+    ours, theirs = snapshots_of(output), snapshots_of(one)
+    for name in set(ours) - {"index.json"}:
+        same = known_of if name.endswith("@learner.safetensors") else bytes
+        assert same(ours[name]) == same(theirs[name]), name
+    assert failures_of(output) == []
+    counts = record_of(output)["counts"]
+    assert (counts["labels_in"], counts["labels_failed"]) == (to_come.num_rows, 0)
+
+
+def test_labels_of_rows_that_an_earlier_job_settled_come_too_late(
+    whole: Whole, tmp_path: Path
+) -> None:
+    table = labelled_table(300, models=1)
+    bare, labels = table.drop(["label"]), label_table(table)
+    cut = int(nanoseconds(table)[150])
+    flags = ("--model-id", "model_id", "--time", "time", *SMALL, "--learner", "ridge")
+    asked = ("--label-index", "index", "--label-rows", "10")
+    first, output = tmp_path / "first", tmp_path / "out"
+    path = write(tmp_path / "labels.pq", labels)
+    head = write(tmp_path / "head.pq", between(bare, None, cut))
+    track(head, *flags, *asked, "--labels", path, "--output", str(first))
+    rest = write(tmp_path / "rest.pq", between(bare, cut, None))
+    more = ("--labels", path, "--warm-start", str(first / "snapshots"))
+    track(rest, *flags, *asked, *more, "--output", str(output))
+    index = labels.column("index").to_pylist()
+    assert failures_of(output) == [
+        ("m/0", "labels.pq", row, f"row {number} was settled before its label came")
+        for row, number in enumerate(index)
+        if number < 140
+    ]
+    counts = record_of(output)["counts"]
+    assert counts["rows_in"] == counts["rows_out"] == 150
+    assert counts["labels_failed"] == sum(number < 140 for number in index)
+
+
+# Models of the first job, and of the second.
+
+
+def test_models_without_rows_are_carried_over(whole: Whole, tmp_path: Path) -> None:
+    """And go on in a third job; models that are new begin anew."""
+    cut = int(nanoseconds(whole.table)[ROWS // 2])
+    names = np.array(whole.table.column("model_id").to_pylist())
+    flags = (*COLUMNS, *ASKED, "--output")
+    old = whole.table.filter(pa.array(names != "m/2"))
+    head = write(tmp_path / "head.pq", between(old, None, cut))
+    track(head, *SMALL, *flags, str(tmp_path / "first"))
+    new = whole.table.filter(pa.array(names == "m/2"))
+    then = pa.concat_tables([between(models_of(old)["m/1"], cut, None), new])
+    more = ("--warm-start", str(tmp_path / "first" / "snapshots"))
+    track(write(tmp_path / "then.pq", then), *more, *flags, str(tmp_path / "second"))
+    index = index_of(tmp_path / "second")
+    assert list(index["models"]) == ["m/0", "m/1", "m/2"]
+    assert index["models"]["m/0"] == index_of(tmp_path / "first")["models"]["m/0"][-1:]
+    ours, theirs = snapshots_of(tmp_path / "second"), snapshots_of(tmp_path / "first")
+    carried = [name for name in ours if name.startswith("m%2F0")]
+    assert carried == ["m%2F0.safetensors", "m%2F0@learner.safetensors"]
+    assert all(ours[name] == theirs[name] for name in carried)
+    expected = snapshots_of(whole.output)
+    for name in ("m%2F1.safetensors", "m%2F1@learner.safetensors", "m%2F2.safetensors"):
+        assert ours[name] == expected[name]
+    rest = between(models_of(old)["m/0"], cut, None)
+    more = ("--warm-start", str(tmp_path / "second" / "snapshots"))
+    track(write(tmp_path / "rest.pq", rest), *more, *flags, str(tmp_path / "third"))
+    third = snapshots_of(tmp_path / "third")
+    for name in expected:
+        if "@" not in name.replace("@learner", "") and name != "index.json":
+            assert third[name] == expected[name], name
+
+
+@pytest.mark.parametrize("rows", ["old", "bad", "none"])
+def test_a_model_all_of_whose_rows_are_refused_keeps_its_learner(
+    rows: str, whole: Whole, tmp_path: Path
+) -> None:
+    table = between(whole.table, None, int(nanoseconds(whole.table)[600]))
+    if rows == "bad":
+        after = whole.table.slice(900)
+        bad = pa.array(np.full(after.num_rows, np.nan))
+        table = after.set_column(2, "x0", bad)
+    path = write(tmp_path / "rows.pq", table.slice(0, 0) if rows == "none" else table)
+    output = tmp_path / "out"
+    more = ("--warm-start", str(whole.output / "snapshots"))
+    track(path, *more, *COLUMNS, *ASKED, "--output", str(output))
+    assert features_of(output).num_rows == 0
+    for name, entries in index_of(output)["models"].items():
+        before = index_of(whole.output)["models"][name][-1]
+        assert entries[-1]["rows"] == before["rows"]
+        for kind in ("tracker", "learner"):
+            assert entries[-1][kind] == before[kind]
+        file = before["learner"]
+        assert snapshots_of(output)[file] == snapshots_of(whole.output)[file]
+        state = codec.decode(snapshots_of(output)[before["tracker"]]).state
+        kept = codec.decode(snapshots_of(whole.output)[before["tracker"]]).state
+        assert all((a == b).all() for a, b in zip(state, kept, strict=True))
+    assert record_of(output)["counts"]["rows_failed"] == {"old": 600, "bad": 300, "none": 0}[rows]
+
+
+def test_rows_of_an_earlier_time_are_refused(whole: Whole, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    more = ("--warm-start", str(whole.output / "snapshots"))
+    track(whole.source, *more, *COLUMNS, "--output", str(output))
+    newest = {name: nanoseconds(rows)[-1] for name, rows in models_of(whole.table).items()}
+    times, names = nanoseconds(whole.table), whole.table.column("model_id").to_pylist()
+    old = [row for row in range(ROWS) if times[row] < newest[names[row]]]
+    found = [row for _, _, row, reason in failures_of(output) if reason == LEARNED_BEFORE]
+    assert set(found) <= set(old)
+    assert len(old) == ROWS - 3 == record_of(output)["counts"]["rows_failed"]
+    # A row of the newest time itself may be one more that came at once.
+    assert features_of(output).column("row").to_pylist() == [ROWS - 3, ROWS - 2, ROWS - 1]
+
+
+# What a job begins from.
+
+
+def test_a_learner_that_only_the_second_job_has_begins_anew(tmp_path: Path) -> None:
+    table = labelled_table(400, models=1)
+    cut = int(nanoseconds(table)[200])
+    head = write(tmp_path / "head.pq", between(table, None, cut))
+    tail = write(tmp_path / "tail.pq", between(table, cut, None))
+    track(head, *COLUMNS, *SMALL, "--output", str(tmp_path / "first"))
+    more = ("--warm-start", str(tmp_path / "first" / "snapshots"))
+    output = tmp_path / "out"
+    track(tail, *more, *COLUMNS, "--learner", "ridge", "--output", str(output))
+    whole = learned_from(table, SPEC)
+    state, said = learn_all(RidgeSpec(), whole.z[200:], whole.label[200:])
+    lines = lines_of(output, "predictions")["m/0"]
+    assert [line["index"] for line in lines] == list(range(200, 400))
+    assert [line["prediction"] for line in lines] == said.names
+    snapshot = codec.decode_learner(snapshots_of(output)["m%2F0@learner.safetensors"])
+    same_state(snapshot.state, state)
+    # A third job goes on from both.
+    third = tmp_path / "third"
+    more = ("--warm-start", str(output / "snapshots"))
+    track(tail, *more, *COLUMNS, "--output", str(third))
+    assert record_of(third)["learner"] == record_of(output)["learner"]
+
+
+def test_a_second_job_may_do_without_the_learner(whole: Whole, tmp_path: Path) -> None:
+    cut = int(nanoseconds(whole.table)[900])
+    head, output = tmp_path / "head", tmp_path / "out"
+    flags = (*COLUMNS, "--learner", "ridge", "--output")
+    track(whole.rows(None, cut, "head"), *SMALL, *flags, str(head))
+    tail = models_of(between(whole.table, cut, None))["m/0"].drop(["label"])
+    more = ("--model-id", "model_id", "--time", "time", "--learner", "none")
+    path = write(tmp_path / "tail.pq", tail)
+    track(path, *more, "--warm-start", str(head / "snapshots"), "--output", str(output))
+    assert not (output / "predictions").exists()
+    index = index_of(output)
+    assert index["learner"] is None
+    # No learner, of no model: the one that was carried over has none either.
+    assert all("learner" not in entry for entries in index["models"].values() for entry in entries)
+    assert [name for name in files_under(output / "snapshots") if "learner" in name] == []
+    ours = codec.decode(snapshots_of(output)["m%2F0.safetensors"]).state
+    theirs = codec.decode(snapshots_of(whole.output)["m%2F0.safetensors"]).state
+    assert all((a == b).all() for a, b in zip(ours, theirs, strict=True))
+
+
+def test_snapshots_in_single_precision_can_be_begun_from(whole: Whole, tmp_path: Path) -> None:
+    cut = int(nanoseconds(whole.table)[600])
+    head, output = tmp_path / "head", tmp_path / "out"
+    flags = (*COLUMNS, *SMALL, *ASKED)
+    track(whole.rows(None, cut, "head"), *flags, "--float32", "--output", str(head))
+    more = ("--warm-start", str(head / "snapshots"), "--output", str(output))
+    track(whole.rows(cut, None, "tail"), *flags, *more)
+    ours, theirs = features_of(output), features_of(whole.output)
+    kept = np.concatenate(
+        [
+            array_of(rows, "index") >= index_of(head)["models"][name][-1]["rows"]
+            for name, rows in models_of(theirs).items()
+        ]
+    )
+    expected = theirs.filter(pa.array(kept))
+    assert array_of(ours, "index").tolist() == array_of(expected, "index").tolist()
+    # The first rows' features agree to the digits that single precision has.
+    first = [array_of(part, "z")[:20] for part in (ours, expected)]
+    np.testing.assert_allclose(first[0], first[1], atol=1e-3)
+    assert (first[0] != first[1]).any()
+    assert record_of(output)["counts"]["models_resumed"] == 3
+
+
+def test_a_job_without_times_goes_on_too(tmp_path: Path) -> None:
+    table = labelled_table(400, models=1).drop(["time"])
+    flags = ("--model-id", "model_id", "--label", "label", "--learner", "ridge")
+    asked = (*flags, "--moving-window", "20", "--output")
+    parts = {"whole": table, "head": table.slice(0, 170), "tail": table.slice(170)}
+    paths = {name: write(tmp_path / f"{name}.pq", part) for name, part in parts.items()}
+    track(paths["whole"], *SMALL, *asked, str(tmp_path / "whole"))
+    track(paths["head"], *SMALL, *asked, str(tmp_path / "head"))
+    more = ("--warm-start", str(tmp_path / "head" / "snapshots"))
+    track(paths["tail"], *more, *asked, str(tmp_path / "tail"))
+    for part in ("predictions", "mismatch"):
+        joined = [line for name in ("head", "tail") for line in seen(tmp_path / name, part)["m/0"]]
+        assert joined == seen(tmp_path / "whole", part)["m/0"]
+    ours, theirs = snapshots_of(tmp_path / "tail"), snapshots_of(tmp_path / "whole")
+    assert ours == theirs
+
+
+def test_labels_that_a_first_job_did_not_have(tmp_path: Path) -> None:
+    """Classes are named by the first job; the second sees another one first."""
+    table = labelled_table(400, models=1, missing=0)
+    cut = int(nanoseconds(table)[200])
+    flags = (*COLUMNS, "--learner", "ridge", "--output")
+    head = write(tmp_path / "head.pq", between(table, None, cut))
+    tail = write(tmp_path / "tail.pq", between(table, cut, None))
+    track(head, *SMALL, *flags, str(tmp_path / "head"))
+    more = ("--warm-start", str(tmp_path / "head" / "snapshots"))
+    track(tail, *more, *flags, str(tmp_path / "tail"))
+    lines = lines_of(tmp_path / "tail", "predictions")["m/0"]
+    assert lines[0]["prediction"] in {"still", "walk"}
+    names = codec.decode_learner(snapshots_of(tmp_path / "tail")["m%2F0@learner.safetensors"])
+    assert names.state.classes[2] == "climb"
+    assert table_of(tmp_path / "tail", "predictions").num_rows == 200
+
+
+# What cannot be begun from.
+
+
+def rewrite_index(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        index = json.loads((folder / "index.json").read_text())
+        change(index)
+        (folder / "index.json").write_text(json.dumps(index))
+
+    return damage
+
+
+def no_index(folder: Path) -> None:
+    (folder / "index.json").unlink()
+
+
+def half_an_index(folder: Path) -> None:
+    text = (folder / "index.json").read_text()
+    (folder / "index.json").write_text(text[: len(text) // 2])
+
+
+def no_state(folder: Path) -> None:
+    (folder / "m%2F1.safetensors").unlink()
+
+
+def half_a_state(folder: Path) -> None:
+    path = folder / "m%2F1.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def no_learner(folder: Path) -> None:
+    (folder / "m%2F2@learner.safetensors").unlink()
+
+
+def half_a_learner(folder: Path) -> None:
+    path = folder / "m%2F2@learner.safetensors"
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def learners_swapped(folder: Path) -> None:
+    path = folder / "m%2F2.safetensors"
+    path.write_bytes((folder / "m%2F2@learner.safetensors").read_bytes())
+
+
+def foreign(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "index.json").write_text('{"weights": "model.safetensors"}')
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no folder": (shutil.rmtree, r"index\.json: cannot be read"),
+    "no index": (no_index, r"index\.json: cannot be read"),
+    "half an index": (half_an_index, r"index\.json: not an index of snapshots"),
+    "a foreign index": (foreign, r"index\.json: not an index of snapshots"),
+    "an older version": (
+        rewrite_index(lambda index: index.update(version=1)),
+        r"index\.json: index version 1: this code reads 2",
+    ),
+    "no state": (no_state, r"m%2F1\.safetensors: cannot be read"),
+    "half a state": (half_a_state, r"m/1|m%2F1\.safetensors"),
+    "no learner": (no_learner, r"m%2F2@learner\.safetensors: cannot be read"),
+    "half a learner": (half_a_learner, r"m/2|m%2F2@learner\.safetensors"),
+    "a learner for a tracker": (learners_swapped, r"state of a learner"),
+    "models of another form": (
+        rewrite_index(lambda index: index.update(models=[1, 2])),
+        r"index\.json: not an index of snapshots",
+    ),
+    "an entry of another form": (
+        rewrite_index(lambda index: index["models"].update({"m/0": {"file": "x"}})),
+        r"index\.json: not an index of snapshots",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with a learner, and its rows."""
+    folder = tmp_path_factory.mktemp("small")
+    source = write(folder / "in.parquet", labelled_table(240))
+    flags = (*COLUMNS, *SMALL, "--learner", "ridge")
+    track(source, *flags, "--output", str(folder / "out"))
+    return folder
+
+
+# A job that breaks off leaves it to Python to close its files.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_folder_that_cannot_be_begun_from_gets_one_line(
+    name: str, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage, says = DAMAGES[name]
+    snapshots = tmp_path / "snapshots"
+    shutil.copytree(small / "out" / "snapshots", snapshots)
+    damage(snapshots)
+    arguments = ["track", str(small / "in.parquet"), *COLUMNS, "--warm-start", str(snapshots)]
+    assert main([*arguments, "--output", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("kerneltrack: ")
+    assert re.search(says, line), line
+    left = files_under(tmp_path / "out") if (tmp_path / "out").exists() else []
+    assert "run.json" not in left
+    assert "snapshots/index.json" not in left
+
+
+OTHER_SETTINGS = {
+    "rank": ("--rank 5", "--rank = 5: must be 4, as in the snapshots of SNAPSHOTS"),
+    "kernel": ("--kernel laplacian", "--kernel = 'laplacian': must be 'gaussian', as in the "),
+    "tracker": ("--tracker okfe", "tracker = 'okfe': must be 'okfeb', as in the snapshots"),
+    "learner": (
+        "--learner lms",
+        "learner = 'lms': must be 'ridge', as in the snapshots of SNAPSHOTS",
+    ),
+    "ridge": ("--learner-ridge 3", "--learner-ridge = 3.0: must be 0.1, as in the snapshots of"),
+    "task": ("--learner-task regression", "--learner-task = 'regression': must be 'classificati"),
+    "features": (
+        "--exclude x2",
+        "number of features = 2: must be 3, as in the snapshots of SNAPSHOTS",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SETTINGS)
+def test_another_setting_is_named_with_that_of_the_snapshots(
+    name: str, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything of a run that is there is removed."""
+    flags, says = OTHER_SETTINGS[name]
+    output = tmp_path / "out"
+    shutil.copytree(small / "out", output)
+    before = {path: (output / path).read_bytes() for path in files_under(output)}
+    snapshots = str(small / "out" / "snapshots")
+    arguments = ["track", str(small / "in.parquet"), *COLUMNS, "--warm-start", snapshots]
+    assert main([*arguments, *flags.split(), "--output", str(output), "--overwrite"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("kerneltrack: " + says.replace("SNAPSHOTS", snapshots)), line
+    assert {path: (output / path).read_bytes() for path in files_under(output)} == before
+
+
+def test_equal_settings_may_be_said_again(small: Path, tmp_path: Path) -> None:
+    snapshots = str(small / "out" / "snapshots")
+    (tmp_path / "spec.yaml").write_text("rank: 4\nbudget: 7\nwarmup: 50\nlearner: {ridge: 0.1}\n")
+    flags = (*COLUMNS, "--warm-start", snapshots, "--spec", str(tmp_path / "spec.yaml"))
+    track(str(small / "in.parquet"), *flags, "--rank", "4", "--output", str(tmp_path / "out"))
+    assert record_of(tmp_path / "out")["counts"]["models_resumed"] == 3
+
+
+def test_a_run_does_not_overwrite_what_it_begins_from(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(small / "out", tmp_path / "out")
+    snapshots = str(tmp_path / "out" / "snapshots")
+    arguments = ["track", str(small / "in.parquet"), *COLUMNS, "--warm-start", snapshots]
+    assert main([*arguments, "--output", str(tmp_path / "out"), "--overwrite"]) == 2
+    assert "another folder than that of the input" in capsys.readouterr().err
+    assert snapshots_of(tmp_path / "out") == snapshots_of(small / "out")

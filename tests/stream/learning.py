@@ -1,0 +1,290 @@
+"""How the stream tests run `TrainLinear`, on features made without a tracker."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from apache_beam import pvalue
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing.test_stream import TestStream
+
+from kerneltrack.learners import LearnerSpec, RidgeSpec
+from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.learn import (
+    FAILURES,
+    METRICS,
+    PREDICTIONS,
+    SCORED,
+    SNAPSHOTS,
+    TrainLinear,
+)
+from transforms.learn_step import learn_fn
+from transforms.narrow import NarrowFn, narrow_labels
+from transforms.prequential import Plan
+
+SECOND = 10**9
+WIDTH = 3
+SPEC = RidgeSpec(max_classes=5)
+CLASSES = ("still", "walk", "run", "climb")
+
+Element = tuple[str, Chunk]
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Features of one model, n rows in the order of their index."""
+
+    time: npt.NDArray[np.int64] | None
+    z: npt.NDArray[np.float64]
+    label: list[Any]
+    first: int = 0
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    def part(self, start: int, stop: int) -> FeatureTable:
+        time = None if self.time is None else self.time[start:stop]
+        return FeatureTable(time, self.z[start:stop], self.label[start:stop], self.first + start)
+
+    def chunk(self, kind: pa.DataType | None = None) -> Chunk:
+        columns: dict[str, Any] = {"index": pa.array(self.first + np.arange(len(self)))}
+        if self.time is not None:
+            columns["time"] = pa.array(self.time)
+        columns["source"] = pa.array(np.zeros(len(self), np.int32))
+        columns["row"] = pa.array(self.first + np.arange(len(self)))
+        columns["loss"] = pa.array(np.ones(len(self)))
+        columns["z"] = matrix_column(self.z)
+        columns["label"] = pa.array(self.label, kind)
+        return Chunk(pa.RecordBatch.from_pydict(columns))
+
+    def cut(self, sizes: Iterable[int], kind: pa.DataType | None = None) -> list[Chunk]:
+        """Cut into chunks of these sizes; the last size goes on to the end."""
+        chunks, start, size = [], 0, 1
+        endless = itertools.chain(sizes, itertools.repeat(None))
+        while start < len(self):
+            size = next(endless) or size
+            chunks.append(self.part(start, min(start + size, len(self))).chunk(kind or self.kind))
+            start += size
+        return chunks
+
+    @property
+    def kind(self) -> pa.DataType:
+        """The type of the labels; without any, the one that every task takes."""
+        return pa.array(self.label).type
+
+
+def make_features(
+    count: int,
+    *,
+    seed: int = 0,
+    spec: LearnerSpec = SPEC,
+    times: npt.ArrayLike | None = None,
+    missing: float = 0.2,
+    width: int = WIDTH,
+) -> FeatureTable:
+    """Rows whose classes appear late and whose labels are sometimes missing; 2 rows a second."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(count, width))
+    when = np.arange(count) * (SECOND // 2) if times is None else np.asarray(times)
+    absent = rng.random(count) < missing
+    labels: list[Any]
+    if spec.classifies:
+        most = 1 + np.arange(count) * len(CLASSES) // count
+        shift = np.argmax(np.abs(z), axis=1)
+        codes = np.minimum(shift + (z[:, 0] > 0), most - 1)
+        labels = [CLASSES[code] for code in codes]
+    else:
+        labels = (z.sum(axis=1) + 0.1 * rng.normal(size=count)).tolist()
+    known = [None if gone else label for gone, label in zip(absent, labels, strict=True)]
+    return FeatureTable(when.astype(np.int64), z, known)
+
+
+@dataclass(frozen=True)
+class Late:
+    """A label that comes late: it names rows by index or by time."""
+
+    label: Any
+    index: int | None = None
+    time: int | None = None
+    source: int = 7
+    row: int = 0
+
+
+def label_chunk(labels: Sequence[Late], kind: pa.DataType | None = None) -> Chunk:
+    """Labels that all name rows in the same way."""
+    name = "time" if labels[0].index is None else "index"
+    columns = {
+        name: pa.array([getattr(label, name) for label in labels], pa.int64()),
+        "source": pa.array([label.source for label in labels], pa.int32()),
+        "row": pa.array([label.row for label in labels], pa.int64()),
+        "label": pa.array([label.label for label in labels], kind),
+    }
+    return Chunk(pa.RecordBatch.from_pydict(columns))
+
+
+@dataclass
+class Outcome:
+    """Everything that came out of `TrainLinear`."""
+
+    predictions: dict[str, list[Record]] = field(default_factory=dict)
+    scored: dict[str, list[Record]] = field(default_factory=dict)
+    metrics: dict[str, list[Record]] = field(default_factory=dict)
+    snapshots: dict[str, list[bytes]] = field(default_factory=dict)
+    failures: list[tuple[str | None, int, int, str]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+_OUTCOMES: dict[int, Outcome] = {}
+_NUMBERS = itertools.count()
+
+
+def _keep(element: Any, name: str, number: int) -> None:
+    """Workers of in-process runners share this module with the test."""
+    outcome = _OUTCOMES[number]
+    if name == FAILURES:
+        assert isinstance(element, Failures)
+        outcome.failures += [tuple(entry.values()) for entry in element.batch.to_pylist()]
+        return
+    key, value = element
+    kept: Any = getattr(outcome, name).setdefault(key, [])
+    if name == SNAPSHOTS:
+        kept.append(value)
+    else:
+        kept.extend(value.batch.to_pylist())
+        outcome.sizes.append(len(value))
+
+
+def _apply(pipeline: beam.Pipeline, source: Any, spec: LearnerSpec, options: Any) -> Outcome:
+    number = next(_NUMBERS)
+    outcome = _OUTCOMES[number] = Outcome()
+    elements = pipeline | "Elements" >> source.with_output_types(Element)
+    inputs: Any = elements
+    if options.get("late") is not None:
+        inputs = tuple(
+            elements
+            | f"Only {name}" >> beam.Filter(lambda pair, wanted: pair[1].has("z") == wanted, wanted)
+            for name, wanted in (("features", True), ("labels", False))
+        )
+    outputs = inputs | "TrainLinear" >> TrainLinear(spec, **options)
+    assert set(outputs) - {SCORED} == {PREDICTIONS, METRICS, SNAPSHOTS, FAILURES}
+    for name, output in outputs.items():
+        _ = output | f"Keep {name}" >> beam.Map(_keep, name, number)
+    try:
+        result = pipeline.run()
+        result.wait_until_finish()
+    finally:
+        del _OUTCOMES[number]
+    for counter in result.metrics().query()["counters"]:
+        outcome.counters[counter.key.metric.name] = counter.committed
+    outcome.failures.sort(key=lambda entry: (str(entry[0]), *entry[1:]))
+    for rows in (*outcome.predictions.values(), *outcome.scored.values()):
+        rows.sort(key=lambda entry: entry["index"])
+    for lines in outcome.metrics.values():
+        lines.sort(key=lambda line: (line["start"] is None, line["start"]))
+    return outcome
+
+
+def train(
+    elements: Sequence[Element],
+    spec: LearnerSpec = SPEC,
+    runner: Any = None,
+    flags: Sequence[str] = (),
+    **options: Any,
+) -> Outcome:
+    """Run a bounded pipeline over features (and labels) in this order."""
+    pipeline = beam.Pipeline(runner=runner or FnApiRunner(), options=PipelineOptions(list(flags)))
+    return _apply(pipeline, beam.Create(list(elements)), spec, options)
+
+
+def train_stream(
+    bundles: Sequence[Sequence[Element]], spec: LearnerSpec = SPEC, **options: Any
+) -> Outcome:
+    """Run a live pipeline to which the elements arrive bundle by bundle, in this order."""
+    stream = TestStream()
+    for bundle in bundles:
+        stream = stream.add_elements(list(bundle))
+    flags = PipelineOptions([])
+    flags.view_as(StandardOptions).streaming = True
+    pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=flags)
+    source = stream.advance_watermark_to_infinity()
+    return _apply(pipeline, source, spec, {"bounded": False, **options})
+
+
+class _Cell:
+    """A value and a bag of state, in memory."""
+
+    def __init__(self) -> None:
+        self.value: bytes | None = None
+        self.chunks: list[Chunk] = []
+        self.accesses = 0
+
+    def read(self) -> Any:
+        self.accesses += 1
+        return self.value
+
+    def write(self, value: bytes) -> None:
+        self.accesses += 1
+        self.value = value
+
+
+class _Bag(_Cell):
+    def read(self) -> list[Chunk]:
+        self.accesses += 1
+        return list(self.chunks)
+
+    def add(self, chunk: Chunk) -> None:
+        self.accesses += 1
+        self.chunks.append(chunk)
+
+    def clear(self) -> None:
+        self.accesses += 1
+        self.chunks = []
+
+
+class _Timer:
+    def set(self, when: Any) -> None:
+        """Fires by hand in these tests."""
+
+
+class Step:
+    """The stateful step itself, chunk by chunk, for what a whole pipeline does not show."""
+
+    def __init__(self, spec: LearnerSpec, *, bounded: bool = False, **plan: Any) -> None:
+        self.learner, self.early = _Cell(), _Bag()
+        self._spec = spec
+        self._step: Any = learn_fn("end")(Plan(spec=spec, **plan), None, bounded)
+
+    def take(self, chunk: Chunk) -> list[tuple[str, Any]]:
+        """What comes out as a chunk of features or labels comes in: output and element."""
+        if chunk.has("z"):
+            narrowed = list(NarrowFn(self._spec, {}).process(("m", chunk)))
+        else:
+            narrowed = [narrow_labels(("m", chunk), self._spec)]
+        return [
+            _named(output)
+            for element in narrowed
+            for output in self._step.process(
+                element, learner=self.learner, early=self.early, end=_Timer()
+            )
+        ]
+
+    def end(self) -> list[tuple[str, Any]]:
+        outputs = self._step.at_end("m", learner=self.learner, early=self.early)
+        return [_named(output) for output in outputs]
+
+
+def _named(output: Any) -> tuple[str, Any]:
+    if isinstance(output, pvalue.TaggedOutput):
+        return str(output.tag), output.value
+    return PREDICTIONS, output

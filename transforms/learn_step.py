@@ -1,0 +1,260 @@
+"""The stateful step of `TrainLinear`: rows in order of their index through the learner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam import coders, pvalue
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import (
+    BagStateSpec,
+    ReadModifyWriteStateSpec,
+    TimerSpec,
+    on_timer,
+)
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.typehints import with_input_types, with_output_types
+
+from kerneltrack.errors import DataError
+from kerneltrack.learners import LearnerSpec, get_learner
+from transforms.chunks import Chunk, ChunkCoder, Failures
+from transforms.label_values import label_values, no_labels
+from transforms.late import Lost, arrive, left_over
+from transforms.learning import (
+    Learning,
+    begin,
+    decode,
+    encode_snapshot,
+    encode_working,
+    opened,
+)
+from transforms.metrics import count
+from transforms.narrow import first_index, gap, in_turn
+from transforms.prequential import Outcome, Plan, end_metrics, run_rows, settle_rest
+from transforms.snapshots import SnapshotFolder
+from transforms.tally import metrics_chunk
+from transforms.waiting import FeatureRows, PredictedRows, prediction_chunk
+
+PREDICTIONS = "predictions"
+SCORED = "scored"
+METRICS = "metrics"
+SNAPSHOTS = "snapshots"
+FAILURES = "failures"
+
+SLICE_ROWS = 16_384
+"""Rows a chunk of predictions holds at most."""
+MAX_SPAN = 1e8
+"""Longest window and distance of snapshots, s: any time plus it is still an int64 of ns."""
+
+
+class LearnFn(beam.DoFn):
+    """The stateful step: rows in order of their index through the learner."""
+
+    LEARNER = ReadModifyWriteStateSpec("learner", coders.BytesCoder())
+    EARLY = BagStateSpec("early", ChunkCoder())
+
+    def __init__(self, plan: Plan, warm: SnapshotFolder | None, bounded: bool) -> None:
+        """Keep the arguments, as of `TrainLinear`."""
+        self._plan = plan
+        self._warm = warm
+        self._waits_for_end = bounded and plan.late is not None
+        self._at_once = plan.late is not None and not bounded
+
+    def take(self, element: tuple[str, Chunk], learner: Any, early: Any, end: Any) -> Iterator[Any]:
+        """Take rows or labels in, and run the rows whose turn it is."""
+        key, chunk = element
+        if self._waits_for_end:
+            end.set(GlobalWindow().max_timestamp())
+            early.add(chunk)
+            return
+        data = learner.read()
+        if data is None:
+            # Once: some runners fire a timer for each bundle that set it.
+            end.set(GlobalWindow().max_timestamp())
+        before = now = self._read(key, data)
+        outcome = Outcome()
+        if not chunk.has("z"):
+            now = self._take_labels(now, [chunk], outcome)
+        elif first_index(chunk) > now.rows:
+            early.add(chunk)
+            now = _with_early(now, chunk)
+        else:
+            now = self._run(key, now, chunk, outcome)
+            if now.early is not None and now.early <= now.rows:
+                # Adding to a bag while reading it would never end.
+                chunks = sorted(early.read(), key=first_index)
+                early.clear()
+                now = now._replace(early=None)
+                for waiting in chunks:
+                    if first_index(waiting) > now.rows:
+                        early.add(waiting)
+                        now = _with_early(now, waiting)
+                    else:
+                        now = self._run(key, now, waiting, outcome)
+        learner.write(encode_working(self._plan.spec, key, now))
+        yield from self._outputs(key, before, now, outcome)
+
+    def finish(self, key: str, learner: Any, early: Any) -> Iterator[Any]:
+        """Settle all rows when the input has ended."""
+        # State expires with the window; each access to it costs a millisecond on some runners.
+        whole = self._waits_for_end
+        before = now = self._read(key, None if whole else learner.read())
+        outcome = Outcome()
+        if whole:
+            chunks = list(early.read())
+            if not chunks:
+                # The timer has fired before: see `process`.
+                return
+            early.clear()
+            now = self._take_labels(now, [part for part in chunks if not part.has("z")], outcome)
+            rows = sorted((part for part in chunks if part.has("z")), key=first_index)
+            del chunks
+            for part in in_turn(key, now.rows, rows, self._rows_at_once):
+                now = self._run(key, now, part, outcome)
+                yield from self._outputs(key, before, now, outcome)
+                before, outcome = now, Outcome()
+        elif now.early is not None:
+            raise gap(key, now.rows, now.early)
+        if now.state is None:
+            outcome.lost.append(left_over(now.pending, now.open_rows))
+        else:
+            snapshot = encode_snapshot(self._plan.spec, key, now, final=True)
+            yield pvalue.TaggedOutput(SNAPSHOTS, (key, snapshot))
+            now = end_metrics(settle_rest(self._plan, now, outcome), outcome)
+        yield from self._outputs(key, before, now, outcome)
+
+    @property
+    def _rows_at_once(self) -> int:
+        """Rows that run in one go at the end: all that wait are copied for each."""
+        return max(SLICE_ROWS, self._plan.late.most_rows if self._plan.late else 0)
+
+    def _read(self, key: str, data: bytes | None) -> Learning:
+        spec = self._plan.spec
+        if data is not None:
+            return decode(spec, data, f"learner of model {key!r}")
+        if self._warm is None:
+            return begin(spec)
+        data = self._warm.state(key, "learner")
+        rows = self._warm.rows(key)
+        if data is None:
+            return begin(spec, rows)
+        name = f"{self._warm.folder}, learner of model {key!r}"
+        now = decode(spec, data, name)
+        if now.rows != rows:
+            raise DataError(name, f"it has seen {now.rows} rows, the index says {rows}")
+        return now
+
+    def _take_labels(self, now: Learning, chunks: Sequence[Chunk], outcome: Outcome) -> Learning:
+        late = self._plan.late
+        if late is None:
+            return now
+        most = None if self._waits_for_end else late.most_rows
+        pending, lost, again = arrive(self._plan.spec, now.pending, chunks, now.open_rows, most)
+        count("labels_again", again)
+        outcome.lost.append(lost)
+        return now._replace(pending=pending)
+
+    def _run(self, key: str, now: Learning, chunk: Chunk, outcome: Outcome) -> Learning:
+        """Run a chunk's rows, those that came before left out."""
+        again = min(now.rows - first_index(chunk), len(chunk))
+        count("rows_again", again)
+        if again == len(chunk):
+            return now
+        chunk = chunk.slice(again, len(chunk))
+        z = chunk.column("z")
+        now = opened(self._plan.spec, now, z.shape[1])
+        time, clock = None, np.zeros(len(chunk), np.int64)
+        if chunk.has("time"):
+            time = chunk.column("time")
+            clock = np.maximum.accumulate(time)
+            clock = clock if now.time is None else np.maximum(clock, now.time)
+        if chunk.has("label"):
+            label = label_values(chunk.batch.column("label"))
+        else:
+            label = no_labels(self._plan.spec, len(chunk))
+        rows = FeatureRows(now.rows, time, clock, z, label)
+        return run_rows(self._plan, key, now, rows, outcome)
+
+    def _outputs(
+        self, key: str, before: Learning, now: Learning, outcome: Outcome
+    ) -> Iterator[Any]:
+        """Give out what came of rows, and count it."""
+        spec = self._plan.spec
+        _count_all(spec, before, now)
+        if self._at_once:
+            for predicted in outcome.predicted:
+                yield from _slices(key, predicted, None)
+        for predicted, label in outcome.settled:
+            for output in _slices(key, predicted, label):
+                yield pvalue.TaggedOutput(SCORED, output) if self._at_once else output
+        if outcome.lines and now.state is not None:
+            lines = metrics_chunk(spec, now.state.classes, outcome.lines)
+            yield pvalue.TaggedOutput(METRICS, (key, lines))
+        for snapshot in outcome.snapshots:
+            yield pvalue.TaggedOutput(SNAPSHOTS, (key, snapshot))
+        for lost in outcome.lost:
+            if lost.row:
+                yield _failures(key, lost)
+
+
+def learn_fn(timer: str) -> type[LearnFn]:
+    """Return the step with its timer under this name (see `timers`)."""
+    end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
+
+    class _LearnFn(LearnFn):
+        """The stateful step of one transform."""
+
+        @with_input_types(tuple[str, Chunk])
+        @with_output_types(tuple[str, Chunk])
+        def process(
+            self,
+            element: tuple[str, Chunk],
+            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
+            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
+            end: Any = beam.DoFn.TimerParam(end_of_input),
+        ) -> Iterator[Any]:
+            return self.take(element, learner, early, end)
+
+        @on_timer(end_of_input)
+        def at_end(
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
+            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
+        ) -> Iterator[Any]:
+            return self.finish(key, learner, early)
+
+    return _LearnFn
+
+
+def _with_early(now: Learning, chunk: Chunk) -> Learning:
+    first = first_index(chunk)
+    return now._replace(early=first if now.early is None else min(now.early, first))
+
+
+def _slices(
+    key: str, predicted: PredictedRows, label: pa.Array | None
+) -> Iterator[tuple[str, Chunk]]:
+    for start in range(0, len(predicted), SLICE_ROWS):
+        stop = min(start + SLICE_ROWS, len(predicted))
+        labels = None if label is None else label.slice(start, stop - start)
+        yield key, prediction_chunk(predicted.part(start, stop), labels)
+
+
+def _failures(key: str, lost: Lost) -> pvalue.TaggedOutput[str, Failures]:
+    count("labels_lost", len(lost.row))
+    return pvalue.TaggedOutput(FAILURES, Failures.of(key, lost.source, lost.row, lost.reason))
+
+
+def _count_all(spec: LearnerSpec, before: Learning, now: Learning) -> None:
+    """Count the rows predicted, and what became of them."""
+    count("predicted", now.rows - before.rows)
+    learner = get_learner(spec.learner)
+    after = learner.counters(now.state) if now.state is not None else {}
+    earlier = learner.counters(before.state) if before.state is not None else {}
+    for name in ("scored", "correct", "learned", "unusable"):
+        count(name, int(after.get(name, 0) - earlier.get(name, 0)))

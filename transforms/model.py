@@ -1,0 +1,202 @@
+"""One model in the keyed step: the tracker's state, what works along with it, and its bytes.
+
+All of a model's working state is one value, written and read as one: whatever a job began to
+measure goes on from a snapshot as if the job had never stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack import codec, drift
+from kerneltrack.drift import DriftSpec
+from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.moving import MovingWindow
+from kerneltrack.movingloop import WindowState
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import get_tracker
+from transforms.hold import Held
+from transforms.windows import MeasureMismatch, OpenWindows
+
+IntArray = npt.NDArray[np.int64]
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is done with every model's rows.
+
+    Attributes:
+        spec: The tracker's spec.
+        extras: More features per row.
+        hold: Longest time, ns, that a channel's last value stands in for a missing one.
+        measure: Mismatch of windows, if asked for.
+        drift: Alerts when the loss changes regime, if asked for.
+        every: Distance of the boundaries at which snapshots are due, ns of event time.
+    """
+
+    spec: SubspaceSpec
+    extras: tuple[str, ...] = ()
+    hold: int | None = None
+    measure: MeasureMismatch | None = None
+    drift: DriftSpec | None = None
+    every: int | None = None
+
+    @property
+    def window(self) -> MovingWindow | None:
+        """The moving window, if asked for."""
+        asked = self.measure and self.measure.moving
+        return MovingWindow(asked) if asked else None
+
+
+class Model(NamedTuple):
+    """A model's working state.
+
+    Attributes:
+        state: The tracker's state.
+        time: Time of the newest row, ns; None without times.
+        until: All rows before this time, ns, have been learned from: that of the newest row, or
+            the boundary after it once a snapshot was written there. None without times.
+        held: What each channel showed last, if that is held.
+        open: Windows that are open, if windows are measured.
+        moving: The moving window, if asked for.
+        moving_times: Times of the last N - 1 rows or fewer, ns, the newest last.
+        drift: State of the drift detector, if asked for.
+    """
+
+    state: Any
+    time: int | None = None
+    until: int | None = None
+    held: Held | None = None
+    open: OpenWindows | None = None
+    moving: WindowState | None = None
+    moving_times: IntArray = np.zeros(0, np.int64)
+    drift: Any = None
+
+
+def begin(work: Work, first_rows: npt.NDArray[Any]) -> Model:
+    """Make the working state of a model from its first rows, finite, shape (m, D)."""
+    state = get_tracker(work.spec.tracker).init(work.spec, first_rows)
+    return _with_companions(work, Model(state), {}, first_rows.shape[1])
+
+
+def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
+    """Write a model as bytes.
+
+    Args:
+        work: What is done with its rows.
+        key: Its ID.
+        model: Its state.
+        final: Whether the input has ended.
+    """
+    parts: dict[str, Arrays] = {}
+    about: dict[str, Any] = {
+        "model_id": key,
+        "rows": int(model.state.n),
+        "time": model.time,
+        "until": model.until,
+        "final": final,
+    }
+    if model.held is not None:
+        parts["held"] = model.held._asdict()
+    if work.measure is not None:
+        about["measure"] = work.measure.to_dict()
+        parts["open"] = model.open._asdict() if model.open else {}
+        if model.moving is not None:
+            parts["moving"] = {**model.moving._asdict(), "times": model.moving_times}
+    if work.drift is not None:
+        about["drift"] = work.drift.to_dict()
+        parts["drift"] = drift.arrays(model.drift)
+    beside = {
+        f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()
+    }
+    return codec.encode(work.spec, model.state, about, beside=beside)
+
+
+def decode(work: Work, data: bytes, name: str) -> Model:
+    """Read a model back.
+
+    Windows and drift detector go on if they were of the same kind, and begin anew if not.
+
+    Raises:
+        DataError: for bytes that are no tracker's state (see `codec.decode`), that of a tracker
+            with other settings, or damaged ones.
+    """
+    snapshot = codec.decode(data, name)
+    if snapshot.spec.to_dict() != work.spec.to_dict():
+        raise DataError(name, "the state of a tracker with other settings")
+    try:
+        return _go_on(work, snapshot)
+    except (ConfigError, KeyError) as error:
+        raise DataError(name, f"damaged state: {error}") from error
+
+
+def _go_on(work: Work, snapshot: codec.Snapshot) -> Model:
+    about = snapshot.header["about"]
+    beside: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    for full, array in snapshot.beside.items():
+        part, _, field = full.partition(".")
+        beside.setdefault(part, {})[field] = array
+    if work.measure is None or about.get("measure") != work.measure.to_dict():
+        beside.pop("open", None)
+        beside.pop("moving", None)
+    if work.drift is None or about.get("drift") != work.drift.to_dict():
+        beside.pop("drift", None)
+    model = Model(snapshot.state, about["time"], about["until"])
+    return _with_companions(work, model, beside, len(snapshot.state.shift))
+
+
+def _with_companions(
+    work: Work, model: Model, beside: dict[str, dict[str, npt.NDArray[Any]]], width: int
+) -> Model:
+    """Give a model what works along with the tracker, from arrays where there are some."""
+    if work.hold is not None and "held" in beside:
+        like = Held(np.zeros(width), np.zeros(width, np.int64))
+        model = model._replace(held=Held(**_as("held", beside["held"], like._asdict())))
+    if work.measure is not None and work.measure.windows is not None:
+        known = OpenWindows.none(width)
+        if "open" in beside:
+            growing = ("windows", "rows", "numbers")
+            found = _as("open", beside["open"], known._asdict(), growing)
+            known = OpenWindows.from_arrays(found)
+        model = model._replace(open=known)
+    if work.window is not None:
+        spec: Any = work.spec
+        moving, times = work.window.init(spec, model.state), model.moving_times
+        if "moving" in beside:
+            both = {**moving._asdict(), "times": times}
+            found = _as("moving", beside["moving"], both, ("times",))
+            times = found.pop("times")
+            moving = WindowState(**found)
+        model = model._replace(moving=moving, moving_times=times)
+    if work.drift is not None:
+        watched = (
+            drift.from_arrays(work.drift, beside["drift"])
+            if "drift" in beside
+            else drift.init(work.drift)
+        )
+        model = model._replace(drift=watched)
+    return model
+
+
+def _as(
+    part: str, arrays: Arrays, like: Arrays, growing: tuple[str, ...] = ()
+) -> dict[str, npt.NDArray[Any]]:
+    """Return copies of a part's arrays, held against those of a new model.
+
+    Raises:
+        ConfigError: for other names or shapes; of those that grow the first length is free.
+    """
+    if set(arrays) != set(like):
+        raise ConfigError(part, sorted(arrays), ", ".join(like))
+    for name, array in like.items():
+        free = 1 if name in growing else 0
+        shape = arrays[name].shape
+        if len(shape) != array.ndim or shape[free:] != array.shape[free:]:
+            raise ConfigError(f"{part}.{name}", shape, f"of shape {array.shape}")
+    return {name: np.array(arrays[name], dtype=array.dtype) for name, array in like.items()}

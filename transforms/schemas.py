@@ -1,0 +1,120 @@
+"""Schemas of the Parquet files that a job writes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from kerneltrack.learners import LearnerSpec
+from kerneltrack.specs import SubspaceSpec
+
+TIME = pa.timestamp("ns", tz="UTC")
+
+
+def features_schema(
+    spec: SubspaceSpec,
+    label: pa.DataType | None,
+    has_time: bool,
+    extras: tuple[str, ...] = (),
+    budget: int = 0,
+) -> pa.Schema:
+    """Return the schema of the features files.
+
+    Args:
+        spec: The tracker's spec.
+        label: Type of the label, None without one.
+        has_time: Whether the input has a time column.
+        extras: Extra features, "q" and "s".
+        budget: Width of "s".
+    """
+    fields = _numbered(has_time)
+    fields += [
+        pa.field("source", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("row", pa.int64()),
+        pa.field("loss", pa.float64()),
+        pa.field("novelty", pa.float64()),
+        pa.field("informative", pa.bool_()),
+        pa.field("evicted", pa.int64()),
+        pa.field("initial", pa.bool_()),
+    ]
+    names = dict.fromkeys([spec.emit, *(name for name in ("q", "s") if name in extras)])
+    for name in names:
+        width = budget if name == "s" else spec.rank
+        fields.append(pa.field(name, pa.list_(pa.float64(), width)))
+    if label is not None:
+        fields.append(pa.field("label", label))
+    return pa.schema(fields)
+
+
+def _numbered(has_time: bool) -> list[pa.Field]:
+    fields = [pa.field("model_id", pa.string()), pa.field("index", pa.int64())]
+    if has_time:
+        fields.append(pa.field("time", TIME))
+    return fields
+
+
+MISMATCH_SCHEMA = pa.schema(
+    [
+        pa.field("model_id", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("start", TIME),
+        pa.field("end", TIME),
+        pa.field("index", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("n", pa.int64()),
+        *(
+            pa.field(name, pa.float64())
+            for name in ("mismatch", "residual", "trace_bound", "fitting_bound", "future_bound")
+        ),
+        pa.field("complete", pa.bool_()),
+    ]
+)
+
+
+def alerts_schema(has_time: bool) -> pa.Schema:
+    """Return the schema of the drift alerts."""
+    fields = _numbered(has_time)
+    return pa.schema([*fields, pa.field("before", pa.float64()), pa.field("after", pa.float64())])
+
+
+def predictions_schema(spec: LearnerSpec, has_time: bool) -> pa.Schema:
+    """Return the schema of the predictions."""
+    fields = _numbered(has_time)
+    if spec.classifies:
+        fields += [
+            pa.field("prediction", pa.string()),
+            pa.field("score", pa.float64()),
+            pa.field("margin", pa.float64()),
+            pa.field("label", pa.string()),
+            pa.field("correct", pa.bool_()),
+        ]
+    else:
+        fields += [pa.field(name, pa.float64()) for name in ("prediction", "label", "error")]
+    return pa.schema(fields)
+
+
+def metrics_schema(spec: LearnerSpec) -> pa.Schema:
+    """Return the schema of the learners' running metrics."""
+    fields = [
+        pa.field("model_id", pa.string()),
+        pa.field("start", TIME),
+        pa.field("end", TIME),
+        pa.field("rows", pa.int64()),
+        pa.field("scored", pa.int64()),
+    ]
+    if spec.classifies:
+        cell = pa.struct(
+            [
+                pa.field("label", pa.string()),
+                pa.field("prediction", pa.string()),
+                pa.field("count", pa.int64()),
+            ]
+        )
+        fields += [
+            pa.field("correct", pa.int64()),
+            pa.field("accuracy", pa.float64()),
+            pa.field("running_accuracy", pa.float64()),
+            pa.field("confusion", pa.list_(cell)),
+        ]
+    else:
+        fields += [pa.field(name, pa.float64()) for name in ("rmse", "mae", "running_rmse")]
+    return pa.schema(fields)

@@ -1,0 +1,342 @@
+"""A folder of snapshots: what a job leaves of its models, for one that goes on from there.
+
+`index.json` lists, per model, the boundaries at which states were written: after how many rows,
+up to which time, and the file of the tracker's and of the learner's state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import apache_beam as beam
+from apache_beam import pvalue
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from kerneltrack import codec
+from kerneltrack.errors import ConfigError, DataError, KerneltrackError
+from kerneltrack.learners import LearnerSpec, parse_learner_spec
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import parse_spec
+
+INDEX = "index.json"
+INDEX_VERSION = 2
+MAX_NAME = 180
+"""Longest file name made of a model id: file systems stop at 255 bytes."""
+ENDING = ".safetensors"
+
+
+class SnapshotFolder:
+    """Snapshots to begin from, one boundary per model: the newest that all wanted states have.
+
+    A model without a boundary that both the tracker and the learner have begins at the tracker's
+    newest, with a new learner. Picklable; the index is read where it is first needed.
+
+    Args:
+        folder: The `snapshots` folder of a run.
+        learner: Whether a learner's state is wanted too.
+
+    Raises:
+        DataError: if the folder has no index or one of another version.
+    """
+
+    def __init__(self, folder: str, learner: bool = False) -> None:
+        """Read the index; see the class."""
+        self.folder = folder
+        self._wants_learner = learner
+        index = self._index = _read_index(folder)
+        path = FileSystems.join(folder, INDEX)
+        try:
+            self.spec: SubspaceSpec = parse_spec(index["tracker"])
+            self.learner_spec: LearnerSpec | None = (
+                parse_learner_spec(index["learner"]) if index["learner"] else None
+            )
+        except (KerneltrackError, KeyError, TypeError) as error:
+            raise DataError(path, f"not an index of snapshots: {error}") from error
+        if learner and self.learner_spec is None:
+            self._wants_learner = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the index out: workers read it themselves, it may be large."""
+        return {**self.__dict__, "_index": None}
+
+    @property
+    def models(self) -> dict[str, Any]:
+        """Boundaries by model id."""
+        if self._index is None:
+            self._index = _read_index(self.folder)
+        models: dict[str, Any] = self._index["models"]
+        return models
+
+    def with_learner(self) -> SnapshotFolder:
+        """Return the folder for a job that has a learner: it begins where both were written."""
+        return SnapshotFolder(self.folder, learner=True)
+
+    def check(self, spec: SubspaceSpec | LearnerSpec) -> None:
+        """Refuse to go on from snapshots that were made with other settings.
+
+        Raises:
+            ConfigError: naming the first field that differs and its value in the snapshots.
+        """
+        kept = self.learner_spec if isinstance(spec, LearnerSpec) else self.spec
+        before, now = {} if kept is None else kept.to_dict(), spec.to_dict()
+        for name in {**before, **now} if kept is not None else ():
+            if before.get(name) != now.get(name):
+                allowed = f"{before.get(name)!r}, as in the snapshots of {self.folder}"
+                raise ConfigError(name, now.get(name), allowed)
+
+    def check_width(self, width: int) -> None:
+        """Refuse rows of other channels than the models have, as far as their number tells.
+
+        Raises:
+            ConfigError: naming both numbers.
+            DataError: if the first model's snapshot cannot be read.
+        """
+        for model_id in self.models:
+            path, data = self.path(model_id, codec.TRACKER), self.state(model_id, codec.TRACKER)
+            if path is not None and data is not None:
+                known = len(codec.decode(data, path).state.shift)
+                if known != width:
+                    allowed = f"{known}, as in the snapshots of {self.folder}"
+                    raise ConfigError("number of features", width, allowed)
+                return
+
+    def boundary(self, model_id: str) -> dict[str, Any] | None:
+        """Return the index's entry that this model begins from, None for a new model."""
+        entries = self.models.get(model_id)
+        if not entries:
+            return None
+        if self._wants_learner:
+            both = [entry for entry in entries if "learner" in entry and "tracker" in entry]
+            if both:
+                return dict(both[-1])
+        return next((dict(entry) for entry in reversed(entries) if "tracker" in entry), None)
+
+    def rows(self, model_id: str) -> int:
+        """Return how many rows the model has learned from, 0 for a new model."""
+        entry = self.boundary(model_id)
+        return int(entry["rows"]) if entry else 0
+
+    def path(self, model_id: str, kind: str) -> str | None:
+        """Return the file of the model's "tracker" or "learner", None if there is none."""
+        entry = self.boundary(model_id)
+        if entry is None or kind not in entry or (kind == "learner" and not self._wants_learner):
+            return None
+        path: str = FileSystems.join(self.folder, entry[kind])
+        return path
+
+    def state(self, model_id: str, kind: str) -> bytes | None:
+        """Return the bytes of the model's "tracker" or "learner", None if there are none.
+
+        Raises:
+            DataError: if the file cannot be read.
+        """
+        path = self.path(model_id, kind)
+        return None if path is None else read_whole(path)
+
+
+def read_whole(path: str) -> bytes:
+    """Read a file.
+
+    Raises:
+        DataError: if it cannot be read.
+    """
+    try:
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as handle:
+            data: bytes = handle.read()
+    except (OSError, BeamIOError) as error:
+        raise DataError(path, "cannot be read: " + " ".join(str(error).split())) from error
+    return data
+
+
+def _read_index(folder: str) -> dict[str, Any]:
+    path = FileSystems.join(folder, INDEX)
+    try:
+        index: dict[str, Any] = json.loads(read_whole(path))
+        version = index["version"]
+        if version != INDEX_VERSION:
+            raise DataError(path, f"index version {version!r}: this code reads {INDEX_VERSION}")
+        good = all(_is_entry(entry) for entries in index["models"].values() for entry in entries)
+    except (AttributeError, ValueError, KeyError, TypeError) as error:
+        raise DataError(path, "not an index of snapshots") from error
+    if not good:
+        raise DataError(path, "not an index of snapshots: an entry without rows or states")
+    return index
+
+
+def _is_entry(entry: dict[str, Any]) -> bool:
+    names = [entry[kind] for kind in (codec.TRACKER, codec.LEARNER) if kind in entry]
+    return type(entry["rows"]) is int and all(isinstance(name, str) for name in names)
+
+
+def snapshot_name(model_id: str, rows: int | None = None, kind: str = codec.TRACKER) -> str:
+    """Return a file name for a model's state.
+
+    The id is percent-escaped, and shortened by a hash if too long.
+
+    Args:
+        model_id: The model.
+        rows: Rows learned from, at a boundary before the end.
+        kind: "tracker" or "learner".
+
+    Example:
+        >>> snapshot_name("robot/7")
+        'robot%2F7.safetensors'
+        >>> snapshot_name("robot/7", 1200, "learner")
+        'robot%2F7@1200@learner.safetensors'
+    """
+    # quote() leaves "~" alone; here it sets a hash apart.
+    name = quote(model_id.encode("utf-8", "surrogatepass"), safe=" ").replace("~", "%7E")
+    if name.startswith("."):
+        name = "%2E" + name[1:]
+    if len(name) > MAX_NAME:
+        digest = hashlib.sha256(model_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        name = f"{name[: MAX_NAME - 40]}~{digest}"
+    name = name or "%"
+    if rows is not None:
+        name += f"@{rows}"
+    return name + ENDING if kind == codec.TRACKER else f"{name}@{kind}{ENDING}"
+
+
+class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
+    """Write safetensors files, one per model, boundary and kind, and an index of them.
+
+    Input: `tuple[str, bytes]`, bounded, states of trackers and learners as `codec` writes them.
+    Files are renamed into place once complete.
+
+    Args:
+        folder: Where to.
+        spec: The trackers' spec.
+        learner: The learners' spec, if there are learners.
+        float32: Store the trackers' reals in single precision.
+        before: Snapshots that the job began from: of models that had no rows since they are
+            taken over.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        spec: SubspaceSpec,
+        learner: LearnerSpec | None = None,
+        float32: bool = False,
+        before: SnapshotFolder | None = None,
+    ) -> None:
+        """Keep the arguments; see the class."""
+        super().__init__()
+        self._folder = folder
+        self._specs = {
+            codec.TRACKER: spec.to_dict(),
+            codec.LEARNER: None if learner is None else learner.to_dict(),
+        }
+        self._float32 = float32
+        self._before = before
+
+    def expand(self, snapshots: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
+        """Apply the transform."""
+        written: pvalue.PCollection[Any] = (
+            snapshots
+            | "WriteState" >> beam.ParDo(_WriteStateFn(self._folder, self._float32))
+            | "ListStates" >> beam.combiners.ToList()
+            | "WriteIndex" >> beam.Map(_write_index, self._folder, self._specs, self._before)
+        )
+        return written
+
+
+class _WriteStateFn(beam.DoFn):
+    """Write a state, give its line of the index."""
+
+    def __init__(self, folder: str, float32: bool) -> None:
+        self._folder = folder
+        self._float32 = float32
+
+    def process(self, element: tuple[str, bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+        model_id, data = element
+        origin = f"state of model {model_id!r}"
+        header = codec.read_header(data, origin)
+        about, kind = header["about"], codec.kind_of(header)
+        if self._float32 and kind == codec.TRACKER:
+            spec, state, _, beside = codec.decode(data, origin)
+            data = codec.encode(spec, state, about, float32=True, beside=beside)
+        name = snapshot_name(model_id, None if about["final"] else about["rows"], kind)
+        write_whole(FileSystems.join(self._folder, name), data)
+        entry = {"rows": about["rows"], "time": about["time"]}
+        yield model_id, {**entry, kind: name, f"{kind}_bytes": len(data)}
+
+
+def _write_index(
+    entries: list[tuple[str, dict[str, Any]]],
+    folder: str,
+    specs: dict[str, Any],
+    before: SnapshotFolder | None,
+) -> None:
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for model_id, entry in sorted(entries, key=_final_last):
+        found.setdefault(model_id, {}).setdefault(entry["rows"], {}).update(entry)
+    if before is not None:
+        _take_over(before, folder, found)
+    # A learner that began at a boundary may write it again; a tracker's state is part of each.
+    models = {
+        model_id: [_in_order(lines[rows]) for rows in sorted(lines) if codec.TRACKER in lines[rows]]
+        for model_id, lines in sorted(found.items())
+    }
+    text = json.dumps({"version": INDEX_VERSION, **specs, "models": models}, indent=1)
+    write_whole(FileSystems.join(folder, INDEX), text.encode("utf-8"))
+
+
+def _take_over(
+    before: SnapshotFolder, folder: str, found: dict[str, dict[int, dict[str, Any]]]
+) -> None:
+    """Copy the states of models that have not moved since the snapshots that the job began from.
+
+    Of a model all of whose rows were refused the tracker's state is there, and not the learner's.
+    """
+    for model_id in before.models:
+        kept = before.boundary(model_id)
+        lines = found.get(model_id, {})
+        if kept is None or (lines and max(lines) > kept["rows"]):
+            continue
+        line = found.setdefault(model_id, {}).setdefault(kept["rows"], {})
+        for name in ("rows", "time"):
+            line.setdefault(name, kept[name])
+        for kind in codec.TRACKER, codec.LEARNER:
+            path = before.path(model_id, kind)
+            if path is not None and kind not in line:
+                data = read_whole(path)
+                write_whole(FileSystems.join(folder, kept[kind]), data)
+                line |= {kind: kept[kind], f"{kind}_bytes": len(data)}
+
+
+def _in_order(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of the index, its fields in one order whichever state was written first."""
+    kinds = [name for kind in (codec.TRACKER, codec.LEARNER) for name in (kind, f"{kind}_bytes")]
+    return {name: line[name] for name in ("rows", "time", *kinds) if name in line}
+
+
+def _final_last(element: tuple[str, dict[str, Any]]) -> tuple[str, int, bool, bool]:
+    """Sort final states after boundaries of as many rows, whose time may be an earlier one.
+
+    The tracker's come last: rows that were refused count for its time, and not for the learner's.
+    """
+    model_id, entry = element
+    names = {entry.get(kind) for kind in (codec.TRACKER, codec.LEARNER)}
+    finals = {snapshot_name(model_id, None, kind) for kind in (codec.TRACKER, codec.LEARNER)}
+    return model_id, entry["rows"], bool(names & finals), codec.TRACKER in entry
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Write a file under another name and rename it, so that no half file bears its name."""
+    unfinished = path + ".unfinished"
+    try:
+        with FileSystems.create(
+            unfinished, compression_type=CompressionTypes.UNCOMPRESSED
+        ) as handle:
+            handle.write(data)
+        FileSystems.rename([unfinished], [path])
+    except BaseException:
+        if FileSystems.exists(unfinished):
+            FileSystems.delete([unfinished])
+        raise
