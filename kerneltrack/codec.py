@@ -186,6 +186,8 @@ def kind_of(header: Mapping[str, Any]) -> str:
 def _header_of(kind: str, data: bytes, name: str) -> dict[str, Any]:
     header = read_header(data, name)
     found = kind_of(header)
+    if found not in header:
+        raise DataError(name, "damaged state: neither a tracker's nor a learner's")
     if found != kind:
         raise DataError(name, f"the state of a {found} ({header[found]}), not of a {kind}")
     return header

@@ -92,7 +92,12 @@ class MovingWindow:
         )
 
     def update(
-        self, spec: OKFEBSpec, state: SubspaceState, window: WindowState, rows: npt.ArrayLike
+        self,
+        spec: OKFEBSpec,
+        state: SubspaceState,
+        window: WindowState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
     ) -> tuple[SubspaceState, WindowState, Features, MovingMismatch]:
         """Run rows through tracker and window in order.
 
@@ -101,6 +106,7 @@ class MovingWindow:
             state: Tracker state before the rows; not written to.
             window: Window state before the rows; not written to.
             rows: Shape (n, D), unscaled, as for the tracker alone.
+            extras: "q" and "s" ask for those features too.
 
         Returns:
             Both new states, the rows' features and the window's values after each row. State and
@@ -128,7 +134,7 @@ class MovingWindow:
             scaled = scaled_rows(spec, state, given)
             run_window(settings, kernel, arrays, moved, given, scaled, out, measured)
 
-        features = run(settings_of(spec, True), after, spec, matrix, loop=loop)
+        features = run(settings_of(spec, True), after, spec, matrix, extras, loop=loop)
         return after, moved, features, measured
 
 

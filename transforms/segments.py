@@ -260,12 +260,8 @@ def _track(
         state, features = tracker.update(work.spec, model.state, rows, work.extras)
         return state, None, features, None
     spec: Any = work.spec
-    state, moving, features, sliding = window.update(spec, model.state, model.moving, rows)
-    asked = {*work.extras, spec.emit}
-    features = dataclasses.replace(
-        features,
-        q=features.q if "q" in asked else None,
-        s=features.s if "s" in asked else None,
+    state, moving, features, sliding = window.update(
+        spec, model.state, model.moving, rows, work.extras
     )
     return state, moving, features, sliding
 

@@ -170,7 +170,8 @@ def _read_index(folder: str) -> dict[str, Any]:
 
 def _is_entry(entry: dict[str, Any]) -> bool:
     names = [entry[kind] for kind in (codec.TRACKER, codec.LEARNER) if kind in entry]
-    return type(entry["rows"]) is int and all(isinstance(name, str) for name in names)
+    numbers = type(entry["rows"]) is int and type(entry["time"]) in (int, type(None))
+    return numbers and all(isinstance(name, str) for name in names)
 
 
 def snapshot_name(model_id: str, rows: int | None = None, kind: str = codec.TRACKER) -> str:

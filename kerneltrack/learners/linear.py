@@ -183,6 +183,10 @@ class LinearLearner(abc.ABC, Generic[_S]):
         if set(arrays) != {"weights", "memory", "sums", "counts"}:
             raise ConfigError("state", sorted(arrays), "weights, memory, sums and counts")
         size = arrays["weights"].shape[-1] if arrays["weights"].ndim else 0
+        # Held against the shape before room is made for it: a damaged one may claim any size.
+        rows = {0: 0, 1: 1, 2: size}[len(self.memory(spec, 2))]
+        if arrays["memory"].shape != (rows, size):
+            raise ConfigError("state.memory", arrays["memory"].shape, f"of shape {(rows, size)}")
         fresh = self.init(spec, size - int(spec.bias))
         rows = len(classes) if spec.classifies else 1
         expected = self.arrays(fresh._replace(weights=np.zeros((rows, size))))

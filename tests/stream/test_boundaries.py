@@ -184,7 +184,7 @@ def test_snapshots_are_where_rows_pass_boundaries(seed: int, order: Order) -> No
     assert told["final"] is True
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.sampled_from([0.0, 0.7, 2.0, 11.0]),
     st.sampled_from([0.5, 4.0, 5.0, 60.0]),
@@ -218,7 +218,7 @@ def test_a_live_job_leaves_the_snapshots_of_the_file(
     assert live.alerts == bounded.alerts
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     st.sampled_from([0.0, 0.7, 2.0]),
     st.sampled_from([0.5, 5.0]),

@@ -78,7 +78,7 @@ def arriving(rows: Rows, max_disorder: float, seed: int) -> Rows:
     return rows.take(arrival(np.asarray(rows.time), max_disorder, rng))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.sampled_from([TOLD, DriftSpec(settle=30, memory=60, threshold=2, direction="up")]),
     st.sampled_from(DISORDERS),

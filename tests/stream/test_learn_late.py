@@ -245,12 +245,14 @@ def test_each_lost_label_says_why() -> None:
     never = "no such row came before the input ended"
     lost = [
         (Late("run", index=3), "row 3 was settled before its label came"),
+        (Late("run", index=14), "row 14 was settled before its label came"),
         (Late("run", index=-1), "no such row"),
         (Late(None, index=19), "the label is missing"),
         (Late("run", index=18), first),
         (Late("run", index=16), first),
         (Late("run", index=40), never),
         (Late("run", time=4 * SECOND), waits),
+        (Late("run", time=14 * SECOND), waits),
         (Late("run", time=15 * SECOND + 1), waits),
         (Late("run", time=30 * SECOND + 1), waits),
         (Late("run", time=16 * SECOND), first),

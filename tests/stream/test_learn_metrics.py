@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kerneltrack.learners import LearnerSpec, LMSSpec, PegasosSpec, RidgeSpec
 from tests.oracles.prequential import core_alone, metrics_of, same_metrics
 from tests.stream.learning import (
+    CLASSES,
     SECOND,
     SPEC,
     FeatureTable,
@@ -128,13 +129,14 @@ def test_windows_without_scored_rows_have_no_accuracy() -> None:
         assert {line[name] for line in nothing.metrics["m"] for name in names} == {None}
 
 
-def test_classes_without_room_are_one_in_the_confusion() -> None:
-    spec = RidgeSpec(max_classes=2)
+@pytest.mark.parametrize("most", [2, 4, 50])
+def test_classes_without_room_are_one_in_the_confusion(most: int) -> None:
+    """A class too many, or one with too long a name."""
+    spec = RidgeSpec(max_classes=most)
     table = make_features(120, seed=3, missing=0.0)
     table.label[100] = "x" * 201
     outcome = train([("m", chunk) for chunk in table.cut([17])], spec, window=10.0)
-    known = set(dict.fromkeys(table.label[:60]))
-    assert known == {"still", "walk"}
+    known = set(CLASSES[:most])
     folded = [
         {**row, "label": row["label"] if row["label"] in known else OTHER}
         for row in outcome.predictions["m"]
@@ -144,6 +146,7 @@ def test_classes_without_room_are_one_in_the_confusion() -> None:
     total = outcome.metrics["m"][-1]["confusion"]
     assert {cell["label"] for cell in total} == {*known, OTHER}
     assert outcome.counters["unusable"] == sum(label not in known for label in table.label)
+    assert known == set(list(dict.fromkeys(table.label))[: len(known)])
 
 
 def test_errors_without_bound_stay_figures() -> None:
