@@ -170,7 +170,8 @@ def performance_text(counts: dict[str, Any]) -> str:
     """Say in a line how good the predictions were."""
     if not counts["scored"]:
         return "no prediction met a label"
-    text = f"{counts['scored']:,} predictions met a label: "
+    plural = "" if counts["scored"] == 1 else "s"
+    text = f"{counts['scored']:,} prediction{plural} met a label: "
     if "accuracy" in counts:
         return text + f"{counts['accuracy']:.1%} correct"
     return text + f"root mean squared error {counts['rmse']:.4g}"
@@ -187,6 +188,8 @@ def summary(record: dict[str, Any], report: str) -> str:
     )
     if counts["mended"]:
         text += f"\n{counts['mended']:,} diverging updates were replaced by safe ones"
+    if "models_resumed" in counts:
+        text += f"\n{counts['models_resumed']:,} of the models went on from snapshots"
     if "labels_in" in counts:
         text += f"\n{counts['labels_in']:,} labels in, {counts['labels_failed']:,} failed"
     if "predicted" in counts:

@@ -21,8 +21,11 @@ from tests.e2e.jobs import (
     SMALL,
     assert_same_features,
     command,
+    failures_of,
     features_of,
     files_under,
+    lines_of,
+    record_of,
     run_process,
     sensor_table,
     track,
@@ -43,6 +46,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "wrong.yaml").write_text("rnak: 5\n")
     (folder / "big.yaml").write_text("rank: 5000\n")
     (folder / "text.parquet").write_text("a,b\n1,2\n")
+    (folder / "labels.csv").write_text("model_id,index,label\nm/0,3,walk\n")
+    (folder / "drift.yaml").write_text("drift: [1]\n")
+    (folder / "learner.yaml").write_text("learner:\n  rigde: 1\n")
+    (folder / "nolearner.yaml").write_text("learner: nolana\n")
     (folder / "empty.csv").write_text("")
     rows = "".join(f"{i % 97},{i % 89}\n" for i in range(900_000))
     packed = gzip.compress(b"a,b\n" + rows.encode(), 1, mtime=0)
@@ -162,6 +169,202 @@ def test_a_mistake_gets_one_line(
         shutil.rmtree(folder / "x", ignore_errors=True)
 
 
+IDS = "--model-id model_id --time time"
+LEARNS = f"{IDS} --label label --learner ridge"
+LABELS = f"{IDS} --learner ridge --labels labels.csv --label-index index"
+# What the user types after `kerneltrack track in.parquet`, and what the one line must say.
+LEARNING_MISTAKES = {
+    "a learner that is none": (f"{IDS} --learner nolana", r"--learner: invalid choice: 'nolana'"),
+    "a learner without labels": (
+        f"{IDS} --learner ridge",
+        r"--learner = 'ridge': must be none without --label or --labels",
+    ),
+    "a setting of no learner": (
+        f"{IDS} --label label --learner-ridge 3",
+        r"--learner = 'none': must be one of ridge, .*: --learner-ridge is given",
+    ),
+    "a setting of another learner": (
+        f"{LEARNS} --learner-step-size 1",
+        r"--learner-step-size = '1': must be left out for ridge",
+    ),
+    "a learner's setting out of range": (
+        f"{LEARNS} --learner-ridge -3",
+        r"--learner-ridge = -3.0: must be a number >",
+    ),
+    "a task that is none": (
+        f"{LEARNS} --learner-task sorting",
+        r"--learner-task = 'sorting': must be one of classification, regression",
+    ),
+    "a task of another learner": (
+        f"{IDS} --label label --learner pegasos --learner-task regression",
+        r"--learner-task = 'regression': must be classification for pegasos",
+    ),
+    "words as targets": (
+        f"{LEARNS} --learner-task regression",
+        r"label = 'string': must be numbers, for regression",
+    ),
+    "words as targets in a file of labels": (
+        f"{LABELS} --learner-task regression",
+        r"label = 'string': must be numbers, for regression",
+    ),
+    "a learner's section with a wrong field": (
+        f"{IDS} --label label --spec learner.yaml",
+        r"spec = 'rigde': must be a field of ridge \(did you mean 'ridge'\?\)",
+    ),
+    "a learner's section that names none": (
+        f"{IDS} --label label --spec nolearner.yaml",
+        r"learner = 'nolana': must be one of ridge",
+    ),
+    "a drift section of something else": (
+        f"{IDS} --spec drift.yaml",
+        r"drift.yaml: drift must hold fields and values",
+    ),
+    "metrics without a learner": (
+        f"{IDS} --metrics-window 5",
+        r"--metrics-window = 5.0: must be left out without --learner",
+    ),
+    "windows of metrics without times": (
+        "--model-id model_id --exclude time --label label --learner ridge --metrics-window 5",
+        r"--metrics-window = 5.0: must be left out without --time",
+    ),
+    "windows of metrics without length": (
+        f"{LEARNS} --metrics-window 0",
+        r"--metrics-window = 0.0: must be a number >= 0.001",
+    ),
+    "labels without a learner": (
+        f"{IDS} --labels labels.csv",
+        r"--labels = 'labels.csv': must be left out without --learner",
+    ),
+    "labels by no name": (
+        "--model-id model_id --exclude time --learner ridge --labels labels.csv",
+        r"--labels = 'labels.csv': must be left out without --label-index or --time",
+    ),
+    "labels that are not there": (
+        f"{IDS} --learner ridge --labels no.csv",
+        r"no.csv: no such file",
+    ),
+    "labels without the column of their rows": (
+        f"{IDS} --learner ridge --labels labels.csv --label-index nmuber",
+        r"--label-index = 'nmuber': must be a column: .* of labels.csv",
+    ),
+    "labels without the column of labels": (
+        f"{LABELS} --label-column truth",
+        r"--label-column = 'truth': must be a column: .* of labels.csv",
+    ),
+    "labels by time without times": (
+        f"{IDS} --learner ridge --labels labels.csv",
+        r"time = 'time': must be a column.* of labels.csv",
+    ),
+    "a wait without labels": (
+        f"{LEARNS} --label-wait 5",
+        r"--label-wait = 5.0: must be left out without --labels",
+    ),
+    "rows that wait without labels": (
+        f"{LEARNS} --label-rows 5",
+        r"--label-rows = 5: must be left out without --labels",
+    ),
+    "an index without labels": (
+        f"{LEARNS} --label-index index",
+        r"--label-index = 'index': must be left out without --labels",
+    ),
+    "a column of labels without labels": (
+        f"{LEARNS} --label-column truth",
+        r"--label-column = 'truth': must be left out without --labels",
+    ),
+    "a wait without times": (
+        "--model-id model_id --exclude time --learner ridge --labels labels.csv "
+        "--label-index index --label-wait 3",
+        r"--label-wait = 3.0: must be left out without --time",
+    ),
+    "a negative wait": (f"{LABELS} --label-wait -1", r"--label-wait = -1.0: must be a number >= 0"),
+    "no rows that wait": (f"{LABELS} --label-rows 0", r"--label-rows = 0: must be an integer from"),
+    "windows without times": (
+        "--model-id model_id --exclude time --window 5",
+        r"--window = 5.0: must be left out without --time",
+    ),
+    "windows without length": (f"{IDS} --window 0", r"--window = 0.0: must be seconds from"),
+    "a period without windows": (
+        f"{IDS} --window-period 5",
+        r"--window-period = 5.0: must be left out without --window",
+    ),
+    "an offset without windows": (
+        f"{IDS} --window-offset 5",
+        r"--window-offset = 5.0: must be left out without --window",
+    ),
+    "an offset that is no number": (
+        f"{IDS} --window 5 --window-offset nan",
+        r"--window-offset = nan: must be a number",
+    ),
+    "too many windows on a row": (
+        f"{IDS} --window 5 --window-period 0.001",
+        r"--window-period = 0.001: must be at least size / 1000",
+    ),
+    "windows of no rows": (
+        f"{IDS} --window 5 --window-rows 1",
+        r"--window-rows = 1: must be an integer from 2",
+    ),
+    "rows of no windows": (
+        f"{IDS} --window-rows 100",
+        r"--window-rows = 100: must be left out without --window or --moving-window",
+    ),
+    "a confidence in nothing": (
+        f"{IDS} --confidence 0.9",
+        r"--confidence = 0.9: must be left out without --window or --moving-window",
+    ),
+    "a confidence above 1": (
+        f"{IDS} --moving-window 5 --confidence 95",
+        r"--confidence = 95.0: must be a number > 0 and < 1",
+    ),
+    "a moving window of no rows": (
+        f"{IDS} --moving-window 0",
+        r"--moving-window = 0: must be an integer from 1 to 2000",
+    ),
+    "a moving window of a tracker that has none": (
+        f"{IDS} --moving-window 5 --tracker okfe",
+        r"--moving-window = 5: must be None for the tracker okfe",
+    ),
+    "a drift setting out of range": (
+        f"{IDS} --drift-block 0",
+        r"--drift-block = 0: must be an integer from 1 to 1000",
+    ),
+    "a drift setting that is no number": (
+        f"{IDS} --drift-threshold high",
+        r"--drift-threshold = 'high': must be a number",
+    ),
+    "snapshots without times": (
+        "--model-id model_id --exclude time --snapshot-every 5",
+        r"--snapshot-every = 5.0: must be left out without --time",
+    ),
+    "snapshots too often": (
+        f"{IDS} --snapshot-every 0",
+        r"--snapshot-every = 0.0: must be a number >= 0.001",
+    ),
+    "a warm start from nowhere": (
+        f"{IDS} --warm-start nowhere",
+        r"nowhere/index.json: cannot be read",
+    ),
+    "a runner that is none": (f"{LEARNS} --runner Flnik", r"Unexpected pipeline runner: Flnik"),
+}
+
+
+@pytest.mark.parametrize("name", LEARNING_MISTAKES)
+def test_a_mistake_leaves_an_earlier_run_alone(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed, says = LEARNING_MISTAKES[name]
+    monkeypatch.chdir(folder)
+    before = {path: (folder / "out" / path).read_bytes() for path in files_under(folder / "out")}
+    arguments = ["track", "in.parquet", *typed.split(), "--output", "out", "--overwrite"]
+    returned = run_main(arguments)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("kerneltrack: ")
+    assert re.search(says, line), line
+    # What Beam itself refuses is not our input's fault.
+    assert returned == (1 if "--runner" in typed else 2)
+    after = {path: (folder / "out" / path).read_bytes() for path in files_under(folder / "out")}
+    assert after == before
+
+
 def run_main(arguments: list[str]) -> int:
     from pipelines.cli import main  # noqa: PLC0415 - a process of its own imports it itself
 
@@ -182,7 +385,7 @@ def test_a_mistake_gets_one_line_of_a_process(name: str, folder: Path) -> None:
 def test_help_names_every_command_and_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_main([]) == 0
     listed = capsys.readouterr().out
-    for name in ("track", "report", "inspect"):
+    for name in ("track", "score", "report", "inspect"):
         assert re.search(rf"^ +{name} +[A-Z]", listed, re.M), name
     with pytest.raises(SystemExit) as ended:
         run_main(["track", "--help"])
@@ -193,10 +396,39 @@ def test_help_names_every_command_and_flag(capsys: pytest.CaptureFixture[str]) -
         *("--ridge", "--forgetting", "--rule", "--step", "--censor", "--seed", "--tracker"),
         *("--model-id", "--time", "--sequence", "--label", "--features", "--missing"),
         *("--max-disorder", "--max-jump", "--hold-for", "--float32", "--extras", "--width"),
+        *("--learner", "--learner-task", "--learner-ridge", "--learner-step-size"),
+        *("--learner-max-classes", "--learner-bias", "--drift", "--drift-threshold"),
+        *("--window", "--window-period", "--window-offset", "--moving-window", "--window-rows"),
+        *("--confidence", "--metrics-window", "--labels", "--label-index", "--label-column"),
+        *("--label-wait", "--label-rows", "--snapshot-every", "--warm-start"),
     ):
         assert re.search(rf"^ +{flag}\b", text, re.M), flag
     assert max(map(len, text.splitlines())) <= 200
     assert "Budget" in listed or "budget" in listed
+
+
+def test_help_tells_the_learners_settings_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_main(["track", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    (ridge,) = re.findall(r"--learner-ridge X (.*?) --learner-", text)
+    assert re.fullmatch(
+        r"ridge: .* \(default 0\.1\)\. logistic, hinge, lms: .* \(default 0\.0\)\. "
+        r"pegasos: .* \(default 0\.0003\)",
+        ridge,
+    )
+    assert "--budget N okfeb: Most stored rows B, rank to 10,000 (default 20) " in text
+    assert "--rank N Dimension r of the subspace and of the features, 1 to 1000 (default" in text
+
+
+def test_help_of_scoring(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run_main(["score", "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    for flag in ("--snapshots", "--output", "--overwrite", "--model-id", "--label", "--features"):
+        assert re.search(rf"^ +{flag}\b", text, re.M), flag
+    assert "--learner" not in text
 
 
 def test_the_version() -> None:
@@ -281,6 +513,88 @@ def test_beams_direct_runner_works_offline(folder: Path, tmp_path: Path) -> None
         assert (tmp_path / "out" / "snapshots" / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.fixture(scope="module")
+def learned(folder: Path) -> Path:
+    """A finished run with all that may be measured and learned along the way."""
+    flags = (*COLUMNS, *SMALL, *ALL_OF_IT)
+    track(str(folder / "in.parquet"), *flags, "--output", str(folder / "learned"))
+    return folder / "learned"
+
+
+ALL_OF_IT = (
+    *("--learner", "ridge", "--metrics-window", "3", "--snapshot-every", "4"),
+    *("--window", "3", "--window-period", "1", "--moving-window", "10"),
+    *("--drift", "--drift-block", "4", "--drift-settle", "20"),
+    *("--drift-memory", "60", "--drift-threshold", "1.5"),
+)
+
+
+def test_beams_direct_runner_learns_offline(learned: Path, folder: Path, tmp_path: Path) -> None:
+    """Snapshots and their index to the byte, and every line of the other files."""
+    prefix, changes = offline()
+    changes["HOME"] = str(tmp_path)
+    labels = ("--labels", "labels.csv", "--label-index", "index", "--label-wait", "1")
+    flags = (*COLUMNS, *SMALL, *ALL_OF_IT, *labels)
+    output, here = tmp_path / "out", tmp_path / "here"
+    done = run_process(
+        [*prefix, *command("track", "in.parquet", *flags, "--runner=DirectRunner",
+                           "--output", str(output))],
+        cwd=folder,
+        changes=changes,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    labels = ("--labels", str(folder / "labels.csv"), *labels[2:])
+    source = str(folder / "in.parquet")
+    track(source, *COLUMNS, *SMALL, *ALL_OF_IT, *labels, "--output", str(here))
+    assert files_under(output / "snapshots") == files_under(here / "snapshots")
+    for path in sorted((here / "snapshots").iterdir()):
+        assert (output / "snapshots" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert_same_features(features_of(output), features_of(here), ignore=["source"])
+    for part in ("predictions", "metrics", "mismatch", "alerts"):
+        assert lines_of(output, part) == lines_of(here, part), part
+        assert lines_of(output, part)
+    assert failures_of(output) == failures_of(here) != []
+    ours, theirs = record_of(output)["counts"], record_of(here)["counts"]
+    assert ours == theirs
+
+
+def test_a_learners_snapshot_is_printed(learned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(learned / "snapshots" / "m%2F0@learner.safetensors")
+    assert run_main(["inspect", path]) == 0
+    text = capsys.readouterr().out
+    assert re.match(rf"{re.escape(path)}: format version 1, [0-9,]+ bytes, learner ridge\n", text)
+    for line in (
+        *("  model_id: m/0", "  rows: 200", "  task: classification", "  forgetting: 0.999"),
+        *("  scored: 199", "  learned: 200", "  unusable: 0", "classes:", "  0: walk", "  1: run"),
+    ):
+        assert line in text.splitlines(), line
+    assert re.search(r"^  weights: 2 x 5 float64, largest \|value\| [0-9.]+$", text, re.M)
+    arrays, beside = text.partition("arrays:\n")[2].split("beside:\n")
+    assert "board." not in arrays
+    assert re.search(r"^  board\.total\.counts: 3 int64, largest \|value\| 200$", beside, re.M)
+    assert run_main(["inspect", path, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["kind"], facts["version"], facts["classes"]) == ("learner", 1, ["walk", "run"])
+    assert facts["spec"]["learner"] == "ridge"
+    assert facts["bytes"] == Path(path).stat().st_size
+    assert facts["arrays"].keys() == {"weights", "memory", "sums", "counts"}
+    assert facts["totals"]["scored"] == 199
+
+
+def test_what_lies_beside_a_state_is_printed_apart(
+    learned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = learned / "snapshots" / "m%2F0.safetensors"
+    assert run_main(["inspect", str(path), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["kind"] == "tracker"
+    assert "classes" not in facts
+    assert {name.partition(".")[0] for name in facts["beside"]} == {"drift", "moving", "open"}
+    assert "support" in facts["arrays"]
+    assert not [name for name in facts["arrays"] if "." in name]
+    assert facts["beside"]["moving.gram"]["shape"] == [10, 10]
+
+
 def test_a_snapshot_is_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(folder / "out" / "snapshots" / "m%2F0.safetensors")
     assert run_main(["inspect", path]) == 0
@@ -327,6 +641,23 @@ def test_a_warm_job_compiles_nothing(folder: Path, tmp_path: Path) -> None:
     """The module's own runs have filled the cache for these flags."""
     arguments = ["track", "in.parquet", *COLUMNS, *SMALL, "--output", str(tmp_path / "out")]
     done = run_process([sys.executable, "-c", COUNT_COMPILATIONS, *arguments], cwd=folder)
+    assert (done.returncode, done.stderr.strip()) == (0, "0 compilations")
+
+
+def test_warm_jobs_that_learn_compile_nothing(learned: Path, tmp_path: Path) -> None:
+    """Also those that wait for labels, begin from snapshots (read-only arrays), or score."""
+    labels = ("--labels", "labels.csv", "--label-index", "index", "--label-wait", "1")
+    jobs = [
+        ["track", "in.parquet", *COLUMNS, *SMALL, *ALL_OF_IT, *labels],
+        ["track", "in.parquet", *COLUMNS, *ALL_OF_IT, "--warm-start", "learned/snapshots"],
+        ["score", "in.parquet", *COLUMNS, "--snapshots", "learned/snapshots"],
+    ]
+    asked = [[*job, "--output", str(tmp_path / f"{place}")] for place, job in enumerate(jobs)]
+    script = COUNT_COMPILATIONS.replace(
+        "main(sys.argv[1:])", "max(map(main, json.loads(sys.argv[1])))"
+    )
+    run = [sys.executable, "-c", "import json" + script, json.dumps(asked)]
+    done = run_process(run, cwd=learned.parent)
     assert (done.returncode, done.stderr.strip()) == (0, "0 compilations")
 
 

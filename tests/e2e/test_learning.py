@@ -78,9 +78,19 @@ class Run:
         }
 
 
-@pytest.fixture(scope="module", params=list(TASKS))
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return Run(tmp_path_factory.mktemp("learning"), request.param)
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return {kind: Run(tmp_path_factory.mktemp("learning"), kind) for kind in TASKS}
+
+
+@pytest.fixture(params=list(TASKS))
+def run(request: pytest.FixtureRequest, runs: dict[str, Run]) -> Run:
+    return runs[request.param]
+
+
+@pytest.fixture
+def classes(runs: dict[str, Run]) -> Run:
+    return runs["string"]
 
 
 def test_the_predictions_are_the_cores(run: Run) -> None:
@@ -168,11 +178,6 @@ def test_a_row_without_a_label_is_predicted_and_no_more() -> None:
     same_state(whole, bare)
 
 
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return Run(tmp_path_factory.mktemp("classes"), "string")
-
-
 def test_missing_labels_and_classes_that_appear_late(classes: Run) -> None:
     for name, lines in lines_of(classes.output, "predictions").items():
         given = classes.models[name].label
@@ -239,7 +244,6 @@ def test_a_section_of_the_spec_file_is_as_good_as_flags(classes: Run, tmp_path: 
     specs = {
         "named": "learner:\n  learner: ridge\n  ridge: 1e-1\n  forgetting: 0.95\n",
         "unnamed": "learner:\n  forgetting: 0.95\n",
-        "name": "learner: ridge\n",
     }
     tracker = "rank: 4\nbudget: 7\nwarmup: 50\n"
     for name, section in specs.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,21 @@ def test_the_newest_boundary_that_both_states_have_is_taken(
 
 
 # What is refused.
+
+
+def test_a_state_that_is_gone_is_named(
+    trained: dict[str, Trained], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = trained["string"]
+    folder = tmp_path / "snapshots"
+    shutil.copytree(of.snapshots, folder)
+    (folder / "m%2F1.safetensors").unlink()
+    arguments = ["score", of.rows, *COLUMNS, "--snapshots", str(folder)]
+    assert main([*arguments, "--output", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(r"kerneltrack: .*m%2F1\.safetensors: cannot be read", line)
+    assert not (tmp_path / "out" / "run.json").exists()
+
 
 REFUSED = {
     "rows of another width": (
