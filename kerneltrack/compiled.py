@@ -15,10 +15,6 @@ import numba
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-FASTMATH = frozenset({"contract", "reassoc", "nsz", "arcp"})
-"""LLVM may fuse and reorder sums, but must not assume that NaN and infinity do not exist:
-the full set would delete the very checks that keep bad rows out."""
-
 PACKAGE = Path(__file__).parent
 _CONFIG: Any = numba.config
 _IMPORT = re.compile(
@@ -80,15 +76,15 @@ def compiled(function: _F) -> _F:
 
     In `NUMBA_CACHE_DIR` if that is set, else beside the package, else in the user's cache.
 
-    The result is a function of its arguments alone on one CPU type: one thread, and the loops'
-    reductions depend on their lengths, never on how rows were cut into calls. For that a sum has
-    a loop of its own: one that also stores to another array may run in scalar or in vector order,
-    as the arrays happen to lie in memory.
+    The result is a function of its arguments alone: one thread, and every operation is rounded
+    as it is written. With "fast math" it would also depend on how often a step was compiled into
+    others, in this process or in the one that filled the cache, and on where arrays lie in memory.
+    What that would buy is in `sums`: sums in vector registers and fused multiplications.
     """
     before = _CONFIG.CACHE_DIR
     _CONFIG.CACHE_DIR = _cache_folder(_module_of(function))
     try:
-        jit = numba.njit(cache=True, fastmath=set(FASTMATH), error_model="numpy")
+        jit = numba.njit(cache=True, error_model="numpy")
         return cast(_F, jit(function))
     finally:
         _CONFIG.CACHE_DIR = before
@@ -103,5 +99,5 @@ def inlined(function: _F) -> _F:
 
     A state of many arrays is some hundred machine words: passing it costs more than many a step.
     """
-    jit = numba.njit(forceinline=True, fastmath=set(FASTMATH), error_model="numpy")
+    jit = numba.njit(forceinline=True, error_model="numpy")
     return cast(_F, jit(function))

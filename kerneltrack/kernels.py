@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.errors import ConfigError
+from kerneltrack.sums import absolute_distance, dot, squared_distance
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -74,25 +75,28 @@ def make_kernel(name: str, gamma: float = 1.0, degree: int = 2, offset: float = 
 
 
 @inlined
+def _value(kernel: Kernel, compared: float) -> float:
+    """Return κ(x, y) from what it compares: a distance of x and y, or their product."""
+    if kernel.code in (GAUSSIAN, LAPLACIAN):
+        return float(np.exp(-compared * kernel.inverse_gamma))
+    if kernel.code == POLYNOMIAL:
+        base = compared + kernel.offset
+        power = base
+        for _ in range(kernel.degree - 1):
+            power *= base
+        return power
+    return compared
+
+
+@inlined
 def kernel_value(kernel: Kernel, x: FloatArray, y: FloatArray) -> float:
     """Return κ(x, y) of two D-vectors. Cost O(D)."""
-    total = 0.0
+    width = x.shape[0]
     if kernel.code == GAUSSIAN:
-        for d in range(x.shape[0]):
-            total += (x[d] - y[d]) * (x[d] - y[d])
-        return float(np.exp(-total * kernel.inverse_gamma))
+        return _value(kernel, squared_distance(x, y, width))
     if kernel.code == LAPLACIAN:
-        for d in range(x.shape[0]):
-            total += abs(x[d] - y[d])
-        return float(np.exp(-total * kernel.inverse_gamma))
-    for d in range(x.shape[0]):
-        total += x[d] * y[d]
-    if kernel.code == POLYNOMIAL:
-        base = total + kernel.offset
-        total = base
-        for _ in range(kernel.degree - 1):
-            total *= base
-    return total
+        return _value(kernel, absolute_distance(x, y, width))
+    return _value(kernel, dot(x, y, width))
 
 
 @compiled
@@ -100,16 +104,25 @@ def kernel_row(
     kernel: Kernel, stored: FloatArray, count: int, x: FloatArray, out: FloatArray
 ) -> None:
     """Write κ(stored[i], x) for i < count into `out`. Cost O(count · D)."""
+    width = x.shape[0]
+    if kernel.code == GAUSSIAN:
+        for i in range(count):
+            out[i] = squared_distance(stored[i], x, width)
+    elif kernel.code == LAPLACIAN:
+        for i in range(count):
+            out[i] = absolute_distance(stored[i], x, width)
+    else:
+        for i in range(count):
+            out[i] = dot(stored[i], x, width)
     for i in range(count):
-        out[i] = kernel_value(kernel, stored[i], x)
+        out[i] = _value(kernel, out[i])
 
 
 @compiled
 def _gram(kernel: Kernel, rows: FloatArray, columns: FloatArray) -> FloatArray:
     out = np.empty((rows.shape[0], columns.shape[0]))
-    for j in range(columns.shape[0]):
-        for i in range(rows.shape[0]):
-            out[i, j] = kernel_value(kernel, rows[i], columns[j])
+    for i in range(rows.shape[0]):
+        kernel_row(kernel, columns, columns.shape[0], rows[i], out[i])
     return out
 
 
@@ -152,7 +165,7 @@ def median_bandwidth(name: str, rows: FloatArray) -> float:
     if count > MAX_MEDIAN_ROWS:
         rows = rows[np.linspace(0, count - 1, MAX_MEDIAN_ROWS).astype(np.int64)]
         count = MAX_MEDIAN_ROWS
-    distances: FloatArray = _pair_distances(rows, name == "laplacian")
+    distances: FloatArray = _pair_distances(np.ascontiguousarray(rows), name == "laplacian")
     distances = distances[np.isfinite(distances)]
     for candidates in (distances, distances[distances > 0]):
         if len(candidates):
@@ -169,10 +182,9 @@ def _pair_distances(rows: FloatArray, absolute: bool) -> FloatArray:
     place = 0
     for i in range(count):
         for j in range(i):
-            total = 0.0
-            for d in range(width):
-                gap = rows[i, d] - rows[j, d]
-                total += abs(gap) if absolute else gap * gap
-            out[place] = total
+            if absolute:
+                out[place] = absolute_distance(rows[i], rows[j], width)
+            else:
+                out[place] = squared_distance(rows[i], rows[j], width)
             place += 1
     return out

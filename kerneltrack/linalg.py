@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.compiled import compiled
+from kerneltrack.sums import dot, fused
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,10 +31,7 @@ def multiply_transposed(left: FloatArray, right: FloatArray, depth: int, out: Fl
     """
     for i in range(left.shape[0]):
         for j in range(right.shape[0]):
-            total = 0.0
-            for k in range(depth):
-                total += left[i, k] * right[j, k]
-            out[i, j] = total
+            out[i, j] = dot(left[i], right[j], depth)
 
 
 @compiled
@@ -61,25 +59,18 @@ def inverse_cholesky(
     """
     size = matrix.shape[0]
     for j in range(size):
-        pivot = matrix[j, j] + shift
-        for k in range(j):
-            pivot -= chol[j, k] * chol[j, k]
+        pivot = matrix[j, j] + shift - dot(chol[j], chol[j], j)
         root = np.sqrt(max(pivot, 0.5 * shift))
         chol[j, j] = root
         scale = 1.0 / root
         for i in range(j + 1, size):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= chol[i, k] * chol[j, k]
-            chol[i, j] = total * scale
+            chol[i, j] = (matrix[i, j] - dot(chol[i], chol[j], j)) * scale
         # Row j of C⁻¹, entry i: -Σ_{i<=k<j} C[j, k] C⁻¹[k, i] / C[j, j].
         for i in range(j):
-            total = 0.0
-            for k in range(i, j):
-                total += chol[j, k] * transposed[i, k]
-            transposed[i, j] = -total * scale
+            entry = -scale * dot(chol[j, i:], transposed[i, i:], j - i)
+            transposed[i, j] = entry
             transposed[j, i] = 0.0
-            out[j, i] = -total * scale
+            out[j, i] = entry
             out[i, j] = 0.0
         transposed[j, j] = scale
         out[j, j] = scale
@@ -111,10 +102,7 @@ def semidefinite_factor(matrix: FloatArray, rest: FloatArray, out: FloatArray) -
         for i in range(size):
             # Rows that were pivots have nothing left, not even rounding noise.
             if rest[i] >= 0.0 and i != best:
-                total = matrix[best, i]
-                for k in range(step):
-                    total -= out[best, k] * out[i, k]
-                total *= scale
+                total = scale * (matrix[best, i] - dot(out[best], out[i], step))
                 out[i, step] = total
                 rest[i] = max(rest[i] - total * total, 0.0)
         out[best, step] = rest[best] * scale
@@ -145,7 +133,7 @@ def _invert(matrix: FloatArray, pivots: npt.NDArray[np.int64]) -> bool:
                 weight = matrix[i, column]
                 matrix[i, column] = 0.0
                 for j in range(size):
-                    matrix[i, j] -= weight * matrix[column, j]
+                    matrix[i, j] = fused(-weight, matrix[column, j], matrix[i, j])
     for column in range(size - 1, -1, -1):
         best = pivots[column]
         if best != column:
@@ -191,9 +179,8 @@ def nearest_rotation(
         own = 0.0
         other = 0.0
         for i in range(size):
-            for j in range(size):
-                own += out[i, j] * out[i, j]
-                other += inverse[i, j] * inverse[i, j]
+            own += dot(out[i], out[i], size)
+            other += dot(inverse[i], inverse[i], size)
         scale = np.sqrt(np.sqrt(other / own))
         change = 0.0
         for i in range(size):

@@ -28,10 +28,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.bounds import fitting_bound
-from kerneltrack.compiled import compiled, inlined
+from kerneltrack.compiled import compiled
 from kerneltrack.kernels import Kernel, kernel_row
 from kerneltrack.scaling import Scaling, apply_scaling
 from kerneltrack.specs import SubspaceSpec
+from kerneltrack.sums import dot, fused
 from kerneltrack.trackers import get_tracker
 from kerneltrack.trackers.okfeb import kernel_of
 from kerneltrack.trackers.rowstate import SubspaceState
@@ -126,14 +127,6 @@ def scaled_rows(spec: SubspaceSpec, state: SubspaceState, rows: FloatArray) -> F
     return np.ascontiguousarray(scaled)
 
 
-@inlined
-def _dot(left: FloatArray, right: FloatArray) -> float:
-    total = 0.0
-    for i in range(left.shape[0]):
-        total += left[i] * right[i]
-    return total
-
-
 @compiled
 def span_basis(
     factor: FloatArray, image: FloatArray, gram: FloatArray, size: int, out: FloatArray
@@ -166,14 +159,14 @@ def span_basis(
     for i in range(size):
         lengths[i] = np.sqrt(gram[i, i])
     for c in range(rank):
-        total = 0.0
         for i in range(size):
-            total += abs(factor[c, i]) * lengths[i]
+            left[c, i] = abs(factor[c, i])
+        total = dot(left[c], lengths, size)
         scale = 1.0 / total if total > 0.0 else 0.0
         for i in range(size):
             left[c, i] = factor[c, i] * scale
             right[c, i] = image[c, i] * scale
-        length[c] = _dot(left[c], right[c])
+        length[c] = dot(left[c], right[c], size)
     for found in range(rank):
         best = 0
         for c in range(rank):
@@ -187,11 +180,11 @@ def span_basis(
         length[best] = 0.0
         for c in range(rank):
             if length[c] > 0.0:
-                along = _dot(left[best], right[c]) / square
+                along = dot(left[best], right[c], size) / square
                 for i in range(size):
-                    left[c, i] -= along * left[best, i]
-                    right[c, i] -= along * right[best, i]
-                length[c] = _dot(left[c], right[c])
+                    left[c, i] = fused(-along, left[best, i], left[c, i])
+                    right[c, i] = fused(-along, right[best, i], right[c, i])
+                length[c] = dot(left[c], right[c], size)
     return rank
 
 
@@ -201,7 +194,7 @@ def subtract_products(z: FloatArray, row: int, start: int, count: int, line: Flo
     for c in range(z.shape[0]):
         weight = z[c, row]
         for j in range(count):
-            line[j] -= weight * z[c, start + j]
+            line[j] = fused(-weight, z[c, start + j], line[j])
 
 
 @compiled
@@ -219,7 +212,7 @@ def _window_sums(
     for n in range(count):
         kernel_row(kernel, support, size, rows[n], line)
         for c in range(rank):
-            z[c, n] = _dot(basis[c, :size], line[:size])
+            z[c, n] = dot(basis[c], line, size)
     square = 0.0
     residual = 0.0
     own = 0.0
@@ -230,7 +223,7 @@ def _window_sums(
             last = min(n - start, tile.shape[0])
             kernel_row(kernel, tile, last, rows[n], line)
             subtract_products(z, n, start, last, line)
-            tile_square += 2.0 * _dot(line[:last], line[:last])
+            tile_square += 2.0 * dot(line, line, last)
             if last < tile.shape[0]:
                 kernel_row(kernel, rows[n : n + 1], 1, rows[n], line)
                 own += line[0]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.kernels import Kernel, kernel_row
 from kerneltrack.mismatch import span_basis, subtract_products
+from kerneltrack.sums import dot, entry_sum, fused
 from kerneltrack.trackers.rowloop import run_rows
 from kerneltrack.trackers.rowstate import SIZE, Outputs, Settings, SubspaceState
 
@@ -157,10 +158,7 @@ def _append(window: WindowState, k: FloatArray, line: FloatArray) -> None:
     z = window.features[:rank]
     _shift(z)
     for c in range(rank):
-        total = 0.0
-        for i in range(k.shape[0]):
-            total += window.basis[c, i] * k[i]
-        z[c, newest] = total
+        z[c, newest] = dot(window.basis[c], k, k.shape[0])
     values = window.gram[(window.counts[SEEN] - 1) % length]
     for j in range(length):
         line[j] = values[j]
@@ -185,7 +183,8 @@ def _project_window(window: WindowState, size: int, pad: int, z: FloatArray) -> 
         for i in range(0, size, 2):
             first, second = window.basis[c, i], window.basis[c, i + 1]
             for j in range(length):
-                z[c, pad + j] += first * window.cross[i, j] + second * window.cross[i + 1, j]
+                along = fused(first, window.cross[i, j], z[c, pad + j])
+                z[c, pad + j] = fused(second, window.cross[i + 1, j], along)
         for j in range(length):
             window.features[c, j] = z[c, pad + j]
 
@@ -228,10 +227,10 @@ def _measure_anew(
             v0, v1, v2, v3 = z[c + 1, a], z[c + 1, a + 1], z[c + 1, a + 2], z[c + 1, a + 3]
             for j in range(count):
                 u, v = z[c, j], z[c + 1, j]
-                block[0, j] -= u0 * u + v0 * v
-                block[1, j] -= u1 * u + v1 * v
-                block[2, j] -= u2 * u + v2 * v
-                block[3, j] -= u3 * u + v3 * v
+                block[0, j] = fused(-u0, u, fused(-v0, v, block[0, j]))
+                block[1, j] = fused(-u1, u, fused(-v1, v, block[1, j]))
+                block[2, j] = fused(-u2, u, fused(-v2, v, block[2, j]))
+                block[3, j] = fused(-u3, u, fused(-v3, v, block[3, j]))
         # The kernel values that a row was given on arrival end with itself.
         first = window.counts[SEEN] + a - pad
         end = length - 1 - a
@@ -240,7 +239,7 @@ def _measure_anew(
         for j in range(pad, a):
             d0, d1 = k0[end + j] + block[0, j], k1[end - 1 + j] + block[1, j]
             d2, d3 = k2[end - 2 + j] + block[2, j], k3[end - 3 + j] + block[3, j]
-            sums[j] += d0 * d0 + d1 * d1 + d2 * d2 + d3 * d3
+            sums[j] = fused(d0, d0, fused(d1, d1, fused(d2, d2, fused(d3, d3, sums[j]))))
         for g in range(max(pad - a, 0), GROUP):
             for h in range(max(pad - a, 0), g + 1):
                 entry = window.gram[(first + g) % length, length - 1 - g + h] + block[g, a + h]
@@ -283,15 +282,8 @@ def run_window(  # noqa: PLR0917 - the tracker's loop has five of its own
             _measure_anew(state, window, z, block)
         else:
             _append(window, k, line)
-        square = 0.0
-        residual = 0.0
-        own = 0.0
-        for j in range(length):
-            square += window.shares[j]
-            residual += window.residuals[j]
-            own += window.own[j]
-        value = np.sqrt(square) / length
+        value = np.sqrt(entry_sum(window.shares, length)) / length
         measured.value[n] = value
         # Equal at the least, but for rounding, as in `window_mismatch`.
-        measured.residual[n] = max(residual / length, value)
-        measured.kappa[n] = own / length
+        measured.residual[n] = max(entry_sum(window.residuals, length) / length, value)
+        measured.kappa[n] = entry_sum(window.own, length) / length

@@ -43,6 +43,7 @@ from kerneltrack.learners.rows import (
     shrink_all,
 )
 from kerneltrack.specs import check_bool
+from kerneltrack.sums import dot
 
 NORM_FLOOR = 1e-3
 """ε of NLMS: a row with ‖x‖² far below it says nothing, and is not blown up."""
@@ -114,9 +115,7 @@ def _run_rows(
         if code == known:
             values[code] = 0.0
             known += 1
-        norm2 = 0.0
-        for j in range(x.shape[0]):
-            norm2 += x[j] * x[j]
+        norm2 = dot(x, x, x.shape[0])
         leak = step
         if settings.normalised:
             step /= NORM_FLOOR + norm2

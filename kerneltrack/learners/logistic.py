@@ -71,12 +71,9 @@ def _softmax(values: FloatArray, known: int, out: FloatArray) -> None:
     largest = values[0]
     for c in range(1, known):
         largest = max(largest, values[c])
-    for c in range(known):
-        out[c] = np.exp(values[c] - largest)
-    # A loop of its own: where a loop also writes to another array, the compiler chooses the
-    # order of the sum at run time, by how near to each other the arrays happen to lie.
     total = 0.0
     for c in range(known):
+        out[c] = np.exp(values[c] - largest)
         total += out[c]
     scale = 1.0 / total
     for c in range(known):

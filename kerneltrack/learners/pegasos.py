@@ -48,6 +48,7 @@ from kerneltrack.learners.rows import (
     report,
 )
 from kerneltrack.specs import check_bool, check_number
+from kerneltrack.sums import dot
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,9 +94,7 @@ def _step(settings: _Settings, v: FloatArray, x: FloatArray, sign: float, t: flo
     """
     add_to(v, sign, x)
     if settings.project:
-        norm2 = 0.0
-        for j in range(v.shape[0]):
-            norm2 += v[j] * v[j]
+        norm2 = dot(v, v, v.shape[0])
         if norm2 > settings.ridge * t * t:
             shrink = t * np.sqrt(settings.ridge / norm2)
             for j in range(v.shape[0]):

@@ -54,6 +54,7 @@ from kerneltrack.learners.rows import (
     report,
 )
 from kerneltrack.specs import check_number
+from kerneltrack.sums import dot, fused
 
 MIN_FORGETTING = 0.9
 """Ten rows of memory: with fewer there is nothing to regress on."""
@@ -105,15 +106,12 @@ def _project_row(
     for j in range(size):
         gain[j] = 0.0
     for i in range(size):
-        total = 0.0
-        for j in range(size):
-            total += root[i, j] * x[j]
-        total *= grown
+        total = grown * dot(root[i], x, size)
         a[i] = total
         squared += total * total
         total *= grown
         for j in range(size):
-            gain[j] += total * root[i, j]
+            gain[j] = fused(total, root[i, j], gain[j])
     return squared
 
 
@@ -131,7 +129,7 @@ def _project_unit(
         a[i] = total
         squared += total * total
         for j in range(size):
-            gain[j] += total * root[i, j]
+            gain[j] = fused(total, root[i, j], gain[j])
     return squared
 
 
@@ -145,7 +143,7 @@ def _downdate(
     for i in range(root.shape[0]):
         weight = scale * a[i]
         for j in range(root.shape[0]):
-            root[i, j] = grown * root[i, j] - weight * gain[j]
+            root[i, j] = fused(-weight, gain[j], grown * root[i, j])
 
 
 @compiled

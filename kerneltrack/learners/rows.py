@@ -18,6 +18,7 @@ from kerneltrack.learners.base import (
     IntArray,
 )
 from kerneltrack.learners.labels import MISSING, UNUSABLE_LABEL, Coded
+from kerneltrack.sums import dot, fused
 
 MAX_ERROR = 1e150
 """An error counts as at most this much: its square is still finite."""
@@ -75,10 +76,7 @@ def load_row(row: FloatArray, x: FloatArray) -> None:
 def decision_values(weights: FloatArray, known: int, x: FloatArray, values: FloatArray) -> None:
     """Write w_c·x of the first `known` classes. Cost O(Cp)."""
     for c in range(known):
-        total = 0.0
-        for j in range(x.shape[0]):
-            total += weights[c, j] * x[j]
-        values[c] = total
+        values[c] = dot(weights[c], x, x.shape[0])
 
 
 @inlined
@@ -161,4 +159,4 @@ def shrink_all(weights: FloatArray, known: int, amount: float) -> None:
 def add_to(target: FloatArray, factor: float, x: FloatArray) -> None:
     """Add factor·x to the target."""
     for j in range(x.shape[0]):
-        target[j] += factor * x[j]
+        target[j] = fused(factor, x[j], target[j])

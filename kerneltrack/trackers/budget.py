@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.linalg import inverse_cholesky
+from kerneltrack.sums import dot, fused
 from kerneltrack.trackers.rowstate import (
     COMPENSATED,
     DISTORTION,
@@ -43,11 +44,19 @@ def _inverse_gram(state: SubspaceState, count: int) -> FloatArray:
     inverse_cholesky(matrix, JITTER, chol, half, half_t)
     for i in range(count):
         for j in range(count):
-            total = 0.0
-            for c in range(max(i, j), count):
-                total += half_t[i, c] * half_t[j, c]
-            matrix[i, j] = total
+            first = max(i, j)
+            matrix[i, j] = dot(half_t[i, first:], half_t[j, first:], count - first)
     return matrix
+
+
+@inlined
+def square_norms(factor: FloatArray, count: int, out: FloatArray) -> None:
+    """Write the ‖a_i‖² of the first `count` rows of A, given Aᵀ, to `out`."""
+    for i in range(count):
+        out[i] = 0.0
+    for c in range(factor.shape[0]):
+        for i in range(count):
+            out[i] = fused(factor[c, i], factor[c, i], out[i])
 
 
 @inlined
@@ -64,11 +73,7 @@ def choose_eviction(settings: Settings, state: SubspaceState, work: Work, count:
     if settings.policy == COMPENSATED:
         inverse = _inverse_gram(state, count)
     norms = work.along
-    for i in range(count):
-        norms[i] = 0.0
-    for c in range(rank):
-        for i in range(count):
-            norms[i] += work.factor[c, i] * work.factor[c, i]
+    square_norms(work.factor, count, norms)
     best = 0
     least = np.inf
     for i in range(count):

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.kernels import Kernel, kernel_row, kernel_value
 from kerneltrack.specs import MOVING_WINDOW
+from kerneltrack.sums import dot
 from kerneltrack.trackers.rowstate import (
     DROPPED,
     EPSILON,
@@ -57,26 +58,13 @@ def _project(state: SubspaceState, work: Work, own: float) -> float:
     size, rank = state.counts[SIZE], state.factor.shape[0]
     b, v, q = work.b, work.v, work.q
     for c in range(rank):
-        total = 0.0
-        for i in range(size):
-            total += work.k[i] * state.factor[c, i]
-        b[c] = total
-    fitted = 0.0
+        b[c] = dot(work.k, state.factor[c], size)
     for c in range(rank):
-        total = 0.0
-        for e in range(c + 1):
-            total += state.solver[c, e] * b[e]
-        v[c] = total
-        fitted += total * total
-    norm = 0.0
+        v[c] = dot(state.solver[c], b, c + 1)
     for c in range(rank):
-        total = 0.0
-        for e in range(c, rank):
-            total += state.solver_t[c, e] * v[e]
-        q[c] = total
-        norm += total * total
+        q[c] = dot(state.solver_t[c, c:], v[c:], rank - c)
     # With v = C⁻¹Aᵀk, CCᵀ = M + λI: ‖v‖² = qᵀAᵀk.
-    return float(own - fitted - state.reals[RIDGE] * norm)
+    return float(own - dot(v, v, rank) - state.reals[RIDGE] * dot(q, q, rank))
 
 
 @inlined
@@ -229,10 +217,7 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
         loss = min(max(loss, 0.0), own)
         if settings.aligned:
             for c in range(rank):
-                total = 0.0
-                for e in range(rank):
-                    total += state.mapping[c, e] * work.b[e]
-                out.z[n, c] = total
+                out.z[n, c] = dot(state.mapping[c], work.b, rank)
         out.loss[n] = loss
         recent = min(counts[LOSSES], state.recent.shape[0])
         out.novelty[n] = 0.5 if started else _rank_among(state.recent, recent, loss)

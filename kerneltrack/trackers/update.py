@@ -16,7 +16,8 @@ from kerneltrack.linalg import (
     semidefinite_factor,
     transpose,
 )
-from kerneltrack.trackers.budget import choose_eviction, drop_slot
+from kerneltrack.sums import absolute_sum, dot, fused
+from kerneltrack.trackers.budget import choose_eviction, drop_slot, square_norms
 from kerneltrack.trackers.rowstate import (
     INVERSE_N,
     INVERSE_N2,
@@ -63,10 +64,7 @@ def _step(settings: Settings, state: SubspaceState, kind: int, size: int, norm2:
                 bound += state.gram[i, i]
         else:
             for i in range(size + 1):
-                total = 0.0
-                for j in range(size + 1):
-                    total += abs(state.gram[i, j])
-                bound = max(bound, total)
+                bound = max(bound, absolute_sum(state.gram[i], size + 1))
     if kind == MAJORISED:
         # Prop. 2 and 3: γ_n = ‖q‖² + λ/n, ξ_n = tr(K)γ_n, μ_n = 1/Σ.
         state.reals[STEP_SUM] += bound * (norm2 + settings.ridge / n)
@@ -87,7 +85,7 @@ def _move(settings: Settings, state: SubspaceState, work: Work, size: int, step:
     for c in range(rank):
         weight = q[c]
         for i in range(size + 1):
-            along[i] += weight * source[c, i]
+            along[i] = fused(weight, source[c, i], along[i])
     if settings.rule == NONPARAMETRIC:
         shrink = step * settings.ridge / state.counts[N]
         for i in range(size + 1):
@@ -95,13 +93,14 @@ def _move(settings: Settings, state: SubspaceState, work: Work, size: int, step:
         for c in range(rank):
             weight = q[c]
             for i in range(size + 1):
-                work.factor[c, i] = state.factor[c, i] - shrink * source[c, i] + weight * along[i]
+                kept = fused(-shrink, source[c, i], state.factor[c, i])
+                work.factor[c, i] = fused(weight, along[i], kept)
     else:
         along[size] -= 1.0
         for c in range(rank):
             weight = step * q[c]
             for i in range(size + 1):
-                work.factor[c, i] = decay * state.factor[c, i] - weight * along[i]
+                work.factor[c, i] = fused(-weight, along[i], decay * state.factor[c, i])
 
 
 @inlined
@@ -114,21 +113,17 @@ def _evaluate(state: SubspaceState, work: Work, count: int, evicted: int) -> flo
     if evicted >= 0:
         for c in range(rank):
             work.factor[c, evicted] = 0.0
-    spread = 0.0
     for c in range(rank):
         for i in range(count):
-            spread += state.gram[i, i] * work.factor[c, i] * work.factor[c, i]
-        for i in range(count):
-            total = 0.0
-            for j in range(count):
-                total += state.gram[i, j] * work.factor[c, j]
-            work.image[c, i] = total
+            work.image[c, i] = dot(state.gram[i], work.factor[c], count)
         for e in range(c + 1):
-            total = 0.0
-            for i in range(count):
-                total += work.factor[c, i] * work.image[e, i]
-            work.inner[c, e] = total
-            work.inner[e, c] = total
+            entry = dot(work.factor[c], work.image[e], count)
+            work.inner[c, e] = entry
+            work.inner[e, c] = entry
+    square_norms(work.factor, count, work.along)
+    spread = 0.0
+    for i in range(count):
+        spread += state.gram[i, i] * work.along[i]
     return spread
 
 
@@ -211,10 +206,8 @@ def learn(settings: Settings, state: SubspaceState, work: Work, own: float) -> i
     if full:
         for i in range(size):
             state.recency[i] *= settings.forgetting
-    norm2 = 0.0
+    norm2 = dot(work.q, work.q, rank)
     largest = own
-    for c in range(rank):
-        norm2 += work.q[c] * work.q[c]
     for i in range(size):
         largest = max(largest, state.gram[i, i])
     # A safe step adds at most κ/(4λ) to the spread: no sound state lies above the second term.
