@@ -12,6 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 import kerneltrack
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from pipelines import inspect_snapshot, job, options, score_files, track_files
+from pipelines.cluster import commands as cluster
 from pipelines.report import write_report
 
 FAILED_EXIT = 1
@@ -86,6 +87,8 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     inspected = add("inspect", "Print what a snapshot holds.", _inspect)
     inspected.add_argument("file", metavar="FILE", help="a .safetensors file of a run")
     inspected.add_argument("--json", action="store_true", help="as JSON")
+    local = add("cluster", "Start, stop and look at a local Flink and Kafka.", _cluster)
+    made.update((nested.prog, nested) for nested in cluster.add_flags(local))
     return parser, made
 
 
@@ -97,6 +100,10 @@ def _report(args: argparse.Namespace, beam: PipelineOptions, command: list[str])
 def _inspect(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
     sys.stdout.write(inspect_snapshot.describe(args.file, as_json=args.json) + "\n")
     return 0
+
+
+def _cluster(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    return cluster.run(args)
 
 
 if __name__ == "__main__":

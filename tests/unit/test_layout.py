@@ -136,7 +136,8 @@ def test_the_wheel_carries_the_packages_only(wheel: zipfile.ZipFile) -> None:
     content = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assets = {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "pipelines" / "assets").iterdir()
+        for folder in ("assets", "cluster/poms", "cluster/templates")
+        for path in (ROOT / "pipelines" / folder).rglob("*")
         if path.is_file()
     }
     typed = {f"{package}/py.typed" for package in PACKAGES}

@@ -1,0 +1,1 @@
+"""Flink, Kafka and Beam's servers on this machine: `kerneltrack cluster`."""

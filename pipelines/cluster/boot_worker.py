@@ -1,0 +1,95 @@
+"""Become a Beam SDK worker, Python's or Java's: what a PROCESS environment calls.
+
+Arguments: "python" or "java", the cluster's folder, then Beam's own flags. The process writes
+itself down in the cluster's folder, so that it is stopped with it, and its output goes to
+logs/workers.out: Beam throws it away. Files that a job stages are not fetched: workers of this
+machine import what the job itself imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc  # type: ignore[import-untyped]
+from apache_beam.portability.api import (
+    beam_provision_api_pb2,
+    beam_provision_api_pb2_grpc,
+    endpoints_pb2,
+)
+from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
+from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
+
+from pipelines.cluster import records
+from pipelines.cluster.folder import Cluster, Folder, load
+
+PATIENCE = 60.0
+NAME = "workers"
+JAVA_HEAP = 256
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Do it."""
+    kind, root, *beam_flags = arguments
+    folder = Folder(Path(root))
+    with folder.output(NAME).open("ab") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    records.write_own(folder.run, f"worker-{os.getpid()}")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--id", required=True)
+    parser.add_argument("--provision_endpoint", required=True)
+    parser.add_argument("--semi_persist_dir", default="")
+    options, _ = parser.parse_known_args(beam_flags)
+    env = {**os.environ, **_provision(options.id, options.provision_endpoint)}
+    if kind == "java":
+        cluster = load(folder)
+        if cluster is None:
+            raise FileNotFoundError(folder.settings)
+        env["HARNESS_ID"] = options.id
+        command = _java(cluster)
+    else:
+        env["WORKER_ID"] = options.id
+        env["SEMI_PERSISTENT_DIRECTORY"] = options.semi_persist_dir or str(folder / "tmp")
+        command = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
+    os.execve(command[0], command, env)
+
+
+def _provision(worker: str, endpoint: str) -> dict[str, str]:
+    """Ask the runner what the worker is to know, in the form in which workers take it."""
+    with grpc.insecure_channel(endpoint, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        stub = beam_provision_api_pb2_grpc.ProvisionServiceStub(
+            grpc.intercept_channel(channel, WorkerIdInterceptor(worker))
+        )
+        request = beam_provision_api_pb2.GetProvisionInfoRequest()
+        info = stub.GetProvisionInfo(request, timeout=PATIENCE).info
+    return {
+        "PIPELINE_OPTIONS": json_format.MessageToJson(info.pipeline_options),
+        "LOGGING_API_SERVICE_DESCRIPTOR": _descriptor(info.logging_endpoint.url),
+        "CONTROL_API_SERVICE_DESCRIPTOR": _descriptor(info.control_endpoint.url),
+        "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
+    }
+
+
+def _descriptor(url: str) -> str:
+    return str(text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=url)))
+
+
+def _java(cluster: Cluster) -> list[str]:
+    return [
+        cluster.java.command,
+        f"-Xmx{JAVA_HEAP}m",
+        "-XX:+UseSerialGC",
+        "-XX:-UsePerfData",
+        f"-Djava.io.tmpdir={cluster.folder / 'tmp'}",
+        "--add-opens=java.base/java.lang=ALL-UNNAMED",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",
+        *("-cp", str(cluster.jars.jobserver), "org.apache.beam.fn.harness.FnHarness"),
+    ]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,224 @@
+"""The five programs of a cluster: how each is started, and how one sees that it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipelines.cluster import launch, records
+from pipelines.cluster.configure import (
+    FRAMEWORK_HEAP,
+    FRAMEWORK_OFF_HEAP,
+    METASPACE,
+    NETWORK,
+    PACKAGES,
+    TASKMANAGER_ID,
+    class_path_jar,
+    task_memory,
+    worker_command,
+)
+from pipelines.cluster.folder import Cluster
+from pipelines.cluster.probes import ask_flink, grpc_answers, kafka_answers
+from pipelines.cluster.records import Process
+from pipelines.cluster.settings import HOST
+
+# What Flink 1.19 reaches into on Java 17.
+OPENED = (
+    *("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util"),
+    *("util.concurrent", "util.concurrent.atomic", "util.concurrent.locks"),
+)
+FLINK_FLAGS = (
+    *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in OPENED),
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
+    "--add-exports=java.rmi/sun.rmi.registry=ALL-UNNAMED",
+    "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+)
+# A small heap, quick to start; what computes is elsewhere.
+LIGHT_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One program of the cluster.
+
+    Args:
+        name: What it is called.
+        port: The port by which it is spoken to.
+        command: Its command line.
+        answers: Whether it answers, its process being alive.
+    """
+
+    name: str
+    port: str
+    command: Callable[[Cluster], list[str]]
+    answers: Callable[[Cluster, Process], bool]
+
+
+def _java(cluster: Cluster, name: str, *flags: str) -> list[str]:
+    folder = cluster.folder
+    return [
+        cluster.java.command,
+        *flags,
+        # Out of memory, it is better dead, and started again, than half alive.
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:-UsePerfData",
+        "-Djava.net.preferIPv4Stack=true",
+        f"-Djava.io.tmpdir={folder / 'tmp'}",
+        f"-Dkerneltrack.log={folder.log(name)}",
+        f"-Dlog4j2.configurationFile={folder / 'config' / 'log4j2.properties'}",
+    ]
+
+
+def _heap(cluster: Cluster, name: str) -> str:
+    return f"-Xmx{cluster.settings.memory[name]}m"
+
+
+def _metrics(cluster: Cluster, name: str) -> list[str]:
+    port = cluster.settings.ports[f"{name}-metrics"]
+    return ["-D", f"metrics.reporter.prom.port={port}"]
+
+
+def _kafka(cluster: Cluster) -> list[str]:
+    return [
+        *_java(cluster, "kafka", _heap(cluster, "kafka")),
+        *("-cp", cluster.jars.kafka, "kafka.Kafka"),
+        str(cluster.folder / "config" / "kafka.properties"),
+    ]
+
+
+def kafka_format(cluster: Cluster, kafka_id: str) -> list[str]:
+    """Return the command that makes the broker's empty store."""
+    return [
+        *_java(cluster, "kafka", *LIGHT_FLAGS, "-Xmx128m"),
+        *("-cp", cluster.jars.kafka, "kafka.tools.StorageTool", "format"),
+        *("--cluster-id", kafka_id),
+        *("--config", str(cluster.folder / "config" / "kafka.properties")),
+    ]
+
+
+def _jobmanager(cluster: Cluster) -> list[str]:
+    main = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+    return [
+        *_java(cluster, "jobmanager", *LIGHT_FLAGS, _heap(cluster, "jobmanager"), *FLINK_FLAGS),
+        *("-cp", cluster.jars.flink, main),
+        *("--configDir", str(cluster.folder / "config" / "flink")),
+        *_metrics(cluster, "jobmanager"),
+    ]
+
+
+def _taskmanager(cluster: Cluster) -> list[str]:
+    task_heap, task_off_heap, _ = task_memory(cluster.settings)
+    sizes = (
+        f"-Xmx{FRAMEWORK_HEAP + task_heap}m",
+        f"-Xms{FRAMEWORK_HEAP + task_heap}m",
+        f"-XX:MaxDirectMemorySize={FRAMEWORK_OFF_HEAP + task_off_heap + NETWORK}m",
+        f"-XX:MaxMetaspaceSize={METASPACE}m",
+    )
+    return [
+        *_java(cluster, "taskmanager", *sizes, *FLINK_FLAGS),
+        *("-cp", cluster.jars.flink, "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"),
+        *("--configDir", str(cluster.folder / "config" / "flink")),
+        *_metrics(cluster, "taskmanager"),
+    ]
+
+
+def _jobserver(cluster: Cluster) -> list[str]:
+    settings, folder = cluster.settings, cluster.folder
+    return [
+        *_java(cluster, "jobserver", *LIGHT_FLAGS, _heap(cluster, "jobserver"), *FLINK_FLAGS),
+        *("-cp", str(cluster.jars.jobserver), "kerneltrack.cluster.LocalJobServer"),
+        settings.address("flink"),
+        str(folder / "config" / "client"),
+        str(class_path_jar(cluster)),
+        *("--job-host", HOST, "--job-port", str(settings.ports["jobserver"])),
+        *("--artifact-port", str(settings.ports["artifacts"])),
+        *("--artifacts-dir", str(folder / "artifacts")),
+        # It has an expansion service of its own, which takes no settings.
+        *("--expansion-port", "0"),
+    ]
+
+
+def _expansion(cluster: Cluster) -> list[str]:
+    environment = {"command": str(worker_command(cluster, "java"))}
+    return [
+        *_java(cluster, "expansion", *LIGHT_FLAGS, _heap(cluster, "expansion")),
+        *("-cp", str(cluster.jars.jobserver), "kerneltrack.cluster.LoopbackExpansionService"),
+        str(cluster.settings.ports["expansion"]),
+        # By default each expansion hands out, and each job stores, the class path: 200 MB.
+        f"--filesToStage={class_path_jar(cluster)}",
+        # Kafka as a native source of Flink's, its offsets in Flink's checkpoints.
+        "--experiments=use_deprecated_read",
+        "--defaultEnvironmentType=PROCESS",
+        f"--defaultEnvironmentConfig={json.dumps(environment)}",
+    ]
+
+
+def taskmanager_state(cluster: Cluster, process: Process) -> dict[str, int] | None:
+    """Return the slots of the TaskManager, all and free, if the JobManager has heard of it.
+
+    Args:
+        cluster: The cluster.
+        process: The TaskManager; word of an earlier one does not count.
+    """
+    listed = ask_flink(cluster.settings.ports["flink"], "/taskmanagers")
+    for item in (listed or {}).get("taskmanagers", ()):
+        heard = item.get("timeSinceLastHeartbeat", 0) / 1000
+        if item.get("id") == TASKMANAGER_ID and heard >= process.since:
+            return {"all": item["slotsNumber"], "free": item["freeSlots"]}
+    return None
+
+
+def _port(cluster: Cluster, name: str) -> int:
+    return cluster.settings.ports[name]
+
+
+PARTS = (
+    Part("kafka", "kafka", _kafka, lambda c, _: kafka_answers(_port(c, "kafka"))),
+    Part(
+        "jobmanager",
+        "flink",
+        _jobmanager,
+        lambda c, _: ask_flink(_port(c, "flink"), "/overview") is not None,
+    ),
+    Part(
+        "taskmanager",
+        "taskmanager-metrics",
+        _taskmanager,
+        lambda c, process: taskmanager_state(c, process) is not None,
+    ),
+    Part("jobserver", "jobserver", _jobserver, lambda c, _: grpc_answers(_port(c, "jobserver"))),
+    Part("expansion", "expansion", _expansion, lambda c, _: grpc_answers(_port(c, "expansion"))),
+)
+
+
+def environment(cluster: Cluster) -> dict[str, str]:
+    """Return the environment of a cluster's processes and their workers."""
+    paths = [str(PACKAGES), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "JAVA_HOME": str(cluster.java.home),
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "TMPDIR": str(cluster.folder / "tmp"),
+    }
+
+
+def start(cluster: Cluster, part: Part, restarts: int = 0) -> int:
+    """Start a part and return its process id."""
+    folder = cluster.folder
+    return launch.spawn(
+        folder.run,
+        part.name,
+        folder.output(part.name),
+        part.command(cluster),
+        environment(cluster),
+        restarts,
+    )
+
+
+def started(cluster: Cluster, name: str, pid: int) -> Process | None:
+    """Return the record of a part, once the process with this id has written it."""
+    process = records.read(cluster.folder.run, name)
+    return process if process is not None and process.pid == pid else None

@@ -1,0 +1,129 @@
+"""`kerneltrack cluster status`: what runs, where, since when."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from pipelines.cluster import records
+from pipelines.cluster.configure import worker_command
+from pipelines.cluster.folder import Cluster, Folder
+from pipelines.cluster.parts import PARTS, Part, taskmanager_state
+from pipelines.cluster.records import Process
+from pipelines.cluster.settings import is_free
+from pipelines.cluster.supervisor import NAME as SUPERVISOR
+
+ANSWERS = "answers"
+SILENT = "silent"
+DEAD = "dead"
+STOPPED = "stopped"
+
+MINUTE = 60
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+def facts(folder: Folder, cluster: Cluster | None) -> dict[str, Any]:
+    """Return the state of a folder's cluster, as `status --json` prints it.
+
+    `running` says whether all parts answer. A part `answers`, is `silent` (its process lives but
+    does not answer), `dead` (it ended by itself) or `stopped`.
+    """
+    if cluster is None:
+        return {"folder": str(folder.root), "running": False, "parts": {}}
+    processes = {process.name: process for process in records.read_all(folder.run)}
+    parts = {part.name: _part(cluster, part, processes.get(part.name)) for part in PARTS}
+    supervisor = processes.get(SUPERVISOR)
+    state = STOPPED if supervisor is None else ANSWERS if supervisor.alive else DEAD
+    parts[SUPERVISOR] = _process(supervisor, state)
+    taskmanager = processes.get("taskmanager")
+    slots = None
+    if taskmanager is not None and parts["taskmanager"]["state"] == ANSWERS:
+        slots = taskmanager_state(cluster, taskmanager)
+    workers = [process for name, process in processes.items() if name.startswith("worker-")]
+    return {
+        "folder": str(folder.root),
+        "running": all(part["state"] == ANSWERS for part in parts.values()),
+        "versions": {**cluster.versions, "java": str(cluster.java.version)},
+        "parts": parts,
+        "ports": {
+            name: {"port": port, "open": not is_free(port)}
+            for name, port in cluster.settings.ports.items()
+        },
+        "slots": slots,
+        "workers": sorted(process.pid for process in workers if process.alive),
+        "beam_flags": beam_flags(cluster),
+        "expansion_service": cluster.settings.address("expansion"),
+        "brokers": cluster.settings.address("kafka"),
+    }
+
+
+def _part(cluster: Cluster, part: Part, process: Process | None) -> dict[str, Any]:
+    if process is None:
+        state = STOPPED
+    elif not process.alive:
+        state = DEAD
+    else:
+        state = ANSWERS if part.answers(cluster, process) else SILENT
+    return {**_process(process, state), "address": cluster.settings.address(part.port)}
+
+
+def _process(process: Process | None, state: str) -> dict[str, Any]:
+    if process is None or state in (STOPPED, DEAD):
+        return {"state": state, "pid": None, "uptime": None, "restarts": 0}
+    return {
+        "state": state,
+        "pid": process.pid,
+        "uptime": round(time.time() - process.since, 1),
+        "restarts": process.restarts,
+    }
+
+
+def beam_flags(cluster: Cluster) -> list[str]:
+    """Return the flags by which a Beam pipeline in Python runs on the cluster."""
+    return [
+        "--runner=PortableRunner",
+        f"--job_endpoint={cluster.settings.address('jobserver')}",
+        "--environment_type=PROCESS",
+        "--environment_config=" + json.dumps({"command": str(worker_command(cluster, "python"))}),
+    ]
+
+
+def describe(found: dict[str, Any]) -> str:
+    """Return the state in words."""
+    if not found["parts"]:
+        return f"no cluster in {found['folder']}"
+    states = {part["state"] for part in found["parts"].values()}
+    summary = (
+        "running" if found["running"] else "stopped" if states == {STOPPED} else "not all runs"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    lines = [f"{found['folder']}: {summary} ({versions})"]
+    lines.append(f"{'part':<13}{'state':<9}{'process':>8}  {'for':<10}{'address':<17}")
+    for name, part in found["parts"].items():
+        age = "" if part["uptime"] is None else _span(part["uptime"])
+        line = f"{name:<13}{part['state']:<9}{part['pid'] or '-':>8}  {age:<10}"
+        line += part.get("address", "")
+        if part["restarts"]:
+            line += f"  restarts: {part['restarts']}"
+        lines.append(line.rstrip())
+    if found["slots"]:
+        lines.append(f"slots: {found['slots']['all']}, free: {found['slots']['free']}")
+    if found["running"]:
+        lines.append("Kafka's brokers: " + found["brokers"])
+        lines.append("Flink's web page: http://" + found["parts"]["jobmanager"]["address"])
+        lines.append("a pipeline's flags: " + " ".join(map(_quoted, found["beam_flags"])))
+    return "\n".join(lines)
+
+
+def _quoted(flag: str) -> str:
+    name, _, value = flag.partition("=")
+    return f"{name}='{value}'" if " " in value else flag
+
+
+def _span(seconds: float) -> str:
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

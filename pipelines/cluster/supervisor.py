@@ -1,0 +1,130 @@
+"""The process that stays: it starts a dead TaskManager again, and tells of the other parts.
+
+Argument: the cluster's folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipelines.cluster import records
+from pipelines.cluster.errors import ClusterError
+from pipelines.cluster.folder import Cluster, Folder, load
+from pipelines.cluster.identity import identity
+from pipelines.cluster.interruption import Interruption
+from pipelines.cluster.parts import PARTS, start
+from pipelines.cluster.records import Process
+
+NAME = "supervisor"
+RESTARTED = "taskmanager"
+POLL = 0.5
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+STEADY = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+def command(cluster: Cluster) -> list[str]:
+    """Return the command line of a cluster's supervisor."""
+    return [sys.executable, "-m", "pipelines.cluster.supervisor", str(cluster.folder.root)]
+
+
+class Supervisor:
+    """Looks after a cluster's processes.
+
+    Args:
+        cluster: The cluster.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Know of nothing dead yet."""
+        self._cluster = cluster
+        self._dead: dict[str, Process] = {}
+        self._pause = FIRST_PAUSE
+        self._not_before = 0.0
+
+    def look(self) -> None:
+        """Look once: start the TaskManager again if it is dead, tell of what else died."""
+        run = self._cluster.folder.run
+        _reap()
+        records.forget(run, [p for p in records.read_all(run, "worker-") if not p.alive])
+        for part in PARTS:
+            process = records.read(run, part.name)
+            if process is None:
+                continue
+            if process.alive:
+                self._dead.pop(part.name, None)
+                if part.name == RESTARTED and time.time() - process.since > STEADY:
+                    self._pause = FIRST_PAUSE
+                continue
+            if self._dead.get(part.name) != process:
+                self._dead[part.name] = process
+                _log.warning("%s (process %d) is dead", process.name, process.pid)
+                self._not_before = time.monotonic() + (self._pause if process.restarts else 0)
+            if part.name == RESTARTED and time.monotonic() >= self._not_before:
+                self._restart(process)
+
+    def _restart(self, dead: Process) -> None:
+        """Start the TaskManager again, unless a command is at work on the cluster."""
+        try:
+            with self._cluster.folder.alone():
+                if records.read(self._cluster.folder.run, dead.name) != dead:
+                    return
+                # What it leaves behind would hold memory until it notices.
+                records.stop(records.read_all(self._cluster.folder.run, "worker-"), 1.0)
+                (part,) = (part for part in PARTS if part.name == dead.name)
+                pid = start(self._cluster, part, dead.restarts + 1)
+                self._await_record(dead, pid)
+        except ClusterError:
+            return
+        _log.warning("%s was started again: process %d", dead.name, pid)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _await_record(self, dead: Process, pid: int) -> None:
+        """Hold the folder until the new process is written down, so that it can be stopped."""
+        while records.read(self._cluster.folder.run, dead.name) == dead:
+            if identity(pid) is None:
+                return
+            time.sleep(records.POLL)
+
+
+def _reap() -> None:
+    """Let own children that ended go, so that they leave the process list."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Look after a cluster until told to stop, or until its folder is gone."""
+    (root,) = arguments
+    folder = Folder(Path(root))
+    logging.basicConfig(
+        filename=folder.log(NAME),
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+    )
+    with Interruption() as interruption:
+        try:
+            cluster = load(folder)
+            if cluster is None:
+                return
+            supervisor = Supervisor(cluster)
+            _log.info("looking after the cluster in %s", folder.root)
+            while folder.settings.exists():
+                supervisor.look()
+                interruption.wait(POLL)
+        except KeyboardInterrupt:
+            _log.info("told to stop")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

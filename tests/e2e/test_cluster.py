@@ -1,0 +1,355 @@
+"""The local cluster: Flink, Kafka and Beam's servers, started, used, hurt and stopped."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pipelines.cluster import records
+from pipelines.cluster.identity import identity
+from pipelines.cluster.interruption import Interruption
+from pipelines.cluster.java import find_java
+from pipelines.cluster.records import Process
+from pipelines.cluster.resolve import resolve
+from pipelines.cluster.settings import is_free
+from pipelines.cluster.versions import versions
+from tests.e2e.jobs import ROOT, command, environment, run_process
+
+PARTS = {"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"}
+PATIENCE = 240.0
+POLL = 0.2
+KEYS = 3
+
+T = TypeVar("T")
+
+
+def wait_for(what: str, look: Callable[[], T | None]) -> T:
+    """Look until there is something to see."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        seen = look()
+        if seen:
+            return seen
+        time.sleep(POLL)
+    pytest.fail(f"waited in vain for {what}")
+
+
+@dataclass(frozen=True)
+class LocalCluster:
+    """A cluster in a folder of its own, driven by the command."""
+
+    folder: Path
+
+    def __call__(
+        self, *arguments: str, changes: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return run_process(self.command(*arguments), changes=changes)
+
+    def command(self, *arguments: str) -> list[str]:
+        action, *rest = arguments
+        return command("cluster", action, "--folder", str(self.folder), *rest)
+
+    def status(self) -> dict[str, Any]:
+        shown: dict[str, Any] = json.loads(self("status", "--json").stdout)
+        return shown
+
+    def processes(self) -> list[Process]:
+        return records.read_all(self.folder / "run")
+
+    def ask_flink(self, path: str) -> Any:
+        port = self.status()["ports"]["flink"]["port"]
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())
+
+
+@pytest.fixture(scope="module")
+def jars() -> None:
+    """The jars, fetched with Maven if this machine has not got them."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            reason = f"the local cluster needs Java 17 and Maven, and there is no {program}"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+    resolve(find_java(), Interruption(), lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def cluster(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A running cluster, started where there is no Maven."""
+    cluster = LocalCluster(tmp_path_factory.mktemp("cluster") / "its folder")
+    bare = {"PATH": "/nonexistent", "JAVA_HOME": str(find_java().home)}
+    started = cluster("up", changes=bare)
+    try:
+        assert started.returncode == 0, started.stdout + started.stderr
+        yield cluster
+    finally:
+        cluster("down")
+
+
+def listening(pids: set[int]) -> set[str]:
+    """Addresses, as the kernel writes them, at which processes take connections."""
+    inodes = set()
+    for pid in pids:
+        for handle in Path(f"/proc/{pid}/fd").iterdir():
+            inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(handle)))
+    rows = [
+        line.split()
+        for family in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{family}").read_text().splitlines()[1:]
+    ]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+def test_all_parts_answer(cluster: LocalCluster) -> None:
+    status = cluster.status()
+    assert status["running"]
+    assert {name: part["state"] for name, part in status["parts"].items()} == dict.fromkeys(
+        (*PARTS, "supervisor"), "answers"
+    )
+    assert status["versions"] == {**versions(), "java": str(find_java().version)}
+    assert status["slots"] == {"all": 4, "free": 4}
+    assert [name for name, port in status["ports"].items() if not port["open"]] == []
+    assert all(part["uptime"] > 0 for part in status["parts"].values())
+    shown = cluster("status")
+    assert shown.returncode == 0
+    assert all(f"{name} " in shown.stdout for name in PARTS)
+
+
+def test_up_again_changes_nothing(cluster: LocalCluster) -> None:
+    before = cluster.processes()
+    again = cluster("up")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "runs already")
+    other = cluster("up", "--slots", "2")
+    assert (other.returncode, other.stdout) == (1, "")
+    assert re.fullmatch(r"kerneltrack: a cluster runs in .* already: .*\n", other.stderr)
+    assert cluster.processes() == before
+
+
+def test_topics_are_not_made_by_misspelling(cluster: LocalCluster) -> None:
+    reports: list[Any] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        reports.append(error.name())
+
+    at_once = {"topic.metadata.propagation.max.ms": 0}
+    brokers = cluster.status()["brokers"]
+    producer = confluent_kafka.Producer({"bootstrap.servers": brokers, **at_once})
+    producer.produce("nowhere", b"x", on_delivery=delivered)
+    assert producer.flush(60) == 0
+    assert reports == ["UNKNOWN_TOPIC_OR_PART"]
+
+
+def make_topics(brokers: str, *names: str) -> None:
+    admin = AdminClient({"bootstrap.servers": brokers})
+    for made in admin.create_topics([NewTopic(name, num_partitions=1) for name in names]).values():
+        made.result(60)
+
+
+def send(brokers: str, topic: str, numbers: range) -> None:
+    """Message n: key n mod KEYS, with so many words and one more."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": brokers})
+    for n in numbers:
+        producer.produce(
+            topic, " ".join(["word"] * (n % KEYS + 1)).encode(), f"k{n % KEYS}".encode()
+        )
+    assert producer.flush(60) == 0
+
+
+def counts(total: int) -> dict[int, tuple[str, int]]:
+    """What each message's count is, by its offset."""
+    return {n: (f"k{n % KEYS}", (n // KEYS + 1) * (n % KEYS + 1)) for n in range(total)}
+
+
+@dataclass
+class Reader:
+    """Reads counts until each message has one; two that differ for a message fail."""
+
+    consumer: confluent_kafka.Consumer
+    seen: dict[int, tuple[str, int]]
+
+    def read(self, total: int) -> dict[int, tuple[str, int]]:
+        wait_for(f"{total} counts", lambda: self._number() >= total)
+        return self.seen
+
+    def _number(self) -> int:
+        for message in self.consumer.consume(100, POLL):
+            assert message.error() is None
+            offset, count = map(int, (message.value() or b"").split())
+            value = ((message.key() or b"").decode(), count)
+            assert self.seen.setdefault(offset, value) == value
+        return len(self.seen)
+
+
+def submit(cluster: LocalCluster, source: str, target: str) -> str:
+    """Start the counting job and return its id."""
+    status = cluster.status()
+    done = run_process(
+        [
+            *(sys.executable, str(ROOT / "tests/e2e/cluster_job.py")),
+            *("--brokers", status["brokers"], "--topic", source, "--output-topic", target),
+            *("--expansion-service", status["expansion_service"]),
+            *status["beam_flags"],
+            *("--job_name=count", "--parallelism=1"),
+            *("--checkpointing_interval=500", "--max_bundle_time_mills=50"),
+        ]
+    )
+    assert done.returncode == 0, done.stderr
+    # The job server took it; Flink has it a little later.
+    (job,) = wait_for("the job", lambda: cluster.ask_flink("/jobs/overview")["jobs"])
+    return str(job["jid"])
+
+
+def completed(cluster: LocalCluster, job: str) -> int:
+    return int(cluster.ask_flink(f"/jobs/{job}/checkpoints")["counts"]["completed"])
+
+
+def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -> None:
+    brokers = cluster.status()["brokers"]
+    make_topics(brokers, "words", "counts")
+    send(brokers, "words", range(60))
+    job = submit(cluster, "words", "counts")
+    settings = {"bootstrap.servers": brokers, "group.id": "test", "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe(["counts"])
+    reader = Reader(consumer, {})
+    assert reader.read(60) == counts(60)
+    so_far = completed(cluster, job)
+    wait_for("a checkpoint", lambda: completed(cluster, job) > so_far + 1)
+
+    status = cluster.status()
+    dead = status["parts"]["taskmanager"]["pid"]
+    assert len(status["workers"]) == 2
+    everything = {*status["workers"], *(part["pid"] for part in status["parts"].values())}
+    assert listening(everything) == {"0100007F"}, "not on the loopback address alone"
+    os.kill(dead, signal.SIGKILL)
+    wait_for("a new TaskManager", lambda: cluster("status").returncode == 0)
+    status = cluster.status()
+    reborn = status["parts"]["taskmanager"]
+    assert (reborn["pid"] != dead, reborn["restarts"]) == (True, 1)
+
+    send(brokers, "words", range(60, 120))
+    assert reader.read(120) == counts(120)
+    consumer.close()
+    log = cluster("logs", "supervisor").stdout
+    assert f"taskmanager (process {dead}) is dead" in log
+    assert f"taskmanager was started again: process {reborn['pid']}" in log
+
+
+def test_other_parts_are_told_of_and_started_by_up(cluster: LocalCluster) -> None:
+    before = {name: part["pid"] for name, part in cluster.status()["parts"].items()}
+    os.kill(before["expansion"], signal.SIGKILL)
+    wait_for("its end", lambda: identity(before["expansion"]) is None)
+    shown = cluster("status")
+    assert shown.returncode == 1
+    assert re.search(r"^expansion +dead ", shown.stdout, re.M)
+    wait_for("word of it", lambda: "expansion (" in cluster("logs", "supervisor").stdout)
+    again = cluster("up")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "started again: expansion")
+    after = {name: part["pid"] for name, part in cluster.status()["parts"].items()}
+    assert {name for name in after if after[name] != before[name]} == {"expansion"}
+
+
+def test_down_leaves_nothing_running(cluster: LocalCluster) -> None:
+    """The last one for this cluster: a job of an earlier test still runs on it."""
+    status = cluster.status()
+    processes = cluster.processes()
+    assert {process.name for process in processes} >= {*PARTS, "supervisor"}
+    done = cluster("down")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("stopped: supervisor, ")
+    assert [process for process in processes if process.alive] == []
+    assert [p for p in status["ports"].values() if not is_free(p["port"])] == []
+    assert cluster.processes() == []
+    assert re.search(r": stopped \(", cluster("status").stdout)
+    again = cluster("down", "--wipe")
+    assert again.stdout.splitlines()[0] == f"nothing ran in {cluster.folder}"
+    assert not cluster.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "shown", "last"),
+    [
+        (
+            ("--flink", "taskmanager.memory.task.heap.size=many"),
+            "for key 'taskmanager.memory.task.heap.size'",
+            "taskmanager ended before it answered; what was started is stopped again",
+        ),
+        (
+            ("--kafka", "num.network.threads=many"),
+            "Invalid value many for configuration num.network.threads",
+            "Kafka's store cannot be made: Invalid value many for configuration "
+            "num.network.threads: Not a number of type INT",
+        ),
+    ],
+    ids=("a part", "the broker's store"),
+)
+def test_a_start_that_fails_is_undone(
+    flags: tuple[str, str], shown: str, last: str, jars: None, tmp_path: Path
+) -> None:
+    cluster = LocalCluster(tmp_path / "failing")
+    failed = cluster("up", *flags)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert shown in failed.stderr
+    assert failed.stderr.splitlines()[-1] == f"kerneltrack: {last}"
+    assert cluster.processes() == []
+    assert left_in(cluster.folder) == []
+
+
+def test_an_interrupted_start_leaves_nothing(jars: None, tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "interrupted")
+    with subprocess.Popen(
+        cluster.command("up"),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        begun = wait_for("its processes", lambda: len(cluster.processes()) == len(PARTS))
+        processes = cluster.processes()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=PATIENCE)
+    assert begun
+    assert (process.returncode, output, errors) == (130, "", "kerneltrack: interrupted\n")
+    assert [process for process in processes if process.alive] == []
+    assert left_in(cluster.folder) == []
+
+
+def left_in(folder: Path) -> list[str]:
+    """Command lines of processes, whoever's, that name a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line:
+            found.append(line)
+    return found
+
+
+def test_a_folder_of_other_things_is_left_alone(jars: None, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    cluster = LocalCluster(tmp_path)
+    for action in ("up", "down"):
+        refused = cluster(action)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert re.fullmatch(r"kerneltrack: .*no cluster.*\n", refused.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
