@@ -190,11 +190,15 @@ def span_basis(
 
 @compiled
 def subtract_products(z: FloatArray, row: int, start: int, count: int, line: FloatArray) -> None:
-    """Subtract z_rowᵀz_j from line[j - start] for the `count` columns j of z from `start` on."""
+    """Subtract z_rowᵀz_j from line[j - start] for the `count` columns j of z from `start` on.
+
+    An unsigned index spares the question whether it counts from the end, and so the loop stays in
+    vector registers.
+    """
     for c in range(z.shape[0]):
         weight = z[c, row]
         for j in range(count):
-            line[j] = fused(-weight, z[c, start + j], line[j])
+            line[j] = fused(-weight, z[c, np.uintp(start + j)], line[j])
 
 
 @compiled

@@ -173,18 +173,28 @@ def _append(window: WindowState, k: FloatArray, line: FloatArray) -> None:
 def _project_window(window: WindowState, size: int, pad: int, z: FloatArray) -> None:
     """Fill Z = basis · κ(S, X) behind `pad` columns, and a row of zeros below it. Cost O(NBr).
 
-    Two stored rows at a time; the slot after the last has coefficient 0.
+    Four stored rows at a time, then two; the slot after the last has coefficient 0. Unsigned
+    indexes: see `subtract_products`.
     """
     length, rank = window.rows.shape[0], window.counts[DIRECTIONS]
+    cross = window.cross
+    whole = size - size % 4
     for c in range(rank + 1):
         for j in range(length):
             z[c, pad + j] = 0.0
     for c in range(rank):
-        for i in range(0, size, 2):
-            first, second = window.basis[c, i], window.basis[c, i + 1]
+        for i in range(0, whole, 4):
+            w0, w1 = window.basis[c, i], window.basis[c, i + 1]
+            w2, w3 = window.basis[c, i + 2], window.basis[c, i + 3]
             for j in range(length):
-                along = fused(first, window.cross[i, j], z[c, pad + j])
-                z[c, pad + j] = fused(second, window.cross[i + 1, j], along)
+                at = np.uintp(pad + j)
+                half = fused(w1, cross[i + 1, j], fused(w0, cross[i, j], z[c, at]))
+                z[c, at] = fused(w3, cross[i + 3, j], fused(w2, cross[i + 2, j], half))
+        for i in range(whole, size, 2):
+            w0, w1 = window.basis[c, i], window.basis[c, i + 1]
+            for j in range(length):
+                at = np.uintp(pad + j)
+                z[c, at] = fused(w1, cross[i + 1, j], fused(w0, cross[i, j], z[c, at]))
         for j in range(length):
             window.features[c, j] = z[c, pad + j]
 
@@ -237,8 +247,10 @@ def _measure_anew(
         k0, k1 = window.gram[first % length], window.gram[(first + 1) % length]
         k2, k3 = window.gram[(first + 2) % length], window.gram[(first + 3) % length]
         for j in range(pad, a):
-            d0, d1 = k0[end + j] + block[0, j], k1[end - 1 + j] + block[1, j]
-            d2, d3 = k2[end - 2 + j] + block[2, j], k3[end - 3 + j] + block[3, j]
+            d0 = k0[np.uintp(end + j)] + block[0, j]
+            d1 = k1[np.uintp(end - 1 + j)] + block[1, j]
+            d2 = k2[np.uintp(end - 2 + j)] + block[2, j]
+            d3 = k3[np.uintp(end - 3 + j)] + block[3, j]
             sums[j] = fused(d0, d0, fused(d1, d1, fused(d2, d2, fused(d3, d3, sums[j]))))
         for g in range(max(pad - a, 0), GROUP):
             for h in range(max(pad - a, 0), g + 1):
