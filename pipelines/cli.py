@@ -17,6 +17,7 @@ from pipelines import (
     options,
     replay_options,
     score_files,
+    stop_stream,
     stream_options,
     track_files,
 )
@@ -104,6 +105,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     replay_options.add_read_flags(
         add("read-output", "Read an output topic, each row once.", _read_output)
     )
+    stop_stream.add_flags(add("stop", "End a live job, with a savepoint or without.", _stop))
     local = add("cluster", "Start, stop and look at a local Flink and Kafka.", _cluster)
     made.update((nested.prog, nested) for nested in cluster.add_flags(local))
     return parser, made
@@ -136,6 +138,10 @@ def _read_output(args: argparse.Namespace, beam: PipelineOptions, command: list[
     from pipelines import read_output  # noqa: PLC0415
 
     return read_output.run(args)
+
+
+def _stop(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    return stop_stream.run(args)
 
 
 def _cluster(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:

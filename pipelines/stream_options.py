@@ -121,6 +121,12 @@ def _add_job_flags(parser: argparse.ArgumentParser) -> None:
         "--detach", action="store_true", help="return once Flink says that the job runs"
     )
     group.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="status line while it runs (default: on a terminal)",
+    )
+    group.add_argument(
         "--resume",
         default=None,
         metavar="PATH",

@@ -16,19 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import (
-    FlinkRunnerOptions,
-    GoogleCloudOptions,
-    PipelineOptions,
-)
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from kerneltrack.errors import ConfigError
 from pipelines import spec_options, stream_options, work_options
 from pipelines.flink import ENDED
-from pipelines.job import say
+from pipelines.job import compile_loops, say
 from pipelines.kafka_topics import Topics, start_settings
 from pipelines.options import DEFAULT_RUNNER, UsageError, split_beam_flags
 from pipelines.stream_jobs import (
+    Left,
     NotSubmittedError,
     Place,
     Record,
@@ -90,7 +87,7 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
             hold_for=args.hold_for if args.missing == "hold" else None,
             idle_flush=args.idle_flush or None,
         )
-        if order.waits_for_end or order.max_disorder == float("inf"):
+        if order.max_disorder == float("inf"):
             raise ConfigError("max_disorder", args.max_disorder, "a finite number of seconds")
     job = StreamJob(
         columns=columns,
@@ -126,22 +123,23 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     job = job_from_flags(args)
     settings = job.settings()
     place = find_place(args.cluster, args.flink, args.state_folder)
-    options = _beam_options(beam_flags, place)
     left = None
     if args.resume is not None:
         left = find_left(place, args.resume, args.topic)
         check_same(left, settings)
         _refuse_running(place, args.topic)
-        options.view_as(FlinkRunnerOptions).savepoint_path = left.path
     topics = stream_options.topics_from_flags(args)
     name = _job_name(args.topic)
+    options = _beam_options(beam_flags, place, name, left)
     ends = _ends(args, place, topics, job, name)
-    options.view_as(GoogleCloudOptions).job_name = name
     pipeline = beam.Pipeline(options=options)
     with spec_options.flags_named(work_options.FLAGS):
         build(pipeline, job, ends)
     if job.snapshots is not None:
         Path(job.snapshots).mkdir(parents=True, exist_ok=True)
+    if place.cluster is not None:
+        # Workers of this machine find the compiled loops where this process leaves them.
+        compile_loops(job.spec, job.learner, job.measure)
     result = pipeline.run()
     flink_job = _wait_until_runs(place, name, result)
     record = Record(flink_job, name, time.time(), args.topic, digest(settings), settings)
@@ -150,10 +148,12 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     say(f"job {name} ({flink_job}) runs: it {begun}")
     if args.detach:
         return 0
-    return follow(place, record, ends, sys.stderr)
+    return follow(place, record, ends, args.progress)
 
 
-def _beam_options(given: PipelineOptions, place: Place) -> PipelineOptions:
+def _beam_options(
+    given: PipelineOptions, place: Place, name: str, left: Left | None
+) -> PipelineOptions:
     """Return Beam's options with those of live jobs and of the local cluster added."""
     values = given.get_all_options(drop_default=True)
     if values.get("runner") == DEFAULT_RUNNER:
@@ -163,7 +163,10 @@ def _beam_options(given: PipelineOptions, place: Place) -> PipelineOptions:
             raise UsageError("--runner: give --cluster, or Beam's flags of a Flink runner")
         local, _ = split_beam_flags(place.beam_flags, ())
         values = {**local.get_all_options(drop_default=True), **values}
-    return PipelineOptions.from_dictionary({**DEFAULTS, **values})
+    own = {"job_name": name}
+    if left is not None:
+        own["savepoint_path"] = left.path
+    return PipelineOptions.from_dictionary({**DEFAULTS, **values, **own})
 
 
 def _refuse_running(place: Place, topic: str) -> None:
