@@ -15,8 +15,8 @@ from kerneltrack.specs import SubspaceSpec
 from pipelines import output_folder
 from transforms import learn, track
 from transforms.chunks import Failures
-from transforms.late_rows import late_as_failures
 from transforms.labels import ReadLabels
+from transforms.late_rows import late_as_failures
 from transforms.learn import LateLabels, TrainLinear
 from transforms.read import ReadChunks
 from transforms.schemas import (

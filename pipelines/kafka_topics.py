@@ -9,17 +9,23 @@ from datetime import datetime, timezone
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import admin
+from confluent_kafka import cimpl
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from kerneltrack.errors import ConfigError, KerneltrackError
 
 TIMEOUT = 15.0
-AT_ONCE = {"topic.metadata.propagation.max.ms": 0}
-NO_TIME_TYPE = ("CreateTime", "LogAppendTime")
 
 
 class KafkaError(KerneltrackError):
     """Kafka does not answer, or refuses."""
+
+
+def client_settings(brokers: str) -> dict[str, Any]:
+    """Return settings of librdkafka's clients: errors come back to the caller, not to a log."""
+    return {"bootstrap.servers": brokers, "log_level": 2}
 
 
 class Topics:
@@ -37,7 +43,7 @@ class Topics:
         self._client = dict(client)
         self._brokers = str(client["bootstrap.servers"])
         # Kept for as long as its answers are read.
-        self._admin = admin.AdminClient(self._client)
+        self._admin = AdminClient(self._client)
         try:
             found = self._admin.list_topics(timeout=TIMEOUT)
         except confluent_kafka.KafkaException as error:
@@ -74,7 +80,7 @@ class Topics:
             KafkaError: if one cannot be made.
         """
         new = [
-            admin.NewTopic(name, num_partitions=partitions)
+            cimpl.NewTopic(name, num_partitions=partitions)
             for name in dict.fromkeys(topics)
             if name not in self.partitions
         ]
@@ -86,14 +92,16 @@ class Topics:
 
     def timestamp_type(self, topic: str) -> str:
         """Return CreateTime (the sender's) or LogAppendTime (the broker's)."""
-        resource = admin.ConfigResource(admin.ResourceType.TOPIC, topic)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
         (future,) = self._admin.describe_configs([resource]).values()
         settings: Any = self._result(future, f"topic {topic}: its settings cannot be read")
         return str(settings["message.timestamp.type"].value)
 
     def _check_there(self, flag: str, topic: str) -> None:
         if topic not in self.partitions:
-            known = ", ".join(sorted(n for n in self.partitions if not n.startswith("__"))) or "none"
+            known = (
+                ", ".join(sorted(n for n in self.partitions if not n.startswith("__"))) or "none"
+            )
             raise ConfigError(flag, topic, f"a topic of {self._brokers} (there are: {known})")
 
     def _check_right(self, flag: str, topic: str, right: str) -> None:
@@ -148,9 +156,7 @@ def start_settings(
             moment = moment.replace(tzinfo=timezone.utc)
         offsets = _offsets_at(topic, partitions, moment, client)
         reset = "latest"
-    consumer = confluent_kafka.Consumer(
-        {**client, "group.id": group, "enable.auto.commit": False}
-    )
+    consumer = confluent_kafka.Consumer({**client, "group.id": group, "enable.auto.commit": False})
     places = [confluent_kafka.TopicPartition(topic, part, at) for part, at in offsets.items()]
     try:
         if places:

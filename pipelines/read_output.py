@@ -18,7 +18,7 @@ from kerneltrack.errors import DataError, KerneltrackError
 from pipelines import replay_options
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import INTERRUPTED_EXIT
-from pipelines.kafka_topics import Topics
+from pipelines.kafka_topics import Topics, client_settings
 from transforms.messages import BadMessageError, batch_of, records_of
 
 POLL = 0.5
@@ -104,8 +104,9 @@ class OutputReader:
         """
         found = self._consumer.consume(BATCH, seconds)
         for message in found:
-            if message.error() is not None:
-                raise KerneltrackError(f"{self._topic}: {message.error().str()}")
+            error = message.error()
+            if error is not None:
+                raise KerneltrackError(f"{self._topic}: {error.str()}")
         return list(found)
 
     def rows(self, seconds: float = POLL) -> list[dict[str, Any]]:
@@ -133,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         The exit code: 0; 1 if rows came twice with different values; 130 after Ctrl-C.
     """
-    client = {"bootstrap.servers": replay_options.brokers(args)}
+    client = client_settings(replay_options.brokers(args))
     reader, once = OutputReader(client, args.topic, args.output_format), Once()
     kept: list[dict[str, Any]] = []
     last = time.monotonic()

@@ -6,7 +6,7 @@ import argparse
 import io
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import confluent_kafka
@@ -20,9 +20,8 @@ from kerneltrack.specs import check_number
 from pipelines import options, replay_options
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import INTERRUPTED_EXIT, say
-from pipelines.kafka_topics import Topics
+from pipelines.kafka_topics import Topics, client_settings
 from transforms.chunks import ONLY_MODEL, encode_batch
-from transforms.columns import Columns
 from transforms.kinds import texts_of
 from transforms.read import ReadChunks
 from transforms.send import SETTINGS
@@ -128,7 +127,9 @@ class Replay:
         if form == "arrow":
             return encode_batch(pa.RecordBatch.from_pydict(columns))
         listed = {name: column.to_pylist() for name, column in columns.items()}
-        records = [dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)]
+        records = [
+            dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)
+        ]
         if form == "avro":
             return _avro(columns, records)
         return json.dumps(records[0] if len(records) == 1 else records).encode("utf-8")
@@ -169,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
     check_number("--speed", args.speed, 0, 1e6, closed=("low", "high"))
     check_number("--message-rows", args.message_rows, 1, MOST_ROWS, closed=("low", "high"))
     check_number("--disorder", args.disorder, 0, 1e6, closed=("low", "high"))
-    client = {"bootstrap.servers": replay_options.brokers(args)}
+    client = client_settings(replay_options.brokers(args))
     topics = Topics(client)
     if args.create_topic:
         topics.create([args.topic], args.create_topic)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,12 +40,12 @@ class Place:
     @property
     def brokers(self) -> str | None:
         """Kafka's brokers of a local cluster."""
-        return self.cluster and self.cluster.settings.address("kafka")
+        return None if self.cluster is None else self.cluster.settings.address("kafka")
 
     @property
     def expansion_service(self) -> str | None:
         """Beam's expansion service of a local cluster."""
-        return self.cluster and self.cluster.settings.address("expansion")
+        return None if self.cluster is None else self.cluster.settings.address("expansion")
 
 
 def find_place(cluster: str | None, flink: str | None, state: str | None) -> Place:
@@ -237,8 +236,3 @@ def stop(place: Place, record: Record, folder: str | None, patience: float) -> s
 
 class NotSubmittedError(KerneltrackError):
     """The job never came to run."""
-
-
-def now() -> float:
-    """Return the seconds since 1970."""
-    return time.time()

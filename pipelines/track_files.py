@@ -42,6 +42,7 @@ from transforms.read import ReadChunks, known_rows
 from transforms.snapshots import SnapshotFolder
 from transforms.track import Order
 
+
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the job's flags to a parser."""
     parser.usage = "kerneltrack track INPUT... --output DIR [flags] [Beam's flags]"

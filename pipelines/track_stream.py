@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from kerneltrack.errors import ConfigError
 from pipelines import spec_options, stream_options, work_options
 from pipelines.flink import ENDED
 from pipelines.job import compile_loops, say
-from pipelines.kafka_topics import Topics, start_settings
+from pipelines.kafka_topics import Topics, client_settings, start_settings
 from pipelines.options import DEFAULT_RUNNER, UsageError, split_beam_flags
 from pipelines.stream_jobs import (
     Left,
@@ -166,7 +167,8 @@ def _beam_options(
     own = {"job_name": name}
     if left is not None:
         own["savepoint_path"] = left.path
-    return PipelineOptions.from_dictionary({**DEFAULTS, **values, **own})
+    options: PipelineOptions = PipelineOptions.from_dictionary({**DEFAULTS, **values, **own})
+    return options
 
 
 def _refuse_running(place: Place, topic: str) -> None:
@@ -185,7 +187,7 @@ def _ends(
     expansion = args.expansion_service or place.expansion_service
     if expansion is None:
         raise ConfigError("--expansion-service", "", "HOST:PORT of Beam's expansion service")
-    client = {"bootstrap.servers": brokers}
+    client = client_settings(brokers)
     known = Topics(client)
     partitions = known.check_input(args.topic)
     outputs = {output: topics[output] for output in job.outputs}
@@ -201,7 +203,7 @@ def _ends(
     start = {"auto.offset.reset": "earliest"}
     if args.resume is None:
         start = start_settings(args.begin, args.topic, partitions, client, name)
-    consumer = {**client, **start, "enable.auto.commit": "false"}
+    consumer = {"bootstrap.servers": brokers, **start, "enable.auto.commit": "false"}
     return Ends(
         topic=args.topic,
         topics=topics,
@@ -215,8 +217,9 @@ def _ends(
 
 def _job_name(topic: str) -> str:
     """Return a name that no other job has, of characters that all may have."""
-    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    return f"kerneltrack-{re.sub('[^a-z0-9]+', '-', topic.lower())}-{moment}-{time.time_ns() % 10**6:06d}"
+    plain = re.sub("[^a-z0-9]+", "-", topic.lower())
+    moment = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
+    return f"kerneltrack-{plain}-{moment}"
 
 
 def _wait_until_runs(place: Place, name: str, result: Any) -> str:

@@ -79,4 +79,3 @@ class FetchFn(beam.DoFn):
         self._next = (partition, offset + 1)
         _, timestamp = found.timestamp()
         return Message(self._topic, partition, offset, timestamp, found.key(), found.value())
-

@@ -170,7 +170,7 @@ class Gathering:
             names.append(feature.name)
         count_of_rows = batch.num_rows
         batch = pa.RecordBatch.from_arrays(arrays, names)
-        key = tuple(str(array.type) for array in arrays)
+        key: tuple[Any, ...] = tuple(str(array.type) for array in arrays)
         # Batches with dictionaries of their own cannot be joined as they are.
         if any(pa.types.is_dictionary(array.type) for array in arrays):
             key = (number, *key)

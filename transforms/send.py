@@ -81,7 +81,7 @@ class _SendFn(beam.DoFn):
         while True:
             try:
                 self._producer.produce(
-                    self._topic, value, key, headers=headers, on_delivery=self._delivered
+                    self._topic, value, key, headers=list(headers), on_delivery=self._delivered
                 )
                 break
             except BufferError:
