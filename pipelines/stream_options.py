@@ -20,8 +20,16 @@ from transforms.messages import FORMATS, MESSAGE_KEY, RECORD_TIME
 MAX_DISORDER = 1.0
 MAX_JUMP = 3600.0
 IDLE_FLUSH = 10.0
+MOST = 2**31 - 1
 TOPICS = ("predictions", "metrics", "mismatch", "alerts", "dead-letters")
 """Outputs beside the features; their topics are called OUTPUT-NAME unless named."""
+
+RUNNER_FLAGS = {
+    "checkpointing_interval": (1000, "ms between checkpoints"),
+    "max_bundle_time_mills": (50, "ms that a bundle gathers rows at most"),
+    "max_bundle_size": (100_000, "messages that it gathers at most"),
+}
+"""Flags of Beam's Flink runner that Beam's Python does not know: default and meaning."""
 
 _WITHOUT = {
     "model_id": "the message's key",
@@ -78,7 +86,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshots", default=None, metavar="FOLDER", help="where --snapshot-every writes them"
     )
-    parser.epilog = "All other flags are Beam's own (--parallelism, --checkpointing_interval, ...)."
+    parser.epilog = "All other flags are Beam's own (--parallelism, --max_parallelism, ...)."
 
 
 def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +125,9 @@ def _add_job_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--expansion-service", default=None, metavar="HOST:PORT", help="Beam's, for KafkaIO"
     )
+    for name, (default, about) in RUNNER_FLAGS.items():
+        text = f"{about} (default {default})"
+        group.add_argument(f"--{name}", type=int, default=default, metavar="N", help=text)
     group.add_argument(
         "--detach", action="store_true", help="return once Flink says that the job runs"
     )
@@ -150,6 +161,19 @@ def add_cluster_flags(group: Any) -> None:
         metavar="DIR",
         help="where jobs are written down, for stop and --resume (default: that of --cluster)",
     )
+
+
+def runner_flags(args: argparse.Namespace) -> dict[str, int]:
+    """Return the flags of Beam's Flink runner that are ours to pass on.
+
+    Raises:
+        ConfigError: for one that is out of range.
+    """
+    found = {name: getattr(args, name) for name in RUNNER_FLAGS}
+    for name, value in found.items():
+        if not 1 <= value <= MOST:
+            raise ConfigError(f"--{name}", value, f"1 to {MOST}")
+    return found
 
 
 def columns_from_flags(args: argparse.Namespace) -> Columns:

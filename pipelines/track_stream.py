@@ -47,8 +47,6 @@ DEFAULTS: dict[str, Any] = {
     "parallelism": 1,
     # The source keeps the number of splits of its first run, state that of key groups.
     "max_parallelism": 128,
-    "checkpointing_interval": 1000,
-    "max_bundle_time_mills": 50,
     # Else a checkpoint may send the watermark ahead of a bundle's output.
     "finish_bundle_before_checkpointing": True,
     # Without it every read of state is a round trip.
@@ -122,7 +120,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         KerneltrackError: if Kafka or Flink do not answer, or the job fails.
     """
     job = job_from_flags(args)
-    settings = job.settings()
+    settings, runner = job.settings(), stream_options.runner_flags(args)
     place = find_place(args.cluster, args.flink, args.state_folder)
     left = None
     if args.resume is not None:
@@ -131,7 +129,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         _refuse_running(place, args.topic)
     topics = stream_options.topics_from_flags(args)
     name = _job_name(args.topic)
-    options = _beam_options(beam_flags, place, name, left)
+    options = _beam_options(beam_flags, runner, place, name, left)
     ends = _ends(args, place, topics, job, name)
     pipeline = beam.Pipeline(options=options)
     with spec_options.flags_named(work_options.FLAGS):
@@ -153,7 +151,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
 
 
 def _beam_options(
-    given: PipelineOptions, place: Place, name: str, left: Left | None
+    given: PipelineOptions, flink: dict[str, int], place: Place, name: str, left: Left | None
 ) -> PipelineOptions:
     """Return Beam's options with those of live jobs and of the local cluster added."""
     values = given.get_all_options(drop_default=True)
@@ -164,7 +162,7 @@ def _beam_options(
             raise UsageError("--runner: give --cluster, or Beam's flags of a Flink runner")
         local, _ = split_beam_flags(place.beam_flags, ())
         values = {**local.get_all_options(drop_default=True), **values}
-    own = {"job_name": name}
+    own: dict[str, Any] = {"job_name": name, **flink}
     if left is not None:
         own["savepoint_path"] = left.path
     options: PipelineOptions = PipelineOptions.from_dictionary({**DEFAULTS, **values, **own})

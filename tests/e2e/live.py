@@ -15,12 +15,15 @@ import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from pipelines.cli import main
+from pipelines.cluster.folder import Folder, load
 from tests.e2e.clusters import LocalCluster
 from tests.e2e.jobs import command, features_of, run_process, table_of, track
 
 CHANNELS = ("ax", "ay", "az", "wx", "wy", "wz")
 COLUMNS = ("--model-id", "model_id", "--time", "time", "--label", "label")
 SPECS = ("--rank", "4", "--budget", "7", "--warmup", "50", "--learner", "ridge")
+PORTIONS = 4
 CLOSING = 10_000
 """ms after a model's last row at which another one comes, which waits: the others have come out."""
 
@@ -31,12 +34,14 @@ class Recording:
 
     Attributes:
         files: One of some models, one of the others.
+        portions: All models again, a quarter of the rows of each.
         rows: Rows of a model that come out.
         features: By the file job, sorted by model and index, each model's last row left out.
         predictions: The same.
     """
 
     files: tuple[Path, Path]
+    portions: tuple[Path, ...]
     rows: int
     features: pa.Table
     predictions: pa.Table
@@ -55,10 +60,20 @@ def record(sample: Path, folder: Path, rows: int) -> Recording:
     files = (folder / "some.parquet", folder / "others.parquet")
     pq.write_table(pa.concat_tables(parts[::2]), files[0])
     pq.write_table(pa.concat_tables(parts[1::2]), files[1])
+    portions = []
+    for number in range(PORTIONS):
+        start, stop = number * rows // PORTIONS, (number + 1) * rows // PORTIONS
+        # The last one has the closing rows too.
+        stop += number + 1 == PORTIONS
+        path = folder / f"portion-{number}.parquet"
+        pq.write_table(pa.concat_tables(part.slice(start, stop - start) for part in parts), path)
+        portions.append(path)
     output = folder / "out"
     track(*map(str, files), *COLUMNS, *SPECS, "--output", str(output))
     features, predictions = features_of(output), table_of(output, "predictions")
-    return Recording(files, rows, _settled(features, rows), _settled(predictions, rows))
+    return Recording(
+        files, tuple(portions), rows, _settled(features, rows), _settled(predictions, rows)
+    )
 
 
 def _settled(table: pa.Table, rows: int) -> pa.Table:
@@ -86,17 +101,14 @@ class Live:
 
     @property
     def client(self) -> dict[str, Any]:
-        return {"bootstrap.servers": self.cluster.status()["brokers"]}
+        cluster = load(Folder(self.cluster.folder))
+        assert cluster is not None
+        return {"bootstrap.servers": cluster.settings.address("kafka")}
 
     def make_topic(self, partitions: int) -> None:
         admin = AdminClient(self.client)
         for made in admin.create_topics([NewTopic(self.topic, num_partitions=partitions)]).values():
             made.result(60)
-
-    def ok(self, *arguments: str) -> str:
-        done = run_process(command(*arguments))
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
     def stream(self, *flags: str) -> list[str]:
         """The command that submits the job."""
@@ -116,24 +128,29 @@ class Live:
         try:
             yield job
         finally:
-            run_process(command("stop", *self.place, job))
+            assert main(["stop", *self.place, job]) == 0
 
     def replay(self, file: Path, message_rows: int, *flags: str) -> list[str]:
-        """The command that sends a file's rows, less than a second out of order."""
-        return command(
+        """What sends a file's rows, less than a second out of order."""
+        return [
             *("replay", str(file), *COLUMNS, *self.place, "--topic", self.topic),
             *("--times", "keep", "--disorder", "0.95", "--message-format", self.form),
             *("--message-rows", str(message_rows), *flags),
-        )
+        ]
+
+    def send(self, file: Path, message_rows: int) -> None:
+        """Send a file's rows as fast as it goes."""
+        assert main(self.replay(file, message_rows, "--speed", "0")) == 0
 
     def read(self, output: str, rows: int, folder: Path) -> pa.Table:
         """Read so many different rows of an output; that none has two values is checked."""
         path = folder / f"{self.topic}{output}.parquet"
-        self.ok(
+        arguments = [
             *("read-output", *self.place, "--topic", f"{self.topic}-out{output}"),
             *("--output-format", self.form, "--output", str(path)),
             *("--rows", str(rows), "--idle", "100"),
-        )
+        ]
+        assert main(arguments) == 0
         table = pq.read_table(path)
         return table.sort_by([("model_id", "ascending"), ("index", "ascending")])
 

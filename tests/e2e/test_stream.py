@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.clusters import LocalCluster, jars, running, wait_for
-from tests.e2e.jobs import environment
 from tests.e2e.live import Live, Recording, assert_same_bits, record
 
 __all__ = ["jars"]
@@ -54,9 +52,9 @@ def test_a_live_job_gives_the_bytes_of_the_file_job(
     live.make_topic(PARTITIONS)
     some, others = recording.files
     # One half is there before the job, the other comes while it runs.
-    subprocess.run(live.replay(some, 50, "--speed", "0"), env=environment(), check=True)
+    live.send(some, 50)
     with live.running(f"--parallelism={parallelism}"):
-        subprocess.run(live.replay(others, 1, "--speed", "0"), env=environment(), check=True)
+        live.send(others, 1)
         assert_same_as_file_job(live, recording, tmp_path)
     assert 0 in live.sizes(live.topic)
 
@@ -72,27 +70,23 @@ def test_killed_workers_lose_and_change_nothing(
             counts = cluster.ask_flink(f"/jobs/{job}/checkpoints")["counts"]
             return int(counts["completed"])
 
-        feeds = [
-            subprocess.Popen(
-                live.replay(file, 5, "--speed", "0.6"), env=environment(), stdout=subprocess.DEVNULL
-            )
-            for file in recording.files
-        ]
-        try:
-            for victim in ("worker", "taskmanager", "worker"):
-                before = checkpoints()
-                wait_for("a newer checkpoint", lambda seen=before: checkpoints() > seen + 1)
-                assert all(feed.poll() is None for feed in feeds), "the input ended too early"
-                status = cluster.status()
-                killed = (
-                    status["workers"]
-                    if victim == "worker"
-                    else [status["parts"]["taskmanager"]["pid"]]
-                )
-                for pid in killed:
-                    os.kill(pid, signal.SIGKILL)
-        finally:
-            for feed in feeds:
-                assert feed.wait(240) == 0
+        def restarts() -> int:
+            found = cluster.ask_flink(f"/jobs/{job}/metrics?get=numRestarts")
+            return int(found[0]["value"]) if found else 0
+
+        victims = ("worker", "taskmanager", "worker")
+        for victim, portion in zip(victims, recording.portions[:-1], strict=True):
+            before, seen = checkpoints(), restarts()
+            wait_for("a newer checkpoint", lambda before=before: checkpoints() > before + 1)
+            status = cluster.status()
+            live.send(portion, 5)
+            if victim == "worker":
+                killed = status["workers"]
+            else:
+                killed = [status["parts"]["taskmanager"]["pid"]]
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+            wait_for("a restart", lambda seen=seen: restarts() > seen)
+        live.send(recording.portions[-1], 5)
         assert_same_as_file_job(live, recording, tmp_path)
         assert cluster.ask_flink(f"/jobs/{job}")["state"] == "RUNNING"
