@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import shutil
@@ -17,10 +16,12 @@ from typing import Any, TypeVar
 import pytest
 
 from pipelines.cluster import records
+from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
 from pipelines.cluster.resolve import resolve
+from pipelines.flink import Flink
 from tests.e2e.jobs import command, run_process
 
 PATIENCE = 240.0
@@ -62,11 +63,14 @@ class LocalCluster:
     def processes(self) -> list[Process]:
         return records.read_all(self.folder / "run")
 
+    @property
+    def flink(self) -> Flink:
+        cluster = load(Folder(self.folder))
+        assert cluster is not None
+        return Flink(cluster.settings.address("flink"))
+
     def ask_flink(self, path: str) -> Any:
-        port = self.status()["ports"]["flink"]["port"]
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.request("GET", path)
-        return json.loads(connection.getresponse().read())
+        return self.flink.ask(path)
 
 
 @pytest.fixture(scope="module")

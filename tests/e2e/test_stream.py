@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.clusters import LocalCluster, jars, running, wait_for
+from pipelines.stream_status import counters
+from tests.e2e.clusters import PATIENCE, LocalCluster, jars, running, wait_for
+from tests.e2e.jobs import command, environment
 from tests.e2e.live import Live, Recording, assert_same_bits, record
 
 __all__ = ["jars"]
@@ -74,19 +77,26 @@ def test_killed_workers_lose_and_change_nothing(
             found = cluster.ask_flink(f"/jobs/{job}/metrics?get=numRestarts")
             return int(found[0]["value"]) if found else 0
 
-        victims = ("worker", "taskmanager", "worker")
-        for victim, portion in zip(victims, recording.portions[:-1], strict=True):
+        first, *others = recording.portions
+        live.send(first, 5)
+        for victim, portion in zip(("worker", "taskmanager", "worker"), others, strict=True):
+            # Rows have been read since the last kill, and are in a checkpoint.
+            wait_for("rows", lambda: counters(cluster.flink, job)["rows_tracked"] > 0)
             before, seen = checkpoints(), restarts()
             wait_for("a newer checkpoint", lambda before=before: checkpoints() > before + 1)
             status = cluster.status()
-            live.send(portion, 5)
+            sent = sum(live.sizes(live.topic))
+            feed = subprocess.Popen(
+                command(*live.replay(portion, 5, "--speed", "1")), env=environment()
+            )
+            wait_for("its first rows", lambda sent=sent: sum(live.sizes(live.topic)) > sent)
             if victim == "worker":
                 killed = status["workers"]
             else:
                 killed = [status["parts"]["taskmanager"]["pid"]]
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
+            assert feed.wait(PATIENCE) == 0
             wait_for("a restart", lambda seen=seen: restarts() > seen)
-        live.send(recording.portions[-1], 5)
         assert_same_as_file_job(live, recording, tmp_path)
         assert cluster.ask_flink(f"/jobs/{job}")["state"] == "RUNNING"
