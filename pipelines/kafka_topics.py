@@ -15,17 +15,13 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from kerneltrack.errors import ConfigError, KerneltrackError
+from transforms.secrets import resolve
 
 TIMEOUT = 15.0
 
 
 class KafkaError(KerneltrackError):
     """Kafka does not answer, or refuses."""
-
-
-def client_settings(brokers: str) -> dict[str, Any]:
-    """Return settings of librdkafka's clients: errors come back to the caller, not to a log."""
-    return {"bootstrap.servers": brokers, "log_level": 2}
 
 
 class Topics:
@@ -40,10 +36,9 @@ class Topics:
 
     def __init__(self, client: Mapping[str, Any]) -> None:
         """Ask the brokers."""
-        self._client = dict(client)
         self._brokers = str(client["bootstrap.servers"])
         # Kept for as long as its answers are read.
-        self._admin = AdminClient(self._client)
+        self._admin = AdminClient(resolve(client))
         try:
             found = self._admin.list_topics(timeout=TIMEOUT)
         except confluent_kafka.KafkaException as error:
@@ -156,7 +151,9 @@ def start_settings(
             moment = moment.replace(tzinfo=timezone.utc)
         offsets = _offsets_at(topic, partitions, moment, client)
         reset = "latest"
-    consumer = confluent_kafka.Consumer({**client, "group.id": group, "enable.auto.commit": False})
+    consumer = confluent_kafka.Consumer(
+        {**resolve(client), "group.id": group, "enable.auto.commit": False}
+    )
     places = [confluent_kafka.TopicPartition(topic, part, at) for part, at in offsets.items()]
     try:
         if places:
@@ -173,7 +170,7 @@ def _offsets_at(
 ) -> dict[int, int]:
     """Return the first offset of each partition at or after a time, where there is one."""
     milliseconds = round(moment.timestamp() * 1000)
-    consumer = confluent_kafka.Consumer({**client, "group.id": "kerneltrack-look"})
+    consumer = confluent_kafka.Consumer({**resolve(client), "group.id": "kerneltrack-look"})
     asked = [
         confluent_kafka.TopicPartition(topic, part, milliseconds) for part in range(partitions)
     ]

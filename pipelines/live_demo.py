@@ -25,7 +25,6 @@ from pipelines import cli
 from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import INTERRUPTED_EXIT, say
-from pipelines.kafka_topics import client_settings
 from pipelines.read_output import Once, OutputReader
 
 DATA = "samples/watch.parquet"
@@ -136,7 +135,7 @@ def _run(folder: str, args: argparse.Namespace) -> int:
 def _show(folder: str, replay: subprocess.Popen[bytes]) -> None:
     """Show what comes out until the replay has ended and nothing more comes."""
     cluster = load(Folder(Path(folder)))
-    client = client_settings(cluster.settings.address("kafka") if cluster else "")
+    client = {"bootstrap.servers": cluster.settings.address("kafka") if cluster else ""}
     readers = {
         name: OutputReader(client, OUTPUT + suffix, "json")
         for name, suffix in (

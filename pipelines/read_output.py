@@ -18,8 +18,9 @@ from kerneltrack.errors import DataError, KerneltrackError
 from pipelines import replay_options
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import INTERRUPTED_EXIT
-from pipelines.kafka_topics import Topics, client_settings
+from pipelines.kafka_topics import Topics
 from transforms.messages import BadMessageError, batch_of, records_of
+from transforms.secrets import resolve
 
 POLL = 0.5
 BATCH = 500
@@ -81,7 +82,7 @@ class OutputReader:
         count = Topics(client).check_input(topic)
         self._consumer = confluent_kafka.Consumer(
             {
-                **client,
+                **resolve(client),
                 "group.id": "kerneltrack-read-output",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
@@ -134,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     Returns:
         The exit code: 0; 1 if rows came twice with different values; 130 after Ctrl-C.
     """
-    client = client_settings(replay_options.brokers(args))
+    client = replay_options.client_settings(args)
     reader, once = OutputReader(client, args.topic, args.output_format), Once()
     kept: list[dict[str, Any]] = []
     last = time.monotonic()

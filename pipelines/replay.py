@@ -20,10 +20,11 @@ from kerneltrack.specs import check_number
 from pipelines import options, replay_options
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import INTERRUPTED_EXIT, say
-from pipelines.kafka_topics import Topics, client_settings
+from pipelines.kafka_topics import Topics
 from transforms.chunks import ONLY_MODEL, encode_batch
 from transforms.kinds import texts_of
 from transforms.read import ReadChunks
+from transforms.secrets import resolve
 from transforms.send import SETTINGS
 from transforms.times import to_nanoseconds
 
@@ -170,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
     check_number("--speed", args.speed, 0, 1e6, closed=("low", "high"))
     check_number("--message-rows", args.message_rows, 1, MOST_ROWS, closed=("low", "high"))
     check_number("--disorder", args.disorder, 0, 1e6, closed=("low", "high"))
-    client = client_settings(replay_options.brokers(args))
+    client = replay_options.client_settings(args)
     topics = Topics(client)
     if args.create_topic:
         topics.create([args.topic], args.create_topic)
@@ -230,7 +231,7 @@ class _Sender:
     """A producer that counts what did not arrive."""
 
     def __init__(self, client: dict[str, Any], topic: str) -> None:
-        self._producer = confluent_kafka.Producer({**SETTINGS, **client})
+        self._producer = confluent_kafka.Producer({**SETTINGS, **resolve(client)})
         self._topic = topic
         self._errors: list[str] = []
         self.sent = 0

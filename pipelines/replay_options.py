@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kerneltrack.errors import ConfigError
-from pipelines import options
+from pipelines import kafka_options, options
 from pipelines.cluster.folder import Folder, load
 from transforms.encode import OUTPUT_FORMATS
 from transforms.messages import FORMATS
@@ -81,17 +81,17 @@ def add_read_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_brokers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--brokers", default=None, metavar="HOST:PORT,...", help="of Kafka")
+    kafka_options.add_client_flags(parser)
     parser.add_argument(
         "--cluster", default=None, metavar="DIR", help="folder of a local cluster, for its brokers"
     )
 
 
-def brokers(args: argparse.Namespace) -> str:
-    """Return Kafka's brokers.
+def client_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of librdkafka's clients.
 
     Raises:
-        ConfigError: if nothing says which.
+        ConfigError: for a bad setting, or if nothing says which brokers.
     """
     given: Any = args.brokers
     if given is None and args.cluster is not None:
@@ -101,4 +101,4 @@ def brokers(args: argparse.Namespace) -> str:
         given = cluster.settings.address("kafka")
     if given is None:
         raise ConfigError("--brokers", "", "HOST:PORT of Kafka's brokers (or give --cluster)")
-    return str(given)
+    return kafka_options.client_settings(args, str(given))

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
-from pipelines import options, spec_options, work_options
+from pipelines import kafka_options, options, spec_options, work_options
 from transforms.column_options import LABEL_TYPES, ColumnOptions
 from transforms.columns import Columns
 from transforms.encode import OUTPUT_FORMATS
@@ -91,7 +91,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Kafka")
-    group.add_argument("--brokers", default=None, metavar="HOST:PORT,...", help="of Kafka")
+    kafka_options.add_client_flags(group)
+    kafka_options.add_consumer_flag(group)
     group.add_argument("--topic", required=True, help="where rows come from")
     group.add_argument("--output-topic", required=True, metavar="TOPIC", help="of the features")
     for name in TOPICS:

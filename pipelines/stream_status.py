@@ -18,6 +18,7 @@ from pipelines.job import INTERRUPTED_EXIT, say
 from pipelines.stream_jobs import NotSubmittedError, Place, Record, stop
 from pipelines.stream_pipeline import Ends
 from transforms.messages import BadMessageError, batch_of, records_of
+from transforms.secrets import resolve
 
 INTERVAL = 1.0
 SAVEPOINT_PATIENCE = 120.0
@@ -58,7 +59,11 @@ class NewestTime:
         """Begin without a time."""
         self._topic = ends.topics["features"]
         self._form = ends.output_form
-        settings = {**ends.client, "group.id": "kerneltrack-status", "enable.auto.commit": False}
+        settings = {
+            **resolve(ends.client),
+            "group.id": "kerneltrack-status",
+            "enable.auto.commit": False,
+        }
         self._consumer = confluent_kafka.Consumer(settings)
         found = self._consumer.list_topics(self._topic, timeout=ASK).topics[self._topic]
         self._partitions = sorted(found.partitions)[:MOST_PARTITIONS]

@@ -20,10 +20,10 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from kerneltrack.errors import ConfigError
-from pipelines import spec_options, stream_options, work_options
+from pipelines import kafka_options, spec_options, stream_options, work_options
 from pipelines.flink import ENDED
 from pipelines.job import compile_loops, say
-from pipelines.kafka_topics import Topics, client_settings, start_settings
+from pipelines.kafka_topics import Topics, start_settings
 from pipelines.options import DEFAULT_RUNNER, UsageError, split_beam_flags
 from pipelines.stream_jobs import (
     Left,
@@ -185,7 +185,7 @@ def _ends(
     expansion = args.expansion_service or place.expansion_service
     if expansion is None:
         raise ConfigError("--expansion-service", "", "HOST:PORT of Beam's expansion service")
-    client = client_settings(brokers)
+    client = kafka_options.client_settings(args, brokers)
     known = Topics(client)
     partitions = known.check_input(args.topic)
     outputs = {output: topics[output] for output in job.outputs}
@@ -201,7 +201,7 @@ def _ends(
     start = {"auto.offset.reset": "earliest"}
     if args.resume is None:
         start = start_settings(args.begin, args.topic, partitions, client, name)
-    consumer = {"bootstrap.servers": brokers, **start, "enable.auto.commit": "false"}
+    consumer = {**kafka_options.consumer_settings(args, brokers), **start}
     return Ends(
         topic=args.topic,
         topics=topics,

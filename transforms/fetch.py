@@ -11,6 +11,7 @@ import confluent_kafka
 from transforms.chunks import Chunk, Failures
 from transforms.message_rows import Outgoing, Reason, dead_letter
 from transforms.messages import Message, offset_and_place
+from transforms.secrets import resolve
 
 PATIENCE = 10.0
 """Seconds that one message may take."""
@@ -67,7 +68,7 @@ class FetchFn(beam.DoFn):
 
     def _fetch(self, partition: int, offset: int) -> Message | None:
         if self._consumer is None:
-            self._consumer = confluent_kafka.Consumer(self._settings)
+            self._consumer = confluent_kafka.Consumer(resolve(self._settings))
             self._next: tuple[int, int] | None = None
         if self._next != (partition, offset):
             place = confluent_kafka.TopicPartition(self._topic, partition, offset)

@@ -12,6 +12,7 @@ from apache_beam import pvalue
 from kerneltrack.errors import KerneltrackError
 from transforms.message_rows import Outgoing
 from transforms.metrics import count
+from transforms.secrets import resolve
 
 SETTINGS: Mapping[str, Any] = {
     "acks": "all",
@@ -70,7 +71,9 @@ class _SendFn(beam.DoFn):
 
     def setup(self) -> None:
         timeout = {"delivery.timeout.ms": DELIVERY_TIMEOUT * 1000}
-        self._producer = confluent_kafka.Producer({**SETTINGS, **timeout, **self._settings})
+        self._producer = confluent_kafka.Producer(
+            {**SETTINGS, **timeout, **resolve(self._settings)}
+        )
 
     def start_bundle(self) -> None:
         self._errors: list[str] = []
