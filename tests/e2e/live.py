@@ -119,12 +119,16 @@ class Live:
             *("--idle-flush", "0", *SPECS, *flags),
         )
 
+    def start(self, *flags: str) -> str:
+        """Submit the job, and return Flink's id once it runs."""
+        done = run_process(self.stream(*flags))
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.split("(")[1].split(")")[0]
+
     @contextmanager
     def running(self, *flags: str) -> Iterator[str]:
         """Run the job; gives Flink's id."""
-        done = run_process(self.stream(*flags))
-        assert done.returncode == 0, done.stdout + done.stderr
-        job = done.stdout.split("(")[1].split(")")[0]
+        job = self.start(*flags)
         try:
             yield job
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,10 +16,11 @@ import pyarrow as pa
 import pytest
 
 from kerneltrack.trackers import OKFEBSpec, run_all
+from pipelines.cli import main
 from pipelines.stream_status import counters
 from tests.e2e.clusters import PATIENCE, LocalCluster, jars, running, wait_for
 from tests.e2e.hostile import Keyed, good_rows, hostile_messages
-from tests.e2e.jobs import command, environment
+from tests.e2e.jobs import command, environment, run_process
 from tests.e2e.live import CHANNELS, Live, Recording, assert_same_bits, record
 
 __all__ = ["jars"]
@@ -108,6 +110,28 @@ def test_killed_workers_lose_and_change_nothing(
             kill(victim, portion)
         assert_same_as_file_job(live, recording, tmp_path)
         assert cluster.ask_flink(f"/jobs/{job}")["state"] == "RUNNING"
+
+
+def test_a_stopped_job_goes_on_where_it_was(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    live = Live(cluster, "resumed", "json")
+    live.make_topic(PARTITIONS)
+    first, *others = recording.portions
+    live.send(first, 5)
+    job = live.start()
+    wait_for("rows", lambda: counters(cluster.flink, job)["rows_tracked"] > 0)
+    # Rows wait in the buffer, and more come while it stops.
+    live.send(others[0], 5)
+    assert main(["stop", *live.place, "--savepoint"]) == 0
+    refused = run_process(live.stream("--rank", "5", "--resume", "latest"))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    line = r"kerneltrack: tracker\.rank = 5: must be 4, as in file:///\S+/savepoint-\S+\n"
+    assert re.fullmatch(line, refused.stderr)
+    with live.running("--resume", "latest", "--parallelism=2"):
+        for portion in others[1:]:
+            live.send(portion, 5)
+        assert_same_as_file_job(live, recording, tmp_path)
 
 
 def test_hostile_messages_are_dead_letters_and_disturb_nothing(
