@@ -13,12 +13,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 NEEDS := kerneltrack needs Python 3.10 or newer with venv
 ADVICE := name one with `make PYTHON=/path/to/python ...`
 
+# Of `make live-demo`: so many times as fast as the recording.
+SPEED ?= 8
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env demo test lint format typecheck check bench lock clean
+.PHONY: help env demo live-demo test lint format typecheck check bench lock clean
 
 help: ## list the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
 
 env: $(VENV)/.installed ## make or update the environment in .venv/
 
@@ -39,6 +42,9 @@ demo: env ## track, measure and learn on the sample; leaves a report in build/de
 	$(VENV)/bin/kerneltrack track samples/watch.parquet --model-id model_id --time time --label label \
 		--learner ridge --window 60 --drift --output build/demo --overwrite
 	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'
+
+live-demo: env ## track a replayed recording on a local Flink and Kafka (Java 17 and Maven); SPEED=8
+	$(PY) -m pipelines.live_demo --speed $(SPEED)
 
 test: env ## run all tests
 	$(PY) -m pytest

@@ -11,7 +11,16 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 import kerneltrack
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
-from pipelines import inspect_snapshot, job, options, score_files, track_files
+from pipelines import (
+    inspect_snapshot,
+    job,
+    options,
+    replay_options,
+    score_files,
+    stop_stream,
+    stream_options,
+    track_files,
+)
 from pipelines.cluster import commands as cluster
 from pipelines.report import write_report
 
@@ -87,6 +96,16 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     inspected = add("inspect", "Print what a snapshot holds.", _inspect)
     inspected.add_argument("file", metavar="FILE", help="a .safetensors file of a run")
     inspected.add_argument("--json", action="store_true", help="as JSON")
+    stream_options.add_flags(
+        add("stream", "Track a Kafka topic on Flink: features and the rest to topics.", _stream)
+    )
+    replay_options.add_replay_flags(
+        add("replay", "Send the rows of files to a Kafka topic as a live stream.", _replay)
+    )
+    replay_options.add_read_flags(
+        add("read-output", "Read an output topic, each row once.", _read_output)
+    )
+    stop_stream.add_flags(add("stop", "End a live job, with a savepoint or without.", _stop))
     local = add("cluster", "Start, stop and look at a local Flink and Kafka.", _cluster)
     made.update((nested.prog, nested) for nested in cluster.add_flags(local))
     return parser, made
@@ -100,6 +119,29 @@ def _report(args: argparse.Namespace, beam: PipelineOptions, command: list[str])
 def _inspect(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
     sys.stdout.write(inspect_snapshot.describe(args.file, as_json=args.json) + "\n")
     return 0
+
+
+def _stream(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    # Its clients come with the extra kerneltrack[live].
+    from pipelines import track_stream  # noqa: PLC0415
+
+    return track_stream.run(args, beam, command)
+
+
+def _replay(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    from pipelines import replay  # noqa: PLC0415
+
+    return replay.run(args)
+
+
+def _read_output(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    from pipelines import read_output  # noqa: PLC0415
+
+    return read_output.run(args)
+
+
+def _stop(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    return stop_stream.run(args)
 
 
 def _cluster(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:

@@ -14,8 +14,9 @@ from kerneltrack.learners import LearnerSpec
 from kerneltrack.specs import SubspaceSpec
 from pipelines import output_folder
 from transforms import learn, track
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Failures
 from transforms.labels import ReadLabels
+from transforms.late_rows import late_as_failures
 from transforms.learn import LateLabels, TrainLinear
 from transforms.read import ReadChunks
 from transforms.schemas import (
@@ -126,7 +127,7 @@ def build(pipeline: beam.Pipeline, read: ReadChunks, job: Job, sources: Sequence
         snapshot_every=job.snapshot_every,
         warm=job.before,
     )
-    late = tracked[track.LATE] | "LateAsFailures" >> beam.Map(_late_as_failures).with_output_types(
+    late = tracked[track.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
         Failures
     )
     failures = [rows["failures"], tracked[track.FAILURES], late]
@@ -193,9 +194,3 @@ def _learn(
         warm=job.before,
     )
     return learned, [*failures, learned[learn.FAILURES]]
-
-
-def _late_as_failures(element: tuple[str, Chunk]) -> Failures:
-    key, chunk = element
-    reasons = ["late: further behind the model's newest row than max_disorder"] * len(chunk)
-    return Failures.of(key, chunk.column("source"), chunk.column("row"), reasons)

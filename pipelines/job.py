@@ -5,13 +5,21 @@ from __future__ import annotations
 import errno
 import re
 import sys
+import threading
 
 from kerneltrack.errors import KerneltrackError
+from kerneltrack.learners import LearnerSpec
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.warm import warm_up
 from pipelines.record import JobError
+from transforms.windows import MeasureMismatch
 
 INPUT_EXIT = 2
 INTERRUPTED_EXIT = 130
 AGAIN = "run the same command with --overwrite"
+
+COMPILE_NOTICE = 4.0
+"""Seconds after which the row loops are plainly not just being loaded."""
 
 
 def explain(error: BaseException, output: str) -> KerneltrackError:
@@ -43,3 +51,20 @@ def say(text: str) -> None:
     """Print a line at once."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def compile_loops(
+    spec: SubspaceSpec, learner: LearnerSpec | None, measure: MeasureMismatch | None
+) -> None:
+    """Load the row loops that a job needs, and say so where they must first be compiled."""
+    notice = threading.Timer(COMPILE_NOTICE, say, ["compiling the row loops, once ..."])
+    notice.start()
+    try:
+        warm_up(
+            trackers=[spec.tracker],
+            learners=[] if learner is None else [learner.learner],
+            mismatch=measure is not None and measure.windows is not None,
+            moving=measure is not None and measure.moving is not None,
+        )
+    finally:
+        notice.cancel()

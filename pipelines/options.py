@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import difflib
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from apache_beam.options import pipeline_options
@@ -33,10 +33,26 @@ class UsageError(Exception):
 
 def add_input_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of columns and file formats."""
+    without = {
+        "model_id": "one model",
+        "time": "file and row number",
+        "features": "all other numeric ones",
+    }
+    add_column_flags(parser, without)
+    _add_format_flags(parser)
+
+
+def add_column_flags(parser: argparse.ArgumentParser, without: Mapping[str, str]) -> None:
+    """Add the flags of columns.
+
+    Args:
+        parser: Where to.
+        without: What holds without `--model-id`, `--time` and `--features`.
+    """
     columns = parser.add_argument_group("columns")
     text: dict[str, Any] = {"metavar": "COLUMN", "default": None}
-    columns.add_argument("--model-id", **text, help="model ids; without: one model")
-    columns.add_argument("--time", **text, help="event time; without: file and row number")
+    columns.add_argument("--model-id", **text, help=f"model ids; without: {without['model_id']}")
+    columns.add_argument("--time", **text, help=f"event time; without: {without['time']}")
     columns.add_argument(
         "--time-unit", choices=("s", "ms", "us", "ns"), default="s", help="of numbers (default s)"
     )
@@ -56,7 +72,7 @@ def add_input_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=None,
         metavar="COLUMN",
-        help="feature columns or patterns (default: all other numeric ones)",
+        help=f"feature columns or patterns (default: {without['features']})",
     )
     columns.add_argument(
         "--exclude", nargs="+", default=(), metavar="COLUMN", help="columns that are no features"
@@ -69,6 +85,9 @@ def add_input_flags(parser: argparse.ArgumentParser) -> None:
         "the last value for --hold-for seconds",
     )
     columns.add_argument("--hold-for", type=float, default=1.0, metavar="SECONDS")
+
+
+def _add_format_flags(parser: argparse.ArgumentParser) -> None:
     formats = parser.add_argument_group("file formats")
     formats.add_argument("--format", choices=FORMATS, default=None, help="(default: by ending)")
     formats.add_argument("--delimiter", default=None, metavar="CHAR")

@@ -11,7 +11,6 @@ import argparse
 import dataclasses
 import shlex
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -22,10 +21,9 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.warm import warm_up
 from pipelines import options, output_folder, spec_options, work_options
 from pipelines.file_pipeline import Job, build, settings
-from pipelines.job import explain, say
+from pipelines.job import compile_loops, explain, say
 from pipelines.progress import StatusLine
 from pipelines.record import (
     JobError,
@@ -43,9 +41,6 @@ from transforms.learn import LateLabels
 from transforms.read import ReadChunks, known_rows
 from transforms.snapshots import SnapshotFolder
 from transforms.track import Order
-
-COMPILE_NOTICE = 4.0
-"""Seconds after which the row loops are plainly not just being loaded."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -220,7 +215,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     inputs = [*sources, *([] if job.before is None else [job.before.folder])]
     output_folder.clear(job.output, job.parts, args.overwrite, inputs)
     try:
-        _compile(job)
+        compile_loops(job.spec, job.learner, job.measure)
         ready = time.monotonic()
         with StatusLine(sys.stderr, known_rows(read.infos), args.progress):
             result = pipeline.run()
@@ -250,21 +245,6 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         raise explain(error, job.output) from error
     say(summary(record, report))
     return 0
-
-
-def _compile(job: Job) -> None:
-    """Load the row loops that the job needs, and say so where they must first be compiled."""
-    notice = threading.Timer(COMPILE_NOTICE, say, ["compiling the row loops, once ..."])
-    notice.start()
-    try:
-        warm_up(
-            trackers=[job.spec.tracker],
-            learners=[] if job.learner is None else [job.learner.learner],
-            mismatch=job.measure is not None and job.measure.windows is not None,
-            moving=job.measure is not None and job.measure.moving is not None,
-        )
-    finally:
-        notice.cancel()
 
 
 if __name__ == "__main__":

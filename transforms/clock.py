@@ -16,13 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.specs import check_number
 from transforms.chunks import Chunk
 
 BoolArray = npt.NDArray[np.bool_]
 
 SECOND = 1_000_000_000
-CLOCK_VERSION = 2
+CLOCK_VERSION = 3
 NEVER = int(np.iinfo(np.int64).max)
+LEAST_FLUSH = 0.1
+MOST_FLUSH = 86_400.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,11 +40,16 @@ class Order:
             ahead is refused, so that one wild clock cannot make the rest late. Infinity: any.
         hold_for: Seconds for which a channel's last value stands in for a missing one; None:
             rows with missing values are refused.
+        idle_flush: Seconds of the worker's own time after which the rows that wait are taken
+            although no newer ones have come; what comes of that time later is late. None: they
+            wait for newer rows, or the end of the input. Where this happens results depend on
+            when rows came.
     """
 
     max_disorder: float = math.inf
     max_jump: float = math.inf
     hold_for: float | None = None
+    idle_flush: float | None = None
 
     def __post_init__(self) -> None:
         """Check every field.
@@ -53,6 +61,13 @@ class Order:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ConfigError(name, value, "a number of seconds >= 0")
+        if self.idle_flush is not None:
+            check_number(
+                "idle_flush", self.idle_flush, LEAST_FLUSH, MOST_FLUSH, closed=("low", "high")
+            )
+            if self.waits_for_end:
+                allowed = "None where max_disorder and max_jump are infinite"
+                raise ConfigError("idle_flush", self.idle_flush, allowed)
 
     @property
     def waits_for_end(self) -> bool:
@@ -70,6 +85,8 @@ class Clock(NamedTuple):
         started: Whether the model has a state.
         due: Earliest end of an open window, ns: something is to be done then, rows or not.
         learned: Rows before this time, ns, were learned from before this job; None if none were.
+        flushed: Rows before this time, ns, were taken because no newer ones came; None if none
+            were.
     """
 
     newest: int | None = None
@@ -78,6 +95,7 @@ class Clock(NamedTuple):
     started: bool = False
     due: int = NEVER
     learned: int | None = None
+    flushed: int | None = None
 
     def encode(self) -> bytes:
         """Write the clock as bytes, for Beam's state."""
@@ -134,7 +152,7 @@ def admit(order: Order, clock: Clock, chunk: Chunk) -> Admission:
                 ahead.append((time - newest) / SECOND)
             else:
                 newest = max(newest, time)
-    if clock.newest is not None and order.max_disorder < math.inf:
+    if clock.newest is not None:
         late = ~wild & (times < progress(order, clock))
     kept = times[~(late | wild)]
     if len(kept):
@@ -149,9 +167,17 @@ def admit(order: Order, clock: Clock, chunk: Chunk) -> Admission:
 
 def progress(order: Order, clock: Clock) -> float:
     """Return the time, ns, before which all of the model's rows have come."""
+    flushed = -math.inf if clock.flushed is None else clock.flushed
     if clock.newest is None or order.max_disorder == math.inf:
-        return -math.inf
-    return clock.newest - nanoseconds(order.max_disorder)
+        return flushed
+    return max(clock.newest - nanoseconds(order.max_disorder), flushed)
+
+
+def flush(clock: Clock) -> Clock:
+    """Return the clock by which all rows that wait are ready."""
+    if clock.newest is None:
+        return clock
+    return clock._replace(flushed=clock.newest + 1)
 
 
 def may_release(order: Order, clock: Clock, rows_to_start: int) -> bool:

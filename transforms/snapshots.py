@@ -247,6 +247,31 @@ class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection
         return written
 
 
+class WriteStates(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
+    """Write safetensors files, one per model, boundary and kind, as they come; no index.
+
+    Input: `tuple[str, bytes]`, as for `WriteSnapshots`, unbounded. A bundle that is run again
+    writes the same files again.
+
+    Args:
+        folder: Where to.
+        float32: Store the trackers' reals in single precision.
+    """
+
+    def __init__(self, folder: str, float32: bool = False) -> None:
+        """Keep the arguments; see the class."""
+        super().__init__()
+        self._folder = folder
+        self._float32 = float32
+
+    def expand(self, snapshots: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
+        """Apply the transform."""
+        written: pvalue.PCollection[Any] = snapshots | "WriteState" >> beam.ParDo(
+            _WriteStateFn(self._folder, self._float32)
+        )
+        return written
+
+
 class _WriteStateFn(beam.DoFn):
     """Write a state, give its line of the index."""
 

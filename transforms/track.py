@@ -26,6 +26,7 @@ from transforms.track_step import (
     MISMATCH,
     SLICE_ROWS,
     SNAPSHOTS,
+    flushing_track_fn,
     track_fn,
 )
 from transforms.windows import MeasureMismatch
@@ -54,7 +55,8 @@ class TrackSubspace(
     source, row), whatever order they arrive in, as long as that is less than `max_disorder` from
     the order of time; results then depend on the rows and the spec alone, not on chunks, bundles
     or runner. Each model keeps its own clock, the newest time it has shown: no watermark is
-    trusted but the end of the input, which releases what still waits.
+    trusted but the end of the input, which releases what still waits; with `idle_flush` so does a
+    silence of the model, measured by the worker's own clock.
 
     Output, a dict of PCollections:
       features: `tuple[str, Chunk]` with index (number among the model's valid rows), time,
@@ -129,7 +131,8 @@ class TrackSubspace(
         self, rows: pvalue.PCollection[tuple[str, Chunk]]
     ) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
-        step = track_fn(timer_name(rows.pipeline))
+        name, idle_flush = timer_name(rows.pipeline), self._order.idle_flush
+        step = track_fn(name) if idle_flush is None else flushing_track_fn(name, idle_flush)
         outputs = (
             rows
             | "GlobalWindow" >> beam.WindowInto(GlobalWindows())

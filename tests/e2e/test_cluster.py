@@ -2,106 +2,39 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from pipelines.cluster import records
 from pipelines.cluster.identity import identity
-from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
-from pipelines.cluster.records import Process
-from pipelines.cluster.resolve import resolve
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.versions import versions
-from tests.e2e.jobs import ROOT, command, environment, run_process
+from tests.e2e.clusters import PATIENCE, POLL, LocalCluster, jars, running, wait_for
+from tests.e2e.jobs import ROOT, environment, run_process
 
 PARTS = {"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"}
-PATIENCE = 240.0
-POLL = 0.2
 KEYS = 3
 
-T = TypeVar("T")
-
-
-def wait_for(what: str, look: Callable[[], T | None]) -> T:
-    """Look until there is something to see."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        seen = look()
-        if seen:
-            return seen
-        time.sleep(POLL)
-    pytest.fail(f"waited in vain for {what}")
-
-
-@dataclass(frozen=True)
-class LocalCluster:
-    """A cluster in a folder of its own, driven by the command."""
-
-    folder: Path
-
-    def __call__(
-        self, *arguments: str, changes: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return run_process(self.command(*arguments), changes=changes)
-
-    def command(self, *arguments: str) -> list[str]:
-        action, *rest = arguments
-        return command("cluster", action, "--folder", str(self.folder), *rest)
-
-    def status(self) -> dict[str, Any]:
-        shown: dict[str, Any] = json.loads(self("status", "--json").stdout)
-        return shown
-
-    def processes(self) -> list[Process]:
-        return records.read_all(self.folder / "run")
-
-    def ask_flink(self, path: str) -> Any:
-        port = self.status()["ports"]["flink"]["port"]
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.request("GET", path)
-        return json.loads(connection.getresponse().read())
-
-
-@pytest.fixture(scope="module")
-def jars() -> None:
-    """The jars, fetched with Maven if this machine has not got them."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            reason = f"the local cluster needs Java 17 and Maven, and there is no {program}"
-            if os.environ.get("CI"):
-                pytest.fail(reason)
-            pytest.skip(reason)
-    resolve(find_java(), Interruption(), lambda line: None)
+__all__ = ["jars"]
 
 
 @pytest.fixture(scope="module")
 def cluster(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A running cluster, started where there is no Maven."""
-    cluster = LocalCluster(tmp_path_factory.mktemp("cluster") / "its folder")
-    bare = {"PATH": "/nonexistent", "JAVA_HOME": str(find_java().home)}
-    started = cluster("up", changes=bare)
-    try:
-        assert started.returncode == 0, started.stdout + started.stderr
+    with running(tmp_path_factory.mktemp("cluster") / "its folder") as cluster:
         yield cluster
-    finally:
-        cluster("down")
 
 
 def listening(pids: set[int]) -> set[str]:

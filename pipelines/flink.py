@@ -1,0 +1,124 @@
+"""Flink's REST interface, as far as live jobs need it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from kerneltrack.errors import KerneltrackError
+
+TIMEOUT = 20.0
+POLL = 0.25
+ENDED = ("CANCELED", "FAILED", "FINISHED", "SUSPENDED")
+OKAY = 300
+
+
+class FlinkError(KerneltrackError):
+    """Flink does not answer, or refuses."""
+
+
+@dataclass(frozen=True)
+class Flink:
+    """A JobManager.
+
+    Args:
+        address: Host and port of its REST interface.
+    """
+
+    address: str
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Get a path's answer, or post to it.
+
+        Raises:
+            FlinkError: if there is none, or it is an error.
+        """
+        connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT)
+        try:
+            method = "GET" if body is None else "POST"
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise FlinkError(f"Flink at {self.address} does not answer: {error}") from error
+        finally:
+            connection.close()
+        try:
+            found = json.loads(text)
+        except ValueError:
+            raise FlinkError(f"Flink at {self.address}: {path}: no JSON came") from None
+        if answer.status >= OKAY:
+            errors = [line for text in found.get("errors", []) for line in text.splitlines()]
+            raise FlinkError(f"Flink at {self.address}: {path}: {errors[0] if errors else found}")
+        return found
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return the jobs it knows: jid, name, state, start-time, tasks ..."""
+        jobs: list[dict[str, Any]] = self.ask("/jobs/overview")["jobs"]
+        return jobs
+
+    def state(self, job: str) -> str:
+        """Return a job's state."""
+        return str(self.ask(f"/jobs/{job}")["state"])
+
+    def why_failed(self, job: str) -> str:
+        """Return the last line of what made a job fail, as far as it says something."""
+        cause = str(self.ask(f"/jobs/{job}/exceptions").get("root-exception") or "")
+        lines = [line.strip() for line in cause.splitlines()]
+        causes = [line for line in lines if line.startswith("Caused by:")]
+        python = [line for line in lines if "Error" in line and not line.startswith("at ")]
+        found = [*python[-1:], *causes[-1:], *lines[:1]]
+        return found[0] if found else "it does not say why"
+
+    def cancel_with_savepoint(self, job: str, folder: str | None, patience: float) -> str:
+        """Write a savepoint, then cancel; return where it is.
+
+        Never Flink's own stop: it ends the input first, which empties every model's state.
+
+        Raises:
+            FlinkError: if that fails or takes longer than `patience` seconds.
+        """
+        body: dict[str, Any] = {"cancel-job": True}
+        if folder is not None:
+            body["target-directory"] = folder
+        request = self.ask(f"/jobs/{job}/savepoints", body)["request-id"]
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            found = self.ask(f"/jobs/{job}/savepoints/{request}")
+            if found["status"]["id"] == "COMPLETED":
+                operation = found["operation"]
+                if "location" not in operation:
+                    cause = str(operation.get("failure-cause", {}).get("class", "no reason given"))
+                    raise FlinkError(f"job {job}: no savepoint was written: {cause}")
+                self.wait_until_ended(job, deadline - time.monotonic())
+                return str(operation["location"])
+            time.sleep(POLL)
+        raise FlinkError(f"job {job}: no savepoint within {patience:g} s; the job goes on")
+
+    def cancel(self, job: str, patience: float) -> None:
+        """Cancel a job; its last checkpoint stays."""
+        connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT)
+        try:
+            connection.request("PATCH", f"/jobs/{job}?mode=cancel")
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException) as error:
+            raise FlinkError(f"Flink at {self.address} does not answer: {error}") from error
+        finally:
+            connection.close()
+        self.wait_until_ended(job, patience)
+
+    def wait_until_ended(self, job: str, patience: float) -> None:
+        """Wait for a job's end.
+
+        Raises:
+            FlinkError: if it does not come.
+        """
+        deadline = time.monotonic() + max(patience, TIMEOUT)
+        while self.state(job) not in ENDED:
+            if time.monotonic() > deadline:
+                raise FlinkError(f"job {job} does not end: it is {self.state(job)}")
+            time.sleep(POLL)

@@ -1,0 +1,195 @@
+"""The status line of a live job, until the job ends."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TextIO
+from urllib.parse import quote
+
+import confluent_kafka
+
+from pipelines.cluster.interruption import Interruption
+from pipelines.flink import ENDED, Flink, FlinkError
+from pipelines.job import INTERRUPTED_EXIT, say
+from pipelines.stream_jobs import NotSubmittedError, Place, Record, stop
+from pipelines.stream_pipeline import Ends
+from transforms.messages import BadMessageError, batch_of, records_of
+from transforms.secrets import resolve
+
+INTERVAL = 1.0
+SAVEPOINT_PATIENCE = 120.0
+ASK = 2.0
+MOST_PARTITIONS = 8
+"""Partitions of the features whose last message is looked at for the lag."""
+
+SHOWN = ("rows_read", "rows_tracked", "rows_late", "rows_failed", "dead_letters", "alerts")
+PREFIX = "kerneltrack_"
+
+
+def counters(flink: Flink, job: str) -> Counter[str]:
+    """Return the job's counters, as far as Flink knows them; a restart sets them back to 0.
+
+    Raises:
+        FlinkError: if it does not answer.
+    """
+    totals: Counter[str] = Counter()
+    for vertex in flink.ask(f"/jobs/{job}")["vertices"]:
+        path = f"/jobs/{job}/vertices/{vertex['id']}/subtasks/metrics"
+        names = [entry["id"] for entry in flink.ask(path)]
+        wanted = [name for name in names if name.rpartition(f".{PREFIX}")[2] in SHOWN]
+        if wanted:
+            found = flink.ask(f"{path}?get={quote(','.join(wanted))}")
+            for entry in found:
+                totals[entry["id"].rpartition(f".{PREFIX}")[2]] += int(entry["sum"])
+    return totals
+
+
+class NewestTime:
+    """Looks for the newest event time among the features that came out.
+
+    Args:
+        ends: Where they go.
+    """
+
+    def __init__(self, ends: Ends) -> None:
+        """Begin without a time."""
+        self._topic = ends.topics["features"]
+        self._form = ends.output_form
+        settings = {
+            **resolve(ends.client),
+            "group.id": "kerneltrack-status",
+            "enable.auto.commit": False,
+        }
+        self._consumer = confluent_kafka.Consumer(settings)
+        found = self._consumer.list_topics(self._topic, timeout=ASK).topics[self._topic]
+        self._partitions = sorted(found.partitions)[:MOST_PARTITIONS]
+        self._seen: dict[int, int] = {}
+        self._newest: float | None = None
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def look(self) -> float | None:
+        """Return the newest time, in seconds since 1970, None before the first."""
+        for partition in self._partitions:
+            place = confluent_kafka.TopicPartition(self._topic, partition)
+            try:
+                _, high = self._consumer.get_watermark_offsets(place, ASK)
+            except confluent_kafka.KafkaException:
+                continue
+            if high and self._seen.get(partition) != high:
+                self._seen[partition] = high
+                self._take(confluent_kafka.TopicPartition(self._topic, partition, high - 1))
+        return self._newest
+
+    def _take(self, place: confluent_kafka.TopicPartition) -> None:
+        self._consumer.assign([place])
+        message = self._consumer.poll(ASK)
+        if message is None or message.error() is not None:
+            return
+        try:
+            if self._form == "arrow":
+                time_of: Any = batch_of(message.value()).column("time").to_pylist()[-1]
+                seconds = time_of.timestamp()
+            else:
+                text = records_of(message.value(), "json")[-1]["time"]
+                # Nine digits are more than datetime takes.
+                seconds = datetime.fromisoformat(text[:26] + "+00:00").timestamp()
+        except (BadMessageError, KeyError, ValueError, TypeError):
+            return
+        self._newest = max(seconds, self._newest or seconds)
+
+
+class StatusLine:
+    """Shows how a live job gets on.
+
+    Args:
+        stream: Where to; a line a time unless it is a terminal.
+        show: None: only on a terminal.
+    """
+
+    def __init__(self, stream: TextIO, show: bool | None) -> None:
+        """Keep the arguments; see the class."""
+        self._stream = stream
+        self._terminal = stream.isatty()
+        self.shown = self._terminal if show is None else show
+        self._last: tuple[float, int] | None = None
+
+    def show(self, totals: Mapping[str, int], newest: float | None) -> None:
+        """Write the line."""
+        line = self.text(totals, newest, time.time())
+        self._stream.write(f"\r\x1b[K{line}" if self._terminal else f"{line}\n")
+        self._stream.flush()
+
+    def end(self) -> None:
+        """End the line."""
+        if self.shown and self._terminal:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def text(self, totals: Mapping[str, int], newest: float | None, now: float) -> str:
+        """Return the line at a time, in seconds since 1970."""
+        read = totals.get("rows_read", 0)
+        rate = 0.0
+        if self._last is not None and now > self._last[0]:
+            rate = max(read - self._last[1], 0) / (now - self._last[0])
+        self._last = now, read
+        lag = "-" if newest is None else f"{now - newest:,.1f} s"
+        return (
+            f"{read:,} rows read, {rate:,.0f} rows/s, {totals.get('rows_tracked', 0):,} tracked, "
+            f"lag {lag}, {totals.get('rows_late', 0):,} late, "
+            f"{totals.get('rows_failed', 0):,} failed, {totals.get('alerts', 0):,} alerts"
+        )
+
+
+def follow(place: Place, record: Record, ends: Ends, show: bool | None) -> int:
+    """Show how a job gets on until it ends; Ctrl-C stops it with a savepoint.
+
+    Args:
+        place: Where it runs.
+        record: The job.
+        ends: Where its messages go.
+        show: Whether to show a status line; None: on a terminal.
+
+    Returns:
+        0, or 130 after Ctrl-C.
+
+    Raises:
+        KerneltrackError: if the job failed.
+    """
+    line, newest = StatusLine(sys.stderr, show), NewestTime(ends)
+    try:
+        with Interruption() as interruption:
+            while not interruption.came:
+                if _has_ended(place, record):
+                    return 0
+                if line.shown:
+                    try:
+                        line.show(counters(place.flink, record.job), newest.look())
+                    except FlinkError:
+                        # The JobManager may come back; a job that has ended is told above.
+                        interruption.pause(INTERVAL)
+                interruption.pause(INTERVAL)
+            line.end()
+            say("stopping with a savepoint ...")
+            location = stop(place, record, None, SAVEPOINT_PATIENCE)
+            say(f"stopped; go on with --resume {location}")
+    finally:
+        newest.close()
+    return INTERRUPTED_EXIT
+
+
+def _has_ended(place: Place, record: Record) -> bool:
+    state = place.flink.state(record.job)
+    if state not in ENDED:
+        return False
+    if state == "FAILED":
+        why = place.flink.why_failed(record.job)
+        raise NotSubmittedError(f"job {record.name} failed: {why}")
+    say(f"job {record.name} ended: {state}")
+    return True

@@ -1,0 +1,98 @@
+"""A local cluster for tests, driven by the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from pipelines.cluster import records
+from pipelines.cluster.folder import Folder, load
+from pipelines.cluster.interruption import Interruption
+from pipelines.cluster.java import find_java
+from pipelines.cluster.records import Process
+from pipelines.cluster.resolve import resolve
+from pipelines.flink import Flink
+from tests.e2e.jobs import command, run_process
+
+PATIENCE = 240.0
+POLL = 0.2
+
+T = TypeVar("T")
+
+
+def wait_for(what: str, look: Callable[[], T | None]) -> T:
+    """Look until there is something to see."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        seen = look()
+        if seen:
+            return seen
+        time.sleep(POLL)
+    pytest.fail(f"waited in vain for {what}")
+
+
+@dataclass(frozen=True)
+class LocalCluster:
+    """A cluster in a folder of its own, driven by the command."""
+
+    folder: Path
+
+    def __call__(
+        self, *arguments: str, changes: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return run_process(self.command(*arguments), changes=changes)
+
+    def command(self, *arguments: str) -> list[str]:
+        action, *rest = arguments
+        return command("cluster", action, "--folder", str(self.folder), *rest)
+
+    def status(self) -> dict[str, Any]:
+        shown: dict[str, Any] = json.loads(self("status", "--json").stdout)
+        return shown
+
+    def processes(self) -> list[Process]:
+        return records.read_all(self.folder / "run")
+
+    @property
+    def flink(self) -> Flink:
+        cluster = load(Folder(self.folder))
+        assert cluster is not None
+        return Flink(cluster.settings.address("flink"))
+
+    def ask_flink(self, path: str) -> Any:
+        return self.flink.ask(path)
+
+
+@pytest.fixture(scope="module")
+def jars() -> None:
+    """The jars, fetched with Maven if this machine has not got them."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            reason = f"the local cluster needs Java 17 and Maven, and there is no {program}"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+    resolve(find_java(), Interruption(), lambda line: None)
+
+
+@contextmanager
+def running(folder: Path, *flags: str) -> Iterator[LocalCluster]:
+    """Run a cluster, started where there is no Maven."""
+    cluster = LocalCluster(folder)
+    bare = {"PATH": "/nonexistent", "JAVA_HOME": str(find_java().home)}
+    started = cluster("up", *flags, changes=bare)
+    try:
+        assert started.returncode == 0, started.stdout + started.stderr
+        yield cluster
+    finally:
+        cluster("down")

@@ -1,0 +1,181 @@
+"""How the end-to-end tests run live jobs, and what they hold them against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pipelines.cli import main
+from pipelines.cluster.folder import Folder, load
+from tests.e2e.clusters import LocalCluster
+from tests.e2e.jobs import command, features_of, run_process, table_of, track
+
+CHANNELS = ("ax", "ay", "az", "wx", "wy", "wz")
+COLUMNS = ("--model-id", "model_id", "--time", "time", "--label", "label")
+SPECS = ("--rank", "4", "--budget", "7", "--warmup", "50", "--learner", "ridge")
+PORTIONS = 4
+CLOSING = 10_000
+"""ms after a model's last row at which another one comes, which waits: the others have come out."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Rows for a live job, and what the file job makes of them.
+
+    Attributes:
+        files: One of some models, one of the others.
+        portions: All models again, a quarter of the rows of each.
+        rows: Rows of a model that come out.
+        features: By the file job, sorted by model and index, each model's last row left out.
+        predictions: The same.
+    """
+
+    files: tuple[Path, Path]
+    portions: tuple[Path, ...]
+    rows: int
+    features: pa.Table
+    predictions: pa.Table
+
+
+def record(sample: Path, folder: Path, rows: int) -> Recording:
+    """Take the first rows of each model, and one more, later."""
+    table = pq.read_table(sample)
+    parts = []
+    for name in sorted(table.column("model_id").unique().to_pylist()):
+        model = table.filter(pa.compute.equal(table.column("model_id"), name)).slice(0, rows)
+        last = model.slice(rows - 1).to_pylist()
+        last[0]["time"] += np.timedelta64(CLOSING, "ms").astype(object)
+        parts.append(pa.concat_tables([model, pa.Table.from_pylist(last, table.schema)]))
+    folder.mkdir()
+    files = (folder / "some.parquet", folder / "others.parquet")
+    pq.write_table(pa.concat_tables(parts[::2]), files[0])
+    pq.write_table(pa.concat_tables(parts[1::2]), files[1])
+    portions = []
+    for number in range(PORTIONS):
+        start, stop = number * rows // PORTIONS, (number + 1) * rows // PORTIONS
+        # The last one has the closing rows too.
+        stop += number + 1 == PORTIONS
+        path = folder / f"portion-{number}.parquet"
+        pq.write_table(pa.concat_tables(part.slice(start, stop - start) for part in parts), path)
+        portions.append(path)
+    output = folder / "out"
+    track(*map(str, files), *COLUMNS, *SPECS, "--output", str(output))
+    features, predictions = features_of(output), table_of(output, "predictions")
+    return Recording(
+        files, tuple(portions), rows, _settled(features, rows), _settled(predictions, rows)
+    )
+
+
+def _settled(table: pa.Table, rows: int) -> pa.Table:
+    kept = table.filter(pa.compute.less(table.column("index"), rows))
+    return kept.sort_by([("model_id", "ascending"), ("index", "ascending")])
+
+
+@dataclass(frozen=True)
+class Live:
+    """A live job's commands.
+
+    Attributes:
+        cluster: Where it runs.
+        topic: Its input; its outputs are called after it.
+        form: How messages are written, in and out.
+    """
+
+    cluster: LocalCluster
+    topic: str
+    form: str
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return ("--cluster", str(self.cluster.folder))
+
+    @property
+    def client(self) -> dict[str, Any]:
+        cluster = load(Folder(self.cluster.folder))
+        assert cluster is not None
+        return {"bootstrap.servers": cluster.settings.address("kafka")}
+
+    def make_topic(self, partitions: int) -> None:
+        admin = AdminClient(self.client)
+        for made in admin.create_topics([NewTopic(self.topic, num_partitions=partitions)]).values():
+            made.result(60)
+
+    def stream(self, *flags: str) -> list[str]:
+        """The command that submits the job."""
+        return command(
+            *("stream", *self.place, "--topic", self.topic, "--output-topic", f"{self.topic}-out"),
+            *("--create-topics", "--detach", "--format", self.form, "--output-format", self.form),
+            *("--features", *CHANNELS, "--time", "time", "--time-unit", "ns", "--label", "label"),
+            *("--idle-flush", "0", *SPECS, *flags),
+        )
+
+    def start(self, *flags: str) -> str:
+        """Submit the job, and return Flink's id once it runs."""
+        done = run_process(self.stream(*flags))
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.split("(")[1].split(")")[0]
+
+    @contextmanager
+    def running(self, *flags: str) -> Iterator[str]:
+        """Run the job; gives Flink's id."""
+        job = self.start(*flags)
+        try:
+            yield job
+        finally:
+            assert main(["stop", *self.place, job]) == 0
+
+    def replay(self, file: Path, message_rows: int, *flags: str) -> list[str]:
+        """What sends a file's rows, less than a second out of order."""
+        return [
+            *("replay", str(file), *COLUMNS, *self.place, "--topic", self.topic),
+            *("--times", "keep", "--disorder", "0.95", "--message-format", self.form),
+            *("--message-rows", str(message_rows), *flags),
+        ]
+
+    def send(self, file: Path, message_rows: int) -> None:
+        """Send a file's rows as fast as it goes."""
+        assert main(self.replay(file, message_rows, "--speed", "0")) == 0
+
+    def read(self, output: str, rows: int, folder: Path) -> pa.Table:
+        """Read so many different rows of an output; that none has two values is checked."""
+        path = folder / f"{self.topic}{output}.parquet"
+        arguments = [
+            *("read-output", *self.place, "--topic", f"{self.topic}-out{output}"),
+            *("--output-format", self.form, "--output", str(path)),
+            *("--rows", str(rows), "--idle", "100"),
+        ]
+        assert main(arguments) == 0
+        table = pq.read_table(path)
+        return table.sort_by([("model_id", "ascending"), ("index", "ascending")])
+
+    def sizes(self, topic: str) -> list[int]:
+        """The number of messages in each partition."""
+        consumer = confluent_kafka.Consumer({**self.client, "group.id": "sizes"})
+        partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        places = [confluent_kafka.TopicPartition(topic, number) for number in partitions]
+        ends = [consumer.get_watermark_offsets(place, 30) for place in places]
+        consumer.close()
+        return [high - low for low, high in ends]
+
+
+def assert_same_bits(found: pa.Table, wanted: pa.Table, names: Sequence[str]) -> None:
+    """Hold columns against each other, reals bit for bit."""
+    for name in ("model_id", "index", *names):
+        left, right = (table.column(name).to_pylist() for table in (found, wanted))
+        # Equal reals have equal bits but for zeros and NaN: repr tells them apart.
+        differ = [
+            at
+            for at, (a, b) in enumerate(zip(left, right, strict=True))
+            if a != b or repr(a) != repr(b)
+        ]
+        assert differ == [], f"{name} differs first at row {differ[0]}"

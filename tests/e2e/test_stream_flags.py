@@ -1,0 +1,169 @@
+"""What the live job's commands refuse before anything runs, and what they write down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kerneltrack.errors import ConfigError, DataError
+from pipelines import cli
+from pipelines.flink import Flink
+from pipelines.read_output import Once
+from pipelines.replay import Replay
+from pipelines.stream_jobs import Left, Place, Record, check_same, find_left, read_record
+from transforms.column_options import ColumnOptions
+from transforms.read import ReadChunks
+
+STREAM = ["stream", "--topic", "in", "--output-topic", "out", "--flink", "localhost:1"]
+JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service", "localhost:1"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        ([], "--features = '': must be the names of the fields that are features"),
+        (["--features", "x", "x"], "--features = 'x': must be another field than --features"),
+        (["--features", "x", "--time", "x"], "another field than --time"),
+        (["--features", "x", "--missing", "drop"], "--missing = 'drop': must be fail or hold"),
+        (["--features", "x", "--exclude", "y"], "--exclude = 'y': must be left out"),
+        (["--features", "x", "--learner", "ridge"], "--learner = 'ridge': must be none without"),
+        (["--features", "x", "--snapshot-every", "5"], "left out without --snapshots"),
+        (["--features", "x", "--snapshots", "d"], "left out without --snapshot-every"),
+        (["--features", "x", "--metrics-window", "5"], "left out without --learner"),
+        (["--features", "x", "--max-disorder", "inf"], "--max-disorder = inf: must be a finite"),
+        (["--features", "x", "--max-disorder", "-1"], "--max-disorder = -1.0: must be a number"),
+        (["--features", "x", "--idle-flush", "1e9"], "--idle-flush = 1000000000.0: must be"),
+        (["--features", "x", "--rank", "0"], "rank = 0"),
+        (["--features", "x", "--checkpointing_interval", "0"], "--checkpointing_interval = 0"),
+        (["--features", "x", "--resume", "/none"], "--resume = '/none': must be a savepoint with"),
+        (["--features", "x", "--resume", "latest"], "no job of in has left anything here"),
+        (["--features", "x"], "--brokers = '': must be HOST:PORT of Kafka's brokers"),
+        (["--features", "x", "--formt", "json"], "unknown flag --formt: did you mean --format?"),
+    ],
+)
+def test_bad_flags_are_one_line(
+    flags: list[str],
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([*STREAM, *JOB, *flags]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("kerneltrack: ")
+    assert shown.err.count("\n") == 1
+    assert line in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([*STREAM[:5], "--features", "x"], "--flink = '': must be HOST:PORT of Flink's REST"),
+        ([*STREAM, "--features", "x"], "--state-folder = '': must be a folder"),
+        (["stop", "--cluster", "none"], "--cluster = 'none': must be a folder in which a cluster"),
+        (["read-output", "--topic", "t"], "--brokers = '': must be HOST:PORT"),
+        (["replay", "f", "--topic", "t", "--speed", "-1"], "--speed = -1.0: must be a number >= 0"),
+        (["replay", "f", "--topic", "t", "--message-rows", "0"], "--message-rows = 0: must be"),
+    ],
+)
+def test_bad_places_are_one_line(
+    arguments: list[str],
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 2
+    assert line in capsys.readouterr().err
+
+
+def test_a_flink_that_does_not_answer_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    place = ["--flink", "127.0.0.1:1", "--state-folder", str(tmp_path)]
+    assert cli.main(["stop", *place]) == 1
+    assert "Flink at 127.0.0.1:1 does not answer" in capsys.readouterr().err
+
+
+SETTINGS: dict[str, Any] = {"tracker": {"rank": 3, "budget": 5}, "order": {"max_disorder": 1.0}}
+
+
+def write_record(folder: Path, job: str, topic: str = "in") -> Record:
+    record = Record(job, f"name-{job}", 1.0, topic, "digest", SETTINGS)
+    record.write(folder / f"{job}.json")
+    return record
+
+
+def test_records_come_back(tmp_path: Path) -> None:
+    record = write_record(tmp_path, "a")
+    assert read_record(tmp_path / "a.json") == record
+    (tmp_path / "b.json").write_text('{"version": 9}')
+    with pytest.raises(DataError, match="version 9: this program reads 1"):
+        read_record(tmp_path / "b.json")
+
+
+def test_a_checkpoint_is_known_by_its_job(tmp_path: Path) -> None:
+    place = Place(Flink("127.0.0.1:1"), tmp_path / "jobs", None)
+    record = write_record(place.state, "abc")
+    checkpoint = tmp_path / "checkpoints" / "abc" / "chk-7"
+    checkpoint.mkdir(parents=True)
+    with pytest.raises(ConfigError, match="--resume"):
+        find_left(place, str(checkpoint), "in")
+    (checkpoint / "_metadata").touch()
+    assert find_left(place, str(checkpoint), "in") == Left(checkpoint.as_uri(), record)
+
+
+def test_other_settings_are_named() -> None:
+    record = Record("a", "n", 1.0, "in", "digest", SETTINGS)
+    left = Left("file:///there", record)
+    check_same(left, SETTINGS)
+    with pytest.raises(ConfigError, match=r"tracker\.rank = 4: must be 3, as in file:///there"):
+        check_same(left, {**SETTINGS, "tracker": {"rank": 4, "budget": 5}})
+    with pytest.raises(ConfigError, match=r"order\.max_disorder = None: must be 1\.0"):
+        check_same(left, {"tracker": SETTINGS["tracker"], "order": {}})
+
+
+def test_rows_come_once_and_two_values_of_one_are_counted() -> None:
+    once = Once()
+    rows = [
+        {"model_id": "a", "index": 0, "loss": 1.0},
+        {"model_id": "a", "index": 0, "loss": 1.0},
+        {"model_id": "b", "index": 0, "loss": 2.0},
+        {"model_id": "a", "index": 0, "loss": 3.0},
+    ]
+    assert [once.is_new(row) for row in rows] == [True, False, True, False]
+    assert (len(once), once.repeated, once.conflicts) == (2, 1, 1)
+
+
+def test_a_replay_sends_every_row_once_in_order_of_time(sample: Path) -> None:
+    options = ColumnOptions(model_id="model_id", time="time", label="label")
+    replay = Replay(ReadChunks(str(sample), options))
+    messages = replay.messages(50, 0)
+    rows = [row for message in messages for row in message.rows.tolist()]
+    assert sorted(rows) == list(range(82_152))
+    assert [message.due for message in messages] == sorted(message.due for message in messages)
+    for message in messages[:20]:
+        assert set(replay.models[message.rows]) == {message.key}
+        assert (replay.times[message.rows][1:] >= replay.times[message.rows][:-1]).all()
+    value = replay.value(messages[0].rows, replay.times[messages[0].rows], "json")
+    first = json.loads(value)[0]
+    assert list(first) == ["time", "ax", "ay", "az", "wx", "wy", "wz", "label"]
+
+
+def test_disorder_is_less_than_it_says(sample: Path) -> None:
+    options = ColumnOptions(model_id="model_id", time="time", label="label")
+    replay = Replay(ReadChunks(str(sample), options))
+    disorder = 500_000_000
+    newest: dict[str, int] = {}
+    behind = 0
+    for message in replay.messages(1, disorder):
+        (time,) = replay.times[message.rows].tolist()
+        behind = max(behind, newest.get(message.key, time) - time)
+        newest[message.key] = max(newest.get(message.key, time), time)
+    assert disorder // 2 < behind < disorder

@@ -1,0 +1,140 @@
+"""Rows that no newer ones follow: taken after `idle_flush`; what comes of their time is late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kerneltrack.errors import ConfigError
+from tests.stream.running import (
+    SECOND,
+    SPEC,
+    Outcome,
+    Rows,
+    Step,
+    _Bag,
+    _Timer,
+    _Value,
+    core_alone,
+    make_rows,
+)
+from transforms.clock import Order
+from transforms.model import Work
+from transforms.track_step import flushing_track_fn
+
+ORDER = Order(max_disorder=5, max_jump=3600, idle_flush=2)
+
+
+class Timer(_Timer):
+    """Keeps what it was set to."""
+
+    def __init__(self) -> None:
+        self.due: float | None = None
+
+    def set(self, when: Any) -> None:
+        self.due = float(when)
+
+    def clear(self) -> None:
+        self.due = None
+
+
+class Flushing:
+    """The keyed step of one model, and its timer."""
+
+    def __init__(self) -> None:
+        self._step: Any = flushing_track_fn("end", 2.0)(Work(spec=SPEC), ORDER, None)
+        self._cells: dict[str, Any] = {"model": _Value(), "clock": _Value(), "buffer": _Bag()}
+        self.idle = Timer()
+        self.outcome = Outcome()
+
+    def push(self, rows: Rows) -> None:
+        element = ("m", rows.chunk())
+        self._keep(self._step.process(element, **self._cells, end=_Timer(), idle=self.idle))
+
+    def fire(self, late_by: float = 0.0) -> None:
+        assert self.idle.due is not None
+        due = self.idle.due - late_by
+        self._keep(self._step.at_idle("m", **self._cells, idle=self.idle, due=due))
+
+    def _keep(self, elements: Any) -> None:
+        for element in elements:
+            tag = getattr(element, "tag", "features")
+            self.outcome.keep(tag, getattr(element, "value", element))
+
+    @property
+    def indexes(self) -> list[int]:
+        return self.outcome.table("m")["index"].tolist() if self.outcome.features else []
+
+
+def test_rows_that_wait_are_taken_when_the_timer_fires() -> None:
+    rows = make_rows(60)
+    flushing = Flushing()
+    flushing.push(rows)
+    # 5 s of rows, every half second, wait; the row at the clock's own time too.
+    assert flushing.indexes == list(range(49))
+    flushing.fire()
+    assert flushing.indexes == list(range(60))
+    wanted = core_alone(rows, SPEC)
+    found = flushing.outcome.table("m")
+    assert (found["z"] == wanted["z"]).all()
+    assert (found["loss"] == wanted["loss"]).all()
+
+
+def test_what_comes_of_that_time_later_is_late() -> None:
+    rows = make_rows(62)
+    flushing = Flushing()
+    flushing.push(rows.take(np.r_[0:55, 56:60]))
+    flushing.fire()
+    flushing.push(rows.take([55]))
+    assert flushing.outcome.late == [("m", 0, 55)]
+    flushing.push(rows.take([60, 61]))
+    assert flushing.idle.due is not None
+    flushing.fire()
+    assert flushing.indexes == list(range(61))
+
+
+def test_a_model_that_cannot_begin_goes_on_waiting() -> None:
+    rows = make_rows(40)
+    flushing = Flushing()
+    flushing.push(rows.take(np.arange(SPEC.rows_to_start - 1)))
+    flushing.fire()
+    assert flushing.indexes == []
+    flushing.push(rows.take(np.arange(SPEC.rows_to_start - 1, 40)))
+    assert flushing.outcome.late == []
+    flushing.fire()
+    assert flushing.indexes == list(range(40))
+
+
+def test_a_timer_that_fires_long_after_its_time_is_set_again() -> None:
+    """The job stood still: rows may lie in Kafka that nobody has read yet."""
+    flushing = Flushing()
+    flushing.push(make_rows(60))
+    flushing.fire(late_by=10)
+    assert flushing.indexes == list(range(49))
+    flushing.fire(late_by=-10)
+    assert flushing.indexes == list(range(60))
+
+
+def test_nothing_is_set_while_nothing_waits() -> None:
+    rows = make_rows(30, times=np.arange(30) * 10 * SECOND)
+    flushing = Flushing()
+    flushing.push(rows)
+    assert flushing.idle.due is not None
+    flushing.fire()
+    assert flushing.indexes == list(range(30))
+    step = Step(order=Order(max_disorder=0))
+    step.push("m", rows.chunk())
+    assert step.outcome.table("m")["index"].tolist() == list(range(30))
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.01, 1e6, "soon"])
+def test_bad_spans_are_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="idle_flush"):
+        Order(max_disorder=1, idle_flush=value)
+
+
+def test_an_order_that_waits_for_the_end_has_none() -> None:
+    with pytest.raises(ConfigError, match="None where max_disorder and max_jump are infinite"):
+        Order(idle_flush=1)

@@ -1,0 +1,13 @@
+"""Rows that came too late, as failures."""
+
+from __future__ import annotations
+
+from transforms.chunks import Chunk, Failures
+
+LATE = "late: further behind the model's newest row than max_disorder"
+
+
+def late_as_failures(element: tuple[str, Chunk]) -> Failures:
+    """Say of late rows why they are refused."""
+    key, chunk = element
+    return Failures.of(key, chunk.column("source"), chunk.column("row"), [LATE] * len(chunk))
