@@ -34,7 +34,8 @@ from kerneltrack.mismatch import scaled_rows
 from kerneltrack.movingloop import MovingMismatch, WindowState, run_window
 from kerneltrack.specs import check_int
 from kerneltrack.trackers.base import Features
-from kerneltrack.trackers.okfeb import OKFEBSpec, run, settings_of
+from kerneltrack.trackers.calls import copied, run
+from kerneltrack.trackers.okfeb import OKFEBSpec, settings_of
 from kerneltrack.trackers.rowstate import Outputs, Settings, SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
@@ -120,8 +121,7 @@ class MovingWindow:
         matrix = np.ascontiguousarray(rows, dtype=np.float64)
         if len(window.rows) != self.length or len(window.cross) != len(state.support):
             raise ConfigError("window", window.cross.shape, f"(B + 1, {self.length}), from init")
-        after = SubspaceState(**{name: array.copy() for name, array in state._asdict().items()})
-        moved = WindowState(**{name: array.copy() for name, array in window._asdict().items()})
+        after, moved = copied(state), copied(window)
         measured = MovingMismatch(*np.full((3, len(matrix)), np.nan))
 
         def loop(
@@ -134,7 +134,7 @@ class MovingWindow:
             scaled = scaled_rows(spec, state, given)
             run_window(settings, kernel, arrays, moved, given, scaled, out, measured)
 
-        features = run(settings_of(spec, True), after, spec, matrix, extras, loop=loop)
+        features = run(loop, settings_of(spec, True), after, spec, matrix, extras)
         return after, moved, features, measured
 
 
