@@ -116,8 +116,8 @@ class OKFE:
     spec_type: type[SubspaceSpec] = OKFESpec
     state_type = SubspaceState
 
-    def init(self, spec: OKFESpec, first_rows: npt.ArrayLike) -> SubspaceState:
-        """Make the state from the first rows (m, D); see `Tracker.init`."""
+    def init(self, spec: OKFESpec, first_rows: npt.ArrayLike, key: str = "") -> SubspaceState:
+        """Make the state from the first rows (m, D); see `Tracker.init`. The key is not used."""
         return make_state(spec, first_rows, SPARE_SLOTS)
 
     def update(

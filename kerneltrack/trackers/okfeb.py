@@ -181,8 +181,8 @@ class OKFEB:
     spec_type: type[SubspaceSpec] = OKFEBSpec
     state_type = SubspaceState
 
-    def init(self, spec: OKFEBSpec, first_rows: npt.ArrayLike) -> SubspaceState:
-        """Make the state from the first rows (m, D); see `Tracker.init`."""
+    def init(self, spec: OKFEBSpec, first_rows: npt.ArrayLike, key: str = "") -> SubspaceState:
+        """Make the state from the first rows (m, D); see `Tracker.init`. The key is not used."""
         return make_state(spec, first_rows, spec.budget + 1)
 
     def update(
