@@ -247,25 +247,24 @@ def diagonalise(matrix: FloatArray, turns: FloatArray) -> None:
 
 @compiled
 def orthonormalise(
-    left: FloatArray, right: FloatArray, count: int, size: int, least: float
+    left: FloatArray, right: FloatArray, count: int, size: int, least: FloatArray
 ) -> None:
     """Make the rows of `left` orthonormal in the inner product of a Gram matrix K, in their order.
 
-    Modified Gram-Schmidt, twice, on rows a with their images Ka. A row of which less than the
-    fraction `least` of its squared length is left is zeroed with its image.
+    Modified Gram-Schmidt, twice, on rows a with their images Ka. A row of which no more is left
+    than rounding is zeroed with its image.
 
     Args:
         left: Rows a, (count or more, size or more), overwritten.
         right: Rows Ka, likewise.
         count: How many rows.
         size: Their length.
-        least: Fraction of a squared length that is rounding, above 1e-16.
+        least: Squared length of each row that counts as rounding, >= 0, (count or more,).
 
     Cost O(count² · size).
     """
     for c in range(count):
-        own = dot(left[c], right[c], size)
-        rest = own
+        rest = 0.0
         for _ in range(2):
             for e in range(c):
                 along = dot(left[e], right[c], size)
@@ -273,7 +272,7 @@ def orthonormalise(
                     left[c, i] = fused(-along, left[e, i], left[c, i])
                     right[c, i] = fused(-along, right[e, i], right[c, i])
             rest = dot(left[c], right[c], size)
-        scale = 1.0 / np.sqrt(rest) if rest > least * own else 0.0
+        scale = 1.0 / np.sqrt(rest) if rest > least[c] else 0.0
         for i in range(size):
             left[c, i] *= scale
             right[c, i] *= scale

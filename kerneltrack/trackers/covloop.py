@@ -125,8 +125,9 @@ def _learn(
         gone = number
     else:
         covupdate.add(state, work, own, rest, weight)
-        if counts[SIZE] == state.support.shape[0]:
-            place = covupdate.cheapest(state, work)
+        leaves = covupdate.leaving(state, work)
+        if leaves >= 0:
+            place = leaves
             gone = state.born[place]
             covupdate.evict(state, work, place)
     # The new row on S: itself, or where it is not stored what its projection is made of.
@@ -137,7 +138,7 @@ def _learn(
         values[i] = work.k[i] if gone == number else state.gram[place, i]
     if gone != number:
         coefficients[place] = 1.0
-    follow(settings, state, work)
+    follow(settings, state, work, own)
     return int(gone)
 
 

@@ -24,7 +24,7 @@ from kerneltrack.trackers.rowstate import SIZE
 FloatArray = npt.NDArray[np.float64]
 
 DEPENDENT = 1e-10
-"""A direction of which less than this fraction of its squared length is new is left out."""
+"""A direction of which less than this fraction of a squared length is new is left out."""
 SHIFT = 1e-7
 """The iteration runs with C + SHIFT·tr(C)·I: directions of no energy are kept, not made of
 rounding errors."""
@@ -66,7 +66,7 @@ def _rotate(work: Work, size: int, rank: int) -> float:
 
 
 @compiled
-def follow(settings: Settings, state: CovarianceState, work: Work) -> None:
+def follow(settings: Settings, state: CovarianceState, work: Work, own: float) -> None:
     """Move the subspace after Γ or S changed. Cost O(B²r + Br² + r³).
 
     On entry the last rows of work.left and work.right hold the coefficients of the new row and
@@ -78,8 +78,10 @@ def follow(settings: Settings, state: CovarianceState, work: Work) -> None:
         for i in range(size):
             left[c, i] = state.factor[c, i]
             right[c, i] = state.image[c, i]
-    # V = [E, new row], orthonormal; an eviction has shortened E.
-    orthonormalise(left, right, rank + 1, size, DEPENDENT)
+    # V = [E, new row], orthonormal; an eviction has shortened E from 1.
+    for c in range(rank + 1):
+        work.least[c] = DEPENDENT if c < rank else DEPENDENT * own
+    orthonormalise(left, right, rank + 1, size, work.least)
     # CV has the coefficients ΓKV.
     for c in range(rank + 1):
         for i in range(size):
@@ -100,7 +102,8 @@ def follow(settings: Settings, state: CovarianceState, work: Work) -> None:
     for c in range(rank):
         for i in range(size):
             right[c, i] = dot(state.gram[i], left[c], size)
-    orthonormalise(left, right, rank, size, DEPENDENT)
+        work.least[c] = DEPENDENT * dot(left[c], right[c], size)
+    orthonormalise(left, right, rank, size, work.least)
     if settings.aligned:
         _align(state, work)
     for c in range(rank):

@@ -104,6 +104,7 @@ class Work(NamedTuple):
     left: FloatArray
     right: FloatArray
     moved: FloatArray
+    least: FloatArray
     small: FloatArray
     turns: FloatArray
     order: IntArray
@@ -127,6 +128,7 @@ def make_work(slots: int, width: int, rank: int) -> Work:
         np.empty((rank + 1, slots)),
         np.empty((rank + 1, slots)),
         np.empty((rank + 1, slots)),
+        np.empty(rank + 1),
         np.empty((rank + 1, rank + 1)),
         np.empty((rank + 1, rank + 1)),
         np.empty(rank + 1, dtype=np.int64),

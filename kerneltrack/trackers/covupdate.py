@@ -19,7 +19,8 @@ from kerneltrack.trackers.rowstate import MENDED, SIZE, N
 FloatArray = npt.NDArray[np.float64]
 
 FOLD = 1e-6
-"""A row whose squared distance from the span of S is below this fraction of κ(x,x) is folded."""
+"""A row whose squared distance from the span of the others is below this fraction of κ(x,x) is not
+stored: Γ takes its projection. So the condition of K, of unit diagonal, stays below B²/FOLD."""
 RENEWAL = 64
 """W and ΓKΓ are computed anew after so many admitted rows, or B if that is more."""
 RESIDUAL = 1e-10
@@ -176,10 +177,12 @@ def add(state: CovarianceState, work: Work, own: float, rest: float, weight: flo
 
 
 @compiled
-def cheapest(state: CovarianceState, work: Work) -> int:
-    """Return the slot whose projection on the others moves C least; fill work.costs.
+def leaving(state: CovarianceState, work: Work) -> int:
+    """Return the slot to drop after a row was added, -1 if none must go; fill work.costs.
 
-    ‖ΔC‖²_HS = 2δ_i(ΓKΓ)_ii - δ_i²Γ_ii², δ_i = 1/[K⁻¹]_ii. Ties go to the lowest slot.
+    Past the budget it is the one whose projection on the others moves C = ΦΓΦᵀ least:
+    ‖ΔC‖²_HS = 2δ_i(ΓKΓ)_ii - δ_i²Γ_ii², δ_i = 1/[K⁻¹]_ii. Ties go to the lowest slot. A row that
+    now is as good as in the span of the others goes first, or K⁻¹ would be lost.
     """
     size = state.counts[SIZE]
     rests, costs = work.half, work.costs
@@ -189,13 +192,19 @@ def cheapest(state: CovarianceState, work: Work) -> int:
         for i in range(size):
             rests[i] = fused(state.whitener[m, i], state.whitener[m, i], rests[i])
     best = 0
+    nearest = 0
     for i in range(size):
         rests[i] = 1.0 / rests[i]
         own = rests[i] * state.weights[i, i]
         costs[i] = 2.0 * rests[i] * state.square[i, i] - own * own
         if costs[i] < costs[best]:
             best = i
-    return best
+        # δ_i/κ_i, without a division.
+        if rests[i] * state.gram[nearest, nearest] < rests[nearest] * state.gram[i, i]:
+            nearest = i
+    if rests[nearest] <= FOLD * state.gram[nearest, nearest]:
+        return nearest
+    return best if size == state.support.shape[0] else -1
 
 
 @compiled

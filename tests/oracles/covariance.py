@@ -146,7 +146,7 @@ class Oracle:
         if rest <= FOLD * own:
             self.weights = self.weights + weight * np.outer(share, share)
             self.lost += weight * math.sqrt(max(rest, 0.0) * (2 * own - max(rest, 0.0)))
-            self.follow(share)
+            self.follow(share, own)
             return self.n - 1
         size = len(self.stored)
         self.stored = np.vstack([self.stored, x])
@@ -155,20 +155,27 @@ class Oracle:
         self.basis = np.vstack([self.basis, np.zeros(self.spec.rank)])
         self.born.append(self.n - 1)
         newest = np.eye(size + 1)[size]
-        if size < self.spec.budget:
-            self.follow(newest)
+        costs, gone = self.costs(), -1
+        near = self.distances() / np.diag(self.gram)
+        if near.min() <= FOLD:
+            gone = int(np.argmin(near))
+        elif size == self.spec.budget:
+            gone = int(np.argmin(costs))
+        if gone < 0:
+            self.follow(newest, own)
             return -1
-        costs = self.costs()
-        gone = int(np.argmin(costs))
         self.lost += math.sqrt(max(costs[gone], 0.0))
         index = self.born[gone]
-        self.follow(self.drop(gone) @ newest)
+        self.follow(self.drop(gone) @ newest, own)
         return index
+
+    def distances(self) -> Array:
+        """Squared distance of every stored row from the span of the others."""
+        return np.asarray(1 / np.diag(np.linalg.inv(self.gram)))
 
     def costs(self) -> Array:
         """‖C - PCP‖²_HS for every stored row, P the projection on the span of the others."""
-        gram, weights = self.gram, self.weights
-        rest = 1 / np.diag(np.linalg.inv(gram))
+        gram, weights, rest = self.gram, self.weights, self.distances()
         moved = np.diag(weights @ gram @ weights)
         return np.asarray(2 * rest * moved - (rest * np.diag(weights)) ** 2)
 
@@ -189,27 +196,28 @@ class Oracle:
         self.born = [self.born[i] for i in rest]
         return transform
 
-    def follow(self, newest: Array) -> None:
+    def follow(self, newest: Array, own: float) -> None:
         """One step of orthogonal iteration on C + SHIFT·tr(C) from the best r Ritz vectors."""
         gram = self.gram
-        block = orthonormal(np.column_stack([self.basis, newest]), gram)
+        whole = np.append(np.ones(self.spec.rank), own)
+        block = orthonormal(np.column_stack([self.basis, newest]), gram, whole)
         inner = block.T @ gram @ self.weights @ gram @ block
         values, turns = np.linalg.eigh((inner + inner.T) / 2)
         best = turns[:, np.argsort(values)[::-1][: self.spec.rank]]
         moved = self.weights @ gram @ block + SHIFT * np.trace(inner) * block
-        self.basis = orthonormal(moved @ best, gram)
+        moved = moved @ best
+        self.basis = orthonormal(moved, gram, np.diag(moved.T @ gram @ moved))
 
 
-def orthonormal(block: Array, gram: Array) -> Array:
-    """Gram and Schmidt's columns in the inner product of K; a dependent one becomes zero."""
+def orthonormal(block: Array, gram: Array, whole: Array) -> Array:
+    """Gram and Schmidt's columns in the inner product of K; one that has nearly gone becomes 0."""
     out = np.zeros_like(block)
     for c in range(block.shape[1]):
         column = block[:, c]
-        own = column @ gram @ column
         for _ in range(3):
             column = column - out @ (out.T @ gram @ column)
         rest = column @ gram @ column
-        if rest > DEPENDENT * own:
+        if rest > DEPENDENT * whole[c]:
             out[:, c] = column / math.sqrt(rest)
     return out
 
