@@ -111,6 +111,7 @@ def settings_of(spec: CovarianceSpec, learn: bool) -> covstate.Settings:
         threshold=spec.threshold,
         admitted=spec.admission_rate,
         fading=0.0 if spec.halflife is None else math.log(2.0) / spec.halflife,
+        steps=covstate.ONE_IN_A_ROW if spec.admission == "every" else covstate.TWO_APART,
         clip=math.inf if spec.clip is None else spec.clip,
     )
 

@@ -65,6 +65,33 @@ def _rotate(work: Work, size: int, rank: int) -> float:
     return trace
 
 
+@inlined
+def _finish(state: CovarianceState, work: Work, size: int, rank: int) -> None:
+    """Make the first r rows of work.left orthonormal, their images in work.right."""
+    left, right = work.left, work.right
+    for c in range(rank):
+        for i in range(size):
+            right[c, i] = dot(state.gram[i], left[c], size)
+        work.least[c] = DEPENDENT * dot(left[c], right[c], size)
+    orthonormalise(left, right, rank, size, work.least)
+
+
+@inlined
+def _load(state: CovarianceState, work: Work, size: int, rank: int, own: float) -> None:
+    """Make V = [E, new row] orthonormal in work.left, its image in work.right.
+
+    An eviction has shortened E's columns from 1.
+    """
+    left, right = work.left, work.right
+    for c in range(rank):
+        for i in range(size):
+            left[c, i] = state.factor[c, i]
+            right[c, i] = state.image[c, i]
+        work.least[c] = DEPENDENT
+    work.least[rank] = DEPENDENT * own
+    orthonormalise(left, right, rank + 1, size, work.least)
+
+
 @compiled
 def follow(settings: Settings, state: CovarianceState, work: Work, own: float) -> None:
     """Move the subspace after Γ or S changed. Cost O(B²r + Br² + r³).
@@ -74,14 +101,7 @@ def follow(settings: Settings, state: CovarianceState, work: Work, own: float) -
     """
     size, rank = state.counts[SIZE], state.factor.shape[0]
     left, right, moved = work.left, work.right, work.moved
-    for c in range(rank):
-        for i in range(size):
-            left[c, i] = state.factor[c, i]
-            right[c, i] = state.image[c, i]
-    # V = [E, new row], orthonormal; an eviction has shortened E from 1.
-    for c in range(rank + 1):
-        work.least[c] = DEPENDENT if c < rank else DEPENDENT * own
-    orthonormalise(left, right, rank + 1, size, work.least)
+    _load(state, work, size, rank, own)
     # CV has the coefficients ΓKV.
     for c in range(rank + 1):
         for i in range(size):
@@ -99,11 +119,15 @@ def follow(settings: Settings, state: CovarianceState, work: Work, own: float) -
             weight = turn[e]
             for i in range(size):
                 left[c, i] = fused(weight, moved[e, i], left[c, i])
-    for c in range(rank):
-        for i in range(size):
-            right[c, i] = dot(state.gram[i], left[c], size)
-        work.least[c] = DEPENDENT * dot(left[c], right[c], size)
-    orthonormalise(left, right, rank, size, work.least)
+    _finish(state, work, size, rank)
+    for _ in range(settings.steps - 1):
+        for c in range(rank):
+            for i in range(size):
+                moved[c, i] = fused(shift, left[c, i], dot(state.weights[i], right[c], size))
+        for c in range(rank):
+            for i in range(size):
+                left[c, i] = moved[c, i]
+        _finish(state, work, size, rank)
     if settings.aligned:
         _align(state, work)
     for c in range(rank):

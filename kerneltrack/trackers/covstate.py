@@ -23,9 +23,15 @@ REALS = rowstate.REALS
 # The order of the names in `covariance.ADMISSIONS`, the first four as in `okfeb.CENSORS`.
 LEVERAGE = 4
 
+ONE_IN_A_ROW, TWO_APART = 1, 2
+
 
 class Settings(NamedTuple):
-    """A spec as numbers; `fading` is ln 2 over the half-life, 0 without one."""
+    """A spec as numbers.
+
+    `fading` is ln 2 over the half-life, 0 without one; `steps` of the orthogonal iteration are
+    done on an admitted row: `ONE_IN_A_ROW` where every row is one, else `TWO_APART`.
+    """
 
     learn: bool
     aligned: bool
@@ -33,6 +39,7 @@ class Settings(NamedTuple):
     threshold: float
     admitted: float
     fading: float
+    steps: int
     clip: float
 
 

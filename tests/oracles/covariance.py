@@ -80,7 +80,7 @@ class Oracle:
         """κ(x,x) - ‖Eᵀk‖²."""
         k = self.kernel(self.stored, x[None])[:, 0]
         q = (self.basis if basis is None else basis).T @ k
-        return float(min(max(self.own(x) - q @ q, 0.0), self.own(x)))
+        return min(max(self.own(x) - float(q @ q), 0.0), self.own(x))
 
     def dense_basis(self) -> Array:
         """The eigenvectors of K^½ΓK^½ with the r largest eigenvalues, as coefficients of S."""
@@ -146,7 +146,7 @@ class Oracle:
         if rest <= FOLD * own:
             self.weights = self.weights + weight * np.outer(share, share)
             self.lost += weight * math.sqrt(max(rest, 0.0) * (2 * own - max(rest, 0.0)))
-            self.follow(share, own)
+            self.follow(np.asarray(share), own)
             return self.n - 1
         size = len(self.stored)
         self.stored = np.vstack([self.stored, x])
@@ -197,16 +197,17 @@ class Oracle:
         return transform
 
     def follow(self, newest: Array, own: float) -> None:
-        """One step of orthogonal iteration on C + SHIFT·tr(C) from the best r Ritz vectors."""
+        """Orthogonal iteration on C + SHIFT·tr(C) from the best r Ritz vectors, a step or two."""
         gram = self.gram
+        whole = np.append(np.ones(self.spec.rank), own)
         whole = np.append(np.ones(self.spec.rank), own)
         block = orthonormal(np.column_stack([self.basis, newest]), gram, whole)
         inner = block.T @ gram @ self.weights @ gram @ block
         values, turns = np.linalg.eigh((inner + inner.T) / 2)
-        best = turns[:, np.argsort(values)[::-1][: self.spec.rank]]
-        moved = self.weights @ gram @ block + SHIFT * np.trace(inner) * block
-        moved = moved @ best
-        self.basis = orthonormal(moved, gram, np.diag(moved.T @ gram @ moved))
+        self.basis = block @ turns[:, np.argsort(values)[::-1][: self.spec.rank]]
+        for _ in range(1 if self.spec.admission == "every" else 2):
+            moved = self.weights @ gram @ self.basis + SHIFT * np.trace(inner) * self.basis
+            self.basis = orthonormal(moved, gram, np.diag(moved.T @ gram @ moved))
 
 
 def orthonormal(block: Array, gram: Array, whole: Array) -> Array:

@@ -80,7 +80,7 @@ def test_5000_rows_agree_with_the_dense_oracle(name: str) -> None:
     assert np.array_equal(state.support[:size], model.stored)
     whitener = state.whitener[:size, :size]
     assert far(state.weights[:size, :size], model.weights) <= CLOSE
-    assert far(whitener.T @ whitener, np.linalg.inv(model.gram)) <= CLOSE
+    assert far(whitener.T @ whitener, np.asarray(np.linalg.inv(model.gram))) <= CLOSE
     square = model.weights @ model.gram @ model.weights
     assert far(state.square[:size, :size], square) <= CLOSE
     losses = np.array([o.loss for o in outcomes])
@@ -88,7 +88,9 @@ def test_5000_rows_agree_with_the_dense_oracle(name: str) -> None:
     assert (np.abs(features.loss - losses) <= CLOSE * own).all()
     dense = np.array([o.dense_loss for o in outcomes])[~features.initial]
     assert features.loss[~features.initial].mean() == pytest.approx(dense.mean(), rel=0.01)
-    assert state.reals[0] == pytest.approx(model.lost, rel=1e-6)
+    # A root of rounding, δ of a row in the span, is all that may part the two.
+    energy = float(np.trace(model.weights @ model.gram))
+    assert state.reals[0] == pytest.approx(model.lost, rel=1e-6, abs=1e-6 * energy)
 
 
 @pytest.mark.parametrize("name", CASES)
