@@ -149,6 +149,7 @@ def kmeans(stream: Stream, rank: int, budget: int, seed: int) -> Figures:
 
 def online(rank: int, budget: int, seed: int) -> Iterator[tuple[str, str, SubspaceSpec]]:
     """Give the online methods' names, settings and specs."""
+    spec: SubspaceSpec
     sizes: dict[str, Any] = {"rank": rank, "budget": budget, "seed": seed}
     for rule in ("parametric", "nonparametric"):
         for forgetting in (1.0, 0.95, 0.9):
@@ -182,7 +183,6 @@ Cell = dict[str, dict[str, list[Figures]]]
 
 def measure(stream: Stream, rank: int, budget: int, seed: int, cell: Cell) -> None:
     """Add the figures of all methods on one stream to a cell."""
-    spec: SubspaceSpec
     for name, setting, spec in online(rank, budget, seed):
         cell.setdefault(name, {}).setdefault(setting, []).append(tracked(spec, stream))
     if len(stream.rows) <= SMALL:

@@ -161,6 +161,8 @@ def checked(state_type: Any, expected: Any, arrays: Arrays, most_started: int) -
     if counts.min() < 0 or counts.max() > 2**62 or state.size >= slots or started > most_started:
         allowed = f"from 0 to 2**62, at most {slots - 1} of them stored rows"
         raise ConfigError("state.counts", counts.tolist(), allowed)
+    if not 0 < state.bandwidth[0] < math.inf:
+        raise ConfigError("state.bandwidth", float(state.bandwidth[0]), "a finite number > 0")
     return state
 
 
