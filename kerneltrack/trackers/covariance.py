@@ -1,4 +1,73 @@
-"""The budgeted kernel covariance tracker."""
+"""Budgeted kernel covariance: a subspace tracker without a step size.
+
+It keeps the covariance operator itself, on at most B stored rows S, and projects on its r largest
+eigenvectors. With the weights w_n of the rows (1 for every row; below for leverage) and the fading
+ρ = 2^(-1/half-life) of a row, what is followed is
+
+    C_n = ρC_{n-1} + w_nφ_nφ_nᵀ,   kept as   C = Φ_S Γ Φ_Sᵀ,   K = κ(S, S),   Γ (|S|, |S|) PSD.
+
+**A row comes.** Γ ← ρΓ (by ρ to the number of rows since the last admitted one), S gains the row
+and Γ the diagonal entry w: exact. With t = K⁻¹k the row is Φ_S t but for a rest of squared length
+δ = κ(x,x) - kᵀt; is δ no more than 1e-6 κ(x,x) (a repeated row, a small feature space), the row is
+not stored but folded: Γ ← Γ + w ttᵀ.
+
+**A row goes.** Past the budget one stored row i is projected on the others, P the projection on
+their span. φ_i = Φ_rest t + a rest of squared length δ_i = 1/[K⁻¹]_ii, t_j = -[K⁻¹]_ji/[K⁻¹]_ii; so
+with T = [I, t] it is Γ ← TΓTᵀ, which is PCP. As TᵀK_rest T = K - δ_i e_ie_iᵀ,
+
+    ‖C - PCP‖²_HS = tr(KΓKΓ) - tr((K - δeeᵀ)Γ(K - δeeᵀ)Γ) = 2δ_i(ΓKΓ)_ii - δ_i²Γ_ii²,
+
+and the row with the smallest value goes, the newest included. tr C falls by δ_iΓ_ii.
+
+**What evictions lose.** Let C* be the covariance with every row kept. A later fading shrinks the
+error of an eviction as it shrinks C, and errors add by the triangle's inequality:
+
+    ‖C*_n - C_n‖_HS <= Σ_j ρ^(n-j) √(cost of the j-th eviction) =: `reals[LOST]`,
+
+which the state keeps (a fold costs w√(δ(2κ - δ))). By Weyl's inequality no eigenvalue is off by
+more, and by Davis and Kahan's the sine of the angle to the exact subspace is at most this bound
+over the gap between C*'s r-th and C's (r+1)-th eigenvalue. With n rows of ℓ = 0 nothing is lost.
+
+**Where it is kept.** W with WᵀW = K⁻¹: a row added gives W the row [-tᵀ, 1]/√δ; a row dropped takes
+its column out after a reflection has sent that column to the last axis. Errors are of the size of
+W's rounding, the root of K⁻¹'s, so that adding a row close to S and dropping it again harms
+nothing. ΓKΓ gains the row w[Γk, wκ(x,x)], and an eviction makes it T(ΓKΓ - δ_iγ_iγ_iᵀ)Tᵀ with
+γ_i = Γe_i. W and ΓKΓ are computed anew every 64 admitted rows, or B if that is more, and W at once
+if max|Kt - k|/√κκ is above 1e-10 (counted as mended). A stored row that a new one brings within
+1e-6 of the others' span goes first: the condition of K stays bounded.
+
+**The subspace.** Basis Φ_S E, EᵀKE = I, image G = KE. On an admitted row, V = [E, the row] is made
+orthonormal (E's images on the rows that stay are unchanged by an eviction: KTE = (KE)_rest), the
+r largest Ritz vectors of VᵀKΓKV are found by Jacobi's rotations, and one step of orthogonal
+iteration with C + 1e-7 tr(C) I moves them: E ← orth(ΓKV + 1e-7 tr V). The new row in V lets in a
+direction that the subspace does not see at all; the shift keeps directions without energy from
+being made of rounding errors. Where not every row is admitted a second step follows. The number
+of steps is fixed, so that results are a function of the rows alone.
+
+**Features.** q = Eᵀk (kernel-PCA scores, by falling variance once settled), loss ℓ = κ(x,x) - ‖q‖²
+without any ridge, z = Tq with the rotation T that moves the stored rows' features least at each
+update (orthogonal Procrustes), s = K^½Eq. Rows count as `initial` until the subspace has r
+directions.
+
+**Admission.** All rows enter until B have; then by novelty as in OK-FEB (section V-A, VII-D there),
+or by leverage: row n enters with probability p = min(1, cℓ), at least half the target rate, if the
+number that a hash draws from seed, model ID and n is below p, and with the weight w = 1/p. The mean
+of w[enters] is 1 given all rows before, so E C_n = C*_n for as long as nothing was evicted (ℓ is
+the row's leverage on the directions that are not tracked yet). ln c moves by
+0.02(1 - p/rate) a row. A refused row costs what OK-FEB's censored one does.
+
+Cost per row: O(BD + Br + r²) refused, O(B²r + Br² + r³) more admitted, O(B³) every max(64, B)
+admitted rows. All products are `sums`': the same bits however rows are cut into calls.
+
+References: for the setting, censoring and the stored rows F. Sheikholeslami, D. Berberidis,
+G. B. Giannakis, "Large-scale kernel-based feature extraction via low-rank subspace tracking on a
+budget", IEEE Trans. Signal Process., 2018: S, B, r, K, k, q, ℓ are theirs, ΦE is their L = ΦA with
+AᵀKA = I. For weights by leverage: M. Cohen, C. Musco, J. Pachocki, "Online row sampling", APPROX
+2016. For the iteration: G. Golub, C. Van Loan, "Matrix Computations", section 8.2.
+
+Differs from them: the update of S and Γ, its eviction cost and bound, and the controlled rate are
+this project's.
+"""
 
 from __future__ import annotations
 
