@@ -20,6 +20,9 @@ TINY = 1e-290
 POLAR_STEPS = 30
 POLAR_TOLERANCE = 1e-7
 """Newton's iteration is quadratic: a change below 1e-7 leaves an error near 1e-14."""
+JACOBI_SWEEPS = 12
+JACOBI_TOLERANCE = 1e-15
+"""Entries below this fraction of the mean of their two diagonal ones are rounding."""
 
 
 @compiled
@@ -190,3 +193,86 @@ def nearest_rotation(
                 out[i, j] = value
         if change < POLAR_TOLERANCE:
             return
+
+
+@compiled
+def diagonalise(matrix: FloatArray, turns: FloatArray) -> None:
+    """Turn a symmetric matrix into a diagonal one by Jacobi's rotations, cyclic by rows.
+
+    Args:
+        matrix: Symmetric, (r, r); its diagonal holds the eigenvalues afterwards, unordered.
+        turns: Filled with the eigenvectors as rows, (r, r): turns · matrix · turnsᵀ is diagonal.
+
+    Rotations by angles that rounding swallows are left out, and the sweeps end with the first one
+    that has none, after `JACOBI_SWEEPS` at the latest. Cost O(r³) a sweep; a matrix that is nearly
+    diagonal takes 2 or 3.
+    """
+    size = matrix.shape[0]
+    for i in range(size):
+        for j in range(size):
+            turns[i, j] = 0.0
+        turns[i, i] = 1.0
+    for _ in range(JACOBI_SWEEPS):
+        still = True
+        for p in range(size):
+            for q in range(p + 1, size):
+                off = matrix[p, q]
+                gap = matrix[q, q] - matrix[p, p]
+                small = JACOBI_TOLERANCE * np.sqrt(abs(matrix[p, p]) * abs(matrix[q, q]))
+                if not abs(off) > small:
+                    continue
+                still = False
+                # tan of the angle: the smaller root of t² + (gap/off)t - 1, without overflow.
+                half = 0.5 * gap / off
+                tangent = 1.0 / (abs(half) + np.sqrt(half * half + 1.0))
+                tangent = tangent if half >= 0.0 else -tangent
+                cosine = 1.0 / np.sqrt(tangent * tangent + 1.0)
+                sine = tangent * cosine
+                for i in range(size):
+                    low, high = matrix[p, i], matrix[q, i]
+                    matrix[p, i] = cosine * low - sine * high
+                    matrix[q, i] = sine * low + cosine * high
+                    low, high = turns[p, i], turns[q, i]
+                    turns[p, i] = cosine * low - sine * high
+                    turns[q, i] = sine * low + cosine * high
+                for i in range(size):
+                    low, high = matrix[i, p], matrix[i, q]
+                    matrix[i, p] = cosine * low - sine * high
+                    matrix[i, q] = sine * low + cosine * high
+                matrix[p, q] = 0.0
+                matrix[q, p] = 0.0
+        if still:
+            return
+
+
+@compiled
+def orthonormalise(
+    left: FloatArray, right: FloatArray, count: int, size: int, least: FloatArray
+) -> None:
+    """Make the rows of `left` orthonormal in the inner product of a Gram matrix K, in their order.
+
+    Modified Gram-Schmidt, twice, on rows a with their images Ka. A row of which no more is left
+    than rounding is zeroed with its image.
+
+    Args:
+        left: Rows a, (count or more, size or more), overwritten.
+        right: Rows Ka, likewise.
+        count: How many rows.
+        size: Their length.
+        least: Squared length of each row that counts as rounding, >= 0, (count or more,).
+
+    Cost O(count² · size).
+    """
+    for c in range(count):
+        rest = 0.0
+        for _ in range(2):
+            for e in range(c):
+                along = dot(left[e], right[c], size)
+                for i in range(size):
+                    left[c, i] = fused(-along, left[e, i], left[c, i])
+                    right[c, i] = fused(-along, right[e, i], right[c, i])
+            rest = dot(left[c], right[c], size)
+        scale = 1.0 / np.sqrt(rest) if rest > least[c] else 0.0
+        for i in range(size):
+            left[c, i] *= scale
+            right[c, i] *= scale

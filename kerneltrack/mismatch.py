@@ -34,7 +34,7 @@ from kerneltrack.scaling import Scaling, apply_scaling
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.sums import dot, fused
 from kerneltrack.trackers import get_tracker
-from kerneltrack.trackers.okfeb import kernel_of
+from kerneltrack.trackers.calls import kernel_of
 from kerneltrack.trackers.rowstate import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]

@@ -24,6 +24,7 @@ section VII (N_wind = 100, stride 1).
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,22 +33,27 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel
 from kerneltrack.mismatch import scaled_rows
 from kerneltrack.movingloop import MovingMismatch, WindowState, run_window
-from kerneltrack.specs import check_int
+from kerneltrack.specs import SubspaceSpec, check_int
+from kerneltrack.trackers import covariance, okfeb
 from kerneltrack.trackers.base import Features
-from kerneltrack.trackers.okfeb import OKFEBSpec, run, settings_of
-from kerneltrack.trackers.rowstate import Outputs, Settings, SubspaceState
+from kerneltrack.trackers.calls import copied, run
+from kerneltrack.trackers.covariance import CovarianceSpec
+from kerneltrack.trackers.okfeb import OKFEBSpec
+from kerneltrack.trackers.rowstate import Outputs
 
 FloatArray = npt.NDArray[np.float64]
 
 __all__ = ["MovingMismatch", "MovingWindow", "WindowState"]
 
+ON_A_BUDGET = (OKFEBSpec, CovarianceSpec)
+"""Specs of the trackers that a moving window can go along with."""
 MAX_ROWS = 2000
 """Longest window: its state is 8N² bytes and more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MovingWindow:
-    """Runs rows through OK-FEB and measures the last `length` of them after each.
+    """Runs rows through a tracker on a budget and measures the last `length` after each.
 
     Attributes:
         length: N, rows of the window, 1 to 2,000.
@@ -75,7 +81,7 @@ class MovingWindow:
         """
         check_int("length", self.length, 1, MAX_ROWS)
 
-    def init(self, spec: OKFEBSpec, state: SubspaceState) -> WindowState:
+    def init(self, spec: SubspaceSpec, state: Any) -> WindowState:
         """Make an empty window beside a tracker's state, a new one or one that has seen rows."""
         _check_tracker(spec)
         (slots, width), rank, length = state.support.shape, spec.rank, self.length
@@ -93,12 +99,12 @@ class MovingWindow:
 
     def update(
         self,
-        spec: OKFEBSpec,
-        state: SubspaceState,
+        spec: SubspaceSpec,
+        state: Any,
         window: WindowState,
         rows: npt.ArrayLike,
         extras: tuple[str, ...] = (),
-    ) -> tuple[SubspaceState, WindowState, Features, MovingMismatch]:
+    ) -> tuple[Any, WindowState, Features, MovingMismatch]:
         """Run rows through tracker and window in order.
 
         Args:
@@ -120,25 +126,27 @@ class MovingWindow:
         matrix = np.ascontiguousarray(rows, dtype=np.float64)
         if len(window.rows) != self.length or len(window.cross) != len(state.support):
             raise ConfigError("window", window.cross.shape, f"(B + 1, {self.length}), from init")
-        after = SubspaceState(**{name: array.copy() for name, array in state._asdict().items()})
-        moved = WindowState(**{name: array.copy() for name, array in window._asdict().items()})
+        after, moved = copied(state), copied(window)
         measured = MovingMismatch(*np.full((3, len(matrix)), np.nan))
 
         def loop(
-            settings: Settings,
+            settings: Any,
             kernel: Kernel,
-            arrays: SubspaceState,
+            arrays: Any,
             given: FloatArray,
             out: Outputs,
         ) -> None:
             scaled = scaled_rows(spec, state, given)
             run_window(settings, kernel, arrays, moved, given, scaled, out, measured)
 
-        features = run(settings_of(spec, True), after, spec, matrix, extras, loop=loop)
+        settings = covariance.settings_of if isinstance(spec, CovarianceSpec) else okfeb.settings_of
+        told: Any = spec
+        features = run(loop, settings(told, True), after, spec, matrix, extras)
         return after, moved, features, measured
 
 
 def _check_tracker(spec: object) -> None:
-    if not isinstance(spec, OKFEBSpec):
+    if not isinstance(spec, ON_A_BUDGET):
         name = getattr(spec, "tracker", type(spec).__name__)
-        raise ConfigError("tracker", name, "okfeb: its state is bounded, as a window's must be")
+        allowed = "okfeb or covariance: their states are bounded, as a window's must be"
+        raise ConfigError("tracker", name, allowed)

@@ -6,17 +6,20 @@ stored rows, Z the projections' coordinates in an orthonormal basis of the subsp
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba.extending import overload as numba_overload
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.kernels import Kernel, kernel_row
 from kerneltrack.mismatch import span_basis, subtract_products
 from kerneltrack.sums import dot, entry_sum, fused
-from kerneltrack.trackers.rowloop import run_rows
-from kerneltrack.trackers.rowstate import SIZE, Outputs, Settings, SubspaceState
+from kerneltrack.trackers.covloop import run_rows as run_covariance
+from kerneltrack.trackers.covstate import CovarianceState
+from kerneltrack.trackers.rowloop import run_rows as run_okfeb
+from kerneltrack.trackers.rowstate import SIZE, Outputs, SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -89,6 +92,28 @@ class MovingMismatch(NamedTuple):
         return bound
 
 
+# What Numba does not type.
+overload: Any = numba_overload
+
+LOOPS: dict[Any, Any] = {SubspaceState: run_okfeb, CovarianceState: run_covariance}
+"""The trackers' row loops by their states; both states have what a window reads."""
+
+
+def _track(settings: Any, kernel: Kernel, state: Any, rows: FloatArray, out: Outputs) -> None:
+    """Run rows through the tracker that the state belongs to; compiled only."""
+    raise NotImplementedError
+
+
+@overload(_track)  # type: ignore[untyped-decorator]
+def _track_by_state(settings: Any, kernel: Any, state: Any, rows: Any, out: Any) -> Any:
+    loop = LOOPS[state.instance_class]
+
+    def track(settings: Any, kernel: Any, state: Any, rows: Any, out: Any) -> None:
+        loop(settings, kernel, state, rows, out)
+
+    return track
+
+
 @inlined
 def _row_of(out: Outputs, n: int) -> Outputs:
     """Return views of one row of the outputs."""
@@ -117,7 +142,7 @@ def _shift(table: FloatArray) -> None:
 @compiled
 def _enter(
     kernel: Kernel,
-    state: SubspaceState,
+    state: Any,
     window: WindowState,
     x: FloatArray,
     number: int,
@@ -200,9 +225,7 @@ def _project_window(window: WindowState, size: int, pad: int, z: FloatArray) -> 
 
 
 @compiled
-def _measure_anew(
-    state: SubspaceState, window: WindowState, z: FloatArray, block: FloatArray
-) -> None:
+def _measure_anew(state: Any, window: WindowState, z: FloatArray, block: FloatArray) -> None:
     """Take the basis of the subspace as it is now and book all of K - ZᵀZ again.
 
     Row by row, oldest first, each with the rows before it, in groups of `GROUP`. Empty places in
@@ -265,9 +288,9 @@ def _measure_anew(
 
 @compiled
 def run_window(  # noqa: PLR0917 - the tracker's loop has five of its own
-    settings: Settings,
+    settings: Any,
     kernel: Kernel,
-    state: SubspaceState,
+    state: Any,
     window: WindowState,
     rows: FloatArray,
     scaled: FloatArray,
@@ -282,7 +305,7 @@ def run_window(  # noqa: PLR0917 - the tracker's loop has five of its own
     line = np.empty(length)
     k = np.zeros(window.cross.shape[0])
     for n in range(rows.shape[0]):
-        run_rows(settings, kernel, state, rows[n : n + 1], _row_of(out, n))
+        _track(settings, kernel, state, rows[n : n + 1], _row_of(out, n))
         if not out.valid[n]:
             continue
         _enter(kernel, state, window, scaled[n], out.number[n], k)

@@ -38,15 +38,9 @@ class SubspaceSpec:
             (exp(-‖x-y‖₁/γ)), or "median" for the median trick on the first `warmup` rows.
         degree: Degree of the polynomial kernel.
         offset: Offset of the polynomial kernel, >= 0.
-        ridge: λ of the cost, 1e-12 to 1e6.
-        rule: "nonparametric" (gradient with respect to A) or "parametric" (with respect to L).
-        step: "normalised", "inverse_norm" (the paper's 1/‖q‖), "inverse_n", "inverse_n2" or
-            "majorised".
-        step_size: Factor of the steps inverse_n and inverse_n2, > 0.
-        start: "rows" (the first r distinct rows) or "rank_one" (the papers').
         emit: "z" (isometric r-vector in an aligned frame) or "q" (projection coefficients;
             no frame is kept, about a quarter of the time a row).
-        seed: Seed of the start, 0 to 2**63 - 1.
+        seed: Seed of all that is drawn, 0 to 2**63 - 1.
         standardise: Subtract the mean and divide by the standard deviation of the first rows.
         clip: Clip standardised values to ± this many deviations; None keeps them.
         warmup: Rows W that the standardiser and the median trick look at, 2 to 100,000. They
@@ -61,11 +55,6 @@ class SubspaceSpec:
     gamma: float | str = "median"
     degree: int = 2
     offset: float = 1.0
-    ridge: float = 1e-3
-    rule: str = "parametric"
-    step: str = "normalised"
-    step_size: float = 1.0
-    start: str = "rows"
     emit: str = "z"
     seed: int = 0
     standardise: bool = True
@@ -93,11 +82,6 @@ class SubspaceSpec:
             check_number("gamma", self.gamma, 0, math.inf)
         check_int("degree", self.degree, 1, 20)
         check_number("offset", self.offset, 0, 1e100, closed=("low",))
-        check_number("ridge", self.ridge, 1e-12, 1e6, closed=("low", "high"))
-        check_choice("rule", self.rule, RULES)
-        check_choice("step", self.step, STEPS)
-        check_number("step_size", self.step_size, 0, 1e6, closed=("high",))
-        check_choice("start", self.start, STARTS)
         check_choice("emit", self.emit, EMITS)
         check_int("seed", self.seed, 0, 2**63 - 1)
         check_bool("standardise", self.standardise)
@@ -120,6 +104,39 @@ class SubspaceSpec:
         """Return a short hash that tells specs apart."""
         text = json.dumps(self.to_dict(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientSpec(SubspaceSpec):
+    """What the trackers that move their subspace along a gradient (OK-FE, OK-FEB) are also told.
+
+    Attributes:
+        ridge: λ of the cost, 1e-12 to 1e6.
+        rule: "nonparametric" (gradient with respect to A) or "parametric" (with respect to L).
+        step: "normalised", "inverse_norm" (the paper's 1/‖q‖), "inverse_n", "inverse_n2" or
+            "majorised".
+        step_size: Factor of the steps inverse_n and inverse_n2, > 0.
+        start: "rows" (the first r distinct rows) or "rank_one" (the papers').
+    """
+
+    ridge: float = 1e-3
+    rule: str = "parametric"
+    step: str = "normalised"
+    step_size: float = 1.0
+    start: str = "rows"
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        check_number("ridge", self.ridge, 1e-12, 1e6, closed=("low", "high"))
+        check_choice("rule", self.rule, RULES)
+        check_choice("step", self.step, STEPS)
+        check_number("step_size", self.step_size, 0, 1e6, closed=("high",))
+        check_choice("start", self.start, STARTS)
 
 
 def spec_from_dict(kind: type[_S], values: Mapping[str, Any], role: str = "tracker") -> _S:

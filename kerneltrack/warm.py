@@ -10,8 +10,8 @@ import numpy as np
 
 from kerneltrack.learners import LEARNERS, TASKS, learn_all
 from kerneltrack.mismatch import window_mismatch
-from kerneltrack.moving import MovingWindow
-from kerneltrack.trackers import TRACKERS, OKFEBSpec, get_tracker
+from kerneltrack.moving import ON_A_BUDGET, MovingWindow
+from kerneltrack.trackers import TRACKERS, get_tracker
 
 
 def warm_up(
@@ -40,7 +40,7 @@ def warm_up(
         tracker.project(spec, state, rows)
         if mismatch:
             window_mismatch(spec, state, rows)
-        if moving and isinstance(spec, OKFEBSpec):
+        if moving and isinstance(spec, ON_A_BUDGET):
             window = MovingWindow(4)
             window.update(spec, state, window.init(spec, state), rows)
     for name in learners:

@@ -79,9 +79,9 @@ class Model(NamedTuple):
     drift: Any = None
 
 
-def begin(work: Work, first_rows: npt.NDArray[Any]) -> Model:
-    """Make the working state of a model from its first rows, finite, shape (m, D)."""
-    state = get_tracker(work.spec.tracker).init(work.spec, first_rows)
+def begin(work: Work, key: str, first_rows: npt.NDArray[Any]) -> Model:
+    """Make the working state of a model of this ID from its first rows, finite, shape (m, D)."""
+    state = get_tracker(work.spec.tracker).init(work.spec, first_rows, key)
     return _with_companions(work, Model(state), {}, first_rows.shape[1])
 
 

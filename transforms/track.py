@@ -10,8 +10,8 @@ from apache_beam.transforms.window import GlobalWindows
 
 from kerneltrack.drift import DriftSpec
 from kerneltrack.errors import ConfigError
+from kerneltrack.moving import ON_A_BUDGET
 from kerneltrack.specs import SubspaceSpec, check_number
-from kerneltrack.trackers import OKFEBSpec
 from transforms.chunks import Chunk, Failures
 from transforms.clock import Order, nanoseconds
 from transforms.features import EXTRAS
@@ -109,7 +109,7 @@ class TrackSubspace(
         for name in extras:
             if name not in EXTRAS:
                 raise ConfigError("extras", name, f"of {', '.join(EXTRAS)}")
-        if measure is not None and measure.moving and not isinstance(spec, OKFEBSpec):
+        if measure is not None and measure.moving and not isinstance(spec, ON_A_BUDGET):
             raise ConfigError("moving", measure.moving, f"None for the tracker {spec.tracker}")
         if snapshot_every is not None:
             check_number("snapshot_every", snapshot_every, 1e-3, 1e9, closed=("low", "high"))

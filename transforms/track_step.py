@@ -210,7 +210,7 @@ class TrackFn(beam.DoFn):
             if not len(usable):
                 yield _failures(key, ready, [NOTHING_HELD] * len(ready))
                 return None
-            model = begin(self._work, usable[: self._work.spec.rows_to_start])
+            model = begin(self._work, key, usable[: self._work.spec.rows_to_start])
         before = self._tracker.counters(model.state)
         length = 0 if ready is None else len(ready)
         for start in range(0, max(length, 1), SLICE_ROWS):

@@ -66,6 +66,9 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         censor: str = "none",
         threshold: float = 0.0,
         censor_rate: float = 0.9,
+        halflife: float | None = None,
+        admission: str = "every",
+        admission_rate: float = 0.1,
         standardise: bool = True,
         clip: float | None = None,
         warmup: int = 500,
@@ -92,6 +95,9 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         self.censor = censor
         self.threshold = threshold
         self.censor_rate = censor_rate
+        self.halflife = halflife
+        self.admission = admission
+        self.admission_rate = admission_rate
         self.standardise = standardise
         self.clip = clip
         self.warmup = warmup

@@ -69,7 +69,7 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
     nothing.
 
     Args:
-        tracker: "okfeb" or "okfe". It and all that are not named here are those of
+        tracker: "okfeb", "okfe" or "covariance". It and all that are not named here are those of
             `SubspaceTracker`.
         learner: "ridge" (recursive ridge), "logistic", "hinge", "pegasos" or "lms".
         learner_params: Settings of the learner by the names of its spec's fields

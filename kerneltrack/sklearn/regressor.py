@@ -26,7 +26,7 @@ class SubspaceRegressor(RegressorMixin, SubspacePredictor):  # type: ignore[misc
     nothing.
 
     Args:
-        tracker: "okfeb" or "okfe". It and all that are not named here are those of
+        tracker: "okfeb", "okfe" or "covariance". It and all that are not named here are those of
             `SubspaceTracker`.
         learner: "ridge" (recursive ridge) or "lms".
         learner_params: Settings of the learner by the names of its spec's fields

@@ -27,16 +27,18 @@ class SubspaceTracker(
     Cost a row: O(BD + Br + r²), and O(B²r + Br² + r³) more where it enters the subspace.
 
     Args:
-        tracker: "okfeb" (on a budget) or "okfe" (without one, for small data).
+        tracker: "okfeb" (on a budget), "okfe" (without one, for small data) or "covariance" (on a
+            budget, without a step size).
         rank: Dimension r of the subspace and of the features, 1 to 1000.
-        budget: Most stored rows B, rank to 10,000 (okfeb).
+        budget: Most stored rows B, rank to 10,000 (okfeb, covariance).
         kernel: "gaussian", "laplacian", "polynomial" or "linear".
         gamma: Bandwidth of the Gaussian (exp(-‖x-y‖²/γ): scikit-learn's gamma is 1/γ) and the
             Laplacian kernel (exp(-‖x-y‖₁/γ)), or "median": the median of these distances among
             the first `warmup` rows.
         degree: Degree of the polynomial kernel.
         offset: Offset of the polynomial kernel, >= 0.
-        ridge: λ, the regularisation of the projection, 1e-12 to 1e6.
+        ridge: λ, the regularisation of the projection, 1e-12 to 1e6 (okfeb, okfe; so are the next
+            four).
         rule: "parametric" or "nonparametric", how a row moves the subspace; with forgetting=1 the
             second suits rows in random order, the first those of a stream.
         step: "normalised", "inverse_norm", "inverse_n", "inverse_n2" or "majorised".
@@ -50,15 +52,22 @@ class SubspaceTracker(
             0 to 1 (okfeb).
         censor: Which rows do not enter the subspace once the budget is full: "none", "fixed",
             "moving" or "rate" (okfeb).
-        threshold: Fitting error below which the censor "fixed" leaves rows out, >= 0 (okfeb).
+        threshold: Fitting error below which the censor or the admission "fixed" leaves rows out,
+            >= 0 (okfeb, covariance).
         censor_rate: Fraction left out by the censor "rate", 0 to 1 (okfeb).
+        halflife: Rows after which a row counts half, > 0; None forgets nothing (covariance).
+        admission: Which rows enter once as many as the budget have: "every", by their fitting
+            error "fixed", "moving" or "rate", or "leverage": at random, the likelier the larger
+            the error, and with the weight of those that were left out (covariance).
+        admission_rate: Fraction admitted under "rate" and "leverage", 0 to 1 (covariance).
         standardise: Subtract the mean and divide by the standard deviation of the first rows.
         clip: Clip standardised values to ± this many deviations; None keeps them.
         warmup: First rows that the scale and the median bandwidth are taken from, 2 to 100,000.
             Until they have come `partial_fit` runs over all rows anew.
         novelty_window: Fitting errors that `novelty` compares with, 100 to 100,000.
         max_rows: Rows that may be stored without a budget, rank to 20,000 (okfe).
-        random_state: Seed of the start, an integer; None or a `RandomState` draw one.
+        random_state: Seed of the start and of "leverage", an integer; None or a `RandomState`
+            draw one.
 
     Attributes:
         spec_: The tracker's spec.

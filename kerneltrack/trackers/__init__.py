@@ -8,6 +8,7 @@ from typing import Any
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec, spec_from_dict
 from kerneltrack.trackers.base import Features, Tracker
+from kerneltrack.trackers.covariance import CovarianceSpec, CovarianceTracker
 from kerneltrack.trackers.okfe import OKFE, OKFESpec
 from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
 
@@ -15,6 +16,8 @@ __all__ = [
     "OKFE",
     "OKFEB",
     "TRACKERS",
+    "CovarianceSpec",
+    "CovarianceTracker",
     "Features",
     "OKFEBSpec",
     "OKFESpec",
@@ -24,7 +27,9 @@ __all__ = [
     "run_all",
 ]
 
-TRACKERS: dict[str, Tracker] = {tracker.name: tracker for tracker in (OKFEB(), OKFE())}
+TRACKERS: dict[str, Tracker] = {
+    tracker.name: tracker for tracker in (OKFEB(), OKFE(), CovarianceTracker())
+}
 DEFAULT_TRACKER = "okfeb"
 
 

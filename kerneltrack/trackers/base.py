@@ -59,10 +59,15 @@ class Tracker(Protocol):
     spec_type: type[SubspaceSpec]
     state_type: Any
 
-    def init(self, spec: Any, first_rows: npt.ArrayLike) -> Any:
-        """Make the state from the first rows, shape (m, D): scaling and bandwidth only.
+    def init(self, spec: Any, first_rows: npt.ArrayLike, key: str = "") -> Any:
+        """Make the state from the first rows: scaling and bandwidth only.
 
-        Normally m = spec.rows_to_start; fewer where a model has no more.
+        Args:
+            spec: The spec.
+            first_rows: Shape (m, D), normally m = spec.rows_to_start; fewer where a model has no
+                more.
+            key: The model's ID. With the seed it decides what a tracker draws at random while it
+                runs, so that models do not share their draws; the start is the seed's alone.
         """
         ...
 

@@ -22,18 +22,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.specs import RULES, STEPS, SubspaceSpec, check_int
+from kerneltrack.specs import RULES, STEPS, GradientSpec, SubspaceSpec, check_int
 from kerneltrack.trackers import rowstate
 from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.calls import refusal, run, totals
 from kerneltrack.trackers.okfeb import (
     CENSORS,
     POLICIES,
     make_state,
-    refusal,
-    run,
     state_from_arrays,
-    totals,
 )
+from kerneltrack.trackers.rowloop import run_rows
 from kerneltrack.trackers.rowstate import SubspaceState
 
 SPARE_SLOTS = 2
@@ -41,8 +40,8 @@ SPARE_SLOTS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OKFESpec(SubspaceSpec):
-    """Settings of OK-FE; see `SubspaceSpec` for those that all subspace trackers share.
+class OKFESpec(GradientSpec):
+    """Settings of OK-FE; see `GradientSpec` for those that all subspace trackers share.
 
     Attributes:
         max_rows: Rows a model may store, rank to 20,000; later rows are refused.
@@ -117,8 +116,8 @@ class OKFE:
     spec_type: type[SubspaceSpec] = OKFESpec
     state_type = SubspaceState
 
-    def init(self, spec: OKFESpec, first_rows: npt.ArrayLike) -> SubspaceState:
-        """Make the state from the first rows (m, D); see `Tracker.init`."""
+    def init(self, spec: OKFESpec, first_rows: npt.ArrayLike, key: str = "") -> SubspaceState:
+        """Make the state from the first rows (m, D); see `Tracker.init`. The key is not used."""
         return make_state(spec, first_rows, SPARE_SLOTS)
 
     def update(
@@ -136,12 +135,12 @@ class OKFE:
             stop = min(len(matrix), place + max(spec.max_rows - after.size, 0))
             piece = matrix[place:stop]
             after = _resized(after, after.size + len(piece) + SPARE_SLOTS)
-            done.append(run(_settings(spec, True), after, spec, piece, extras))
+            done.append(run(run_rows, _settings(spec, True), after, spec, piece, extras))
             place = stop
             if place == len(matrix) or after.size >= spec.max_rows:
                 break
         rest = np.full((len(matrix) - place, matrix.shape[1]), np.nan)
-        done.append(run(_settings(spec, False), after, spec, rest, extras))
+        done.append(run(run_rows, _settings(spec, False), after, spec, rest, extras))
         return _resized(after, after.size + SPARE_SLOTS), _joined(done, spec.max_rows)
 
     def project(
@@ -152,7 +151,9 @@ class OKFE:
         extras: tuple[str, ...] = (),
     ) -> Features:
         """Return the rows' features without learning; see `Tracker.project`."""
-        return _joined([run(_settings(spec, False), state, spec, rows, extras)], spec.max_rows)
+        return _joined(
+            [run(run_rows, _settings(spec, False), state, spec, rows, extras)], spec.max_rows
+        )
 
     def why_refused(self, spec: OKFESpec, state: SubspaceState, row: npt.ArrayLike) -> str:
         """Say why a row was refused."""

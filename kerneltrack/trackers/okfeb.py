@@ -28,26 +28,34 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack import scaling
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import NEEDS_BANDWIDTH, Kernel, make_kernel, median_bandwidth
 from kerneltrack.specs import (
     RULES,
     STEPS,
+    GradientSpec,
     SubspaceSpec,
     check_choice,
     check_int,
     check_number,
 )
-from kerneltrack.trackers import rowloop, rowstate
+from kerneltrack.trackers import rowstate
 from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.calls import (
+    checked,
+    copied,
+    look_at,
+    refusal,
+    run,
+    totals,
+    width_of,
+)
+from kerneltrack.trackers.rowloop import run_rows
 from kerneltrack.trackers.rowstate import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
@@ -57,8 +65,8 @@ CENSORS = ("none", "fixed", "moving", "rate")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OKFEBSpec(SubspaceSpec):
-    """Settings of OK-FEB; see `SubspaceSpec` for those that all subspace trackers share.
+class OKFEBSpec(GradientSpec):
+    """Settings of OK-FEB; see `GradientSpec` and `SubspaceSpec`.
 
     Attributes:
         budget: Most stored rows B, rank to 10,000.
@@ -103,25 +111,11 @@ class OKFEBSpec(SubspaceSpec):
         check_number("censor_rate", self.censor_rate, 0, 1)
 
 
-def make_state(spec: SubspaceSpec, first_rows: npt.ArrayLike, slots: int) -> SubspaceState:
+def make_state(spec: GradientSpec, first_rows: npt.ArrayLike, slots: int) -> SubspaceState:
     """Make a state with room for `slots` stored rows, scaled and tuned to the first rows."""
-    rows = np.ascontiguousarray(first_rows, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1:
-        raise ConfigError("first_rows", rows.shape, "an array of shape (m >= 1, D >= 1)")
-    if not np.isfinite(rows).all():
-        raise ConfigError("first_rows", "NaN or infinite values", "finite")
-    width, rank = rows.shape[1], spec.rank
-    clip = math.inf if spec.clip is None else spec.clip
-    scale = scaling.standard_scaling(rows, clip) if spec.standardise else scaling.no_scaling(width)
-    gamma = 1.0
-    if spec.kernel in NEEDS_BANDWIDTH:
-        gamma = (
-            median_bandwidth(spec.kernel, scaling.apply_scaling(scale, rows, clip))
-            if isinstance(spec.gamma, str)
-            else spec.gamma
-        )
+    seen, rank = look_at(spec, first_rows), spec.rank
     return SubspaceState(
-        support=np.zeros((slots, width)),
+        support=np.zeros((slots, len(seen.scale))),
         factor=np.zeros((rank, slots)),
         gram=np.zeros((slots, slots)),
         image=np.zeros((rank, slots)),
@@ -132,9 +126,9 @@ def make_state(spec: SubspaceSpec, first_rows: npt.ArrayLike, slots: int) -> Sub
         seeds=_seed_rows(spec.seed, rank, spec.tracker == "okfe" and spec.start == "rank_one"),
         recency=np.zeros(slots),
         born=np.zeros(slots, dtype=np.int64),
-        shift=scale.shift,
-        scale=scale.scale,
-        bandwidth=np.array([gamma]),
+        shift=seen.shift,
+        scale=seen.scale,
+        bandwidth=seen.bandwidth,
         recent=np.zeros(spec.novelty_window),
         reals=np.array([spec.ridge, 0.0, 0.0, 0.0]),
         counts=np.zeros(rowstate.COUNTS, dtype=np.int64),
@@ -150,65 +144,6 @@ def _seed_values(seed: int, rank: int) -> FloatArray:
 def _seed_rows(seed: int, rank: int, ones: bool) -> FloatArray:
     """Return the rows that A starts from: N(0, 1)/√r, or all ones (Alg. 2 and 3)."""
     return np.ones((rank, rank)) if ones else _seed_values(seed, rank).copy()
-
-
-def kernel_of(spec: SubspaceSpec, state: SubspaceState) -> Kernel:
-    """Return the kernel of a model, its bandwidth resolved."""
-    return make_kernel(spec.kernel, float(state.bandwidth[0]), spec.degree, spec.offset)
-
-
-RowLoop: TypeAlias = Callable[
-    [rowstate.Settings, Kernel, SubspaceState, FloatArray, rowstate.Outputs], None
-]
-
-
-def run(
-    settings: rowstate.Settings,
-    state: SubspaceState,
-    spec: SubspaceSpec,
-    rows: npt.ArrayLike,
-    extras: tuple[str, ...] = (),
-    loop: RowLoop = rowloop.run_rows,
-) -> Features:
-    """Run rows through a compiled loop, which writes to the state if it is to learn."""
-    matrix = np.ascontiguousarray(rows, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[1] != state.support.shape[1]:
-        raise ConfigError("rows", matrix.shape, f"of shape (n, {state.support.shape[1]})")
-    # Numba compiles the loop anew for arrays that it may not write to.
-    matrix = _writeable(matrix)
-    state = SubspaceState(*map(_writeable, state))
-    count, slots = matrix.shape[0], state.support.shape[0]
-    wants_z, wants_q = spec.emit == "z", "q" in extras or spec.emit == "q"
-    wants_s = "s" in extras
-    out = rowstate.Outputs(
-        valid=np.zeros(count, dtype=np.bool_),
-        number=np.zeros(count, dtype=np.int64),
-        z=np.zeros((count if wants_z else 0, spec.rank)),
-        loss=np.zeros(count),
-        novelty=np.zeros(count),
-        informative=np.zeros(count, dtype=np.bool_),
-        evicted=np.full(count, -1, dtype=np.int64),
-        initial=np.zeros(count, dtype=np.bool_),
-        q=np.zeros((count if wants_q else 0, spec.rank)),
-        s=np.zeros((count if wants_s else 0, slots - 1)),
-    )
-    loop(settings, kernel_of(spec, state), state, matrix, out)
-    return Features(
-        valid=out.valid,
-        index=out.number,
-        z=out.z if wants_z else None,
-        loss=out.loss,
-        novelty=out.novelty,
-        informative=out.informative,
-        evicted=out.evicted,
-        initial=out.initial,
-        q=out.q if wants_q else None,
-        s=out.s if wants_s else None,
-    )
-
-
-def _writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return array if array.flags.writeable else array.copy()
 
 
 def settings_of(spec: OKFEBSpec, learn: bool) -> rowstate.Settings:
@@ -246,8 +181,8 @@ class OKFEB:
     spec_type: type[SubspaceSpec] = OKFEBSpec
     state_type = SubspaceState
 
-    def init(self, spec: OKFEBSpec, first_rows: npt.ArrayLike) -> SubspaceState:
-        """Make the state from the first rows (m, D); see `Tracker.init`."""
+    def init(self, spec: OKFEBSpec, first_rows: npt.ArrayLike, key: str = "") -> SubspaceState:
+        """Make the state from the first rows (m, D); see `Tracker.init`. The key is not used."""
         return make_state(spec, first_rows, spec.budget + 1)
 
     def update(
@@ -258,8 +193,8 @@ class OKFEB:
         extras: tuple[str, ...] = (),
     ) -> tuple[SubspaceState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
-        after = SubspaceState(**{name: array.copy() for name, array in state._asdict().items()})
-        return after, run(settings_of(spec, True), after, spec, rows, extras)
+        after = copied(state)
+        return after, run(run_rows, settings_of(spec, True), after, spec, rows, extras)
 
     def project(
         self,
@@ -269,7 +204,7 @@ class OKFEB:
         extras: tuple[str, ...] = (),
     ) -> Features:
         """Return the rows' features without learning; see `Tracker.project`."""
-        return run(settings_of(spec, False), state, spec, rows, extras)
+        return run(run_rows, settings_of(spec, False), state, spec, rows, extras)
 
     def why_refused(self, spec: OKFEBSpec, state: SubspaceState, row: npt.ArrayLike) -> str:
         """Say why a row was refused."""
@@ -288,49 +223,11 @@ class OKFEB:
         return state_from_arrays(spec, arrays, spec.budget + 1)
 
 
-def totals(state: SubspaceState) -> dict[str, int]:
-    """Return a state's running totals by name."""
-    return {
-        "informative": int(state.counts[rowstate.INFORMATIVE]),
-        "evicted": int(state.counts[rowstate.EVICTED]),
-        "dropped_at_once": int(state.counts[rowstate.DROPPED]),
-        "mended": int(state.counts[rowstate.MENDED]),
-        "unseen": int(state.counts[rowstate.UNSEEN]),
-    }
-
-
-def refusal(state: SubspaceState, row: npt.ArrayLike) -> str:
-    """Say why the row loop refused a row."""
-    values = np.asarray(row, dtype=np.float64)
-    for name, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values))):
-        if bad.any():
-            return f"channel {int(np.argmax(bad))} is {name}"
-    scaled = np.abs(values / state.scale - state.shift)
-    worst = int(np.argmax(scaled))
-    if scaled[worst] > rowloop.MAX_SCALED:
-        return f"channel {worst} is {values[worst]:g}: too large once standardised"
-    return f"the kernel's value of the row with itself is above {rowloop.MAX_KERNEL:g}"
-
-
 def state_from_arrays(
-    spec: SubspaceSpec, arrays: dict[str, npt.NDArray[Any]], slots: int
+    spec: GradientSpec, arrays: dict[str, npt.NDArray[Any]], slots: int
 ) -> SubspaceState:
     """Make a state of arrays by name, checking that each has the shape that the spec gives it."""
-    if set(arrays) != set(SubspaceState._fields):
-        missing = sorted(set(SubspaceState._fields) ^ set(arrays))
-        raise ConfigError("state", missing, "exactly the arrays of the tracker's state")
-    if arrays["support"].ndim != 2:
-        raise ConfigError("state.support", arrays["support"].shape, "of shape (slots, D)")
-    width = arrays["support"].shape[1]
+    width = width_of(SubspaceState, arrays)
     expected = make_state(spec, np.zeros((1, width)), slots)
-    parts = {}
-    for name, like in expected._asdict().items():
-        if arrays[name].shape != like.shape:
-            raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {like.shape}")
-        parts[name] = np.array(arrays[name], dtype=like.dtype)
-    state = SubspaceState(**parts)
-    counts, started = state.counts, int(state.counts[rowstate.STARTED])
-    if counts.min() < 0 or counts.max() > 2**62 or state.size >= slots or started > spec.rank:
-        allowed = f"from 0 to 2**62, at most {slots - 1} of them stored rows"
-        raise ConfigError("state.counts", counts.tolist(), allowed)
+    state: SubspaceState = checked(SubspaceState, expected, arrays, spec.rank)
     return state

@@ -12,18 +12,13 @@ import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.kernels import Kernel, kernel_row, kernel_value
-from kerneltrack.specs import MOVING_WINDOW
 from kerneltrack.sums import dot
 from kerneltrack.trackers.rowstate import (
     DROPPED,
-    EPSILON,
     EVICTED,
-    FIXED,
     INFORMATIVE,
     LOSSES,
-    MEAN_LOSS,
     MENDED,
-    MOVING,
     NO_CENSOR,
     RATE,
     RIDGE,
@@ -36,20 +31,21 @@ from kerneltrack.trackers.rowstate import (
     Work,
     make_work,
 )
+from kerneltrack.trackers.rowsteps import (
+    MAX_KERNEL,
+    gram_root,
+    least_loss,
+    paper_features,
+    rank_among,
+    remember,
+    scale_row,
+    steer,
+)
 from kerneltrack.trackers.update import begin, learn
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-MAX_SCALED = 1e150
-"""Largest |x| after scaling: its square is still finite."""
-MAX_KERNEL = 1e100
-"""Largest κ(x,x) that the products of an update can take."""
-CONTROL_GAIN = 0.02
-"""How fast ε follows the target rate, in mean losses a row."""
-LOSS_MEMORY = 0.01
-"""Weight of a new loss in the mean that the controller is scaled by."""
 
 
 @inlined
@@ -67,32 +63,6 @@ def _project(state: SubspaceState, work: Work, own: float) -> float:
     return float(own - dot(v, v, rank) - state.reals[RIDGE] * dot(q, q, rank))
 
 
-@inlined
-def _rank_among(recent: FloatArray, count: int, loss: float) -> float:
-    """Return the mid-rank in (0, 1) of a loss among itself and the last `count` ones."""
-    below = 0
-    equal = 0
-    for i in range(count):
-        below += recent[i] < loss
-        equal += recent[i] == loss
-    return (below + 0.5 * (equal + 1)) / (count + 1)
-
-
-@compiled
-def _moving_mean(recent: FloatArray, losses: int) -> float:
-    """Return the mean of the last 100 losses (section VII-D), 0 before the first."""
-    count = min(losses, MOVING_WINDOW)
-    if count == 0:
-        return 0.0
-    window = recent.shape[0]
-    total = 0.0
-    place = losses % window
-    for _ in range(count):
-        place = window - 1 if place == 0 else place - 1
-        total += recent[place]
-    return total / count
-
-
 @compiled
 def _is_stored(state: SubspaceState, x: FloatArray) -> bool:
     for i in range(state.counts[SIZE]):
@@ -104,69 +74,6 @@ def _is_stored(state: SubspaceState, x: FloatArray) -> bool:
         if same:
             return True
     return False
-
-
-@inlined
-def _threshold(settings: Settings, state: SubspaceState) -> float:
-    if settings.censor == FIXED:
-        return settings.threshold
-    if settings.censor == MOVING:
-        return _moving_mean(state.recent, state.counts[LOSSES])
-    return float(state.reals[EPSILON])
-
-
-@inlined
-def _scale_row(settings: Settings, state: SubspaceState, row: FloatArray, x: FloatArray) -> bool:
-    """Write the scaled row to x; False if it is not finite or too large."""
-    good = True
-    for d in range(x.shape[0]):
-        value = row[d] / state.scale[d] - state.shift[d]
-        if value > settings.clip:
-            value = settings.clip
-        elif value < -settings.clip:
-            value = -settings.clip
-        x[d] = value
-        good = good and abs(value) <= MAX_SCALED and np.isfinite(row[d])
-    return good
-
-
-@inlined
-def _remember(settings: Settings, state: SubspaceState, loss: float, informative: bool) -> None:
-    """Add a loss to the ring and steer ε towards the target rate."""
-    state.recent[state.counts[LOSSES] % state.recent.shape[0]] = loss
-    state.counts[LOSSES] += 1
-    mean = state.reals[MEAN_LOSS]
-    mean += max(LOSS_MEMORY, 1.0 / state.counts[LOSSES]) * (loss - mean)
-    state.reals[MEAN_LOSS] = mean
-    full = state.counts[SIZE] + 1 == state.support.shape[0]
-    if settings.censor == RATE and full:
-        error = (1.0 if informative else 0.0) - settings.admitted
-        state.reals[EPSILON] = max(0.0, state.reals[EPSILON] + CONTROL_GAIN * mean * error)
-
-
-@compiled
-def _paper_features(state: SubspaceState, q: FloatArray, out: FloatArray, root: FloatArray) -> None:
-    """Write K_S^{1/2}Aq (Remark 4) to out; `root` holds K_S^{1/2}."""
-    size, rank = state.counts[SIZE], state.factor.shape[0]
-    for j in range(size):
-        along = 0.0
-        for c in range(rank):
-            along += state.factor[c, j] * q[c]
-        for i in range(size):
-            out[i] += root[i, j] * along
-
-
-@compiled
-def _gram_root(state: SubspaceState) -> FloatArray:
-    size = state.counts[SIZE]
-    values, vectors = np.linalg.eigh(state.gram[:size, :size].copy())
-    root = np.zeros((size, size))
-    for c in range(size):
-        weight = np.sqrt(max(values[c], 0.0))
-        for i in range(size):
-            for j in range(size):
-                root[i, j] += weight * vectors[i, c] * vectors[j, c]
-    return root
 
 
 @compiled
@@ -187,7 +94,7 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
     stale = True
     counts = state.counts
     for n in range(rows.shape[0]):
-        if not _scale_row(settings, state, rows[n], work.x):
+        if not scale_row(state.shift, state.scale, settings.clip, rows[n], work.x):
             continue
         own = kernel_value(kernel, work.x, work.x)
         if not abs(own) <= MAX_KERNEL:
@@ -220,20 +127,22 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
                 out.z[n, c] = dot(state.mapping[c], work.b, rank)
         out.loss[n] = loss
         recent = min(counts[LOSSES], state.recent.shape[0])
-        out.novelty[n] = 0.5 if started else _rank_among(state.recent, recent, loss)
+        out.novelty[n] = 0.5 if started else rank_among(state.recent, recent, loss)
         if out.q.shape[0] > 0:
             out.q[n] = work.q
         if out.s.shape[0] > 0 and counts[SIZE] > 0:
             if stale:
-                root = _gram_root(state)
+                root = gram_root(state.gram, counts[SIZE])
                 stale = False
-            _paper_features(state, work.q, out.s[n], root)
+            paper_features(state.factor, counts[SIZE], work.q, out.s[n], root)
         if settings.learn and not started:
             # The paper censors only once the budget is full.
             full = counts[SIZE] + 1 == state.support.shape[0]
             takes = counts[STARTED] >= settings.start_rows and own > 0.0
             if takes and full and settings.censor != NO_CENSOR:
-                takes = loss >= _threshold(settings, state)
+                takes = loss >= least_loss(
+                    settings.censor, settings.threshold, state.recent, counts, state.reals
+                )
             if takes:
                 gone = learn(settings, state, work, own)
                 out.informative[n] = True
@@ -242,4 +151,6 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
                 counts[EVICTED] += gone >= 0
                 counts[DROPPED] += gone == out.number[n]
                 stale = True
-            _remember(settings, state, loss, takes)
+            remember(state.recent, counts, state.reals, loss)
+            if settings.censor == RATE and counts[SIZE] + 1 == state.support.shape[0]:
+                steer(state.reals, takes, settings.admitted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,10 +20,18 @@ from kerneltrack.kernels import KERNELS
 from kerneltrack.mismatch import RANK_TOLERANCE, Mismatch, window_mismatch
 from kerneltrack.moving import MAX_ROWS, MovingMismatch, MovingWindow, WindowState
 from kerneltrack.specs import RULES, STEPS
-from kerneltrack.trackers import OKFE, OKFEB, OKFEBSpec, OKFESpec
+from kerneltrack.trackers import (
+    OKFE,
+    OKFEB,
+    CovarianceSpec,
+    CovarianceTracker,
+    OKFEBSpec,
+    OKFESpec,
+)
 from kerneltrack.trackers.base import Features
 from kerneltrack.trackers.okfeb import CENSORS, POLICIES
 from kerneltrack.trackers.rowstate import SubspaceState
+from tests.oracles.streams import feature_bytes, state_bytes, walk
 
 FloatArray = npt.NDArray[np.float64]
 Exact = npt.NDArray[np.longdouble]
@@ -358,7 +367,7 @@ def wrong_width(spec: OKFEBSpec, state: SubspaceState) -> None:
 
 
 def wrong_tracker(spec: OKFEBSpec, state: SubspaceState) -> None:
-    MovingWindow(5).init(OKFESpec(rank=2), state)  # type: ignore[arg-type]
+    MovingWindow(5).init(OKFESpec(rank=2), state)
 
 
 @pytest.mark.parametrize(
@@ -378,3 +387,31 @@ def test_a_wrong_setting_is_named(
     spec, state = tracked("gaussian", np.eye(2))
     with pytest.raises(ConfigError, match=f"^{field} = "):
         call(spec, state)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"halflife": 30.0},
+        {"admission": "leverage", "kernel": "polynomial", "standardise": False},
+        {"rank": 1, "budget": 40, "gamma": 1e3},
+    ],
+)
+def test_the_moving_window_goes_along_with_the_covariance_tracker(fields: dict[str, Any]) -> None:
+    """Features as without it, values as of the window at hand, whatever calls the rows came in."""
+    spec = CovarianceSpec(**{"rank": 3, "budget": 6, "warmup": 30, **fields})
+    tracker, moving, rows = CovarianceTracker(), MovingWindow(25), walk(8, 160, 3)
+    first = tracker.init(spec, rows[:30])
+    after, window, features, whole = moving.update(spec, first, moving.init(spec, first), rows)
+    alone, expected = tracker.update(spec, first, rows)
+    assert state_bytes(after) == state_bytes(alone)
+    assert feature_bytes(features) == feature_bytes(expected)
+    state, window = first, moving.init(spec, first)
+    values = []
+    for start, stop in itertools.pairwise([0, 1, 40, 41, 100, 160]):
+        state, window, _, part = moving.update(spec, state, window, rows[start:stop])
+        values.append(part.value)
+        if stop > 25:
+            found = window_mismatch(spec, state, rows[stop - 25 : stop])
+            assert part.value[-1] == pytest.approx(found.value, rel=1e-9, abs=1e-12 * found.kappa)
+    assert np.concatenate(values).tobytes() == whole.value.tobytes()

@@ -31,7 +31,8 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LEARNERS, get_learner, learn_all
 from kerneltrack.sklearn import SubspaceClassifier, SubspaceRegressor, SubspaceTracker
-from kerneltrack.trackers import TRACKERS, OKFEBSpec, OKFESpec, get_tracker, run_all
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import TRACKERS, OKFEBSpec, OKFESpec, get_tracker, parse_spec, run_all
 from tests.oracles.learner_cases import same_state
 from tests.oracles.streams import IMU, raw, state_bytes, walk
 
@@ -46,6 +47,7 @@ TRACKER_SETTINGS: dict[str, dict[str, Any]] = {
     "okfeb-censored": {**SMALL, "kernel": "laplacian", "censor": "moving", "clip": 3.0},
     "okfeb-raw": {**SMALL, "kernel": "polynomial", "standardise": False, "emit": "q"},
     "okfe": {**SMALL, "tracker": "okfe"},
+    "covariance": {**SMALL, "tracker": "covariance", "admission": "leverage", "halflife": 30.0},
 }
 CLASSIFIERS = tuple(LEARNERS)
 REGRESSORS = tuple(name for name in LEARNERS if "regression" in LEARNERS[name].spec_type.tasks)
@@ -57,6 +59,7 @@ TARGETS = ROWS @ [1.0, -2.0, 0.5]
 CHECKED = [
     SubspaceTracker(),
     SubspaceTracker(tracker="okfe", emit="q"),
+    SubspaceTracker(tracker="covariance", admission="leverage"),
     SubspaceTracker(rank=4, warmup=20, kernel="laplacian", censor="rate", policy="compensated"),
     *(SubspaceClassifier(learner=name) for name in CLASSIFIERS),
     SubspaceClassifier(tracker="okfe", learner="logistic", warmup=30),
@@ -96,9 +99,11 @@ def test_parameters_are_the_specs_fields(estimator: Any) -> None:
     assert taken == fields
 
 
-def spec_of(settings: dict[str, Any]) -> OKFEBSpec | OKFESpec:
+def spec_of(settings: dict[str, Any]) -> SubspaceSpec:
     if settings.get("tracker") == "okfe":
         return OKFESpec(rank=3, warmup=20, novelty_window=100)
+    if "tracker" in settings:
+        return parse_spec(settings)
     return OKFEBSpec(**settings)
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec, spec_from_dict
-from kerneltrack.trackers import TRACKERS, OKFEBSpec, OKFESpec, parse_spec
+from kerneltrack.trackers import TRACKERS, CovarianceSpec, OKFEBSpec, OKFESpec, parse_spec
 
 NOT_NUMBERS: list[Any] = [None, True, "many", math.nan, [1.0], 10**400]
 BAD: dict[str, list[Any]] = {
@@ -118,7 +118,7 @@ standardise: false
 
 
 def test_a_spec_goes_there_and_back() -> None:
-    for kind in (OKFEBSpec, OKFESpec):
+    for kind in (OKFEBSpec, OKFESpec, CovarianceSpec):
         spec = kind(rank=4, kernel="polynomial", seed=3)
         assert parse_spec(json.loads(json.dumps(spec.to_dict()))) == spec
         assert next(iter(spec.to_dict())) == "tracker"
@@ -130,6 +130,7 @@ def test_the_default_tracker() -> None:
     assert {name: tracker.name for name, tracker in TRACKERS.items()} == {
         "okfeb": "okfeb",
         "okfe": "okfe",
+        "covariance": "covariance",
     }
 
 
@@ -137,7 +138,7 @@ def test_the_default_tracker() -> None:
     ("values", "message"),
     [
         ({"budjet": 3}, "did you mean 'budget'"),
-        ({"tracker": "pca"}, "one of okfeb, okfe"),
+        ({"tracker": "pca"}, "one of okfeb, okfe, covariance"),
         ({"tracker": "okfe", "budget": 3}, "a field of okfe"),
         ({"rank": 20, "budget": 10}, r"at least the rank \(20\)"),
         ({"ridge": "a lot"}, "must be a number"),

@@ -1,0 +1,83 @@
+"""The streams of the trackers' table: rows in their order, or in a random one that a seed draws.
+
+`watch_ordered`, `watch_shuffled`: six channels of a wrist sensor. `motionsense_1` to `_3`: every
+fifth row of one subject (the first three by name), that is 10 Hz. `elec2` and `gas_drift` in their
+order. `usps` and `a9a` in random order. Labels are those that the sets come with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.prequential_sets import DATA, SOURCES, Stream
+
+FloatArray = npt.NDArray[np.float64]
+EVERY = 5
+
+
+def _coded(rows: FloatArray, labels: list[str]) -> Stream:
+    classes, codes = np.unique(labels, return_inverse=True)
+    return Stream(rows, codes.astype(np.int64), tuple(str(name) for name in classes))
+
+
+def _sensor(table: pa.Table) -> Stream:
+    names = [name for name in table.column_names if name not in ("model_id", "time", "label")]
+    rows = np.column_stack([table[name].to_numpy().astype(np.float64) for name in names])
+    return _coded(rows, [str(label) for label in table["label"].to_pylist()])
+
+
+def _watch(path: Path, seed: int, count: int, shuffled: bool) -> Stream:
+    table = pq.read_table(path)
+    if shuffled:
+        return _sensor(table.take(np.random.default_rng(seed).permutation(table.num_rows)[:count]))
+    # Another stretch of the recordings for every seed.
+    first = seed * count % max(table.num_rows - count, 1)
+    return _sensor(table.slice(first, count))
+
+
+def _subject(path: Path, _: int, count: int, place: int) -> Stream:
+    table = pq.read_table(path)
+    name = sorted(pc.unique(table["model_id"]).to_pylist())[place]
+    table = table.filter(pc.equal(table["model_id"], name)).sort_by("time")
+    return _sensor(table.take(np.arange(0, table.num_rows, EVERY)[:count]))
+
+
+def _usps(path: Path, seed: int, count: int) -> Stream:
+    with np.load(path) as arrays:
+        parts = dict(arrays)
+    rows = next(array for array in parts.values() if array.ndim == 2)
+    labels = next(a for a in parts.values() if a.ndim == 1 and len(a) == len(rows))
+    order = np.random.default_rng(seed).permutation(len(rows))[:count]
+    return _coded(rows[order].astype(np.float64), [str(label) for label in labels[order]])
+
+
+def _known(path: Path, seed: int, count: int, name: str) -> Stream:
+    return SOURCES[name].read(path, seed).first(count)
+
+
+Read = Callable[[Path, int, int], Stream]
+SETS: dict[str, tuple[str, Read]] = {
+    "watch_ordered": ("watch.parquet", partial(_watch, shuffled=False)),
+    "watch_shuffled": ("watch.parquet", partial(_watch, shuffled=True)),
+    "motionsense_1": ("motionsense.parquet", partial(_subject, place=0)),
+    "motionsense_2": ("motionsense.parquet", partial(_subject, place=1)),
+    "motionsense_3": ("motionsense.parquet", partial(_subject, place=2)),
+    "elec2": ("elec2.parquet", partial(_known, name="elec2")),
+    "gas_drift": ("gas_drift.parquet", partial(_known, name="gas_drift")),
+    "usps": ("usps.npz", _usps),
+    "a9a": ("a9a.libsvm.gz", partial(_known, name="a9a")),
+}
+
+
+def make(name: str, seed: int, count: int) -> Stream:
+    """Return a set's first rows, or as many drawn from it."""
+    file, read = SETS[name]
+    return read(DATA / file, seed, count)

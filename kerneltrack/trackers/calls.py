@@ -1,0 +1,176 @@
+"""What the trackers' functions share outside the compiled loops: first rows, calls, checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack import scaling
+from kerneltrack.errors import ConfigError
+from kerneltrack.kernels import NEEDS_BANDWIDTH, Kernel, make_kernel, median_bandwidth
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import rowstate, rowsteps
+from kerneltrack.trackers.base import Features
+
+FloatArray = npt.NDArray[np.float64]
+Arrays = dict[str, npt.NDArray[Any]]
+
+_State = TypeVar("_State")
+
+
+class FirstRows(NamedTuple):
+    """What a model takes from its first rows.
+
+    Attributes:
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        bandwidth: (1,) γ.
+    """
+
+    shift: FloatArray
+    scale: FloatArray
+    bandwidth: FloatArray
+
+
+def look_at(spec: SubspaceSpec, first_rows: npt.ArrayLike) -> FirstRows:
+    """Take scaling and bandwidth from a model's first rows, shape (m, D).
+
+    Raises:
+        ConfigError: if they are not a finite matrix of one row and one column at the least.
+    """
+    rows = np.ascontiguousarray(first_rows, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1:
+        raise ConfigError("first_rows", rows.shape, "an array of shape (m >= 1, D >= 1)")
+    if not np.isfinite(rows).all():
+        raise ConfigError("first_rows", "NaN or infinite values", "finite")
+    clip = math.inf if spec.clip is None else spec.clip
+    scale = (
+        scaling.standard_scaling(rows, clip)
+        if spec.standardise
+        else scaling.no_scaling(rows.shape[1])
+    )
+    gamma = 1.0
+    if spec.kernel in NEEDS_BANDWIDTH:
+        gamma = (
+            median_bandwidth(spec.kernel, scaling.apply_scaling(scale, rows, clip))
+            if isinstance(spec.gamma, str)
+            else spec.gamma
+        )
+    return FirstRows(scale.shift, scale.scale, np.array([gamma]))
+
+
+def kernel_of(spec: SubspaceSpec, state: Any) -> Kernel:
+    """Return the kernel of a model, its bandwidth resolved."""
+    return make_kernel(spec.kernel, float(state.bandwidth[0]), spec.degree, spec.offset)
+
+
+def run(
+    loop: Callable[[Any, Kernel, Any, FloatArray, rowstate.Outputs], None],
+    settings: Any,
+    state: Any,
+    spec: SubspaceSpec,
+    rows: npt.ArrayLike,
+    extras: tuple[str, ...] = (),
+) -> Features:
+    """Run rows through a compiled loop, which writes to the state if it is to learn."""
+    matrix = np.ascontiguousarray(rows, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[1] != state.support.shape[1]:
+        raise ConfigError("rows", matrix.shape, f"of shape (n, {state.support.shape[1]})")
+    # Numba compiles the loop anew for arrays that it may not write to.
+    matrix = _writeable(matrix)
+    state = type(state)(*map(_writeable, state))
+    count, slots = matrix.shape[0], state.support.shape[0]
+    wants_z, wants_q = spec.emit == "z", "q" in extras or spec.emit == "q"
+    wants_s = "s" in extras
+    out = rowstate.Outputs(
+        valid=np.zeros(count, dtype=np.bool_),
+        number=np.zeros(count, dtype=np.int64),
+        z=np.zeros((count if wants_z else 0, spec.rank)),
+        loss=np.zeros(count),
+        novelty=np.zeros(count),
+        informative=np.zeros(count, dtype=np.bool_),
+        evicted=np.full(count, -1, dtype=np.int64),
+        initial=np.zeros(count, dtype=np.bool_),
+        q=np.zeros((count if wants_q else 0, spec.rank)),
+        s=np.zeros((count if wants_s else 0, slots - 1)),
+    )
+    loop(settings, kernel_of(spec, state), state, matrix, out)
+    return Features(
+        valid=out.valid,
+        index=out.number,
+        z=out.z if wants_z else None,
+        loss=out.loss,
+        novelty=out.novelty,
+        informative=out.informative,
+        evicted=out.evicted,
+        initial=out.initial,
+        q=out.q if wants_q else None,
+        s=out.s if wants_s else None,
+    )
+
+
+def _writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return array if array.flags.writeable else array.copy()
+
+
+def copied(state: _State) -> _State:
+    """Return a state of copies of the arrays of one."""
+    named: Any = state
+    result: _State = type(named)(*(array.copy() for array in named))
+    return result
+
+
+def totals(state: Any) -> dict[str, int]:
+    """Return a state's running totals by name."""
+    return {
+        "informative": int(state.counts[rowstate.INFORMATIVE]),
+        "evicted": int(state.counts[rowstate.EVICTED]),
+        "dropped_at_once": int(state.counts[rowstate.DROPPED]),
+        "mended": int(state.counts[rowstate.MENDED]),
+        "unseen": int(state.counts[rowstate.UNSEEN]),
+    }
+
+
+def refusal(state: Any, row: npt.ArrayLike) -> str:
+    """Say why the row loop refused a row."""
+    values = np.asarray(row, dtype=np.float64)
+    for name, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values))):
+        if bad.any():
+            return f"channel {int(np.argmax(bad))} is {name}"
+    scaled = np.abs(values / state.scale - state.shift)
+    worst = int(np.argmax(scaled))
+    if scaled[worst] > rowsteps.MAX_SCALED:
+        return f"channel {worst} is {values[worst]:g}: too large once standardised"
+    return f"the kernel's value of the row with itself is above {rowsteps.MAX_KERNEL:g}"
+
+
+def checked(state_type: Any, expected: Any, arrays: Arrays, most_started: int) -> Any:
+    """Make a state of arrays by name, checking that they have the shapes of an expected one."""
+    parts = {}
+    for name, like in expected._asdict().items():
+        if arrays[name].shape != like.shape:
+            raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {like.shape}")
+        parts[name] = np.array(arrays[name], dtype=like.dtype)
+    state = state_type(**parts)
+    counts, slots = state.counts, len(state.support)
+    started = int(counts[rowstate.STARTED])
+    if counts.min() < 0 or counts.max() > 2**62 or state.size >= slots or started > most_started:
+        allowed = f"from 0 to 2**62, at most {slots - 1} of them stored rows"
+        raise ConfigError("state.counts", counts.tolist(), allowed)
+    if not 0 < state.bandwidth[0] < math.inf:
+        raise ConfigError("state.bandwidth", float(state.bandwidth[0]), "a finite number > 0")
+    return state
+
+
+def width_of(state_type: Any, arrays: Arrays) -> int:
+    """Return D of arrays by name, checking that they are those of such a state."""
+    if set(arrays) != set(state_type._fields):
+        missing = sorted(set(state_type._fields) ^ set(arrays))
+        raise ConfigError("state", missing, "exactly the arrays of the tracker's state")
+    if arrays["support"].ndim != 2:
+        raise ConfigError("state.support", arrays["support"].shape, "of shape (slots, D)")
+    return int(arrays["support"].shape[1])

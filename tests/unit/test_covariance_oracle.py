@@ -1,0 +1,105 @@
+"""The covariance tracker against the dense oracle, over whole runs of 5,000 rows.
+
+Unlike OK-FEB it forgets how it began: rounding errors do not grow, so that whole runs compare.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kerneltrack.trackers import CovarianceSpec, CovarianceTracker, run_all
+from tests.oracles import covariance as oracle
+from tests.oracles.streams import walk
+
+Array = npt.NDArray[np.float64]
+TRACKER = CovarianceTracker()
+ROWS = 5_000
+CLOSE = 1e-8
+
+CASES: dict[str, dict[str, Any]] = {
+    "gaussian, every": {"halflife": 60.0},
+    "gaussian, every, all kept": {},
+    "gaussian, leverage": {"admission": "leverage", "halflife": 600.0, "admission_rate": 0.2},
+    "gaussian, fixed": {"admission": "fixed", "threshold": 0.3, "halflife": 200.0},
+    "laplacian, moving": {"kernel": "laplacian", "admission": "moving", "halflife": 100.0},
+    "laplacian, leverage": {"kernel": "laplacian", "admission": "leverage"},
+    "polynomial, rate": {"kernel": "polynomial", "admission": "rate", "halflife": 300.0},
+    "polynomial, leverage": {"kernel": "polynomial", "degree": 3, "admission": "leverage"},
+    "linear, every": {"kernel": "linear", "halflife": 50.0},
+}
+
+
+def spec_of(fields: dict[str, Any]) -> CovarianceSpec:
+    sizes: dict[str, Any] = {"rank": 4, "budget": 9, "gamma": 60.0, "standardise": False}
+    return CovarianceSpec(**sizes, **fields)
+
+
+def stream(name: str) -> Array:
+    """A walk whose every third hundred of rows is in random order, with repeats."""
+    rows = walk(len(name), ROWS, 5)
+    rng = np.random.default_rng(len(name))
+    for first in range(0, ROWS, 300):
+        rng.shuffle(rows[first : first + 100])
+    repeated = np.flatnonzero(rng.random(ROWS - 40) < 0.05) + 40
+    rows[repeated] = rows[repeated - rng.integers(1, 40, len(repeated))]
+    return rows
+
+
+class Run(NamedTuple):
+    model: oracle.Oracle
+    outcomes: list[oracle.Outcome]
+    state: Any
+    features: Any
+
+
+def play(name: str) -> Run:
+    spec, rows = spec_of(CASES[name]), stream(name)
+    first = TRACKER.init(spec, rows[:1], "a model")
+    model = oracle.start(spec, float(first.bandwidth[0]), rows.shape[1], int(first.key[0]))
+    outcomes = [model.update(x) for x in rows]
+    return Run(model, outcomes, *TRACKER.update(spec, first, rows))
+
+
+def far(found: Array, wanted: Array) -> float:
+    """Largest difference, in units of the largest entry."""
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_5000_rows_agree_with_the_dense_oracle(name: str) -> None:
+    model, outcomes, state, features = play(name)
+    size = state.size
+    assert features.evicted.tolist() == [o.evicted for o in outcomes]
+    assert features.informative.tolist() == [o.informative for o in outcomes]
+    assert features.initial.tolist() == [o.initial for o in outcomes]
+    assert state.born[:size].tolist() == model.born
+    assert np.array_equal(state.support[:size], model.stored)
+    whitener = state.whitener[:size, :size]
+    assert far(state.weights[:size, :size], model.weights) <= CLOSE
+    assert far(whitener.T @ whitener, np.asarray(np.linalg.inv(model.gram))) <= CLOSE
+    square = model.weights @ model.gram @ model.weights
+    assert far(state.square[:size, :size], square) <= CLOSE
+    losses = np.array([o.loss for o in outcomes])
+    own = np.array([model.own(x) for x in stream(name)])
+    assert (np.abs(features.loss - losses) <= CLOSE * own).all()
+    dense = np.array([o.dense_loss for o in outcomes])[~features.initial]
+    assert features.loss[~features.initial].mean() == pytest.approx(dense.mean(), rel=0.01)
+    # A root of rounding, δ of a row in the span, is all that may part the two.
+    energy = float(np.trace(model.weights @ model.gram))
+    assert state.reals[0] == pytest.approx(model.lost, rel=1e-6, abs=1e-6 * energy)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_perturbation_does_not_grow(name: str) -> None:
+    spec, rows = spec_of(CASES[name]), stream(name)
+    moved = rows * (1 + 1e-10 * np.random.default_rng(1).uniform(-1, 1, rows.shape))
+    _, features = run_all(spec, rows)
+    _, others = run_all(spec, moved)
+    own = np.abs(features.loss + (features.z**2).sum(axis=1))  # type: ignore[operator]
+    assert np.array_equal(features.evicted, others.evicted)
+    late = slice(ROWS - 1000, None)
+    assert (np.abs(features.loss - others.loss) <= 1e-8 * own)[late].all()
