@@ -56,6 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, FAILED_EXIT)
     except KeyboardInterrupt:
         return _fail("interrupted", job.INTERRUPTED_EXIT)
+    except SystemError as error:
+        # What becomes of Ctrl-C while one of Kafka's clients is being taken down.
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        return _fail("interrupted", job.INTERRUPTED_EXIT)
 
 
 def _fail(message: object, code: int) -> int:

@@ -36,7 +36,10 @@ SHOW_EVERY = 2.0
 READ = 0.2
 SHOWN_Z = 3
 QUIET = 8.0
-"""Seconds without a row after which the demonstration ends, once all have been sent."""
+"""Seconds without a row after which the demonstration ends, once all have been sent ..."""
+
+FIRST = 120.0
+"""... and some have come."""
 
 
 @dataclass
@@ -147,7 +150,7 @@ def _show(folder: str, replay: subprocess.Popen[bytes]) -> None:
     once = {name: Once() for name in readers}
     models: dict[str, Shown] = {}
     begun = last = shown = time.monotonic()
-    while replay.poll() is None or time.monotonic() - last < QUIET:
+    while replay.poll() is None or time.monotonic() - last < (QUIET if models else FIRST):
         for name, reader in readers.items():
             for row in reader.rows(READ):
                 if once[name].is_new(row):

@@ -20,7 +20,7 @@ from pipelines.cluster.settings import Settings
 VERSION = 1
 LOCK = ".lock"
 SPENT = ("tmp", "artifacts")
-KINDS = ("bin", "config", "run", "logs", "kafka", "checkpoints", "savepoints", *SPENT)
+KINDS = ("bin", "config", "run", "logs", "kafka", "checkpoints", "savepoints", "jobs", *SPENT)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Folder:
     """The folder of one cluster.
 
     `run/` holds a record of each process, `config/` what is generated anew by every `up`, `kafka/`,
-    `checkpoints/` and `savepoints/` what outlives it.
+    `checkpoints/`, `savepoints/` and `jobs/` what outlives it.
 
     Args:
         root: Absolute path.

@@ -96,3 +96,16 @@ def running(folder: Path, *flags: str) -> Iterator[LocalCluster]:
         yield cluster
     finally:
         cluster("down")
+
+
+def left_in(folder: Path) -> list[str]:
+    """Command lines of processes, whoever's, that name a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line:
+            found.append(line)
+    return found

@@ -21,7 +21,7 @@ from pipelines.cluster.identity import identity
 from pipelines.cluster.java import find_java
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.versions import versions
-from tests.e2e.clusters import PATIENCE, POLL, LocalCluster, jars, running, wait_for
+from tests.e2e.clusters import PATIENCE, POLL, LocalCluster, jars, left_in, running, wait_for
 from tests.e2e.jobs import ROOT, environment, run_process
 
 PARTS = {"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"}
@@ -263,19 +263,6 @@ def test_an_interrupted_start_leaves_nothing(jars: None, tmp_path: Path) -> None
     assert (process.returncode, output, errors) == (130, "", "kerneltrack: interrupted\n")
     assert [process for process in processes if process.alive] == []
     assert left_in(cluster.folder) == []
-
-
-def left_in(folder: Path) -> list[str]:
-    """Command lines of processes, whoever's, that name a folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(folder) in line:
-            found.append(line)
-    return found
 
 
 def test_a_folder_of_other_things_is_left_alone(jars: None, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_ordinary_rows_are_followed_after_any_of_them(fields: dict[str, Any]) ->
     for hostile in STREAMS.values():
         state, _ = TRACKER.update(spec, fresh, hostile)
         _, features = TRACKER.update(spec, state, rows)
-        assert features.loss[300:].mean() <= 1.05 * usual.loss[300:].mean()
+        assert features.loss[300:].mean() <= 1.05 * usual.loss[300:].mean() + 1e-9
 
 
 def test_repeated_rows_are_folded_into_the_weights() -> None:

@@ -1,0 +1,59 @@
+"""`make live-demo`: from nothing to nothing, also when it is interrupted."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.clusters import PATIENCE, jars, left_in
+from tests.e2e.jobs import ROOT, environment, run_process
+
+__all__ = ["jars"]
+
+ROWS = 4000
+
+
+def demo(folder: Path) -> list[str]:
+    return [
+        *(sys.executable, "-m", "pipelines.live_demo", "--folder", str(folder)),
+        *("--speed", "20", "--rows", str(ROWS)),
+    ]
+
+
+def test_it_shows_what_comes_out_and_leaves_nothing(jars: None, tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    done = run_process(demo(folder), cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = re.findall(r"^ +\d+ s +([0-9,]+) rows of features$", done.stdout, re.M)
+    assert shown[-1] == f"{ROWS:,}"
+    last = done.stdout[done.stdout.rindex(" rows of features") :]
+    line = r"^  subject-\d\d +row +[0-9,]+  loss [0-9.]+  z .* predicted \w+ \(\w+\)"
+    assert len(re.findall(line, last, re.M)) == 4
+    assert left_in(folder) == []
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_one_leaves_nothing(
+    number: signal.Signals, jars: None, tmp_path: Path
+) -> None:
+    folder = tmp_path / "demo"
+    with subprocess.Popen(
+        demo(folder), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        # SIGTERM comes while the cluster is up alone, SIGINT while the job runs.
+        awaited = "0 rows in 0 messages" if number == signal.SIGTERM else "job kerneltrack-"
+        for text in process.stdout:
+            if text.startswith(awaited):
+                process.send_signal(number)
+                break
+        process.stdout.read()
+        assert process.wait(PATIENCE) == 130
+    assert left_in(folder) == []
+    assert not folder.exists()
