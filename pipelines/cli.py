@@ -54,11 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, getattr(error, "exit_code", FAILED_EXIT))
     except OSError as error:
         return _fail(error, FAILED_EXIT)
-    except KeyboardInterrupt:
-        return _fail("interrupted", job.INTERRUPTED_EXIT)
-    except SystemError as error:
-        # What becomes of Ctrl-C while one of Kafka's clients is being taken down.
-        if not isinstance(error.__cause__, KeyboardInterrupt):
+    except (KeyboardInterrupt, SystemError) as error:
+        # The latter is what becomes of Ctrl-C while one of Kafka's clients is being taken down.
+        if not isinstance(error.__cause__ or error, KeyboardInterrupt):
             raise
         return _fail("interrupted", job.INTERRUPTED_EXIT)
 
