@@ -165,6 +165,8 @@ def find_left(place: Place, resume: str, topic: str) -> Left:
     Raises:
         ConfigError: if it names nothing, or its job is not known.
     """
+    if "://" in resume and not resume.startswith("file://"):
+        return _left_in_store(place, resume)
     if resume != "latest":
         path = Path(resume.removeprefix("file://"))
         sidecar = path / SIDECAR
@@ -185,6 +187,21 @@ def find_left(place: Place, resume: str, topic: str) -> Left:
         raise ConfigError("--resume", "latest", f"PATH: no job of {topic} has left anything here")
     _, path, record = max(found, key=lambda item: item[0])
     return Left(path.absolute().as_uri(), record)
+
+
+def _left_in_store(place: Place, resume: str) -> Left:
+    """Find the job that wrote to an object store, by Flink's names; Flink says if it is not there.
+
+    Raises:
+        ConfigError: if the name tells of no job, or of none that is written down.
+    """
+    named = re.search(r"/(?:savepoint-([0-9a-f]{6})-[0-9a-f]+|([0-9a-f]{32})/chk-\d+)/?$", resume)
+    start = (named[1] or named[2]) if named else None
+    found = [item for item in records(place) if start is not None and item.job.startswith(start)]
+    if len(found) != 1:
+        allowed = f".../savepoint-ID-... or .../JOB/chk-N of a job in {place.state}"
+        raise ConfigError("--resume", resume, allowed)
+    return Left(resume, found[0])
 
 
 def _left_by(place: Place, record: Record) -> list[Path]:

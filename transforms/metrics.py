@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
+import numpy as np
+import numpy.typing as npt
 from apache_beam.metrics import Metrics
 
 NAMESPACE = "kerneltrack"
@@ -18,3 +21,38 @@ def count(name: str, amount: int) -> None:
     if amount:
         Metrics.counter(NAMESPACE, name).inc(amount)
         TALLY[name] += amount
+
+
+LOSS_UNIT = 1e-6
+LAG_UNIT = 1e-3
+"""Seconds."""
+MOST_UNITS = 1e14
+"""What one call adds at most: counters are 64 bits wide."""
+MOST_LAG = 86_400.0
+"""Seconds that one row's lag counts at most: a replay of old times says nothing about lag."""
+
+
+def count_losses(losses: npt.NDArray[np.float64]) -> None:
+    """Add losses up in `loss_millionths`; over `rows_tracked` it is their mean.
+
+    Sums are whole numbers, since Flink shows Beam's counters only: its distributions and gauges
+    of fractions arrive as 0.
+
+    Args:
+        losses: (n,) of rows that were tracked.
+    """
+    count("loss_millionths", _units(float(losses.sum()), LOSS_UNIT))
+
+
+def count_lags(times: npt.NDArray[np.int64]) -> None:
+    """Add up in `lag_milliseconds` how long ago rows happened; over `rows_tracked`: the mean.
+
+    Args:
+        times: (n,) event times, ns since 1970, of rows that were tracked now.
+    """
+    lags = np.clip(time.time() - times / 1e9, 0.0, MOST_LAG)
+    count("lag_milliseconds", _units(float(lags.sum()), LAG_UNIT))
+
+
+def _units(total: float, unit: float) -> int:
+    return round(min(total / unit, MOST_UNITS)) if total > 0 else 0

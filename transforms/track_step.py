@@ -38,7 +38,7 @@ from transforms.clock import (
 )
 from transforms.features import alert_chunk, feature_chunk, join_features
 from transforms.hold import hold_last
-from transforms.metrics import count
+from transforms.metrics import count, count_lags, count_losses
 from transforms.model import Model, Work, begin, decode, encode
 from transforms.segments import Outcome, next_event, run_rows
 from transforms.snapshots import SnapshotFolder, read_whole
@@ -252,6 +252,9 @@ class TrackFn(beam.DoFn):
             yield _failures(key, piece.take(bad), self._reasons(model.state, rows))
         if len(good):
             count("rows_tracked", len(good))
+            count_losses(features.loss[good])
+            if piece.has("time") and not self._order.waits_for_end:
+                count_lags(piece.column("time")[good])
             yield key, feature_chunk(piece, features, good)
 
     def _reasons(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:

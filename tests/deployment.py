@@ -1,0 +1,127 @@
+"""What the tests of deploy/ share: where its files are, and the programs that check them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines import cli, options
+
+ROOT = Path(__file__).resolve().parents[1]
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
+COMPOSE = DEPLOY / "docker" / "compose.yaml"
+MANIFESTS = DEPLOY / "kubernetes"
+DASHBOARD = DEPLOY / "grafana" / "kerneltrack.json"
+ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
+SPECS = "/etc/kerneltrack/specs"
+METRIC = re.compile(r"\bflink_(?:job|task)manager_\w+")
+
+
+def missing(reason: str) -> None:
+    """Fail in CI, where all tools must be there; skip elsewhere."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def program(name: str, package: str) -> str:
+    """Find a program, beside Python or on the path."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    found = shutil.which(name, path=path)
+    if found is None:
+        missing(f"there is no {name}: install {package}")
+    return str(found)
+
+
+def module(name: str, package: str) -> Any:
+    """Import a module that only these tests need."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        missing(f"there is no module {name}: install {package}")
+
+
+def check(*command: str) -> str:
+    """Run a program that must succeed; gives what it printed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    """All documents of a YAML file."""
+    return [item for item in yaml.safe_load_all(path.read_text(encoding="utf-8")) if item]
+
+
+def resources() -> dict[tuple[str, str], dict[str, Any]]:
+    """What the kustomization holds, by kind and name."""
+    (kustomization,) = documents(MANIFESTS / "kustomization.yaml")
+    found = [item for name in kustomization["resources"] for item in documents(MANIFESTS / name)]
+    return {(item["kind"], item["metadata"]["name"]): item for item in found}
+
+
+def pod_containers(resource: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The containers of a Deployment's or a Job's pods, by name."""
+    pod = resource["spec"]["template"]["spec"]
+    found = [*pod.get("initContainers", ()), *pod["containers"]]
+    return {item["name"]: item for item in found}
+
+
+def flink_containers() -> dict[str, dict[str, Any]]:
+    """The containers of Flink's TaskManagers, by name; those of all its pods come first."""
+    spec = resources()["FlinkDeployment", "kerneltrack"]["spec"]
+    containers = spec["podTemplate"]["spec"]["containers"]
+    containers = [*containers, *spec["taskManager"]["podTemplate"]["spec"]["containers"]]
+    found: dict[str, dict[str, Any]] = {}
+    for item in containers:
+        found[item["name"]] = {**found.get(item["name"], {}), **item}
+    return found
+
+
+def config(name: str) -> dict[str, str]:
+    """The files of a ConfigMap."""
+    data: dict[str, str] = resources()["ConfigMap", name]["data"]
+    return data
+
+
+def submit_arguments() -> list[str]:
+    """The command line of the Job that submits."""
+    arguments: list[str] = pod_containers(resources()["Job", "kerneltrack-submit"])["submit"][
+        "args"
+    ]
+    return arguments
+
+
+def parse(arguments: list[str]) -> tuple[argparse.Namespace, PipelineOptions]:
+    """Read a command line as `kerneltrack` does."""
+    parser, commands = cli._parser()
+    flags = [
+        flag
+        for command in commands.values()
+        for action in command._actions
+        for flag in action.option_strings
+    ]
+    beam_options, own = options.split_beam_flags(arguments, flags)
+    args, rest = parser.parse_known_args(own)
+    assert rest == []
+    return args, beam_options
+
+
+def dashboard_queries(dashboard: dict[str, Any]) -> dict[str, list[str]]:
+    """The queries of each panel, by its title."""
+    return {
+        panel["title"]: [target["expr"] for target in panel["targets"]]
+        for panel in dashboard["panels"]
+    }
