@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 import kerneltrack
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
-from pipelines import inspect_snapshot, job, options, score_files, track_files
+from pipelines import inspect_snapshot, job, landmarks, options, score_files, track_files
 from pipelines.cluster import commands as cluster
 from pipelines.report import write_report
 
@@ -81,6 +81,9 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
             "Score files under a run's snapshots, without learning: features and predictions out.",
             score_files.run,
         )
+    )
+    landmarks.add_flags(
+        add("landmarks", "Choose the rows of an input that hold the others best.", landmarks.run)
     )
     report = add("report", "Write the report of a finished run again.", _report)
     report.add_argument("output", metavar="DIR", help="a run's folder")

@@ -33,7 +33,7 @@ class LandmarkSpec:
         sweeps: Most sweeps of a descent at one penalty, 1 to 10,000.
         tolerance: Relative change of Q at which a descent stops, >= 0.
         kernel: "gaussian", "laplacian", "polynomial" or "linear".
-        gamma: Bandwidth as of `SubspaceSpec`, or "median".
+        gamma: Bandwidth of the Gaussian (exp(-‖x-y‖²/γ)) and the Laplacian kernel, or "median".
         degree: Degree of the polynomial kernel.
         offset: Offset of the polynomial kernel, >= 0.
         standardise: Subtract the mean and divide by the standard deviation of the rows.
