@@ -8,13 +8,16 @@ from typing import Any
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec, spec_from_dict
 from kerneltrack.trackers.base import Features, Tracker
+from kerneltrack.trackers.dskpca import DSKPCA, DSKPCASpec
 from kerneltrack.trackers.okfe import OKFE, OKFESpec
 from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
 
 __all__ = [
+    "DSKPCA",
     "OKFE",
     "OKFEB",
     "TRACKERS",
+    "DSKPCASpec",
     "Features",
     "OKFEBSpec",
     "OKFESpec",
@@ -24,7 +27,7 @@ __all__ = [
     "run_all",
 ]
 
-TRACKERS: dict[str, Tracker] = {tracker.name: tracker for tracker in (OKFEB(), OKFE())}
+TRACKERS: dict[str, Tracker] = {tracker.name: tracker for tracker in (OKFEB(), OKFE(), DSKPCA())}
 DEFAULT_TRACKER = "okfeb"
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import OKFEBSpec, OKFESpec, get_tracker, run_all
+from kerneltrack.trackers import DSKPCASpec, OKFEBSpec, OKFESpec, get_tracker, run_all
 from kerneltrack.trackers.rowloop import run_rows
 from tests.oracles.streams import feature_bytes, joined_bytes, state_bytes, walk
 
@@ -45,6 +45,20 @@ SPECS: dict[str, SubspaceSpec] = {
     "okfe": OKFESpec(**SMALL),
     "okfe-paper": OKFESpec(**SMALL, rule="nonparametric", step="inverse_n2", start="rank_one"),
     "okfe-full": OKFESpec(**SMALL, max_rows=40),
+    "dskpca": DSKPCASpec(**SMALL, budget=24, feature_batch=4, row_batch=7),
+    "dskpca-gha": DSKPCASpec(
+        **SMALL,
+        budget=9,
+        feature_batch=9,
+        row_batch=1,
+        form="gha",
+        kernel="matern32",
+        step_decay=0.0,
+        clip=3.0,
+    ),
+    "dskpca-raw": DSKPCASpec(
+        **SMALL, budget=12, feature_batch=3, kernel="polynomial", standardise=False, emit="q"
+    ),
 }
 ROWS = walk(seed=7, count=120, width=3)
 EXTRAS = ("q", "s")
