@@ -12,6 +12,7 @@ from kerneltrack.learners import LEARNERS, TASKS, learn_all
 from kerneltrack.mismatch import window_mismatch
 from kerneltrack.moving import MovingWindow
 from kerneltrack.trackers import TRACKERS, OKFEBSpec, get_tracker
+from kerneltrack.trackers.rowstate import SubspaceState
 
 
 def warm_up(
@@ -38,7 +39,7 @@ def warm_up(
         spec = tracker.spec_type(rank=2, warmup=4)
         state, _ = tracker.update(spec, tracker.init(spec, rows), rows, ("q", "s"))
         tracker.project(spec, state, rows)
-        if mismatch:
+        if mismatch and isinstance(state, SubspaceState):
             window_mismatch(spec, state, rows)
         if moving and isinstance(spec, OKFEBSpec):
             window = MovingWindow(4)

@@ -11,7 +11,8 @@ from apache_beam.transforms.window import GlobalWindows
 from kerneltrack.drift import DriftSpec
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec, check_number
-from kerneltrack.trackers import OKFEBSpec
+from kerneltrack.trackers import OKFEBSpec, get_tracker
+from kerneltrack.trackers.rowstate import SubspaceState
 from transforms.chunks import Chunk, Failures
 from transforms.clock import Order, nanoseconds
 from transforms.features import EXTRAS
@@ -109,6 +110,8 @@ class TrackSubspace(
                 raise ConfigError("extras", name, f"of {', '.join(EXTRAS)}")
         if measure is not None and measure.moving and not isinstance(spec, OKFEBSpec):
             raise ConfigError("moving", measure.moving, f"None for the tracker {spec.tracker}")
+        if measure is not None and get_tracker(spec.tracker).state_type is not SubspaceState:
+            raise ConfigError("measure", measure, f"None for the tracker {spec.tracker}")
         if snapshot_every is not None:
             check_number("snapshot_every", snapshot_every, 1e-3, 1e9, closed=("low", "high"))
         if warm is not None:

@@ -108,8 +108,18 @@ class DoublyState(NamedTuple):
         return int(self.counts[N])
 
 
-class Work(NamedTuple):
-    """Scratch space of one call: a mini-batch of rows, a block of features."""
+class View(NamedTuple):
+    """Scratch space: a mini-batch of rows, what is said of them, a block of features.
+
+    Attributes:
+        x: (T, D) scaled rows.
+        h: (T, r) H(x).
+        own: (T,) κ̂(x,x).
+        good: (T,) whether the row can be used.
+        phi: (B,) features of one row.
+        v: (r,) half-way to q.
+        q: (r,) projection coefficients of one row.
+    """
 
     x: FloatArray
     h: FloatArray
@@ -118,16 +128,12 @@ class Work(NamedTuple):
     phi: FloatArray
     v: FloatArray
     q: FloatArray
-    left: FloatArray
-    right: FloatArray
-    turn: FloatArray
-    rest: FloatArray
-    pivots: IntArray
 
 
 @inlined
-def _make_work(most: int, width: int, rank: int, block: int) -> Work:
-    return Work(
+def make_view(most: int, width: int, rank: int, block: int) -> View:
+    """Make scratch space for mini-batches of `most` rows of `width` channels."""
+    return View(
         np.empty((most, width)),
         np.empty((most, rank)),
         np.empty(most),
@@ -135,11 +141,6 @@ def _make_work(most: int, width: int, rank: int, block: int) -> Work:
         np.empty(block),
         np.empty(rank),
         np.empty(rank),
-        np.empty((rank, rank)),
-        np.empty((rank, rank)),
-        np.empty((rank, rank)),
-        np.empty(rank),
-        np.empty(rank, dtype=np.int64),
     )
 
 
@@ -172,32 +173,34 @@ def _scale_row(
 
 
 @inlined
-def _evaluate(
-    features: FeatureMap, state: DoublyState, drawn: Drawn, work: Work, count: int
+def evaluate_view(
+    features: FeatureMap, factor: FloatArray, used: int, drawn: Drawn, view: View, count: int
 ) -> None:
-    """Fill h = H(x) and own = κ̂(x,x) = Σφ²/F' of the good rows (Algorithm 2)."""
-    rank, block = state.cross.shape
-    used = blocks_in_use(state)
+    """Fill h = H(x) and own = κ̂(x,x) = Σφ²/F' of the view's good rows (Algorithm 2).
+
+    `used` blocks of the pool are in use. Rows with a κ̂(x,x) that is too large turn bad.
+    """
+    rank, block = factor.shape[0], view.phi.shape[0]
     for b in range(count):
-        work.own[b] = 0.0
+        view.own[b] = 0.0
         for c in range(rank):
-            work.h[b, c] = 0.0
+            view.h[b, c] = 0.0
     for at in range(used):
         first = at * block
         draw(features, first, block, drawn)
         for b in range(count):
-            if work.good[b]:
-                evaluate(features, drawn, work.x[b], block, work.phi)
-                work.own[b] += dot(work.phi, work.phi, block)
+            if view.good[b]:
+                evaluate(features, drawn, view.x[b], block, view.phi)
+                view.own[b] += dot(view.phi, view.phi, block)
                 for c in range(rank):
-                    work.h[b, c] += dot(state.factor[c, first:], work.phi, block)
+                    view.h[b, c] += dot(factor[c, first:], view.phi, block)
     for b in range(count):
-        work.own[b] /= used * block
-        work.good[b] = work.good[b] and work.own[b] <= MAX_KERNEL
+        view.own[b] /= used * block
+        view.good[b] = view.good[b] and view.own[b] <= MAX_KERNEL
 
 
 @inlined
-def _project(state: DoublyState, h: FloatArray, work: Work, own: float) -> float:
+def _project(state: DoublyState, h: FloatArray, work: View, own: float) -> float:
     """Fill q = (M + λI)⁻¹h and return ℓ = κ̂(x,x) - hᵀq - λ‖q‖²."""
     rank = h.shape[0]
     for c in range(rank):
@@ -296,7 +299,7 @@ def step(settings: Settings, state: DoublyState) -> None:
 
 
 @inlined
-def _tell(settings: Settings, state: DoublyState, work: Work, b: int, out: Outputs, n: int) -> None:
+def _tell(settings: Settings, state: DoublyState, work: View, b: int, out: Outputs, n: int) -> None:
     """Fill what is said of row n, the b-th of its mini-batch."""
     rank, counts = state.factor.shape[0], state.counts
     own = work.own[b]
@@ -332,7 +335,7 @@ def run_rows(
     (rank, block), (total, width) = state.cross.shape, rows.shape
     counts = state.counts
     drawn = make_room(features, width, block)
-    work = _make_work(settings.row_batch, width, rank, block)
+    work = make_view(settings.row_batch, width, rank, block)
     positive = features.code in (EXP_SEMIGROUP, REC_SEMIGROUP)
     place = 0
     while place < total:
@@ -341,7 +344,7 @@ def run_rows(
         for b in range(count):
             x = work.x[b]
             work.good[b] = _scale_row(settings, state, rows[place + b], positive, x)
-        _evaluate(features, state, drawn, work, count)
+        evaluate_view(features, state.factor, blocks_in_use(state), drawn, work, count)
         if settings.learn:
             draw(features, next_block(state) * block, block, drawn)
         for b in range(count):
