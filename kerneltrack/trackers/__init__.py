@@ -9,6 +9,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec, spec_from_dict
 from kerneltrack.trackers.base import Features, Tracker
 from kerneltrack.trackers.dskpca import DSKPCA, DSKPCASpec
+from kerneltrack.trackers.dspair import DSPair, DSPairSpec
 from kerneltrack.trackers.okfe import OKFE, OKFESpec
 from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
 
@@ -18,6 +19,8 @@ __all__ = [
     "OKFEB",
     "TRACKERS",
     "DSKPCASpec",
+    "DSPair",
+    "DSPairSpec",
     "Features",
     "OKFEBSpec",
     "OKFESpec",
@@ -27,7 +30,9 @@ __all__ = [
     "run_all",
 ]
 
-TRACKERS: dict[str, Tracker] = {tracker.name: tracker for tracker in (OKFEB(), OKFE(), DSKPCA())}
+TRACKERS: dict[str, Tracker] = {
+    tracker.name: tracker for tracker in (OKFEB(), OKFE(), DSKPCA(), DSPair())
+}
 DEFAULT_TRACKER = "okfeb"
 
 

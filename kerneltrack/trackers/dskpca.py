@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,7 +57,6 @@ from kerneltrack.trackers.dsloop import DoublyState
 
 FloatArray = npt.NDArray[np.float64]
 
-FORMS = ("subspace", "gha")
 FIXED = ("rule", "step", "start")
 """Settings of the OK-FE family that mean nothing here: they stay at their defaults."""
 
@@ -85,6 +84,7 @@ class DSKPCASpec(SubspaceSpec):
     tracker: ClassVar[str] = "dskpca"
     kernels: ClassVar[Collection[str]] = FEATURE_KERNELS
     measured: ClassVar[Collection[str]] = MEASURED
+    forms: ClassVar[tuple[str, ...]] = ("subspace", "gha")
 
     budget: int = 1024
     form: str = "subspace"
@@ -101,13 +101,15 @@ class DSKPCASpec(SubspaceSpec):
         super().__post_init__()
         for field in dataclasses.fields(SubspaceSpec):
             if field.name in FIXED and getattr(self, field.name) != field.default:
-                raise ConfigError(field.name, getattr(self, field.name), "left out for dskpca")
+                raise ConfigError(
+                    field.name, getattr(self, field.name), f"left out for {self.tracker}"
+                )
         if self.kernel in POSITIVE:
             if isinstance(self.gamma, str):
                 raise ConfigError("gamma", self.gamma, f"a number > 0 with {self.kernel}")
             if self.standardise:
                 raise ConfigError("standardise", True, f"false with {self.kernel} (rows >= 0)")
-        check_choice("form", self.form, FORMS)
+        check_choice("form", self.form, self.forms)
         check_int("row_batch", self.row_batch, 1, 100_000)
         check_int("budget", self.budget, 1, 2**20)
         check_int("feature_batch", self.feature_batch, self.rank, max(self.budget, self.rank))
@@ -117,21 +119,34 @@ class DSKPCASpec(SubspaceSpec):
         check_number("step_decay", self.step_decay, 0, 1e6, closed=("low", "high"))
 
 
-def make_state(spec: DSKPCASpec, first_rows: npt.ArrayLike) -> DoublyState:
-    """Make a state, scaled and tuned to the first rows."""
+def tuned(
+    spec: DSKPCASpec, first_rows: npt.ArrayLike, cuts: tuple[int, ...] = ()
+) -> tuple[scaling.Scaling, list[float]]:
+    """Return the scaling of the first rows, and γ of each group of columns between the cuts."""
     rows = np.ascontiguousarray(first_rows, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1:
-        raise ConfigError("first_rows", rows.shape, "an array of shape (m >= 1, D >= 1)")
+    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1 + len(cuts):
+        raise ConfigError(
+            "first_rows", rows.shape, f"an array of shape (m >= 1, D >= {1 + len(cuts)})"
+        )
     if not np.isfinite(rows).all():
         raise ConfigError("first_rows", "NaN or infinite values", "finite")
-    width, rank = rows.shape[1], spec.rank
+    width = rows.shape[1]
+    if cuts and cuts[-1] >= width:
+        raise ConfigError("first_view", cuts[-1], f"less than the {width} columns")
     clip = math.inf if spec.clip is None else spec.clip
     scale = scaling.standard_scaling(rows, clip) if spec.standardise else scaling.no_scaling(width)
-    gamma = 1.0
-    if spec.kernel in SCALED:
-        named = isinstance(spec.gamma, str)
-        scaled = scaling.apply_scaling(scale, rows, clip)
-        gamma = median_bandwidth(spec.kernel, scaled) if named else float(spec.gamma)
+    if spec.kernel not in SCALED:
+        return scale, [1.0] * (1 + len(cuts))
+    if not isinstance(spec.gamma, str):
+        return scale, [float(spec.gamma)] * (1 + len(cuts))
+    groups = np.split(scaling.apply_scaling(scale, rows, clip), cuts, axis=1)
+    return scale, [median_bandwidth(spec.kernel, np.ascontiguousarray(g)) for g in groups]
+
+
+def make_state(spec: DSKPCASpec, first_rows: npt.ArrayLike) -> DoublyState:
+    """Make a state, scaled and tuned to the first rows."""
+    scale, (gamma,) = tuned(spec, first_rows)
+    rank = spec.rank
     state = DoublyState(
         factor=np.zeros((rank, spec.budget)),
         solver=np.zeros((rank, rank)),
@@ -146,18 +161,18 @@ def make_state(spec: DSKPCASpec, first_rows: npt.ArrayLike) -> DoublyState:
         reals=np.zeros(dsloop.REALS),
         counts=np.zeros(dsloop.COUNTS, dtype=np.int64),
     )
-    state.factor[:, : spec.feature_batch] = _first_functions(spec)
+    state.factor[:, : spec.feature_batch] = first_functions(spec, 0)
     dsloop.refresh(settings_of(spec, True), state)
     return state
 
 
-def _first_functions(spec: DSKPCASpec) -> FloatArray:
-    """Return αᵀ of V₀, (r, B): orthonormal under the kernel of the first block's features.
+def first_functions(spec: DSKPCASpec, which: int) -> FloatArray:
+    """Return αᵀ of V₀ of a view, (r, B): orthonormal under the kernel of its first features.
 
     Gram and Schmidt, twice, in plain sums: the same bits with any library.
     """
     block = spec.feature_batch
-    rows: FloatArray = np.random.default_rng(spec.seed).standard_normal((spec.rank, block))
+    rows: FloatArray = np.random.default_rng((spec.seed, which)).standard_normal((spec.rank, block))
     for c in range(spec.rank):
         for _ in range(2):
             for e in range(c):
@@ -178,7 +193,7 @@ def settings_of(spec: DSKPCASpec, learn: bool) -> dsloop.Settings:
         learn=learn,
         aligned=spec.emit == "z",
         ridge=spec.ridge,
-        form=FORMS.index(spec.form),
+        form=spec.forms.index(spec.form),
         step_size=spec.step_size,
         step_decay=spec.step_decay,
         row_batch=spec.row_batch,
@@ -239,24 +254,11 @@ class DSKPCA:
 
     def why_refused(self, spec: DSKPCASpec, state: DoublyState, row: npt.ArrayLike) -> str:
         """Say why a row was refused."""
-        values = np.asarray(row, dtype=np.float64)
-        for name, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values))):
-            if bad.any():
-                return f"channel {int(np.argmax(bad))} is {name}"
-        if spec.kernel in POSITIVE and (values < 0).any():
-            return f"channel {int(np.argmax(values < 0))} is below 0, {spec.kernel} takes none"
-        scaled = np.abs(values / state.scale - state.shift)
-        worst = int(np.argmax(scaled))
-        if scaled[worst] > rowloop.MAX_SCALED:
-            return f"channel {worst} is {values[worst]:g}: too large once standardised"
-        return f"the kernel's value of the row with itself is above {rowloop.MAX_KERNEL:g}"
+        return refusal(spec, state.scale, state.shift, row)
 
     def counters(self, state: DoublyState) -> dict[str, int]:
         """Return running totals by name: every valid row is learned from, none is stored."""
-        mended = int(state.counts[dsloop.MENDED])
-        informative = int(state.counts[dsloop.N])
-        none = dict.fromkeys(("evicted", "dropped_at_once", "unseen"), 0)
-        return {"informative": informative, "mended": mended, **none}
+        return totals(state.counts)
 
     def arrays(self, state: DoublyState) -> dict[str, npt.NDArray[Any]]:
         """Return the state's arrays by name."""
@@ -264,23 +266,32 @@ class DSKPCA:
 
     def from_arrays(self, spec: DSKPCASpec, arrays: dict[str, npt.NDArray[Any]]) -> DoublyState:
         """Make a state of arrays that `arrays` gave, each of the shape that the spec gives it."""
-        if set(arrays) != set(DoublyState._fields):
-            missing = sorted(set(DoublyState._fields) ^ set(arrays))
-            raise ConfigError("state", missing, "exactly the arrays of the tracker's state")
-        if arrays["scale"].ndim != 1 or not len(arrays["scale"]):
-            raise ConfigError("state.scale", arrays["scale"].shape, "of shape (D,)")
-        expected = make_state(spec, np.zeros((1, len(arrays["scale"]))))
-        parts = {}
-        for name, like in expected._asdict().items():
-            if arrays[name].shape != like.shape:
-                raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {like.shape}")
-            parts[name] = np.array(arrays[name], dtype=like.dtype)
-        state = DoublyState(**parts)
-        counts, waiting = state.counts, int(state.counts[dsloop.WAITING])
-        if counts.min() < 0 or counts.max() > 2**62 or waiting >= spec.row_batch:
-            allowed = f"from 0 to 2**62, less than {spec.row_batch} rows of them waiting"
-            raise ConfigError("state.counts", counts.tolist(), allowed)
-        return state
+        return DoublyState(**checked(spec, DoublyState._fields, arrays, make_state))
+
+
+def checked(
+    spec: Any,
+    names: tuple[str, ...],
+    arrays: dict[str, npt.NDArray[Any]],
+    make: Callable[[Any, FloatArray], Any],
+) -> dict[str, npt.NDArray[Any]]:
+    """Return copies of a state's arrays, each of the shape that the spec gives it."""
+    if set(arrays) != set(names):
+        missing = sorted(set(names) ^ set(arrays))
+        raise ConfigError("state", missing, "exactly the arrays of the tracker's state")
+    if arrays["scale"].ndim != 1 or not len(arrays["scale"]):
+        raise ConfigError("state.scale", arrays["scale"].shape, "of shape (D,)")
+    expected = make(spec, np.zeros((1, len(arrays["scale"]))))
+    parts: dict[str, npt.NDArray[Any]] = {}
+    for name, like in expected._asdict().items():
+        if arrays[name].shape != like.shape:
+            raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {like.shape}")
+        parts[name] = np.array(arrays[name], dtype=like.dtype)
+    counts = parts["counts"]
+    if counts.min() < 0 or counts.max() > 2**62 or counts[dsloop.WAITING] >= spec.row_batch:
+        allowed = f"from 0 to 2**62, less than {spec.row_batch} rows of them waiting"
+        raise ConfigError("state.counts", counts.tolist(), allowed)
+    return parts
 
 
 def _run(
@@ -291,41 +302,83 @@ def _run(
     extras: tuple[str, ...],
 ) -> Features:
     """Run rows through the compiled loop, which writes to the state if it is to learn."""
+    matrix = matrix_of(rows, len(state.scale))
+    state = DoublyState(*map(writeable, state))
+    out = outputs_for(spec, len(matrix), extras)
+    dsloop.run_rows(settings, feature_map_of(spec, state), state, matrix, out)
+    return features_of(out)
+
+
+def refusal(spec: DSKPCASpec, scale: FloatArray, shift: FloatArray, row: npt.ArrayLike) -> str:
+    """Say why the loop refused a row."""
+    values = np.asarray(row, dtype=np.float64)
+    for name, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values))):
+        if bad.any():
+            return f"channel {int(np.argmax(bad))} is {name}"
+    if spec.kernel in POSITIVE and (values < 0).any():
+        return f"channel {int(np.argmax(values < 0))} is below 0, {spec.kernel} takes none"
+    scaled = np.abs(values / scale - shift)
+    worst = int(np.argmax(scaled))
+    if scaled[worst] > rowloop.MAX_SCALED:
+        return f"channel {worst} is {values[worst]:g}: too large once standardised"
+    return f"the kernel's value of the row with itself is above {rowloop.MAX_KERNEL:g}"
+
+
+def totals(counts: npt.NDArray[np.int64]) -> dict[str, int]:
+    """Return running totals by name."""
+    none = dict.fromkeys(("evicted", "dropped_at_once", "unseen"), 0)
+    return {
+        "informative": int(counts[dsloop.N]),
+        "mended": int(counts[dsloop.MENDED]),
+        **none,
+    }
+
+
+def matrix_of(rows: npt.ArrayLike, width: int) -> FloatArray:
+    """Return rows as the compiled loops take them.
+
+    Raises:
+        ConfigError: for rows of another width.
+    """
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[1] != len(state.scale):
-        raise ConfigError("rows", matrix.shape, f"of shape (n, {len(state.scale)})")
-    # Numba compiles the loop anew for arrays that it may not write to.
-    matrix = _writeable(matrix)
-    state = DoublyState(*map(_writeable, state))
-    count = matrix.shape[0]
-    wants_z, wants_q = spec.emit == "z", "q" in extras or spec.emit == "q"
-    wants_s = "s" in extras
-    out = rowstate.Outputs(
+    if matrix.ndim != 2 or matrix.shape[1] != width:
+        raise ConfigError("rows", matrix.shape, f"of shape (n, {width})")
+    return writeable(matrix)
+
+
+def outputs_for(spec: DSKPCASpec, count: int, extras: tuple[str, ...]) -> rowstate.Outputs:
+    """Return room for what is said of `count` rows; what is not wanted has no rows."""
+    wants_q, wants_s = "q" in extras or spec.emit == "q", "s" in extras
+    return rowstate.Outputs(
         valid=np.zeros(count, dtype=np.bool_),
         number=np.zeros(count, dtype=np.int64),
-        z=np.zeros((count if wants_z else 0, spec.rank)),
+        z=np.zeros((count if spec.emit == "z" else 0, spec.rank if spec.emit == "z" else 0)),
         loss=np.zeros(count),
         novelty=np.zeros(count),
         informative=np.zeros(count, dtype=np.bool_),
         evicted=np.full(count, -1, dtype=np.int64),
         initial=np.zeros(count, dtype=np.bool_),
-        q=np.zeros((count if wants_q else 0, spec.rank)),
-        s=np.zeros((count if wants_s else 0, spec.budget)),
+        q=np.zeros((count, spec.rank) if wants_q else (0, 0)),
+        s=np.zeros((count, spec.budget) if wants_s else (0, 0)),
     )
-    dsloop.run_rows(settings, feature_map_of(spec, state), state, matrix, out)
+
+
+def features_of(out: rowstate.Outputs) -> Features:
+    """Return a call's outputs as the trackers give them."""
     return Features(
         valid=out.valid,
         index=out.number,
-        z=out.z if wants_z else None,
+        z=out.z if out.z.shape[1] else None,
         loss=out.loss,
         novelty=out.novelty,
         informative=out.informative,
         evicted=out.evicted,
         initial=out.initial,
-        q=out.q if wants_q else None,
-        s=out.s if wants_s else None,
+        q=out.q if out.q.shape[1] else None,
+        s=out.s if out.s.shape[1] else None,
     )
 
 
-def _writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that may be written to: Numba compiles loops anew for those that may not."""
     return array if array.flags.writeable else array.copy()

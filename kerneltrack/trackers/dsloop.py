@@ -159,7 +159,7 @@ def next_block(state: DoublyState) -> int:
 
 
 @inlined
-def _scale_row(
+def scale_row(
     settings: Settings, state: DoublyState, row: FloatArray, positive: bool, x: FloatArray
 ) -> bool:
     """Write the scaled row to x; False if it is not finite, too large or has no features."""
@@ -200,15 +200,15 @@ def evaluate_view(
 
 
 @inlined
-def _project(state: DoublyState, h: FloatArray, work: View, own: float) -> float:
+def project_row(state: DoublyState, h: FloatArray, view: View, own: float) -> float:
     """Fill q = (M + λI)⁻¹h and return ℓ = κ̂(x,x) - hᵀq - λ‖q‖²."""
     rank = h.shape[0]
     for c in range(rank):
-        work.v[c] = dot(state.solver[c], h, c + 1)
+        view.v[c] = dot(state.solver[c], h, c + 1)
     for c in range(rank):
-        work.q[c] = dot(state.solver_t[c, c:], work.v[c:], rank - c)
-    fitted = dot(work.v, work.v, rank)
-    return float(own - fitted - state.reals[RIDGE] * dot(work.q, work.q, rank))
+        view.q[c] = dot(state.solver_t[c, c:], view.v[c:], rank - c)
+    fitted = dot(view.v, view.v, rank)
+    return float(own - fitted - state.reals[RIDGE] * dot(view.q, view.q, rank))
 
 
 @compiled
@@ -299,11 +299,28 @@ def step(settings: Settings, state: DoublyState) -> None:
 
 
 @inlined
+def write_coordinates(state: DoublyState, q: FloatArray, out: FloatArray) -> None:
+    """Write √F'·αq, the projected row by the features in use, to `out`, which holds zeros."""
+    used = blocks_in_use(state) * state.cross.shape[1]
+    scale = np.sqrt(float(used))
+    for c in range(state.factor.shape[0]):
+        weight = scale * q[c]
+        for i in range(used):
+            out[i] = fused(weight, state.factor[c, i], out[i])
+
+
+@inlined
+def is_positive_only(features: FeatureMap) -> bool:
+    """Tell whether the kernel takes no negative entries."""
+    return bool(features.code in (EXP_SEMIGROUP, REC_SEMIGROUP))
+
+
+@inlined
 def _tell(settings: Settings, state: DoublyState, work: View, b: int, out: Outputs, n: int) -> None:
     """Fill what is said of row n, the b-th of its mini-batch."""
     rank, counts = state.factor.shape[0], state.counts
     own = work.own[b]
-    loss = _project(state, work.h[b], work, own)
+    loss = project_row(state, work.h[b], work, own)
     loss = min(max(loss, 0.0), own)
     out.valid[n] = True
     out.number[n] = counts[N]
@@ -316,12 +333,7 @@ def _tell(settings: Settings, state: DoublyState, work: View, b: int, out: Outpu
     if out.q.shape[0] > 0:
         out.q[n] = work.q
     if out.s.shape[0] > 0:
-        used = blocks_in_use(state) * state.cross.shape[1]
-        scale = np.sqrt(float(used))
-        for c in range(rank):
-            weight = scale * work.q[c]
-            for i in range(used):
-                out.s[n, i] = fused(weight, state.factor[c, i], out.s[n, i])
+        write_coordinates(state, work.q, out.s[n])
 
 
 @compiled
@@ -336,14 +348,14 @@ def run_rows(
     counts = state.counts
     drawn = make_room(features, width, block)
     work = make_view(settings.row_batch, width, rank, block)
-    positive = features.code in (EXP_SEMIGROUP, REC_SEMIGROUP)
+    positive = is_positive_only(features)
     place = 0
     while place < total:
         room = settings.row_batch - counts[WAITING] if settings.learn else settings.row_batch
         count = min(room, total - place)
         for b in range(count):
             x = work.x[b]
-            work.good[b] = _scale_row(settings, state, rows[place + b], positive, x)
+            work.good[b] = scale_row(settings, state, rows[place + b], positive, x)
         evaluate_view(features, state.factor, blocks_in_use(state), drawn, work, count)
         if settings.learn:
             draw(features, next_block(state) * block, block, drawn)

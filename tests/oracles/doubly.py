@@ -129,3 +129,40 @@ def projection(model: Model, phi: Array, ridge: float) -> dict[str, Any]:
     root = vectors @ np.diag(np.sqrt(np.maximum(values, 0))) @ vectors.T
     # ‖ψ - Lq‖² counts the fit alone: the trackers' ℓ is κ - 2hᵀq + qᵀMq.
     return {"q": q, "loss": float(np.sum((psi - basis @ q) ** 2)), "z": root @ q}
+
+
+class PairModel(NamedTuple):
+    """Coefficients α and β (F×k) of two views; see `Model`."""
+
+    alpha: Array
+    beta: Array
+    used: int
+    steps: int
+
+
+def pair_step(
+    model: PairModel, phi: tuple[Array, Array], block: int, form: str, theta: tuple[float, float]
+) -> PairModel:
+    """One mini-batch of Algorithm 3 or 4; phi holds φ_i(x) and φ_i(y) of its rows (T×F)."""
+    (count, pool), rank = phi[0].shape, model.alpha.shape[1]
+    one, two = Model(model.alpha, model.used, 0), Model(model.beta, model.used, 0)
+    u = [evaluate(one, phi[0][b]) for b in range(count)]
+    v = [evaluate(two, phi[1][b]) for b in range(count)]
+    w, energy = np.zeros((rank, rank)), 0.0
+    for b in range(count):
+        w += (np.outer(u[b], v[b]) + np.outer(v[b], u[b])) / count
+        energy += (u[b] @ u[b] + v[b] @ v[b]) / count
+    eta = min(theta[0] / (1 + theta[1] * model.steps), 1 / energy)
+    alpha, beta = model.alpha.copy(), model.beta.copy()
+    if form == "ksvd":
+        for i in range(model.used):
+            alpha[i] = model.alpha[i] - eta * w @ model.alpha[i]
+            beta[i] = model.beta[i] - eta * w @ model.beta[i]
+    first = (model.steps + 1) % (pool // block) * block
+    for i in range(first, first + block):
+        for b in range(count):
+            forward = v[b] if form == "ksvd" else v[b] - w @ u[b]
+            back = u[b] if form == "ksvd" else u[b] - w @ v[b]
+            alpha[i] += eta * phi[0][b, i] * forward / (count * block)
+            beta[i] += eta * phi[1][b, i] * back / (count * block)
+    return PairModel(alpha, beta, min(max(model.used, first + block), pool), model.steps + 1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import DSKPCASpec, OKFEBSpec, OKFESpec, get_tracker, run_all
+from kerneltrack.trackers import DSKPCASpec, DSPairSpec, OKFEBSpec, OKFESpec, get_tracker, run_all
 from kerneltrack.trackers.rowloop import run_rows
 from tests.oracles.streams import feature_bytes, joined_bytes, state_bytes, walk
 
@@ -60,6 +60,14 @@ SPECS: dict[str, SubspaceSpec] = {
         **SMALL, budget=12, feature_batch=3, kernel="polynomial", standardise=False, emit="q"
     ),
 }
+PAIRS: dict[str, SubspaceSpec] = {
+    "dspair": DSPairSpec(**SMALL, budget=24, feature_batch=4, row_batch=7),
+    "dspair-ksvd": DSPairSpec(
+        **SMALL, budget=9, feature_batch=9, row_batch=1, form="ksvd", first_view=2, clip=3.0
+    ),
+}
+"""They take rows of two columns at least."""
+SPECS |= PAIRS
 ROWS = walk(seed=7, count=120, width=3)
 EXTRAS = ("q", "s")
 
@@ -186,7 +194,8 @@ DEGENERATE: dict[str, Array] = {
 
 @pytest.mark.parametrize("kind", DEGENERATE)
 def test_degenerate_rows_give_finite_features(spec: SubspaceSpec, kind: str) -> None:
-    rows = DEGENERATE[kind]
+    # Each of two views gets the rows.
+    rows = np.hstack([DEGENERATE[kind]] * 3) if spec in PAIRS.values() else DEGENERATE[kind]
     state, features = run_all(spec, rows, EXTRAS)
     assert features.valid.all() or isinstance(spec, OKFESpec)
     assert finite(features)
