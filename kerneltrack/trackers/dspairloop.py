@@ -149,15 +149,23 @@ def _clear(state: DoublyState) -> None:
 def step_pair(settings: Settings, one: DoublyState, two: DoublyState, tie: Tie) -> None:
     """Take the step of a whole mini-batch of T rows and B features of each view.
 
-    W = (1/T) Σ(uvᵀ + vuᵀ); η = θ₀/(1 + θ₁t), never above 1/tr((1/T) Σ(uuᵀ + vvᵀ)) <= 1/‖W‖.
+    W = (1/T) Σ(uvᵀ + vuᵀ); η = θ₀/(1 + θ₁t), but never above a bound of 1/‖W‖: since 2|u||v| <=
+    u² + v², ‖W‖ is at most that of E = (1/T) Σ(uuᵀ + vvᵀ), and so at most E's trace and its
+    largest absolute row sum. (Of functions that are not correlated the trace alone is r times too
+    much.)
     """
     rank, batch = one.cross.shape[0], float(settings.row_batch)
     w = np.empty((rank, rank))
-    energy = 0.0
+    trace = 0.0
+    widest = 0.0
     for c in range(rank):
-        energy += (one.moment[c, c] + two.moment[c, c]) / batch
+        trace += (one.moment[c, c] + two.moment[c, c]) / batch
+        row = 0.0
         for e in range(rank):
             w[c, e] = (tie.link[c, e] + tie.link[e, c]) / batch
+            row += abs(one.moment[c, e] + two.moment[c, e]) / batch
+        widest = max(widest, row)
+    energy = min(trace, widest)
     eta = settings.step_size / (1.0 + settings.step_decay * one.counts[STEPS])
     if eta * energy > 1.0:
         eta = 1.0 / energy

@@ -148,10 +148,11 @@ def pair_step(
     one, two = Model(model.alpha, model.used, 0), Model(model.beta, model.used, 0)
     u = [evaluate(one, phi[0][b]) for b in range(count)]
     v = [evaluate(two, phi[1][b]) for b in range(count)]
-    w, energy = np.zeros((rank, rank)), 0.0
+    w, both = np.zeros((rank, rank)), np.zeros((rank, rank))
     for b in range(count):
         w += (np.outer(u[b], v[b]) + np.outer(v[b], u[b])) / count
-        energy += (u[b] @ u[b] + v[b] @ v[b]) / count
+        both += (np.outer(u[b], u[b]) + np.outer(v[b], v[b])) / count
+    energy = min(np.trace(both), np.abs(both).sum(axis=1).max())
     eta = min(theta[0] / (1 + theta[1] * model.steps), 1 / energy)
     alpha, beta = model.alpha.copy(), model.beta.copy()
     if form == "ksvd":
