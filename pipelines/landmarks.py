@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -81,6 +82,8 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     if FileSystems.exists(args.output) and not args.overwrite:
         raise DataError(args.output, "is there already: --overwrite replaces it")
     infos = look(args.input, options.formats_from_flags(args))
+    if os.path.realpath(args.output) in {os.path.realpath(info.path) for info in infos}:
+        raise ConfigError("--output", args.output, "another file than the input's")
     columns = resolve(infos, options.columns_from_flags(args))
     if columns.width < 1:
         raise DataError(str(args.input[0]), "no feature column")

@@ -347,7 +347,7 @@ def run_rows(
     (rank, block), (total, width) = state.cross.shape, rows.shape
     counts = state.counts
     drawn = make_room(features, width, block)
-    work = make_view(settings.row_batch, width, rank, block)
+    work = make_view(min(settings.row_batch, total), width, rank, block)
     positive = is_positive_only(features)
     place = 0
     while place < total:

@@ -206,8 +206,8 @@ def run_pairs(
     counts, most, split = one.counts, settings.row_batch, one.scale.shape[0]
     room_one = make_room(maps[0], split, block)
     room_two = make_room(maps[1], two.scale.shape[0], block)
-    left = make_view(most, split, rank, block)
-    right = make_view(most, two.scale.shape[0], rank, block)
+    left = make_view(min(most, total), split, rank, block)
+    right = make_view(min(most, total), two.scale.shape[0], rank, block)
     place = 0
     while place < total:
         count = min(most - counts[WAITING] if settings.learn else most, total - place)

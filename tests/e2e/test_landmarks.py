@@ -90,6 +90,13 @@ def test_bad_flags(
     assert not Path(out).exists()
 
 
+def test_the_input_is_never_replaced(source: Path) -> None:
+    before = source.read_bytes()
+    command = ["landmarks", str(source), *COLUMNS, "--output", str(source), "--overwrite"]
+    assert main(command) == 2
+    assert source.read_bytes() == before
+
+
 def test_every_row_is_as_likely_to_be_drawn(source: Path) -> None:
     infos = look([str(source)])
     columns = resolve(infos, ColumnOptions(features=tuple(CHANNELS)))
