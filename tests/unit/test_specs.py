@@ -130,6 +130,8 @@ def test_the_default_tracker() -> None:
     assert {name: tracker.name for name, tracker in TRACKERS.items()} == {
         "okfeb": "okfeb",
         "okfe": "okfe",
+        "dskpca": "dskpca",
+        "dspair": "dspair",
     }
 
 
