@@ -98,7 +98,8 @@ def step(model: Model, phi: Array, block: int, form: str, theta: tuple[float, fl
     h = [evaluate(model, phi[b]) for b in range(count)]
     eta = theta[0] / (1 + theta[1] * model.steps)
     moment = sum(np.outer(row, row) for row in h) / count
-    eta = min(eta, 1 / np.trace(moment))
+    trace = np.trace(moment)
+    eta = min(eta, 1 / trace) if trace > 0 else eta
     # Row i of α times S, by eq. 16 the part of S on and above the diagonal.
     taken = np.triu(moment) if form == "gha" else moment
     alpha = model.alpha.copy()
