@@ -66,9 +66,9 @@ class DSKPCASpec(SubspaceSpec):
     """Settings of doubly stochastic kernel PCA; see `SubspaceSpec` for the shared ones.
 
     Attributes:
-        kernel: One of the kernels of `randomfeatures`: "gaussian", "laplacian", "cauchy",
-            "matern12", "matern32", "matern52", "arccosine0", "arccosine1", "arccosine2",
-            "polynomial", "linear", "expsemigroup" or "recsemigroup".
+        kernel: "gaussian", "laplacian", "cauchy", "matern12", "matern32", "matern52",
+            "arccosine0", "arccosine1", "arccosine2", "polynomial", "linear", "expsemigroup" or
+            "recsemigroup"; `randomfeatures` has their formulas.
         budget: Random features F in the pool, a multiple of `feature_batch`, up to 1,048,576.
         form: "subspace" (Oja's rule, eq. 10) or "gha" (single eigenfunctions, eq. 16).
         row_batch: Rows T of a mini-batch, 1 to 100,000.
