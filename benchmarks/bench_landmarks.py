@@ -5,9 +5,9 @@
 Rows drawn from ijcnn1 (train and test joined, 141,691 rows), standardised; γ by the median trick.
 For r = 25, 50, 100, 200: r landmarks by each method and the mismatch (1/N)‖K - K̂‖_F of the
 projection on their span, a descent's factor having r columns; and the best rank r that there is
-(truncated SVD of K). The paper's figure for ijcnn1 has K of all rows, no numbers in its text, and a
-penalty that it does not give; read off, its mismatch falls from about 1e-1 to 1e-2 with BCD-Ex,
-BCD-PG and SVD below both kinds of Nyström.
+(truncated SVD of K). The paper's figure for ijcnn1 is of K of all rows and of the descents' own
+subspace of rank r (here: of the span of r rows), without numbers in its text or the penalty that
+was used, so that there is nothing to put beside these values.
 
 The table goes to build/benchmarks/landmarks.md, all values to landmarks.csv.
 
