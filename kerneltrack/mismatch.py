@@ -33,7 +33,7 @@ from kerneltrack.kernels import Kernel, kernel_row
 from kerneltrack.scaling import Scaling, apply_scaling
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.sums import dot, fused
-from kerneltrack.trackers import get_tracker
+from kerneltrack.trackers import Tracker, get_tracker
 from kerneltrack.trackers.calls import kernel_of
 from kerneltrack.trackers.rowstate import SubspaceState
 
@@ -69,6 +69,11 @@ class Mismatch(NamedTuple):
     def fitting_bound(self) -> float:
         """The paper's bound 2√(κ̄ē) + ē (eq. 28b)."""
         return fitting_bound(self.kappa, self.residual) if self.n else math.nan
+
+
+def stores_rows(tracker: Tracker) -> bool:
+    """Say whether a tracker's state holds rows, on which its subspace stands: K̂ needs them."""
+    return "support" in tracker.state_type._fields
 
 
 def window_mismatch(spec: SubspaceSpec, state: SubspaceState, rows: npt.ArrayLike) -> Mismatch:

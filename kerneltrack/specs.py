@@ -11,7 +11,7 @@ import difflib
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, TypeVar, cast
 
 from kerneltrack.errors import ConfigError
@@ -49,6 +49,8 @@ class SubspaceSpec:
     """
 
     tracker: ClassVar[str] = ""
+    kernels: ClassVar[Collection[str]] = KERNELS
+    measured: ClassVar[Collection[str]] = NEEDS_BANDWIDTH
 
     rank: int = 10
     kernel: str = "gaussian"
@@ -74,7 +76,7 @@ class SubspaceSpec:
             if type(value) is int:
                 object.__setattr__(self, field.name, _as_declared(str(field.type), value))
         check_int("rank", self.rank, 1, 1000)
-        check_choice("kernel", self.kernel, KERNELS)
+        check_choice("kernel", self.kernel, self.kernels)
         if isinstance(self.gamma, str):
             if self.gamma != "median":
                 raise ConfigError("gamma", self.gamma, "a finite number > 0, or 'median'")
@@ -93,7 +95,7 @@ class SubspaceSpec:
     @property
     def rows_to_start(self) -> int:
         """Rows that `init` must see: `warmup` if anything is measured from them, else 1."""
-        measured = self.standardise or (self.kernel in NEEDS_BANDWIDTH and self.gamma == "median")
+        measured = self.standardise or (self.kernel in self.measured and self.gamma == "median")
         return self.warmup if measured else 1
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from kerneltrack.learners import LEARNERS, TASKS, learn_all
-from kerneltrack.mismatch import window_mismatch
+from kerneltrack.mismatch import stores_rows, window_mismatch
 from kerneltrack.moving import ON_A_BUDGET, MovingWindow
 from kerneltrack.trackers import TRACKERS, get_tracker
 
@@ -38,7 +38,7 @@ def warm_up(
         spec = tracker.spec_type(rank=2, warmup=4)
         state, _ = tracker.update(spec, tracker.init(spec, rows), rows, ("q", "s"))
         tracker.project(spec, state, rows)
-        if mismatch:
+        if mismatch and stores_rows(tracker):
             window_mismatch(spec, state, rows)
         if moving and isinstance(spec, ON_A_BUDGET):
             window = MovingWindow(4)

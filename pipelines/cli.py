@@ -14,6 +14,7 @@ from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from pipelines import (
     inspect_snapshot,
     job,
+    landmarks,
     options,
     replay_options,
     score_files,
@@ -93,6 +94,9 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
             "Score files under a run's snapshots, without learning: features and predictions out.",
             score_files.run,
         )
+    )
+    landmarks.add_flags(
+        add("landmarks", "Choose the rows of an input that hold the others best.", landmarks.run)
     )
     report = add("report", "Write the report of a finished run again.", _report)
     report.add_argument("output", metavar="DIR", help="a run's folder")

@@ -10,8 +10,10 @@ from apache_beam.transforms.window import GlobalWindows
 
 from kerneltrack.drift import DriftSpec
 from kerneltrack.errors import ConfigError
+from kerneltrack.mismatch import stores_rows
 from kerneltrack.moving import ON_A_BUDGET
 from kerneltrack.specs import SubspaceSpec, check_number
+from kerneltrack.trackers import get_tracker
 from transforms.chunks import Chunk, Failures
 from transforms.clock import Order, nanoseconds
 from transforms.features import EXTRAS
@@ -111,6 +113,8 @@ class TrackSubspace(
                 raise ConfigError("extras", name, f"of {', '.join(EXTRAS)}")
         if measure is not None and measure.moving and not isinstance(spec, ON_A_BUDGET):
             raise ConfigError("moving", measure.moving, f"None for the tracker {spec.tracker}")
+        if measure is not None and not stores_rows(get_tracker(spec.tracker)):
+            raise ConfigError("measure", measure, f"None for the tracker {spec.tracker}")
         if snapshot_every is not None:
             check_number("snapshot_every", snapshot_every, 1e-3, 1e9, closed=("low", "high"))
         if warm is not None:

@@ -9,15 +9,21 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec, spec_from_dict
 from kerneltrack.trackers.base import Features, Tracker
 from kerneltrack.trackers.covariance import CovarianceSpec, CovarianceTracker
+from kerneltrack.trackers.dskpca import DSKPCA, DSKPCASpec
+from kerneltrack.trackers.dspair import DSPair, DSPairSpec
 from kerneltrack.trackers.okfe import OKFE, OKFESpec
 from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
 
 __all__ = [
+    "DSKPCA",
     "OKFE",
     "OKFEB",
     "TRACKERS",
     "CovarianceSpec",
     "CovarianceTracker",
+    "DSKPCASpec",
+    "DSPair",
+    "DSPairSpec",
     "Features",
     "OKFEBSpec",
     "OKFESpec",
@@ -28,7 +34,7 @@ __all__ = [
 ]
 
 TRACKERS: dict[str, Tracker] = {
-    tracker.name: tracker for tracker in (OKFEB(), OKFE(), CovarianceTracker())
+    tracker.name: tracker for tracker in (OKFEB(), OKFE(), CovarianceTracker(), DSKPCA(), DSPair())
 }
 DEFAULT_TRACKER = "okfeb"
 

@@ -131,6 +131,8 @@ def test_the_default_tracker() -> None:
         "okfeb": "okfeb",
         "okfe": "okfe",
         "covariance": "covariance",
+        "dskpca": "dskpca",
+        "dspair": "dspair",
     }
 
 

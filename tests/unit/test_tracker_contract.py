@@ -16,6 +16,8 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import (
     CovarianceSpec,
+    DSKPCASpec,
+    DSPairSpec,
     OKFEBSpec,
     OKFESpec,
     covloop,
@@ -63,7 +65,29 @@ SPECS: dict[str, SubspaceSpec] = {
         **SMALL, budget=6, kernel="linear", admission="leverage", standardise=False, emit="q"
     ),
     "covariance-wide": CovarianceSpec(**SMALL, budget=60, gamma=1e3, admission="moving"),
+    "dskpca": DSKPCASpec(**SMALL, budget=24, feature_batch=4, row_batch=7),
+    "dskpca-gha": DSKPCASpec(
+        **SMALL,
+        budget=9,
+        feature_batch=9,
+        row_batch=1,
+        form="gha",
+        kernel="matern32",
+        step_decay=0.0,
+        clip=3.0,
+    ),
+    "dskpca-raw": DSKPCASpec(
+        **SMALL, budget=12, feature_batch=3, kernel="polynomial", standardise=False, emit="q"
+    ),
 }
+PAIRS: dict[str, SubspaceSpec] = {
+    "dspair": DSPairSpec(**SMALL, budget=24, feature_batch=4, row_batch=7),
+    "dspair-ksvd": DSPairSpec(
+        **SMALL, budget=9, feature_batch=9, row_batch=1, form="ksvd", first_view=2, clip=3.0
+    ),
+}
+"""They take rows of two columns at least."""
+SPECS |= PAIRS
 ROWS = walk(seed=7, count=120, width=3)
 EXTRAS = ("q", "s")
 
@@ -195,7 +219,8 @@ DEGENERATE: dict[str, Array] = {
 
 @pytest.mark.parametrize("kind", DEGENERATE)
 def test_degenerate_rows_give_finite_features(spec: SubspaceSpec, kind: str) -> None:
-    rows = DEGENERATE[kind]
+    # Each of two views gets the rows.
+    rows = np.hstack([DEGENERATE[kind]] * 3) if spec in PAIRS.values() else DEGENERATE[kind]
     state, features = run_all(spec, rows, EXTRAS)
     assert features.valid.all() or isinstance(spec, OKFESpec)
     assert finite(features)

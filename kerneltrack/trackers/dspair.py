@@ -1,0 +1,208 @@
+"""Doubly stochastic kernel CCA and SVD: functions of two views of a row that go together.
+
+A row is a pair (x, y): its first `first_view` columns and the others. Functions u = Σ φ_i(x)α_i of
+the one and v = Σ φ_i(y)β_i of the other, r each, move by a mini-batch of T rows and B features,
+with W = (1/T) Σ(uvᵀ + vuᵀ):
+
+    ksvd:  α_i ← (I - ηW)α_i (all features);  α_i += η/(TB) Σ φ_i(x)v (the mini-batch's)  (Alg. 3)
+    kcca:  α_i += η/(TB) Σ φ_i(x)(v - Wu)                         (the mini-batch's)      (Alg. 4)
+
+and β likewise with the views exchanged. Kernel sliced inverse regression is the CCA of a row with
+its target (section 6.4): the target is the second view.
+
+Of a row it says z = u, q = v, and as loss the mean over the two views of the squared distance from
+the span of their functions, as `dskpca` has it; s is the first view's projection.
+
+Cost per row: O(F(D + r) + rB) for each view, and O(F r² + r³) a mini-batch.
+
+Reference: B. Xie, Y. Liang, L. Song, "Scale up nonlinear component analysis with doubly stochastic
+gradients", NIPS 2015, Algorithms 3 and 4, equations 18 to 26.
+
+Differs from the paper: as `dskpca`; mini-batches take the means of its sums; the views have random
+features of their own, so that they may be of different widths. Nothing is centred, as in the
+paper: one pair of functions may be the constants.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.randomfeatures import FeatureMap, make_feature_map
+from kerneltrack.specs import SubspaceSpec, check_int
+from kerneltrack.trackers import dskpca, dsloop, dspairloop
+from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.dskpca import DSKPCASpec
+from kerneltrack.trackers.dsloop import DoublyState
+from kerneltrack.trackers.dspairloop import PairState, Tie
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DSPairSpec(DSKPCASpec):
+    """Settings of doubly stochastic kernel CCA and SVD; see `DSKPCASpec` for the others.
+
+    Attributes:
+        form: "kcca" (Algorithm 4; with the target as second view, sliced inverse regression) or
+            "ksvd" (Algorithm 3).
+        first_view: Columns of the first view, from the left; the others are the second view.
+
+    Example:
+        >>> DSPairSpec(rank=3, first_view=2).form
+        'kcca'
+    """
+
+    tracker: ClassVar[str] = "dspair"
+    forms: ClassVar[tuple[str, ...]] = ("ksvd", "kcca")
+
+    form: str = "kcca"
+    first_view: int = 1
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        check_int("first_view", self.first_view, 1, 1_000_000)
+
+
+def make_state(spec: DSPairSpec, first_rows: npt.ArrayLike) -> PairState:
+    """Make a state, scaled and tuned to the first rows."""
+    scale, gammas = dskpca.tuned(spec, first_rows, (spec.first_view,))
+    rank, block = spec.rank, spec.feature_batch
+    state = PairState(
+        factor=np.zeros((2, rank, spec.budget)),
+        solver=np.zeros((2, rank, rank)),
+        solver_t=np.zeros((2, rank, rank)),
+        moment=np.zeros((2, rank, rank)),
+        link=np.zeros((rank, rank)),
+        cross=np.zeros((2, rank, block)),
+        own=np.zeros((2, rank, block)),
+        shift=scale.shift,
+        scale=scale.scale,
+        bandwidth=np.array(gammas),
+        recent=np.zeros(spec.novelty_window),
+        reals=np.zeros(2),
+        counts=np.zeros(dsloop.COUNTS, dtype=np.int64),
+    )
+    for which, half in enumerate(views(spec, state)):
+        half.factor[:, :block] = dskpca.first_functions(spec, which)
+        dsloop.refresh(settings_of(spec, True), half)
+    return state
+
+
+def views(spec: DSPairSpec, state: PairState) -> tuple[DoublyState, DoublyState]:
+    """Return the two views' parts of a state; they share its memory."""
+    columns = (slice(0, spec.first_view), slice(spec.first_view, None))
+    one, two = (
+        DoublyState(
+            factor=state.factor[which],
+            solver=state.solver[which],
+            solver_t=state.solver_t[which],
+            mapping=np.zeros((spec.rank, spec.rank)),
+            moment=state.moment[which],
+            cross=state.cross[which],
+            shift=state.shift[columns[which]],
+            scale=state.scale[columns[which]],
+            bandwidth=state.bandwidth[which : which + 1],
+            recent=state.recent,
+            reals=state.reals[which : which + 1],
+            counts=state.counts,
+        )
+        for which in (0, 1)
+    )
+    return one, two
+
+
+def settings_of(spec: DSPairSpec, learn: bool) -> dsloop.Settings:
+    """Return the spec as the compiled loop takes it; no frame is kept, z are the functions."""
+    return dskpca.settings_of(spec, learn)._replace(aligned=False)
+
+
+def feature_maps_of(spec: DSPairSpec, state: PairState) -> tuple[FeatureMap, FeatureMap]:
+    """Return the random features of both views, their bandwidths resolved."""
+    one, two = (
+        make_feature_map(spec.kernel, spec.seed, which, gamma, spec.degree, spec.offset)
+        for which, gamma in enumerate(state.bandwidth.tolist())
+    )
+    return one, two
+
+
+class DSPair:
+    """The tracker of doubly stochastic kernel CCA and SVD (see the module).
+
+    Example:
+        >>> spec = DSPairSpec(rank=2, budget=128, warmup=50, row_batch=25, first_view=2)
+        >>> rows = np.random.default_rng(0).normal(size=(200, 5))
+        >>> state, features = DSPair().update(spec, DSPair().init(spec, rows[:50]), rows, ("q",))
+        >>> features.z.shape, features.q.shape
+        ((200, 2), (200, 2))
+    """
+
+    name = "dspair"
+    spec_type: type[SubspaceSpec] = DSPairSpec
+    state_type = PairState
+
+    def init(self, spec: DSPairSpec, first_rows: npt.ArrayLike, key: str = "") -> PairState:
+        """Make the state from the first rows (m, D); see `Tracker.init`."""
+        return make_state(spec, first_rows)
+
+    def update(
+        self,
+        spec: DSPairSpec,
+        state: PairState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+    ) -> tuple[PairState, Features]:
+        """Run rows (n, D) through the state in order; see `Tracker.update`."""
+        after = PairState(**{name: array.copy() for name, array in state._asdict().items()})
+        return after, _run(settings_of(spec, True), after, spec, rows, extras)
+
+    def project(
+        self,
+        spec: DSPairSpec,
+        state: PairState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+    ) -> Features:
+        """Return the rows' features without learning; see `Tracker.project`."""
+        return _run(settings_of(spec, False), state, spec, rows, extras)
+
+    def why_refused(self, spec: DSPairSpec, state: PairState, row: npt.ArrayLike) -> str:
+        """Say why a row was refused."""
+        return dskpca.refusal(spec, state.scale, state.shift, row)
+
+    def counters(self, state: PairState) -> dict[str, int]:
+        """Return running totals by name: every valid row is learned from, none is stored."""
+        return dskpca.totals(state.counts)
+
+    def arrays(self, state: PairState) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name."""
+        return state._asdict()
+
+    def from_arrays(self, spec: DSPairSpec, arrays: dict[str, npt.NDArray[Any]]) -> PairState:
+        """Make a state of arrays that `arrays` gave, each of the shape that the spec gives it."""
+        return PairState(**dskpca.checked(spec, PairState._fields, arrays, make_state))
+
+
+def _run(
+    settings: dsloop.Settings,
+    state: PairState,
+    spec: DSPairSpec,
+    rows: npt.ArrayLike,
+    extras: tuple[str, ...],
+) -> Features:
+    """Run rows through the compiled loop, which writes to the state if it is to learn."""
+    matrix = dskpca.matrix_of(rows, len(state.scale))
+    state = PairState(*map(dskpca.writeable, state))
+    out = dskpca.outputs_for(spec, len(matrix), extras)
+    one, two = views(spec, state)
+    tie = Tie(state.link, state.own)
+    dspairloop.run_pairs(settings, feature_maps_of(spec, state), one, two, tie, matrix, out)
+    return dskpca.features_of(out)

@@ -1,0 +1,259 @@
+"""The compiled loop of doubly stochastic kernel SVD and CCA: two views of every row.
+
+Each view has the state of `dsloop` for its own functions; what ties them together is W and which
+functions a view's features are multiplied with. Symbols are those of `dspair`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.compiled import compiled, inlined
+from kerneltrack.randomfeatures import FeatureMap, draw, evaluate, make_room
+from kerneltrack.sums import fused
+from kerneltrack.trackers.dsloop import (
+    LOSSES,
+    MENDED,
+    STEPS,
+    WAITING,
+    DoublyState,
+    N,
+    Settings,
+    View,
+    blocks_in_use,
+    evaluate_view,
+    is_positive_only,
+    make_view,
+    next_block,
+    project_row,
+    refresh,
+    scale_row,
+    write_coordinates,
+)
+from kerneltrack.trackers.rowstate import Outputs
+from kerneltrack.trackers.rowsteps import rank_among
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+KSVD, KCCA = range(2)
+
+
+class PairState(NamedTuple):
+    """State of a model of two views; every array keeps its shape for the model's whole life.
+
+    The bytes of its arrays are 8(2rF + 4rB + 7r² + 2D + window + 9), F features in each view's
+    pool, B of them in a mini-batch. Leading dimensions of 2 are the views.
+
+    Attributes:
+        factor: (2, r, F) αᵀ and βᵀ.
+        solver: (2, r, r) inverse of the lower Cholesky factor of each view's M + λI.
+        solver_t: (2, r, r) its transpose.
+        moment: (2, r, r) Σuuᵀ and Σvvᵀ over the rows of the open mini-batch.
+        link: (r, r) Σuvᵀ over them.
+        cross: (2, r, B) Σvφ(x)ᵀ and Σuφ(y)ᵀ over them, of the features that their step moves.
+        own: (2, r, B) Σuφ(x)ᵀ and Σvφ(y)ᵀ.
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        bandwidth: (2,) γ of each view.
+        recent: (window,) ring of the last losses.
+        reals: (2,) ridges in force.
+        counts: (5,) as of `DoublyState`.
+    """
+
+    factor: FloatArray
+    solver: FloatArray
+    solver_t: FloatArray
+    moment: FloatArray
+    link: FloatArray
+    cross: FloatArray
+    own: FloatArray
+    shift: FloatArray
+    scale: FloatArray
+    bandwidth: FloatArray
+    recent: FloatArray
+    reals: FloatArray
+    counts: IntArray
+
+    @property
+    def n(self) -> int:
+        """Valid rows seen."""
+        return int(self.counts[N])
+
+    @property
+    def size(self) -> int:
+        """Rows that were learned from."""
+        return int(self.counts[N])
+
+
+class Tie(NamedTuple):
+    """What ties two views together: `link` and `own` of the state."""
+
+    link: FloatArray
+    own: FloatArray
+
+
+@inlined
+def _gather(
+    state: DoublyState, tie: Tie, at: int, view: View, h: FloatArray, of: FloatArray
+) -> None:
+    """Add a row to one view's sums: h its own functions, `of` the other view's, view.phi drawn."""
+    rank, block = state.cross.shape
+    for c in range(rank):
+        for e in range(rank):
+            state.moment[c, e] = fused(h[c], h[e], state.moment[c, e])
+        for j in range(block):
+            state.cross[c, j] = fused(of[c], view.phi[j], state.cross[c, j])
+            tie.own[at, c, j] = fused(h[c], view.phi[j], tie.own[at, c, j])
+
+
+@inlined
+def _move(
+    settings: Settings, state: DoublyState, own: FloatArray, w: FloatArray, eta: float
+) -> None:
+    """Move one view's coefficients: Algorithm 3, lines 7 to 10, or Algorithm 4, lines 7 and 8."""
+    (rank, block), used = state.cross.shape, blocks_in_use(state)
+    if settings.form == KSVD:
+        before = state.factor.copy()
+        for c in range(rank):
+            for e in range(rank):
+                weight = -eta * w[c, e]
+                for i in range(used * block):
+                    state.factor[c, i] = fused(weight, before[e, i], state.factor[c, i])
+    else:
+        for c in range(rank):
+            for e in range(rank):
+                for j in range(block):
+                    state.cross[c, j] = fused(-w[c, e], own[e, j], state.cross[c, j])
+    first = next_block(state) * block
+    grow = eta / (settings.row_batch * float(block))
+    for c in range(rank):
+        for j in range(block):
+            state.factor[c, first + j] = fused(grow, state.cross[c, j], state.factor[c, first + j])
+
+
+@inlined
+def _clear(state: DoublyState) -> None:
+    rank, block = state.cross.shape
+    for c in range(rank):
+        for e in range(rank):
+            state.moment[c, e] = 0.0
+        for j in range(block):
+            state.cross[c, j] = 0.0
+
+
+@compiled
+def step_pair(settings: Settings, one: DoublyState, two: DoublyState, tie: Tie) -> None:
+    """Take the step of a whole mini-batch of T rows and B features of each view.
+
+    W = (1/T) Σ(uvᵀ + vuᵀ); η = θ₀/(1 + θ₁t), but never above a bound of 1/‖W‖: since 2|u||v| <=
+    u² + v², ‖W‖ is at most that of E = (1/T) Σ(uuᵀ + vvᵀ), and so at most E's trace and its
+    largest absolute row sum. (Of functions that are not correlated the trace alone is r times too
+    much.)
+    """
+    rank, batch = one.cross.shape[0], float(settings.row_batch)
+    w = np.empty((rank, rank))
+    trace = 0.0
+    widest = 0.0
+    for c in range(rank):
+        trace += (one.moment[c, c] + two.moment[c, c]) / batch
+        row = 0.0
+        for e in range(rank):
+            w[c, e] = (tie.link[c, e] + tie.link[e, c]) / batch
+            row += abs(one.moment[c, e] + two.moment[c, e]) / batch
+        widest = max(widest, row)
+    energy = min(trace, widest)
+    eta = settings.step_size / (1.0 + settings.step_decay * one.counts[STEPS])
+    if eta * energy > 1.0:
+        eta = 1.0 / energy
+    before_one = one.factor.copy()
+    before_two = two.factor.copy()
+    _move(settings, one, tie.own[0], w, eta)
+    _move(settings, two, tie.own[1], w, eta)
+    # Both states share their counts.
+    one.counts[STEPS] += 1
+    one.counts[WAITING] = 0
+    if not (refresh(settings, one) and refresh(settings, two)):
+        one.counts[MENDED] += 1
+        one.factor[:] = before_one
+        two.factor[:] = before_two
+        refresh(settings, one)
+        refresh(settings, two)
+    _clear(one)
+    _clear(two)
+    tie.own[:] = 0.0
+    tie.link[:] = 0.0
+
+
+@compiled
+def run_pairs(
+    settings: Settings,
+    maps: tuple[FeatureMap, FeatureMap],
+    one: DoublyState,
+    two: DoublyState,
+    tie: Tie,
+    rows: FloatArray,
+    out: Outputs,
+) -> None:
+    """Run rows (n, D₁ + D₂) through both views in order and fill the features' arrays.
+
+    The states are written to only if `settings.learn`. Cost a row: see `dspair`.
+    """
+    (rank, block), total = one.cross.shape, rows.shape[0]
+    counts, most, split = one.counts, settings.row_batch, one.scale.shape[0]
+    room_one = make_room(maps[0], split, block)
+    room_two = make_room(maps[1], two.scale.shape[0], block)
+    left = make_view(min(most, total), split, rank, block)
+    right = make_view(min(most, total), two.scale.shape[0], rank, block)
+    place = 0
+    while place < total:
+        count = min(most - counts[WAITING] if settings.learn else most, total - place)
+        for b in range(count):
+            row = rows[place + b]
+            good = scale_row(settings, one, row[:split], is_positive_only(maps[0]), left.x[b])
+            also = scale_row(settings, two, row[split:], is_positive_only(maps[1]), right.x[b])
+            left.good[b] = good and also
+            right.good[b] = good and also
+        used = blocks_in_use(one)
+        evaluate_view(maps[0], one.factor, used, room_one, left, count)
+        evaluate_view(maps[1], two.factor, used, room_two, right, count)
+        if settings.learn:
+            draw(maps[0], next_block(one) * block, block, room_one)
+            draw(maps[1], next_block(one) * block, block, room_two)
+        for b in range(count):
+            if not (left.good[b] and right.good[b]):
+                continue
+            n, u, v = place + b, left.h[b], right.h[b]
+            loss = 0.5 * project_row(one, u, left, left.own[b])
+            loss += 0.5 * project_row(two, v, right, right.own[b])
+            out.valid[n] = True
+            out.number[n] = counts[N]
+            out.loss[n] = min(max(loss, 0.0), 0.5 * (left.own[b] + right.own[b]))
+            out.novelty[n] = rank_among(
+                one.recent, min(counts[LOSSES], one.recent.shape[0]), out.loss[n]
+            )
+            if out.z.shape[0] > 0:
+                out.z[n] = u
+            if out.q.shape[0] > 0:
+                out.q[n] = v
+            if out.s.shape[0] > 0:
+                write_coordinates(one, left.q, out.s[n])
+            if settings.learn:
+                evaluate(maps[0], room_one, left.x[b], block, left.phi)
+                evaluate(maps[1], room_two, right.x[b], block, right.phi)
+                _gather(one, tie, 0, left, u, v)
+                _gather(two, tie, 1, right, v, u)
+                for c in range(rank):
+                    for e in range(rank):
+                        tie.link[c, e] = fused(u[c], v[e], tie.link[c, e])
+                one.recent[counts[LOSSES] % one.recent.shape[0]] = out.loss[n]
+                counts[LOSSES] += 1
+                counts[N] += 1
+                counts[WAITING] += 1
+                out.informative[n] = True
+        place += count
+        if settings.learn and counts[WAITING] == most:
+            step_pair(settings, one, two, tie)

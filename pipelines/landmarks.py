@@ -1,0 +1,142 @@
+"""`kerneltrack landmarks`: the few rows of an input that hold the others best.
+
+    kerneltrack landmarks INPUT... --output FILE [--method bcd-pg|bcd-ex|kmeans|uniform] [flags]
+
+Reads whatever the file job reads, takes a sample of at most `--sample` rows (all models together,
+drawn with `--seed`), chooses landmarks among them and writes them to FILE: safetensors, or JSON if
+its name ends in `.json`. Its memory is bounded by the sample: 8·sample² bytes and one batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+from safetensors.numpy import save
+
+from kerneltrack.batch.landmarks import MAX_ROWS, Landmarks, choose_landmarks
+from kerneltrack.batch.landmarkspec import LandmarkSpec
+from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.specs import check_int
+from pipelines import options
+from pipelines.job import say
+from pipelines.spec_options import Role
+from transforms.columns import resolve
+from transforms.read import look
+from transforms.sample import Sample, sample_rows
+from transforms.snapshots import write_whole
+
+VERSION = 1
+KEY = "kerneltrack-landmarks"
+SAMPLE = 2000
+ROLE = Role("landmarks", "", {"landmarks": LandmarkSpec})
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags to a parser."""
+    parser.usage = "kerneltrack landmarks INPUT... --output FILE [flags]"
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
+    parser.add_argument(
+        "--output", required=True, metavar="FILE", help="*.json for JSON, safetensors else"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE")
+    parser.add_argument(
+        "--sample",
+        type=int,
+        default=SAMPLE,
+        metavar="N",
+        help=f"rows to choose among, drawn from all (default {SAMPLE}, at most {MAX_ROWS})",
+    )
+    options.add_input_flags(parser)
+    ROLE.add_flags(parser.add_argument_group("landmarks"))
+
+
+def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence[str]) -> int:
+    """Choose landmarks and write them.
+
+    Args:
+        args: The parsed flags.
+        beam_flags: Not used: the command reads by itself.
+        command: The command line.
+
+    Returns:
+        0.
+
+    Raises:
+        ConfigError: for a bad flag or setting.
+        DataError: if the input cannot be read or has no good row, or FILE is there.
+    """
+    if args.missing == "hold":
+        raise ConfigError("--missing", "hold", "fail or drop: rows are drawn in no order")
+    check_int("--sample", args.sample, 1, MAX_ROWS)
+    with ROLE.named():
+        spec = LandmarkSpec(**ROLE.given(args, "landmarks"))
+    if FileSystems.exists(args.output) and not args.overwrite:
+        raise DataError(args.output, "is there already: --overwrite replaces it")
+    infos = look(args.input, options.formats_from_flags(args))
+    if os.path.realpath(args.output) in {os.path.realpath(info.path) for info in infos}:
+        raise ConfigError("--output", args.output, "another file than the input's")
+    columns = resolve(infos, options.columns_from_flags(args))
+    if columns.width < 1:
+        raise DataError(str(args.input[0]), "no feature column")
+    sample = sample_rows(infos, columns, args.sample, spec.seed)
+    if not len(sample.rows):
+        raise DataError(infos[0].path, f"no good row: {sample.failed} of {sample.failed} failed")
+    chosen = choose_landmarks(spec, sample.rows)
+    write_whole(
+        args.output,
+        encode(spec, chosen, sample, [info.path for info in infos], args.output),
+    )
+    say(
+        f"{len(chosen.indices)} landmarks of {len(sample.rows):,} rows ({sample.read:,} read, "
+        f"{sample.failed:,} failed): residual {chosen.residual:.4g}, kernel mismatch "
+        f"{chosen.mismatch:.4g}\n{args.output}"
+    )
+    return 0
+
+
+def encode(
+    spec: LandmarkSpec, chosen: Landmarks, sample: Sample, files: Sequence[str], name: str
+) -> bytes:
+    """Return the landmarks as bytes.
+
+    Safetensors with the arrays `rows` (as in the input, not scaled), `source` and `row` (which
+    file, which of its rows), `weights`, `shift`, `scale` and `objective`, and one metadata entry
+    `kerneltrack-landmarks` of JSON; or JSON with all of these, if the name ends in ".json". Equal
+    for equal arguments.
+    """
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "rows": chosen.rows,
+        "source": sample.source[chosen.indices],
+        "row": sample.row[chosen.indices],
+        "weights": chosen.weights,
+        "shift": chosen.shift,
+        "scale": chosen.scale,
+        "objective": chosen.objective,
+    }
+    header = {
+        "version": VERSION,
+        "spec": spec.to_dict(),
+        "gamma": chosen.gamma,
+        "penalty": chosen.penalty,
+        "residual": chosen.residual,
+        "mismatch": chosen.mismatch,
+        "sample": len(sample.rows),
+        "read": sample.read,
+        "failed": sample.failed,
+        "files": list(files),
+    }
+    if PurePosixPath(name).suffix == ".json":
+        lists = {field: array.tolist() for field, array in arrays.items()}
+        return (json.dumps({**header, **lists}, indent=1) + "\n").encode()
+    whole = {field: np.ascontiguousarray(array) for field, array in arrays.items()}
+    result: bytes = save(whole, metadata={KEY: json.dumps(header, sort_keys=True)})
+    return result
