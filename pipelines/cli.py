@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -128,23 +130,28 @@ def _inspect(args: argparse.Namespace, beam: PipelineOptions, command: list[str]
     return 0
 
 
-def _stream(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
-    # Its clients come with the extra kerneltrack[live].
-    from pipelines import track_stream  # noqa: PLC0415
+def _live(name: str) -> Any:
+    """Import a module of the live job, whose Kafka client comes with an extra."""
+    try:
+        return importlib.import_module(f"pipelines.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        text = "confluent-kafka is not installed: pip install 'kerneltrack[live]'"
+        raise options.UsageError(text) from error
 
-    return track_stream.run(args, beam, command)
+
+def _stream(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    run = _live("track_stream").run
+    return int(run(args, beam, command))
 
 
 def _replay(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
-    from pipelines import replay  # noqa: PLC0415
-
-    return replay.run(args)
+    return int(_live("replay").run(args))
 
 
 def _read_output(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
-    from pipelines import read_output  # noqa: PLC0415
-
-    return read_output.run(args)
+    return int(_live("read_output").run(args))
 
 
 def _stop(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pipelines.flink import Flink
 from pipelines.read_output import Once
 from pipelines.replay import Replay
 from pipelines.stream_jobs import Left, Place, Record, check_same, find_left, read_record
+from tests.e2e.jobs import run_process
 from transforms.column_options import ColumnOptions
 from transforms.read import ReadChunks
 
@@ -58,6 +60,24 @@ def test_bad_flags_are_one_line(
     assert shown.err.startswith("kerneltrack: ")
     assert shown.err.count("\n") == 1
     assert line in shown.err
+
+
+@pytest.mark.parametrize("name", ["stream", "replay", "read-output"])
+def test_without_kafkas_client_one_line_names_the_extra(name: str) -> None:
+    needs = {
+        "stream": [*STREAM, *JOB, "--features", "x"],
+        "replay": ["replay", "in.csv", "--topic", "in", "--brokers", "localhost:1"],
+        "read-output": ["read-output", "--topic", "out", "--brokers", "localhost:1"],
+    }
+    program = (
+        "import sys; sys.modules['confluent_kafka'] = None; from pipelines import cli; "
+        f"sys.exit(cli.main({needs[name]!r}))"
+    )
+    done = run_process([sys.executable, "-c", program])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "kerneltrack: confluent-kafka is not installed: pip install 'kerneltrack[live]'\n"
+    )
 
 
 @pytest.mark.parametrize(

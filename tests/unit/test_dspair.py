@@ -128,7 +128,11 @@ def test_a_long_run_stays_in_bounds_at_any_step(form: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "values"),
-    [("form", {"form": "gha"}), ("first_view", {"first_view": 0}), ("step_size", {"step_size": 0.0})],
+    [
+        ("form", {"form": "gha"}),
+        ("first_view", {"first_view": 0}),
+        ("step_size", {"step_size": 0.0}),
+    ],
 )
 def test_bad_settings(field: str, values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"^{field} = "):
