@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime, timezone
@@ -18,6 +19,7 @@ from kerneltrack.errors import ConfigError, KerneltrackError
 from transforms.secrets import resolve
 
 TIMEOUT = 15.0
+POLL = 0.05
 
 
 class KafkaError(KerneltrackError):
@@ -83,6 +85,7 @@ class Topics:
             return
         for name, made in self._admin.create_topics(new).items():
             self._result(made, f"topic {name} cannot be made")
+            self._wait_for(name)
             self.partitions[name] = partitions
 
     def timestamp_type(self, topic: str) -> str:
@@ -99,12 +102,27 @@ class Topics:
             )
             raise ConfigError(flag, topic, f"a topic of {self._brokers} (there are: {known})")
 
-    def _check_right(self, flag: str, topic: str, right: str) -> None:
+    def _wait_for(self, topic: str) -> None:
+        """Wait until a broker knows a topic that the controller has just made."""
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                self._describe(topic)
+            except KafkaError as error:
+                if time.monotonic() > deadline or not _is_unknown(error.__cause__):
+                    raise
+                time.sleep(POLL)
+            else:
+                return
+
+    def _describe(self, topic: str) -> Any:
         names = confluent_kafka.TopicCollection([topic])
         described = self._admin.describe_topics(names, include_authorized_operations=True)
         (future,) = described.values()
-        found: Any = self._result(future, f"topic {topic} cannot be looked at")
-        operations = found.authorized_operations
+        return self._result(future, f"topic {topic} cannot be looked at")
+
+    def _check_right(self, flag: str, topic: str, right: str) -> None:
+        operations = self._describe(topic).authorized_operations
         if operations and right not in {operation.name for operation in operations}:
             raise ConfigError(flag, topic, f"a topic with the right to {right.lower()}")
 
@@ -114,6 +132,13 @@ class Topics:
             return future.result(TIMEOUT)
         except confluent_kafka.KafkaException as error:
             raise KafkaError(f"{what}: {_text(error)}") from error
+
+
+def _is_unknown(error: BaseException | None) -> bool:
+    if not isinstance(error, confluent_kafka.KafkaException):
+        return False
+    code = error.args[0].code()
+    return bool(code == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def _text(error: confluent_kafka.KafkaException) -> str:

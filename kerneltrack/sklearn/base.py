@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kerneltrack.mismatch import stores_rows
 from kerneltrack.specs import SubspaceSpec, check_choice, check_int
 from kerneltrack.trackers import TRACKERS, Features, Tracker, get_tracker, parse_spec
 
@@ -34,6 +35,10 @@ def seed_of(random_state: Any) -> int:
 def emitted(features: Features) -> FloatArray:
     """Return the features that the spec emits, shape (n, r)."""
     return cast("FloatArray", features.q if features.z is None else features.z)
+
+
+CHOICES = tuple(name for name, tracker in TRACKERS.items() if stores_rows(tracker))
+"""The trackers that keep rows of the data, the estimators' support vectors."""
 
 
 class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
@@ -167,7 +172,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         return self.state_
 
     def _make_spec(self) -> SubspaceSpec:
-        name = check_choice("tracker", self.tracker, TRACKERS)
+        name = check_choice("tracker", self.tracker, CHOICES)
         fields = dataclasses.fields(get_tracker(name).spec_type)
         values = {
             field.name: plain(getattr(self, field.name)) for field in fields if field.name != "seed"

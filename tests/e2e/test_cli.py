@@ -417,7 +417,10 @@ def test_help_tells_the_learners_settings_apart(capsys: pytest.CaptureFixture[st
         r"pegasos: .* \(default 0\.0003\)",
         ridge,
     )
-    assert "--budget N okfeb: Most stored rows B, rank to 10,000 (default 20). dskpca" in text
+    assert (
+        "--budget N okfeb, covariance: Most stored rows B, rank to 10,000 (default 20). dskpca"
+        in (text)
+    )
     assert "--rank N Dimension r of the subspace and of the features, 1 to 1000 (default" in text
 
 

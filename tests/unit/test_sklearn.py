@@ -90,13 +90,19 @@ def test_parameters_are_the_specs_fields(estimator: Any) -> None:
         for name, parameter in inspect.signature(estimator).parameters.items()
     }
     fields = {"random_state": 0, "tracker": "okfeb"}
-    for tracker in TRACKERS.values():
-        for field in dataclasses.fields(tracker.spec_type):
+    for name in ("okfeb", "okfe", "covariance"):
+        for field in dataclasses.fields(TRACKERS[name].spec_type):
             if field.name != "seed":
                 fields[field.name] = field.default
     if estimator is not SubspaceTracker:
         fields |= {"learner": "ridge", "learner_params": None}
     assert taken == fields
+
+
+def test_a_tracker_without_support_vectors_is_refused() -> None:
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    with pytest.raises(ConfigError, match="tracker = 'dskpca': must be one of okfeb, okfe, cov"):
+        SubspaceTracker(tracker="dskpca").fit(rows)
 
 
 def spec_of(settings: dict[str, Any]) -> SubspaceSpec:
