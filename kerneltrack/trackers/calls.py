@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -77,44 +77,66 @@ def run(
     extras: tuple[str, ...] = (),
 ) -> Features:
     """Run rows through a compiled loop, which writes to the state if it is to learn."""
+    matrix = matrix_of(rows, state.support.shape[1])
+    state = type(state)(*map(writeable, state))
+    out = outputs_for(spec, len(matrix), state.support.shape[0] - 1, extras)
+    loop(settings, kernel_of(spec, state), state, matrix, out)
+    return features_of(out)
+
+
+def matrix_of(rows: npt.ArrayLike, width: int) -> FloatArray:
+    """Return rows as the compiled loops take them.
+
+    Raises:
+        ConfigError: for rows of another width.
+    """
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[1] != state.support.shape[1]:
-        raise ConfigError("rows", matrix.shape, f"of shape (n, {state.support.shape[1]})")
-    # Numba compiles the loop anew for arrays that it may not write to.
-    matrix = _writeable(matrix)
-    state = type(state)(*map(_writeable, state))
-    count, slots = matrix.shape[0], state.support.shape[0]
+    if matrix.ndim != 2 or matrix.shape[1] != width:
+        raise ConfigError("rows", matrix.shape, f"of shape (n, {width})")
+    return cast("FloatArray", writeable(matrix))
+
+
+def writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that may be written to: Numba compiles loops anew for those that may not."""
+    return array if array.flags.writeable else array.copy()
+
+
+def outputs_for(
+    spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, ...]
+) -> rowstate.Outputs:
+    """Return room for what is said of `count` rows, s of `stored` numbers each.
+
+    What is not wanted has neither rows nor columns.
+    """
     wants_z, wants_q = spec.emit == "z", "q" in extras or spec.emit == "q"
-    wants_s = "s" in extras
-    out = rowstate.Outputs(
+    return rowstate.Outputs(
         valid=np.zeros(count, dtype=np.bool_),
         number=np.zeros(count, dtype=np.int64),
-        z=np.zeros((count if wants_z else 0, spec.rank)),
+        z=np.zeros((count, spec.rank) if wants_z else (0, 0)),
         loss=np.zeros(count),
         novelty=np.zeros(count),
         informative=np.zeros(count, dtype=np.bool_),
         evicted=np.full(count, -1, dtype=np.int64),
         initial=np.zeros(count, dtype=np.bool_),
-        q=np.zeros((count if wants_q else 0, spec.rank)),
-        s=np.zeros((count if wants_s else 0, slots - 1)),
+        q=np.zeros((count, spec.rank) if wants_q else (0, 0)),
+        s=np.zeros((count, stored) if "s" in extras else (0, 0)),
     )
-    loop(settings, kernel_of(spec, state), state, matrix, out)
+
+
+def features_of(out: rowstate.Outputs) -> Features:
+    """Return a call's outputs as the trackers give them."""
     return Features(
         valid=out.valid,
         index=out.number,
-        z=out.z if wants_z else None,
+        z=out.z if out.z.shape[1] else None,
         loss=out.loss,
         novelty=out.novelty,
         informative=out.informative,
         evicted=out.evicted,
         initial=out.initial,
-        q=out.q if wants_q else None,
-        s=out.s if wants_s else None,
+        q=out.q if out.q.shape[1] else None,
+        s=out.s if out.s.shape[1] else None,
     )
-
-
-def _writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return array if array.flags.writeable else array.copy()
 
 
 def copied(state: _State) -> _State:
@@ -135,12 +157,14 @@ def totals(state: Any) -> dict[str, int]:
     }
 
 
-def refusal(state: Any, row: npt.ArrayLike) -> str:
-    """Say why the row loop refused a row."""
+def refusal(state: Any, row: npt.ArrayLike, positive: str | None = None) -> str:
+    """Say why the row loop refused a row; `positive`: a kernel that takes no number below 0."""
     values = np.asarray(row, dtype=np.float64)
     for name, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values))):
         if bad.any():
             return f"channel {int(np.argmax(bad))} is {name}"
+    if positive is not None and (values < 0).any():
+        return f"channel {int(np.argmax(values < 0))} is below 0, {positive} takes none"
     scaled = np.abs(values / state.scale - state.shift)
     worst = int(np.argmax(scaled))
     if scaled[worst] > rowsteps.MAX_SCALED:

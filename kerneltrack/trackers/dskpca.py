@@ -51,8 +51,16 @@ from kerneltrack.randomfeatures import (
     make_feature_map,
 )
 from kerneltrack.specs import SubspaceSpec, check_choice, check_int, check_number
-from kerneltrack.trackers import dsloop, rowstate, rowsteps
+from kerneltrack.trackers import dsloop
 from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.calls import (
+    copied,
+    features_of,
+    matrix_of,
+    outputs_for,
+    refusal,
+    writeable,
+)
 from kerneltrack.trackers.dsloop import DoublyState
 
 FloatArray = npt.NDArray[np.float64]
@@ -236,7 +244,7 @@ class DSKPCA:
         extras: tuple[str, ...] = (),
     ) -> tuple[DoublyState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
-        after = DoublyState(**{name: array.copy() for name, array in state._asdict().items()})
+        after = copied(state)
         return after, _run(settings_of(spec, True), after, spec, rows, extras)
 
     def project(
@@ -251,7 +259,7 @@ class DSKPCA:
 
     def why_refused(self, spec: DSKPCASpec, state: DoublyState, row: npt.ArrayLike) -> str:
         """Say why a row was refused."""
-        return refusal(spec, state.scale, state.shift, row)
+        return refusal(state, row, spec.kernel if spec.kernel in POSITIVE else None)
 
     def counters(self, state: DoublyState) -> dict[str, int]:
         """Return running totals by name: every valid row is learned from, none is stored."""
@@ -301,24 +309,9 @@ def _run(
     """Run rows through the compiled loop, which writes to the state if it is to learn."""
     matrix = matrix_of(rows, len(state.scale))
     state = DoublyState(*map(writeable, state))
-    out = outputs_for(spec, len(matrix), extras)
+    out = outputs_for(spec, len(matrix), spec.budget, extras)
     dsloop.run_rows(settings, feature_map_of(spec, state), state, matrix, out)
     return features_of(out)
-
-
-def refusal(spec: DSKPCASpec, scale: FloatArray, shift: FloatArray, row: npt.ArrayLike) -> str:
-    """Say why the loop refused a row."""
-    values = np.asarray(row, dtype=np.float64)
-    for name, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values))):
-        if bad.any():
-            return f"channel {int(np.argmax(bad))} is {name}"
-    if spec.kernel in POSITIVE and (values < 0).any():
-        return f"channel {int(np.argmax(values < 0))} is below 0, {spec.kernel} takes none"
-    scaled = np.abs(values / scale - shift)
-    worst = int(np.argmax(scaled))
-    if scaled[worst] > rowsteps.MAX_SCALED:
-        return f"channel {worst} is {values[worst]:g}: too large once standardised"
-    return f"the kernel's value of the row with itself is above {rowsteps.MAX_KERNEL:g}"
 
 
 def totals(counts: npt.NDArray[np.int64]) -> dict[str, int]:
@@ -329,53 +322,3 @@ def totals(counts: npt.NDArray[np.int64]) -> dict[str, int]:
         "mended": int(counts[dsloop.MENDED]),
         **none,
     }
-
-
-def matrix_of(rows: npt.ArrayLike, width: int) -> FloatArray:
-    """Return rows as the compiled loops take them.
-
-    Raises:
-        ConfigError: for rows of another width.
-    """
-    matrix = np.ascontiguousarray(rows, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[1] != width:
-        raise ConfigError("rows", matrix.shape, f"of shape (n, {width})")
-    return writeable(matrix)
-
-
-def outputs_for(spec: DSKPCASpec, count: int, extras: tuple[str, ...]) -> rowstate.Outputs:
-    """Return room for what is said of `count` rows; what is not wanted has no rows."""
-    wants_q, wants_s = "q" in extras or spec.emit == "q", "s" in extras
-    return rowstate.Outputs(
-        valid=np.zeros(count, dtype=np.bool_),
-        number=np.zeros(count, dtype=np.int64),
-        z=np.zeros((count if spec.emit == "z" else 0, spec.rank if spec.emit == "z" else 0)),
-        loss=np.zeros(count),
-        novelty=np.zeros(count),
-        informative=np.zeros(count, dtype=np.bool_),
-        evicted=np.full(count, -1, dtype=np.int64),
-        initial=np.zeros(count, dtype=np.bool_),
-        q=np.zeros((count, spec.rank) if wants_q else (0, 0)),
-        s=np.zeros((count, spec.budget) if wants_s else (0, 0)),
-    )
-
-
-def features_of(out: rowstate.Outputs) -> Features:
-    """Return a call's outputs as the trackers give them."""
-    return Features(
-        valid=out.valid,
-        index=out.number,
-        z=out.z if out.z.shape[1] else None,
-        loss=out.loss,
-        novelty=out.novelty,
-        informative=out.informative,
-        evicted=out.evicted,
-        initial=out.initial,
-        q=out.q if out.q.shape[1] else None,
-        s=out.s if out.s.shape[1] else None,
-    )
-
-
-def writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array that may be written to: Numba compiles loops anew for those that may not."""
-    return array if array.flags.writeable else array.copy()

@@ -31,10 +31,18 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.randomfeatures import FeatureMap, make_feature_map
+from kerneltrack.randomfeatures import POSITIVE, FeatureMap, make_feature_map
 from kerneltrack.specs import SubspaceSpec, check_int
 from kerneltrack.trackers import dskpca, dsloop, dspairloop
 from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.calls import (
+    copied,
+    features_of,
+    matrix_of,
+    outputs_for,
+    refusal,
+    writeable,
+)
 from kerneltrack.trackers.dskpca import DSKPCASpec
 from kerneltrack.trackers.dsloop import DoublyState
 from kerneltrack.trackers.dspairloop import PairState, Tie
@@ -161,7 +169,7 @@ class DSPair:
         extras: tuple[str, ...] = (),
     ) -> tuple[PairState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
-        after = PairState(**{name: array.copy() for name, array in state._asdict().items()})
+        after = copied(state)
         return after, _run(settings_of(spec, True), after, spec, rows, extras)
 
     def project(
@@ -176,7 +184,7 @@ class DSPair:
 
     def why_refused(self, spec: DSPairSpec, state: PairState, row: npt.ArrayLike) -> str:
         """Say why a row was refused."""
-        return dskpca.refusal(spec, state.scale, state.shift, row)
+        return refusal(state, row, spec.kernel if spec.kernel in POSITIVE else None)
 
     def counters(self, state: PairState) -> dict[str, int]:
         """Return running totals by name: every valid row is learned from, none is stored."""
@@ -199,10 +207,10 @@ def _run(
     extras: tuple[str, ...],
 ) -> Features:
     """Run rows through the compiled loop, which writes to the state if it is to learn."""
-    matrix = dskpca.matrix_of(rows, len(state.scale))
-    state = PairState(*map(dskpca.writeable, state))
-    out = dskpca.outputs_for(spec, len(matrix), extras)
+    matrix = matrix_of(rows, len(state.scale))
+    state = PairState(*map(writeable, state))
+    out = outputs_for(spec, len(matrix), spec.budget, extras)
     one, two = views(spec, state)
     tie = Tie(state.link, state.own)
     dspairloop.run_pairs(settings, feature_maps_of(spec, state), one, two, tie, matrix, out)
-    return dskpca.features_of(out)
+    return features_of(out)
