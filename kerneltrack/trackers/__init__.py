@@ -13,6 +13,7 @@ from kerneltrack.trackers.dskpca import DSKPCA, DSKPCASpec
 from kerneltrack.trackers.dspair import DSPair, DSPairSpec
 from kerneltrack.trackers.okfe import OKFE, OKFESpec
 from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
+from kerneltrack.trackers.rows import Rows, RowsSpec
 
 __all__ = [
     "DSKPCA",
@@ -27,6 +28,8 @@ __all__ = [
     "Features",
     "OKFEBSpec",
     "OKFESpec",
+    "Rows",
+    "RowsSpec",
     "Tracker",
     "get_tracker",
     "parse_spec",
@@ -34,7 +37,8 @@ __all__ = [
 ]
 
 TRACKERS: dict[str, Tracker] = {
-    tracker.name: tracker for tracker in (OKFEB(), OKFE(), CovarianceTracker(), DSKPCA(), DSPair())
+    tracker.name: tracker
+    for tracker in (OKFEB(), OKFE(), CovarianceTracker(), DSKPCA(), DSPair(), Rows())
 }
 DEFAULT_TRACKER = "okfeb"
 
