@@ -23,6 +23,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 SECOND = 1_000_000_000
 CLOCK_VERSION = 3
+OLDEST_VERSION = 2
+"""The first that live jobs wrote."""
 NEVER = int(np.iinfo(np.int64).max)
 LEAST_FLUSH = 0.1
 MOST_FLUSH = 86_400.0
@@ -108,8 +110,10 @@ class Clock(NamedTuple):
             return cls()
         values = json.loads(data)
         version = values.pop("version")
-        if version != CLOCK_VERSION:
-            raise DataError("clock", f"format version {version}: this code reads {CLOCK_VERSION}")
+        if not (type(version) is int and OLDEST_VERSION <= version <= CLOCK_VERSION):
+            allowed = f"{OLDEST_VERSION} to {CLOCK_VERSION}"
+            raise DataError("clock", f"format version {version}: this code reads {allowed}")
+        # Each version had what is newer left out: the defaults say the same.
         return cls(**values)
 
 
