@@ -35,7 +35,7 @@ class Recording:
 
     Attributes:
         files: One of some models, one of the others.
-        portions: All models again, a quarter of the rows of each.
+        portions: All models again, a part of the rows of each.
         rows: Rows of a model that come out.
         features: By the file job, sorted by model and index, each model's last row left out.
         predictions: The same.
@@ -53,8 +53,8 @@ class Recording:
         return self.files[0].parent / OUTPUT
 
 
-def record(sample: Path, folder: Path, rows: int) -> Recording:
-    """Take the first rows of each model, and one more, later."""
+def record(sample: Path, folder: Path, rows: int, count: int = PORTIONS) -> Recording:
+    """Take the first rows of each model, and one more, later; cut them into so many portions."""
     table = pq.read_table(sample)
     parts = []
     for name in sorted(table.column("model_id").unique().to_pylist()):
@@ -67,10 +67,10 @@ def record(sample: Path, folder: Path, rows: int) -> Recording:
     pq.write_table(pa.concat_tables(parts[::2]), files[0])
     pq.write_table(pa.concat_tables(parts[1::2]), files[1])
     portions = []
-    for number in range(PORTIONS):
-        start, stop = number * rows // PORTIONS, (number + 1) * rows // PORTIONS
+    for number in range(count):
+        start, stop = number * rows // count, (number + 1) * rows // count
         # The last one has the closing rows too.
-        stop += number + 1 == PORTIONS
+        stop += number + 1 == count
         path = folder / f"portion-{number}.parquet"
         pq.write_table(pa.concat_tables(part.slice(start, stop - start) for part in parts), path)
         portions.append(path)

@@ -16,7 +16,7 @@ import pytest
 
 from pipelines.cli import main
 from tests.e2e import sources
-from tests.e2e.clusters import PATIENCE, LocalCluster, jars, running, wait_for
+from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import (
     command,
     environment,
@@ -30,20 +30,12 @@ from tests.e2e.live import Live, Recording, assert_same_bits, record
 from tests.e2e.sources import Sources
 from tests.e2e.test_stream import FEATURES, PREDICTIONS
 
-__all__ = ["jars"]
-
 ROWS = 600
 PARTITIONS = 3
 DISORDER = 10**9
 IDLE_FLUSH = ("--idle-flush", "45")
 """Long enough for all that is sent before it, and short enough to wait for."""
 REFUSED_WITHIN = 10.0
-
-
-@pytest.fixture(scope="module")
-def cluster(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with running(tmp_path_factory.mktemp("upgrade") / "cluster") as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +117,7 @@ def test_a_job_under_traffic_goes_on_in_newer_code(
     first, *between, last = recording.portions
     traffic = tmp_path / "traffic.parquet"
     pq.write_table(pa.concat_tables(pq.read_table(portion) for portion in between), traffic)
-    feeding = command(*live.replay(traffic, 5, "--speed", "0.2"))
+    feeding = command(*live.replay(traffic, 5, "--speed", "0.15"))
     with ExitStack() as stack:
         with submitted(live, sources.older(tmp_path / "older")):
             live.send(first, 5)
@@ -133,6 +125,8 @@ def test_a_job_under_traffic_goes_on_in_newer_code(
             sent = sum(live.sizes(live.topic))
             feed = stack.enter_context(subprocess.Popen(feeding, env=environment()))
             wait_for("its first rows", lambda: sum(live.sizes(live.topic)) > sent)
+        reason = r"tracker\.rank = 5: must be 4, as in file:///\S+/savepoint-\S+"
+        assert_refused(live, reason, "--rank", "5")
         assert feed.poll() is None
         newer = sources.newer(tmp_path / "newer")
         job = stack.enter_context(submitted(live, newer, "--resume", "latest", "--parallelism=2"))
@@ -143,5 +137,3 @@ def test_a_job_under_traffic_goes_on_in_newer_code(
         found = live.read("-predictions", rows, tmp_path)
         assert_same_bits(found, recording.predictions, PREDICTIONS)
         assert_never_restarted(live, job)
-    reason = r"tracker\.rank = 5: must be 4, as in file:///\S+/savepoint-\S+"
-    assert_refused(live, reason, "--rank", "5")
