@@ -118,25 +118,31 @@ def _run(folder: str, args: argparse.Namespace) -> int:
     if code:
         return code
     some = [] if args.rows is None else ["--rows", str(args.rows)]
-    # Ctrl-C is ours to hear; the replay is ended below.
-    replay = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "pipelines.cli", "replay", DATA, *columns, *first, *some),
-            *("--speed", str(args.speed), "--message-rows", "10", "--disorder", "0.5"),
-        ],
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        _show(folder, replay)
-    finally:
-        replay.terminate()
-        code = replay.wait()
+    # A signal while the replay is being started must not leave it behind.
+    with Interruption() as interruption:
+        replay = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "pipelines.cli", "replay", DATA, *columns, *first, *some),
+                *("--speed", str(args.speed), "--message-rows", "10", "--disorder", "0.5"),
+            ],
+            # Ctrl-C is ours to hear; the replay is ended below.
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            _show(folder, replay, interruption)
+        finally:
+            replay.terminate()
+            code = replay.wait()
     return max(code, 0)
 
 
-def _show(folder: str, replay: subprocess.Popen[bytes]) -> None:
-    """Show what comes out until the replay has ended and nothing more comes."""
+def _show(folder: str, replay: subprocess.Popen[bytes], interruption: Interruption) -> None:
+    """Show what comes out until the replay has ended and nothing more comes.
+
+    Raises:
+        KeyboardInterrupt: when a signal came.
+    """
     cluster = load(Folder(Path(folder)))
     client = {"bootstrap.servers": cluster.settings.address("kafka") if cluster else ""}
     readers = {
@@ -152,6 +158,7 @@ def _show(folder: str, replay: subprocess.Popen[bytes]) -> None:
     begun = last = shown = time.monotonic()
     while replay.poll() is None or time.monotonic() - last < (QUIET if models else FIRST):
         for name, reader in readers.items():
+            interruption.check()
             for row in reader.rows(READ):
                 if once[name].is_new(row):
                     last = time.monotonic()

@@ -19,6 +19,7 @@ from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
 from pipelines.cluster.resolve import cache_folder, resolve
 from pipelines.cluster.settings import MEMORY, PORTS, SLOTS, Settings, choose
+from pipelines.cluster.turns import turn
 from pipelines.cluster.up import bring_up
 from pipelines.cluster.versions import versions
 
@@ -108,7 +109,7 @@ def _up(args: argparse.Namespace, folder: Folder) -> int:
     given = (args.port, args.memory, args.flink, args.kafka, args.slots != SLOTS)
     with Interruption() as interruption:
         folder.make()
-        with folder.alone():
+        with folder.alone(), turn(interruption):
             former = load(folder)
             running = alive(folder)
             if former is not None and running:

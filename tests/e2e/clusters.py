@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +15,8 @@ import pytest
 
 from pipelines.cluster import records
 from pipelines.cluster.folder import Folder, load
-from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
-from pipelines.cluster.resolve import resolve
 from pipelines.flink import Flink
 from tests.e2e.jobs import command, run_process
 
@@ -71,18 +67,6 @@ class LocalCluster:
 
     def ask_flink(self, path: str) -> Any:
         return self.flink.ask(path)
-
-
-@pytest.fixture(scope="module")
-def jars() -> None:
-    """The jars, fetched with Maven if this machine has not got them."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            reason = f"the local cluster needs Java 17 and Maven, and there is no {program}"
-            if os.environ.get("CI"):
-                pytest.fail(reason)
-            pytest.skip(reason)
-    resolve(find_java(), Interruption(), lambda line: None)
 
 
 @contextmanager

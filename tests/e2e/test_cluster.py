@@ -23,13 +23,11 @@ from pipelines.cluster.java import find_java
 from pipelines.cluster.parts import kafka_format
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.versions import versions
-from tests.e2e.clusters import PATIENCE, POLL, LocalCluster, jars, left_in, running, wait_for
+from tests.e2e.clusters import PATIENCE, POLL, LocalCluster, left_in, running, wait_for
 from tests.e2e.jobs import ROOT, environment, run_process
 
 PARTS = {"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"}
 KEYS = 3
-
-__all__ = ["jars"]
 
 
 @pytest.fixture(scope="module")

@@ -43,10 +43,8 @@ from tests.deployment import (
     resources,
     submit_arguments,
 )
-from tests.e2e.clusters import LocalCluster, jars, running, wait_for
+from tests.e2e.clusters import LocalCluster, running, wait_for
 from tests.e2e.jobs import command, environment, run_process
-
-__all__ = ["jars"]
 
 ROWS = 20_000
 INPUT = "readings"

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.clusters import PATIENCE, jars, left_in
+from tests.e2e.clusters import PATIENCE, left_in
 from tests.e2e.jobs import ROOT, environment, run_process
-
-__all__ = ["jars"]
 
 ROWS = 4000
 

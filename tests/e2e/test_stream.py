@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import confluent_kafka
@@ -18,12 +17,10 @@ import pytest
 from kerneltrack.trackers import OKFEBSpec, run_all
 from pipelines.cli import main
 from pipelines.stream_status import counters
-from tests.e2e.clusters import PATIENCE, LocalCluster, jars, running, wait_for
+from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.hostile import Keyed, good_rows, hostile_messages
 from tests.e2e.jobs import command, environment, run_process
 from tests.e2e.live import CHANNELS, Live, Recording, assert_same_bits, record
-
-__all__ = ["jars"]
 
 ROWS = 1500
 HOSTILE = 4000
@@ -31,12 +28,6 @@ FEATURES = ("loss", "novelty", "informative", "initial", "evicted", "z", "label"
 PREDICTIONS = ("prediction", "score", "margin", "label", "correct")
 PARTITIONS = 6
 """More than there are models: some stay empty."""
-
-
-@pytest.fixture(scope="module")
-def cluster(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with running(tmp_path_factory.mktemp("live") / "cluster") as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

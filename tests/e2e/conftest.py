@@ -1,0 +1,41 @@
+"""What the end-to-end tests share: the jars, and one cluster for all live jobs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from pipelines.cluster.interruption import Interruption
+from pipelines.cluster.java import find_java
+from pipelines.cluster.resolve import resolve
+from tests.e2e.clusters import LocalCluster, running
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what runs clusters in one process, so that never two tests need Flink at once."""
+    for item in items:
+        if "jars" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
+@pytest.fixture(scope="session")
+def jars() -> None:
+    """The jars, fetched with Maven if this machine has not got them."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            reason = f"the local cluster needs Java 17 and Maven, and there is no {program}"
+            if os.environ.get("CI"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+    resolve(find_java(), Interruption(), lambda line: None)
+
+
+@pytest.fixture(scope="session")
+def cluster(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """The cluster of all live jobs: a test leaves it whole, and none of its jobs running."""
+    with running(tmp_path_factory.mktemp("live") / "cluster") as cluster:
+        yield cluster
