@@ -11,8 +11,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from pipelines.stream_jobs import FORMATS, Left, Record, check_same
 from tests.golden.keyed import make
-from tests.stream.learning import make_features
-from tests.stream.test_learn_state import SPEC
+from tests.stream.learning import SPEC, make_features
 from transforms import learning
 from transforms.clock import CLOCK_VERSION, OLDEST_VERSION, Clock
 from transforms.model import decode, encode
