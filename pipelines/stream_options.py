@@ -84,7 +84,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     work_options.add_window_flags(parser)
     work_options.add_snapshot_flags(parser)
     parser.add_argument(
-        "--snapshots", default=None, metavar="FOLDER", help="where --snapshot-every writes them"
+        "--snapshots",
+        default=None,
+        metavar="FOLDER",
+        help="where --snapshot-every and --expire-after write them",
+    )
+    parser.add_argument(
+        "--expire-after",
+        **seconds,
+        default=None,
+        help="models that send nothing for so long leave Flink's state for --snapshots, until "
+        "they come back; results are the same (default: never)",
     )
     parser.epilog = "All other flags are Beam's own (--parallelism, --max_parallelism, ...)."
 

@@ -8,6 +8,7 @@ The same as `kerneltrack stream`.
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import sys
 import time
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, KerneltrackError
 from pipelines import kafka_options, spec_options, stream_options, work_options
 from pipelines.flink import ENDED
 from pipelines.job import compile_loops, say
@@ -40,6 +42,7 @@ from pipelines.stream_jobs import (
 from pipelines.stream_pipeline import Ends, StreamJob, build, digest
 from pipelines.stream_status import follow
 from transforms import learn
+from transforms.expiry import Expiry
 from transforms.messages import RECORD_TIME
 from transforms.snapshots import SnapshotFolder
 from transforms.track import Order
@@ -55,6 +58,9 @@ DEFAULTS: dict[str, Any] = {
     "max_cache_memory_usage_mb": 64,
 }
 """Beam's flags of a live job, unless given."""
+
+IDLE = "idle"
+"""Where, in the folder of the snapshots, models lie that have expired."""
 
 SUBMIT_PATIENCE = 120.0
 POLL = 0.25
@@ -76,9 +82,12 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
         raise ConfigError("--learner", learner.learner, "none without --label")
     else:
         learn.check_label_type(learner, columns.label_type)
-    for flag, other in (("snapshot_every", "snapshots"), ("snapshots", "snapshot_every")):
-        if getattr(args, other) is None:
-            work_options.refuse_without(args, flag, [other])
+    writers = ["snapshot_every", "expire_after"]
+    if args.snapshots is None:
+        for flag in writers:
+            work_options.refuse_without(args, flag, ["snapshots"])
+    elif all(getattr(args, flag) is None for flag in writers):
+        work_options.refuse_without(args, "snapshots", writers)
     with spec_options.flags_named(
         {name: "--" + name.replace("_", "-") for name in ("max_disorder", "max_jump", "idle_flush")}
     ):
@@ -90,6 +99,12 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
         )
         if order.max_disorder == float("inf"):
             raise ConfigError("max_disorder", args.max_disorder, "a finite number of seconds")
+    snapshots = args.snapshots and str(Path(args.snapshots).absolute())
+    expiry = None
+    if snapshots is not None:
+        with spec_options.flags_named({"after": "--expire-after"}):
+            expiry = Expiry(FileSystems.join(snapshots, IDLE), args.expire_after)
+            expiry.check_longer(order.idle_flush)
     job = StreamJob(
         columns=columns,
         spec=spec_options.tracker_from_flags(args, before.spec if before else None),
@@ -100,7 +115,8 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
         learner=learner,
         metrics_window=args.metrics_window,
         snapshot_every=args.snapshot_every,
-        snapshots=args.snapshots and str(Path(args.snapshots).absolute()),
+        snapshots=snapshots,
+        expiry=expiry,
         before=before if before is None or learner is None else before.with_learner(),
         float32=args.float32,
     )
@@ -242,9 +258,25 @@ def _wait_until_runs(place: Place, name: str, result: Any) -> str:
             if state == "RUNNING" and job["tasks"]["running"] == job["tasks"]["total"]:
                 return str(job["jid"])
         if result.state in ("FAILED", "CANCELLED"):
-            raise NotSubmittedError(f"job {name}: the job server refused it; see its log")
+            raise _refused(name, result)
         time.sleep(POLL)
     raise NotSubmittedError(f"job {name} does not run after {SUBMIT_PATIENCE:g} s: it is {state}")
+
+
+def _refused(name: str, result: Any) -> KerneltrackError:
+    """Return what the job server has against a job: it asks Kafka for the partitions itself."""
+    why = "it does not say why"
+    logging.disable(logging.ERROR)
+    try:
+        result.wait_until_finish()
+    except RuntimeError as error:
+        why = str(error).partition(" failed in state ")[2].partition(": ")[2] or why
+    finally:
+        logging.disable(logging.NOTSET)
+    refused = re.search(r"(?:Sasl|Ssl)AuthenticationException: (.*)", why)
+    if refused:
+        return ConfigError("--consumer", "...", f"what the brokers take: {refused[1]}")
+    return NotSubmittedError(f"job {name}: the job server refused it: {why}")
 
 
 if __name__ == "__main__":

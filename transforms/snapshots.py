@@ -190,6 +190,14 @@ def snapshot_name(model_id: str, rows: int | None = None, kind: str = codec.TRAC
         >>> snapshot_name("robot/7", 1200, "learner")
         'robot%2F7@1200@learner.safetensors'
     """
+    name = escaped(model_id)
+    if rows is not None:
+        name += f"@{rows}"
+    return name + ENDING if kind == codec.TRACKER else f"{name}@{kind}{ENDING}"
+
+
+def escaped(model_id: str) -> str:
+    """Return a model's id as part of a file name."""
     # quote() leaves "~" alone; here it sets a hash apart.
     name = quote(model_id.encode("utf-8", "surrogatepass"), safe=" ").replace("~", "%7E")
     if name.startswith("."):
@@ -197,10 +205,7 @@ def snapshot_name(model_id: str, rows: int | None = None, kind: str = codec.TRAC
     if len(name) > MAX_NAME:
         digest = hashlib.sha256(model_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         name = f"{name[: MAX_NAME - 40]}~{digest}"
-    name = name or "%"
-    if rows is not None:
-        name += f"@{rows}"
-    return name + ENDING if kind == codec.TRACKER else f"{name}@{kind}{ENDING}"
+    return name or "%"
 
 
 class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
