@@ -27,7 +27,9 @@ from pipelines.flink import ENDED
 from pipelines.job import compile_loops, say
 from pipelines.kafka_topics import Topics, start_settings
 from pipelines.options import DEFAULT_RUNNER, UsageError, split_beam_flags
+from pipelines.stable_ids import StableIds
 from pipelines.stream_jobs import (
+    FORMATS,
     Left,
     NotSubmittedError,
     Place,
@@ -151,6 +153,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     options = _beam_options(beam_flags, runner, place, name, left)
     ends = _ends(args, place, topics, job, name)
     pipeline = beam.Pipeline(options=options)
+    pipeline.component_id_map = StableIds()
     with spec_options.flags_named(work_options.FLAGS):
         build(pipeline, job, ends)
     if job.snapshots is not None:
@@ -160,7 +163,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         compile_loops(job.spec, job.learner, job.measure)
     result = pipeline.run()
     flink_job = _wait_until_runs(place, name, result)
-    record = Record(flink_job, name, time.time(), args.topic, digest(settings), settings)
+    record = Record(flink_job, name, time.time(), args.topic, digest(settings), settings, FORMATS)
     record.write(place.state / f"{flink_job}.json")
     begun = "goes on from " + left.path if left else f"reads {args.topic} from {args.begin}"
     say(f"job {name} ({flink_job}) runs: it {begun}")
