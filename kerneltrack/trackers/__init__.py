@@ -11,11 +11,13 @@ from kerneltrack.trackers.base import Features, Tracker
 from kerneltrack.trackers.covariance import CovarianceSpec, CovarianceTracker
 from kerneltrack.trackers.dskpca import DSKPCA, DSKPCASpec
 from kerneltrack.trackers.dspair import DSPair, DSPairSpec
+from kerneltrack.trackers.oana import OANA, OANASpec
 from kerneltrack.trackers.okfe import OKFE, OKFESpec
 from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
 
 __all__ = [
     "DSKPCA",
+    "OANA",
     "OKFE",
     "OKFEB",
     "TRACKERS",
@@ -25,6 +27,7 @@ __all__ = [
     "DSPair",
     "DSPairSpec",
     "Features",
+    "OANASpec",
     "OKFEBSpec",
     "OKFESpec",
     "Tracker",
@@ -34,7 +37,8 @@ __all__ = [
 ]
 
 TRACKERS: dict[str, Tracker] = {
-    tracker.name: tracker for tracker in (OKFEB(), OKFE(), CovarianceTracker(), DSKPCA(), DSPair())
+    tracker.name: tracker
+    for tracker in (OKFEB(), OKFE(), CovarianceTracker(), OANA(), DSKPCA(), DSPair())
 }
 DEFAULT_TRACKER = "okfeb"
 

@@ -21,7 +21,7 @@ from kerneltrack.learners import (
     get_learner,
     learn_all,
 )
-from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, OKFESpec, get_tracker, run_all
+from kerneltrack.trackers import CovarianceSpec, OANASpec, OKFEBSpec, OKFESpec, get_tracker, run_all
 from tests.oracles.streams import walk
 
 FOLDER = Path(__file__).parent
@@ -30,6 +30,7 @@ SPECS = {
     "okfeb": OKFEBSpec(**SIZES, budget=6, clip=4.0, censor="rate", censor_rate=0.4),
     "okfe": OKFESpec(**SIZES, max_rows=90, kernel="laplacian", rule="nonparametric"),
     "covariance": CovarianceSpec(**SIZES, budget=6, clip=4.0, admission="leverage", halflife=40.0),
+    "oana": OANASpec(**SIZES, budget=6, clip=4.0, threshold=0.2),
 }
 LEARNERS: dict[str, LearnerSpec] = {
     "ridge": RidgeSpec(forgetting=0.99),
