@@ -48,7 +48,8 @@ class SnapshotFolder:
         """Read the index; see the class."""
         self.folder = folder
         self._wants_learner = learner
-        index = self._index = read_index(folder)
+        index = read_index(folder)
+        self._index: dict[str, Any] | None = index
         path = FileSystems.join(folder, INDEX)
         try:
             self.spec: SubspaceSpec = parse_spec(index["tracker"])
