@@ -76,9 +76,9 @@ class TrackSubspace(
         came.
       failures: `Failures`, rows refused with the reason.
 
-    Duplicates are rows like others. Each row comes out exactly once, in features, late or
-    failures. State per model: the tracker's state (see its module), what the windows need
-    (`OpenWindows`, `WindowState`), the rows that wait, and a few numbers.
+    Duplicates are rows like others unless `order` drops them. Each other row comes out exactly
+    once, in features, late or failures. State per model: the tracker's state (see its module),
+    what the windows need (`OpenWindows`, `WindowState`), the rows that wait, and a few numbers.
 
     Args:
         spec: The tracker's spec.
