@@ -11,12 +11,14 @@ from kerneltrack.trackers.base import Features, Tracker
 from kerneltrack.trackers.covariance import CovarianceSpec, CovarianceTracker
 from kerneltrack.trackers.dskpca import DSKPCA, DSKPCASpec
 from kerneltrack.trackers.dspair import DSPair, DSPairSpec
+from kerneltrack.trackers.oana import OANA, OANASpec
 from kerneltrack.trackers.okfe import OKFE, OKFESpec
 from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
 from kerneltrack.trackers.rows import Rows, RowsSpec
 
 __all__ = [
     "DSKPCA",
+    "OANA",
     "OKFE",
     "OKFEB",
     "TRACKERS",
@@ -26,6 +28,7 @@ __all__ = [
     "DSPair",
     "DSPairSpec",
     "Features",
+    "OANASpec",
     "OKFEBSpec",
     "OKFESpec",
     "Rows",
@@ -38,7 +41,7 @@ __all__ = [
 
 TRACKERS: dict[str, Tracker] = {
     tracker.name: tracker
-    for tracker in (OKFEB(), OKFE(), CovarianceTracker(), DSKPCA(), DSPair(), Rows())
+    for tracker in (OKFEB(), OKFE(), CovarianceTracker(), OANA(), DSKPCA(), DSPair(), Rows())
 }
 DEFAULT_TRACKER = "okfeb"
 

@@ -26,6 +26,7 @@ from kerneltrack.learners import (
 )
 from kerneltrack.trackers import (
     CovarianceSpec,
+    OANASpec,
     OKFEBSpec,
     OKFESpec,
     RowsSpec,
@@ -40,6 +41,7 @@ SPECS = {
     "okfeb": OKFEBSpec(**SIZES, budget=6, clip=4.0, censor="rate", censor_rate=0.4),
     "okfe": OKFESpec(**SIZES, max_rows=90, kernel="laplacian", rule="nonparametric"),
     "covariance": CovarianceSpec(**SIZES, budget=6, clip=4.0, admission="leverage", halflife=40.0),
+    "oana": OANASpec(**SIZES, budget=6, clip=4.0, threshold=0.2),
     "rows": RowsSpec(**SIZES, clip=4.0),
 }
 LEARNERS: dict[str, LearnerSpec] = {

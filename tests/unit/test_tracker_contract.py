@@ -19,11 +19,13 @@ from kerneltrack.trackers import (
     CovarianceSpec,
     DSKPCASpec,
     DSPairSpec,
+    OANASpec,
     OKFEBSpec,
     OKFESpec,
     RowsSpec,
     covloop,
     get_tracker,
+    oanaloop,
     rowloop,
     run_all,
 )
@@ -67,6 +69,12 @@ SPECS: dict[str, SubspaceSpec] = {
         **SMALL, budget=6, kernel="linear", admission="leverage", standardise=False, emit="q"
     ),
     "covariance-wide": CovarianceSpec(**SMALL, budget=60, gamma=1e3, admission="moving"),
+    "oana": OANASpec(**SMALL, budget=5),
+    "oana-still": OANASpec(**SMALL, budget=9, threshold=None, clip=3.0),
+    "oana-raw": OANASpec(
+        **SMALL, budget=6, kernel="polynomial", standardise=False, emit="q", threshold=0.5
+    ),
+    "oana-filling": OANASpec(**SMALL, budget=100, kernel="laplacian"),
     "dskpca": DSKPCASpec(**SMALL, budget=24, feature_batch=4, row_batch=7),
     "dskpca-gha": DSKPCASpec(
         **SMALL,
@@ -109,7 +117,7 @@ def begin(spec: SubspaceSpec, rows: Array = ROWS) -> tuple[Any, Any]:
 
 def signatures() -> int:
     """How often the row loops were compiled."""
-    return sum(len(loop.run_rows.signatures) for loop in (rowloop, covloop))
+    return sum(len(loop.run_rows.signatures) for loop in (rowloop, covloop, oanaloop))
 
 
 def finite(features: Any) -> bool:
@@ -252,10 +260,11 @@ def test_a_seed_decides_all(spec: SubspaceSpec) -> None:
     first, repeated, changed = (run_all(s, ROWS, ("q",)) for s in (spec, again, other))
     assert state_bytes(first[0]) == state_bytes(repeated[0])
     assert feature_bytes(first[1]) == feature_bytes(repeated[1])
-    # Algorithms 2 and 3 print a start that is not random; only leverage draws from a covariance.
+    # Algorithms 2 and 3 print a start that is not random; only leverage draws from a covariance;
+    # nothing is drawn by OANA.
     still = isinstance(spec, OKFESpec) and spec.start == "rank_one"
     still = still or (isinstance(spec, CovarianceSpec) and spec.admission != "leverage")
-    still = still or isinstance(spec, RowsSpec)
+    still = still or isinstance(spec, (OANASpec, RowsSpec))
     assert (feature_bytes(first[1])["q"] == feature_bytes(changed[1])["q"]) == still
 
 
@@ -326,5 +335,7 @@ def test_counters_add_up(spec: SubspaceSpec) -> None:
     own = features.evicted == features.index
     assert totals["dropped_at_once"] == (own & features.valid).sum()
     assert totals["mended"] == 0
-    assert state.size == totals["informative"] - totals["evicted"]
+    # Landmarks are means: rows that moved one are not stored.
+    merged = int(np.maximum(state.members - 1, 0).sum()) if isinstance(spec, OANASpec) else 0
+    assert state.size == totals["informative"] - totals["evicted"] - merged
     assert state.n == features.valid.sum()
