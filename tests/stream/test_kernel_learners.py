@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
-from apache_beam.testing.test_stream import TestStream
+from apache_beam.testing.test_stream import TestStream as Arrivals
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import LearnerSpec, POLKSpec
+from kerneltrack.learners import BSGDSpec, LearnerSpec, PASpec, POLKSpec, parse_learner_spec
 from kerneltrack.trackers import RowsSpec, run_all
 from pipelines.cli import main
 from tests.e2e.jobs import (
@@ -24,7 +27,9 @@ from tests.e2e.jobs import (
     labelled_table,
     learned_from,
     lines_of,
+    matrix,
     models_of,
+    nanoseconds,
     record_of,
     track,
     write,
@@ -69,6 +74,52 @@ def test_a_file_job_gives_the_cores_predictions_and_states(name: str, tmp_path: 
         same_state(snapshot.state, state)
 
 
+WATCH = ["ax", "ay", "az", "wx", "wy", "wz"]
+
+
+@pytest.mark.parametrize("spec", [POLKSpec(loss="logistic"), BSGDSpec(budget=60), PASpec()])
+def test_a_recording_is_classified_as_the_core_does(
+    spec: LearnerSpec, sample: Path, tmp_path: Path
+) -> None:
+    table = pq.read_table(sample)
+    table = table.take(np.arange(0, table.num_rows, 80))
+    source, out = write(tmp_path / "watch.parquet", table), tmp_path / "out"
+    more = {"polk": ("--learner-loss", "logistic"), "bsgd": ("--learner-budget", "60")}
+    flags = ("--tracker", "rows", "--rank", "6", "--warmup", "100", *more.get(spec.learner, ()))
+    track(source, *COLUMNS, *flags, "--learner", spec.learner, "--output", str(out))
+    found, right = lines_of(out, "predictions"), 0
+    for model, rows in models_of(table).items():
+        _, features = run_all(RowsSpec(rank=6, warmup=100), matrix(rows, WATCH))
+        labels = rows.column("label").to_pylist()
+        z = np.asarray(features.z)
+        _, records = core_alone(spec, FeatureTable(nanoseconds(rows), z, labels))
+        assert found[model] == records
+        right += sum(bool(record["correct"]) for record in records)
+    assert right > 0.7 * table.num_rows
+
+
+@pytest.mark.parametrize("learner", ["polk", "pa"])
+def test_house_prices_are_predicted_as_the_core_does(
+    learner: str, data_file: Callable[[str], Path], tmp_path: Path
+) -> None:
+    values = np.loadtxt(data_file("cadata.tsv.gz"), max_rows=1000, skiprows=1)
+    names = [*(f"x{place}" for place in range(values.shape[1] - 1)), "label"]
+    values[:, -1] /= 1e5
+    table = pa.table(dict(zip(names, values.T, strict=True)))
+    source, out = write(tmp_path / "cadata.parquet", table), tmp_path / "out"
+    flags = ("--tracker", "rows", "--rank", "8", "--learner", learner, "--label", "label")
+    track(source, *flags, "--learner-task", "regression", "--output", str(out))
+    (found,) = lines_of(out, "predictions").values()
+    _, features = run_all(RowsSpec(rank=8), values[:, :-1])
+    spec = parse_learner_spec({"learner": learner, "task": "regression"})
+    z = np.asarray(features.z)
+    state, records = core_alone(spec, FeatureTable(None, z, values[:, -1].tolist()))
+    assert found == records
+    # Better than always the mean, even as it begins.
+    error = float(state.sums[0]) / int(state.counts[0])
+    assert error < values[:, -1].var()
+
+
 _KEPT: list[list[Any]] = []
 
 
@@ -88,7 +139,7 @@ def test_a_live_stream_out_of_order_gives_the_cores_predictions(spec: LearnerSpe
     chunks = arriving.cut(rng.integers(1, 12, size=250).tolist())
     old = make_rows(1, seed=1, times=np.array([-100 * SECOND]))
     old = dataclasses.replace(old, label=labels[:1])
-    stream = TestStream()
+    stream = Arrivals()
     for bundle in [*bundles_of(chunks, [1, 3]), [("m", old.cut([1])[0])]]:
         stream = stream.add_elements(bundle)
     options = PipelineOptions([])
