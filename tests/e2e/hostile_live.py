@@ -98,18 +98,14 @@ def assert_undisturbed(
     messages = mixed(good_messages(form), bad_messages(form, count, by_record))
     refused = {at: each for at, each in enumerate(messages) if each.bad}
     letters = f"{live.topic}-out-dead-letters"
-    out = "json" if form == "avro" else form
-    flags = ["--output-format", out]
-    if by_record:
-        flags += ["--time", ""]
-    with live.running(*flags) as job:
+    with live.running(*(["--time", ""] if by_record else [])) as job:
         _send(live, messages[:50])
         wait_for("rows", lambda: counters(cluster.flink, job)["rows_tracked"] > 0)
         workers = cluster.status()["workers"]
         _send(live, messages[50:])
         wait_for("the dead letters", lambda: sum(live.sizes(letters)) >= len(refused))
         rows = sum(each.good for each in messages) - len(KEYS)
-        found = Live(cluster, live.topic, out).read("", rows, folder)
+        found = live.read("", rows, folder)
         assert cluster.status()["workers"] == workers
         restarts = cluster.ask_flink(f"/jobs/{job}/metrics?get=numRestarts")
         assert restarts[0]["value"] == "0"

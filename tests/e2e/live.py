@@ -94,7 +94,7 @@ class Live:
     Attributes:
         cluster: Where it runs.
         topic: Its input; its outputs are called after it.
-        form: How messages are written, in and out.
+        form: How messages are written, in and, but for Avro, out.
     """
 
     cluster: LocalCluster
@@ -104,6 +104,10 @@ class Live:
     @property
     def place(self) -> tuple[str, str]:
         return ("--cluster", str(self.cluster.folder))
+
+    @property
+    def output_form(self) -> str:
+        return "json" if self.form == "avro" else self.form
 
     @property
     def client(self) -> dict[str, Any]:
@@ -120,7 +124,8 @@ class Live:
         """The command that submits the job."""
         return command(
             *("stream", *self.place, "--topic", self.topic, "--output-topic", f"{self.topic}-out"),
-            *("--create-topics", "--detach", "--format", self.form, "--output-format", self.form),
+            *("--create-topics", "--detach", "--format", self.form),
+            *("--output-format", self.output_form),
             *("--features", *CHANNELS, "--time", "time", "--time-unit", "ns", "--label", "label"),
             *("--idle-flush", "0", *SPECS, *flags),
         )
@@ -160,7 +165,7 @@ class Live:
         path = folder / f"{self.topic}{output}.parquet"
         arguments = [
             *("read-output", *self.place, "--topic", f"{self.topic}-out{output}"),
-            *("--output-format", self.form, "--output", str(path)),
+            *("--output-format", self.output_form, "--output", str(path)),
             *("--rows", str(rows), "--idle", str(idle)),
         ]
         assert main(arguments) == 0
