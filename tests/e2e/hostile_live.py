@@ -139,14 +139,16 @@ def _assert_letters(live: Live, refused: dict[int, Sendable], topic: str) -> Non
     """Each bad message is one letter: its own bytes, its place, and a reason for each bad row."""
     reader = OutputReader(live.client, topic, "json")
     found: dict[int, Any] = {}
-    try:
-        while len(found) < len(refused):
-            for letter in reader.messages(60):
-                told = {name: value.decode() for name, value in letter.headers()}
-                assert int(told["offset"]) not in found
-                found[int(told["offset"])] = (letter.key(), letter.value(), told)
-    finally:
-        reader.close()
+
+    def all_came() -> bool:
+        for letter in reader.messages():
+            told = {name: value.decode() for name, value in letter.headers()}
+            assert int(told["offset"]) not in found
+            found[int(told["offset"])] = (letter.key(), letter.value(), told)
+        return len(found) >= len(refused)
+
+    wait_for("the dead letters' content", all_came)
+    reader.close()
     assert sum(live.sizes(topic)) == len(refused)
     # One partition, filled in order: a message's place is its offset.
     assert found.keys() == refused.keys()

@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pipelines.cli import main
 from pipelines.read_output import OutputReader
-from tests.e2e.clusters import LocalCluster
+from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.live import Live
 from transforms.chunks import Failures
 from transforms.fetch import FetchFn
@@ -137,8 +137,12 @@ def test_dead_letters_are_sent_once_more(
         assert "1 no letters" in shown
         reader = OutputReader(live.client, target[1] if target else live.topic, "json")
         found: list[Any] = []
-        while len(found) < len(offsets):
-            found += reader.messages(60)
+
+        def all_came(found: list[Any] = found, reader: OutputReader = reader) -> bool:
+            found += reader.messages()
+            return len(found) >= len(offsets)
+
+        wait_for("the messages", all_came)
         assert sum(live.sizes(target[1] if target else live.topic)) == len(offsets)
         reader.close()
         by_offset = {int(dict(one.headers())["replayed-offset"]): one for one in found}
