@@ -7,6 +7,7 @@ specs and equal rows give equal bytes.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import difflib
 import hashlib
 import json
@@ -100,6 +101,11 @@ class SubspaceSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the spec as plain values, the tracker's name first."""
+        return dict(self._plain)
+
+    @functools.cached_property
+    def _plain(self) -> dict[str, Any]:
+        """What `to_dict` returns: it is part of every state that is written."""
         return {"tracker": self.tracker, **dataclasses.asdict(self)}
 
     def digest(self) -> str:
