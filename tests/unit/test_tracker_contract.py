@@ -64,6 +64,7 @@ SPECS: dict[str, SubspaceSpec] = {
     "covariance-raw": CovarianceSpec(
         **SMALL, budget=6, kernel="linear", admission="leverage", standardise=False, emit="q"
     ),
+    "covariance-chosen": CovarianceSpec(**SMALL, budget=6, halflife=10.0, rank_factor=1.2),
     "covariance-wide": CovarianceSpec(**SMALL, budget=60, gamma=1e3, admission="moving"),
     "dskpca": DSKPCASpec(**SMALL, budget=24, feature_batch=4, row_batch=7),
     "dskpca-gha": DSKPCASpec(
