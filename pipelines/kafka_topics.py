@@ -18,8 +18,15 @@ from confluent_kafka.admin._resource import ResourceType
 from kerneltrack.errors import ConfigError, KerneltrackError
 from transforms.secrets import resolve
 
-TIMEOUT = 15.0
+TIMEOUT = 30.0
+ASK = 1.0
 POLL = 0.05
+
+_REFUSED = {
+    confluent_kafka.KafkaError._AUTHENTICATION: "sasl.*",
+    confluent_kafka.KafkaError._SSL: "ssl.*",
+}
+"""What the brokers do not take, and the settings that say it."""
 
 
 class KafkaError(KerneltrackError):
@@ -33,23 +40,44 @@ class Topics:
         client: Settings of librdkafka's clients.
 
     Raises:
+        ConfigError: if the brokers refuse the password, or are not who they must be.
         KafkaError: if no broker answers.
     """
 
     def __init__(self, client: Mapping[str, Any]) -> None:
         """Ask the brokers."""
         self._brokers = str(client["bootstrap.servers"])
+        self._met: list[confluent_kafka.KafkaError] = []
         # Kept for as long as its answers are read.
-        self._admin = AdminClient(resolve(client))
-        try:
-            found = self._admin.list_topics(timeout=TIMEOUT)
-        except confluent_kafka.KafkaException as error:
-            raise KafkaError(
-                f"--brokers {self._brokers}: no broker answers: {_text(error)}"
-            ) from error
+        settings: dict[str, Any] = {**resolve(client), "error_cb": self._met.append}
+        self._admin = AdminClient(settings)
         self.partitions = {
-            name: len(topic.partitions) for name, topic in found.topics.items() if not topic.error
+            name: len(topic.partitions)
+            for name, topic in self._ask_for_topics().items()
+            if not topic.error
         }
+
+    def _ask_for_topics(self) -> dict[str, Any]:
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                topics: dict[str, Any] = self._admin.list_topics(timeout=ASK).topics
+            except confluent_kafka.KafkaException as error:
+                # librdkafka would go on trying for ever, and tell only here what for.
+                self._admin.poll(0)
+                for met in self._met:
+                    if met.code() in _REFUSED:
+                        why = re.sub(r"^\S+: | \(after .*", "", met.str())
+                        allowed = f"what {self._brokers} takes: {why}"
+                        raise ConfigError(
+                            f"--client {_REFUSED[met.code()]}", "...", allowed
+                        ) from error
+                if time.monotonic() > deadline:
+                    raise KafkaError(
+                        f"--brokers {self._brokers}: no broker answers: {_text(error)}"
+                    ) from error
+            else:
+                return topics
 
     def check_input(self, topic: str) -> int:
         """Return a topic's number of partitions.

@@ -116,9 +116,10 @@ class OutputReader:
         Raises:
             DataError: for a message that no job of this form wrote.
         """
-        return [row for message in self.messages(seconds) for row in self._rows_of(message)]
+        return [row for message in self.messages(seconds) for row in self.rows_of(message)]
 
-    def _rows_of(self, message: Any) -> Iterator[dict[str, Any]]:
+    def rows_of(self, message: Any) -> Iterator[dict[str, Any]]:
+        """Return the rows of one message; see `rows`."""
         try:
             if self._form == "arrow":
                 yield from batch_of(message.value()).to_pylist()

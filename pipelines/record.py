@@ -18,7 +18,7 @@ from apache_beam.io.filesystems import FileSystems
 from kerneltrack.errors import KerneltrackError
 from kerneltrack.learners import LearnerSpec
 from transforms.metrics import NAMESPACE
-from transforms.snapshots import write_whole
+from transforms.snapshot_files import write_whole
 
 RUN = "run.json"
 MOST_REASONS = 100

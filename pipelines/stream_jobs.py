@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from pipelines.cluster import status
 from pipelines.cluster.folder import Cluster, Folder, load
 from pipelines.flink import ENDED, Flink
+from transforms.clock import CLOCK_VERSION
 
 VERSION = 1
+FORMATS = {"clock": CLOCK_VERSION, "state": codec.VERSION}
+"""Versions of what a job keeps for each model; it reads these and all before them."""
 SIDECAR = "kerneltrack.json"
 JOBS = "jobs"
 
@@ -86,6 +90,7 @@ class Record:
         topic: Its input.
         digest: Hash of its settings.
         settings: All that its results depend on.
+        formats: Versions of the states that it writes (`FORMATS`).
     """
 
     job: str
@@ -94,6 +99,7 @@ class Record:
     topic: str
     digest: str
     settings: dict[str, Any]
+    formats: dict[str, int] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write it down."""
@@ -217,11 +223,15 @@ def _left_by(place: Place, record: Record) -> list[Path]:
 
 
 def check_same(left: Left, settings: dict[str, Any]) -> None:
-    """Refuse to go on with other settings.
+    """Refuse to go on with other settings, or with states that newer code wrote.
 
     Raises:
-        ConfigError: naming the first one that differs.
+        ConfigError: naming the first setting that differs, or the state that cannot be read.
     """
+    for name, version in left.record.formats.items():
+        if version > FORMATS.get(name, 0):
+            allowed = f"one of version {FORMATS.get(name, 0)} or before: newer code wrote it"
+            raise ConfigError("--resume", f"{left.path}, {name} version {version}", allowed)
     before, now = _flat(left.record.settings), _flat(json.loads(json.dumps(settings)))
     for name in {**before, **now}:
         if before.get(name) != now.get(name):

@@ -17,6 +17,7 @@ from transforms import kafka, learn, track
 from transforms.chunks import Failures
 from transforms.columns import Columns
 from transforms.encode import EncodeFn, placed_schema
+from transforms.expiry import Expiry
 from transforms.fetch import FetchFn
 from transforms.kafka import ReadMessages
 from transforms.late_rows import late_as_failures
@@ -65,6 +66,7 @@ class StreamJob:
     Attributes:
         columns: What each field of a row is.
         snapshots: Folder of the snapshots, None without.
+        expiry: When models that are silent leave Flink's state; None: never.
     """
 
     columns: Columns
@@ -77,6 +79,7 @@ class StreamJob:
     metrics_window: float | None = None
     snapshot_every: float | None = None
     snapshots: str | None = None
+    expiry: Expiry | None = None
     before: SnapshotFolder | None = None
     float32: bool = False
 
@@ -140,6 +143,7 @@ def build(pipeline: beam.Pipeline, job: StreamJob, ends: Ends) -> None:
         drift=job.drift,
         snapshot_every=job.snapshot_every,
         warm=job.before,
+        expiry=job.expiry,
     )
     late = tracked[track.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
         Failures
@@ -165,6 +169,7 @@ def build(pipeline: beam.Pipeline, job: StreamJob, ends: Ends) -> None:
             snapshot_every=job.snapshot_every,
             warm=job.before,
             bounded=False,
+            expiry=job.expiry,
         )
         lost.append(learned[learn.FAILURES])
         snapshots.append(learned[learn.SNAPSHOTS])

@@ -8,6 +8,7 @@ The same as `kerneltrack stream`.
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import sys
 import time
@@ -17,15 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, KerneltrackError
 from pipelines import kafka_options, spec_options, stream_options, work_options
 from pipelines.flink import ENDED
 from pipelines.job import compile_loops, say
 from pipelines.kafka_topics import Topics, start_settings
 from pipelines.options import DEFAULT_RUNNER, UsageError, split_beam_flags
+from pipelines.stable_ids import StableIds
 from pipelines.stream_jobs import (
+    FORMATS,
     Left,
     NotSubmittedError,
     Place,
@@ -38,6 +42,7 @@ from pipelines.stream_jobs import (
 from pipelines.stream_pipeline import Ends, StreamJob, build, digest
 from pipelines.stream_status import follow
 from transforms import learn
+from transforms.expiry import Expiry
 from transforms.messages import RECORD_TIME
 from transforms.snapshots import SnapshotFolder
 from transforms.track import Order
@@ -54,6 +59,10 @@ DEFAULTS: dict[str, Any] = {
 }
 """Beam's flags of a live job, unless given."""
 
+IDLE = "idle"
+"""Where, in the folder of the snapshots, models lie that have expired."""
+
+ORDER_FLAGS = ("max_disorder", "max_jump", "idle_flush", "duplicates")
 SUBMIT_PATIENCE = 120.0
 POLL = 0.25
 
@@ -74,20 +83,31 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
         raise ConfigError("--learner", learner.learner, "none without --label")
     else:
         learn.check_label_type(learner, columns.label_type)
-    for flag, other in (("snapshot_every", "snapshots"), ("snapshots", "snapshot_every")):
-        if getattr(args, other) is None:
-            work_options.refuse_without(args, flag, [other])
-    with spec_options.flags_named(
-        {name: "--" + name.replace("_", "-") for name in ("max_disorder", "max_jump", "idle_flush")}
-    ):
+    writers = ["snapshot_every", "expire_after"]
+    if args.snapshots is None:
+        for flag in writers:
+            work_options.refuse_without(args, flag, ["snapshots"])
+    elif all(getattr(args, flag) is None for flag in writers):
+        work_options.refuse_without(args, "snapshots", writers)
+    with spec_options.flags_named({name: "--" + name.replace("_", "-") for name in ORDER_FLAGS}):
         order = Order(
             max_disorder=args.max_disorder,
             max_jump=args.max_jump,
             hold_for=args.hold_for if args.missing == "hold" else None,
             idle_flush=args.idle_flush or None,
+            duplicates=args.duplicates,
         )
         if order.max_disorder == float("inf"):
             raise ConfigError("max_disorder", args.max_disorder, "a finite number of seconds")
+    snapshots = args.snapshots and str(Path(args.snapshots).absolute())
+    if before is not None and snapshots == str(Path(before.folder).absolute()):
+        # A job that went back to a checkpoint would begin from what it has written since.
+        raise ConfigError("--snapshots", args.snapshots, "another folder than --warm-start")
+    expiry = None
+    if snapshots is not None:
+        with spec_options.flags_named({"after": "--expire-after"}):
+            expiry = Expiry(FileSystems.join(snapshots, IDLE), args.expire_after)
+            expiry.check_longer(order.idle_flush)
     job = StreamJob(
         columns=columns,
         spec=spec_options.tracker_from_flags(args, before.spec if before else None),
@@ -98,7 +118,8 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
         learner=learner,
         metrics_window=args.metrics_window,
         snapshot_every=args.snapshot_every,
-        snapshots=args.snapshots and str(Path(args.snapshots).absolute()),
+        snapshots=snapshots,
+        expiry=expiry,
         before=before if before is None or learner is None else before.with_learner(),
         float32=args.float32,
     )
@@ -132,6 +153,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     options = _beam_options(beam_flags, runner, place, name, left)
     ends = _ends(args, place, topics, job, name)
     pipeline = beam.Pipeline(options=options)
+    pipeline.component_id_map = StableIds()  # type: ignore[no-untyped-call]
     with spec_options.flags_named(work_options.FLAGS):
         build(pipeline, job, ends)
     if job.snapshots is not None:
@@ -141,7 +163,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         compile_loops(job.spec, job.learner, job.measure)
     result = pipeline.run()
     flink_job = _wait_until_runs(place, name, result)
-    record = Record(flink_job, name, time.time(), args.topic, digest(settings), settings)
+    record = Record(flink_job, name, time.time(), args.topic, digest(settings), settings, FORMATS)
     record.write(place.state / f"{flink_job}.json")
     begun = "goes on from " + left.path if left else f"reads {args.topic} from {args.begin}"
     say(f"job {name} ({flink_job}) runs: it {begun}")
@@ -239,9 +261,25 @@ def _wait_until_runs(place: Place, name: str, result: Any) -> str:
             if state == "RUNNING" and job["tasks"]["running"] == job["tasks"]["total"]:
                 return str(job["jid"])
         if result.state in ("FAILED", "CANCELLED"):
-            raise NotSubmittedError(f"job {name}: the job server refused it; see its log")
+            raise _refused(name, result)
         time.sleep(POLL)
     raise NotSubmittedError(f"job {name} does not run after {SUBMIT_PATIENCE:g} s: it is {state}")
+
+
+def _refused(name: str, result: Any) -> KerneltrackError:
+    """Return what the job server has against a job: it asks Kafka for the partitions itself."""
+    why = "it does not say why"
+    logging.disable(logging.ERROR)
+    try:
+        result.wait_until_finish()
+    except RuntimeError as error:
+        why = str(error).partition(" failed in state ")[2].partition(": ")[2] or why
+    finally:
+        logging.disable(logging.NOTSET)
+    refused = re.search(r"(?:Sasl|Ssl)AuthenticationException: (.*)", why)
+    if refused:
+        return ConfigError("--consumer", "...", f"what the brokers take: {refused[1]}")
+    return NotSubmittedError(f"job {name}: the job server refused it: {why}")
 
 
 if __name__ == "__main__":

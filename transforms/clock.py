@@ -18,14 +18,19 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.specs import check_number
 from transforms.chunks import Chunk
+from transforms.metrics import count
 
 BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
 
 SECOND = 1_000_000_000
 CLOCK_VERSION = 3
+OLDEST_VERSION = 2
+"""The first that live jobs wrote."""
 NEVER = int(np.iinfo(np.int64).max)
 LEAST_FLUSH = 0.1
 MOST_FLUSH = 86_400.0
+KEEP, DROP = "keep", "drop"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,12 +49,16 @@ class Order:
             although no newer ones have come; what comes of that time later is late. None: they
             wait for newer rows, or the end of the input. Where this happens results depend on
             when rows came.
+        duplicates: "keep", or "drop": of rows of one (time, sequence) only the first one, by
+            source and row, is taken. All of them wait together until their time has come, so
+            which ones are found does not depend on when they came; one that comes later is late.
     """
 
     max_disorder: float = math.inf
     max_jump: float = math.inf
     hold_for: float | None = None
     idle_flush: float | None = None
+    duplicates: str = KEEP
 
     def __post_init__(self) -> None:
         """Check every field.
@@ -61,6 +70,10 @@ class Order:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ConfigError(name, value, "a number of seconds >= 0")
+        if self.duplicates not in (KEEP, DROP):
+            raise ConfigError("duplicates", self.duplicates, f"{KEEP} or {DROP}")
+        if self.duplicates == DROP and self.max_disorder == 0:
+            raise ConfigError("duplicates", DROP, f"{KEEP} where max_disorder is 0: no row waits")
         if self.idle_flush is not None:
             check_number(
                 "idle_flush", self.idle_flush, LEAST_FLUSH, MOST_FLUSH, closed=("low", "high")
@@ -108,8 +121,10 @@ class Clock(NamedTuple):
             return cls()
         values = json.loads(data)
         version = values.pop("version")
-        if version != CLOCK_VERSION:
-            raise DataError("clock", f"format version {version}: this code reads {CLOCK_VERSION}")
+        if not (type(version) is int and OLDEST_VERSION <= version <= CLOCK_VERSION):
+            allowed = f"{OLDEST_VERSION} to {CLOCK_VERSION}"
+            raise DataError("clock", f"format version {version}: this code reads {allowed}")
+        # Each version had what is newer left out: the defaults say the same.
         return cls(**values)
 
 
@@ -130,30 +145,22 @@ class Admission(NamedTuple):
 
 
 def admit(order: Order, clock: Clock, chunk: Chunk) -> Admission:
-    """Hold a chunk's rows, sorted by time, against the model's clock.
+    """Hold a chunk's rows against the model's clock, in the order of their places in the source.
 
-    A row is late if it is older than the model's progress before the chunk came, and wild if it
-    is more than `max_jump` ahead of the newest row before it. Neither moves the clock.
+    A row is late if it is older than the model's progress when it comes, and wild if it is more
+    than `max_jump` ahead of the newest row before it. Neither moves the clock. Rows of one source
+    come in its order, so that which of them are late is the same however they were cut into
+    chunks; between sources there is no order but that of the chunks.
     """
     late = np.zeros(len(chunk), dtype=np.bool_)
-    wild = np.zeros(len(chunk), dtype=np.bool_)
-    ahead: list[float] = []
     if not chunk.has("time"):
-        return Admission(
-            clock._replace(waiting=clock.waiting + len(chunk), oldest=0), late, wild, ahead
-        )
+        waiting = clock._replace(waiting=clock.waiting + len(chunk), oldest=0)
+        return Admission(waiting, late, late, [])
     times = chunk.column("time")
-    if order.max_jump < math.inf and len(times):
-        newest = int(times[0]) if clock.newest is None else clock.newest
-        reach = nanoseconds(order.max_jump)
-        for place, time in enumerate(times.tolist()):
-            if time - newest > reach:
-                wild[place] = True
-                ahead.append((time - newest) / SECOND)
-            else:
-                newest = max(newest, time)
-    if clock.newest is not None:
-        late = ~wild & (times < progress(order, clock))
+    wild, ahead = _too_far(order, clock, chunk, times)
+    late = ~wild & (times < progress(order, clock))
+    # A wild row makes none late.
+    late |= ~wild & _behind(order, chunk, np.where(wild, times.min(initial=NEVER), times))
     kept = times[~(late | wild)]
     if len(kept):
         newest = int(kept.max())
@@ -163,6 +170,51 @@ def admit(order: Order, clock: Clock, chunk: Chunk) -> Admission:
             waiting=clock.waiting + len(kept),
         )
     return Admission(clock, late, wild, ahead)
+
+
+def _too_far(
+    order: Order, clock: Clock, chunk: Chunk, times: IntArray
+) -> tuple[BoolArray, list[float]]:
+    """Tell which rows are wild, and by how many seconds."""
+    wild = np.zeros(len(times), dtype=np.bool_)
+    if order.max_jump == math.inf or not len(times):
+        return wild, []
+    places = _in_source(chunk)
+    newest = int(times[places[0]]) if clock.newest is None else clock.newest
+    reach = nanoseconds(order.max_jump)
+    lead = np.zeros(len(times))
+    # The newest only grows: most often one look is enough.
+    if int(times.max()) - newest > reach:
+        for place in places.tolist():
+            time = int(times[place])
+            if time - newest > reach:
+                wild[place] = True
+                lead[place] = (time - newest) / SECOND
+            else:
+                newest = max(newest, time)
+    return wild, lead[wild].tolist()
+
+
+def _behind(order: Order, chunk: Chunk, times: IntArray) -> BoolArray:
+    """Tell which rows are late by what their own chunk holds before them."""
+    behind = np.zeros(len(times), dtype=np.bool_)
+    span = nanoseconds(order.max_disorder)
+    if not len(times) or int(times.max()) - int(times.min()) <= span:
+        return behind
+    source, places = chunk.column("source"), _in_source(chunk)
+    least = np.iinfo(np.int64).min
+    for number in np.unique(source):
+        own = places[source[places] == number]
+        newest = np.maximum.accumulate(times[own])
+        # The span may be as long as all time.
+        behind[own] = times[own] < np.where(newest < least + span, least, newest - span)
+    return behind
+
+
+def _in_source(chunk: Chunk) -> IntArray:
+    """Return the places of a chunk's rows in order of (source, row)."""
+    places: IntArray = np.lexsort((chunk.column("row"), chunk.column("source")))
+    return places
 
 
 def progress(order: Order, clock: Clock) -> float:
@@ -196,6 +248,18 @@ def split_ready(order: Order, clock: Clock, waiting: Chunk) -> tuple[Chunk, Chun
     waiting = waiting.in_order()
     ready = int(np.searchsorted(waiting.column("time"), progress(order, clock), side="left"))
     return waiting.slice(0, ready), waiting.slice(ready, len(waiting))
+
+
+def without_duplicates(order: Order, ready: Chunk) -> Chunk:
+    """Return the rows, in order, of which none has the time and sequence of the one before it."""
+    if order.duplicates == KEEP or not len(ready) or not ready.has("time"):
+        return ready
+    keys = [ready.column(name) for name in ("time", "sequence") if ready.has(name)]
+    again = np.all([key[1:] == key[:-1] for key in keys], axis=0)
+    if not again.any():
+        return ready
+    count("rows_duplicate", int(again.sum()))
+    return ready.take(np.flatnonzero(np.r_[True, ~again]))
 
 
 def already_learned(clock: Clock, chunk: Chunk) -> BoolArray:

@@ -13,6 +13,7 @@ from kerneltrack.learners import LearnerSpec
 from kerneltrack.specs import check_number
 from transforms.chunks import Chunk, Failures
 from transforms.clock import nanoseconds
+from transforms.expiry import Expiry
 from transforms.label_values import check_label_type
 from transforms.late import LateLabels
 from transforms.learn_step import (
@@ -22,6 +23,7 @@ from transforms.learn_step import (
     PREDICTIONS,
     SCORED,
     SNAPSHOTS,
+    expiring_learn_fn,
     learn_fn,
 )
 from transforms.narrow import NarrowFn, narrow_labels
@@ -90,6 +92,8 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         warm: Snapshots of an earlier job to begin from. Without a learner's state in them a model
             begins anew, at the row where the tracker goes on.
         bounded: Whether the input ends. Only `late` makes a difference of it.
+        expiry: When learners of models that are silent leave the runner's state (see `expiry`);
+            None: never. Nothing in the results tells of it.
 
     Raises:
         ConfigError: for an argument that is out of range or another than in the snapshots; in the
@@ -106,6 +110,7 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         snapshot_every: float | None = None,
         warm: SnapshotFolder | None = None,
         bounded: bool = True,
+        expiry: Expiry | None = None,
     ) -> None:
         """Check the arguments; see the class."""
         super().__init__()
@@ -126,6 +131,7 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         self._timed_by = {name: value for name, value in spans.items() if value is not None}
         self._warm = warm
         self._bounded = bounded
+        self._expiry = expiry
 
     def expand(self, inputs: Any) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
@@ -147,8 +153,9 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         names = [PREDICTIONS, METRICS, SNAPSHOTS, FAILURES]
         if late is not None and not self._bounded:
             names.append(SCORED)
-        step = learn_fn(timer_name(features.pipeline))
-        learn = step(self._plan, self._warm, self._bounded)
+        make = learn_fn if self._expiry is None else expiring_learn_fn
+        step = make(timer_name(features.pipeline))
+        learn = step(self._plan, self._warm, self._bounded, self._expiry)
         outputs = rows | "Learn" >> beam.ParDo(learn).with_outputs(*names[1:], main=PREDICTIONS)
         kinds = {SNAPSHOTS: tuple[str, bytes], FAILURES: Failures}
         for name in names[1:]:

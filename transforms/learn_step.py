@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,10 +19,12 @@ from apache_beam.transforms.userstate import (
 )
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
+from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, get_learner
 from transforms.chunks import Chunk, ChunkCoder, Failures
+from transforms.expiry import Expiry, Kept, is_name, recall
 from transforms.label_values import label_values, no_labels
 from transforms.late import Lost, arrive, left_over
 from transforms.learning import (
@@ -37,6 +40,7 @@ from transforms.narrow import first_index, gap, in_turn
 from transforms.prequential import Outcome, Plan, end_metrics, run_rows, settle_rest
 from transforms.snapshots import SnapshotFolder
 from transforms.tally import metrics_chunk
+from transforms.timers import in_time
 from transforms.waiting import FeatureRows, PredictedRows, prediction_chunk
 
 PREDICTIONS = "predictions"
@@ -57,10 +61,18 @@ class LearnFn(beam.DoFn):
     LEARNER = ReadModifyWriteStateSpec("learner", coders.BytesCoder())
     EARLY = BagStateSpec("early", ChunkCoder())
 
-    def __init__(self, plan: Plan, warm: SnapshotFolder | None, bounded: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        warm: SnapshotFolder | None,
+        bounded: bool,
+        expiry: Expiry | None = None,
+    ) -> None:
         """Keep the arguments, as of `TrainLinear`."""
         self._plan = plan
         self._warm = warm
+        self._expiry = expiry
+        self._expire_after = None if expiry is None else expiry.after
         self._waits_for_end = bounded and plan.late is not None
         self._at_once = plan.late is not None and not bounded
 
@@ -72,9 +84,11 @@ class LearnFn(beam.DoFn):
             early.add(chunk)
             return
         data = learner.read()
-        if data is None:
+        if data is None or is_name(data):
             # Once: some runners fire a timer for each bundle that set it.
             end.set(GlobalWindow().max_timestamp())
+        if is_name(data):
+            data = self._wake(key, data, early)
         before = now = self._read(key, data)
         outcome = Outcome()
         if not chunk.has("z"):
@@ -97,6 +111,26 @@ class LearnFn(beam.DoFn):
                         now = self._run(key, now, waiting, outcome)
         learner.write(encode_working(self._plan.spec, key, now))
         yield from self._outputs(key, before, now, outcome)
+
+    def _wake(self, key: str, name: bytes, early: Any) -> bytes | None:
+        """Take a learner up again that has expired; return its state."""
+        kept = recall(self._expiry, key, name)
+        for chunk in kept.waiting:
+            early.add(chunk)
+        return kept.state
+
+    def expire(self, key: str, learner: Any, early: Any) -> Iterator[Any]:
+        """Write all that is kept of a learner into a file, and keep the file's name instead."""
+        data = learner.read()
+        if self._expiry is None or data is None or is_name(data):
+            return
+        kept = Kept(data, waiting=tuple(early.read()))
+        learner.write(self._expiry.write(key, kept))
+        early.clear()
+        now = self._read(key, data)
+        if now.state is not None:
+            snapshot = encode_snapshot(self._plan.spec, key, now, final=False)
+            yield pvalue.TaggedOutput(SNAPSHOTS, (key, snapshot))
 
     def finish(self, key: str, learner: Any, early: Any) -> Iterator[Any]:
         """Settle all rows when the input has ended."""
@@ -229,6 +263,54 @@ def learn_fn(timer: str) -> type[LearnFn]:
             return self.finish(key, learner, early)
 
     return _LearnFn
+
+
+def expiring_learn_fn(timer: str) -> type[LearnFn]:
+    """Return the step that also lets silent models expire, with timers under this name."""
+    end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
+    silence = TimerSpec(f"{timer}_silent", TimeDomain.REAL_TIME)
+
+    class _ExpiringLearnFn(LearnFn):
+        """The stateful step of one transform, with a timer of the worker's own time."""
+
+        @with_input_types(tuple[str, Chunk])
+        @with_output_types(tuple[str, Chunk])
+        def process(
+            self,
+            element: tuple[str, Chunk],
+            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
+            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
+            end: Any = beam.DoFn.TimerParam(end_of_input),
+            silent: Any = beam.DoFn.TimerParam(silence),
+        ) -> Iterator[Any]:
+            yield from self.take(element, learner, early, end)
+            if self._expire_after is not None:
+                silent.set(Timestamp.of(time.time() + self._expire_after))
+
+        @on_timer(end_of_input)
+        def at_end(
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
+            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
+        ) -> Iterator[Any]:
+            return self.finish(key, learner, early)
+
+        @on_timer(silence)
+        def at_silence(
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
+            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
+            end: Any = beam.DoFn.TimerParam(end_of_input),
+            silent: Any = beam.DoFn.TimerParam(silence),
+            due: Any = beam.DoFn.TimestampParam,
+        ) -> Iterator[Any]:
+            if self._expire_after is not None and in_time(silent, due, self._expire_after):
+                yield from self.expire(key, learner, early)
+                end.clear()
+
+    return _ExpiringLearnFn
 
 
 def _with_early(now: Learning, chunk: Chunk) -> Learning:

@@ -1,9 +1,12 @@
-"""Names of timers: one for each stateful step of a pipeline."""
+"""Timers of stateful steps: what they are called, and whether they fire in time."""
 
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
+
+from apache_beam.utils.timestamp import Timestamp
 
 
 def timer_name(pipeline: Any) -> str:
@@ -15,3 +18,20 @@ def timer_name(pipeline: Any) -> str:
     """
     label = pipeline._current_transform().full_label
     return re.sub(r"\W+", "_", label) + "_end"
+
+
+def in_time(timer: Any, due: Any, span: float) -> bool:
+    """Tell whether a timer of the worker's own time fires in time; if not, set it anew.
+
+    If it does not, the job stood still: elements may have come that nobody has read yet.
+
+    Args:
+        timer: The timer.
+        due: What it was set to.
+        span: Seconds after which it is to fire, and by which it may be late.
+    """
+    now = time.time()
+    if now - float(due) <= span:
+        return True
+    timer.set(Timestamp.of(now + span))
+    return False

@@ -13,10 +13,12 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.mismatch import stores_rows
 from kerneltrack.moving import ON_A_BUDGET
 from kerneltrack.specs import SubspaceSpec, check_number
-from kerneltrack.trackers import get_tracker
+from kerneltrack.trackers import RowsSpec, get_tracker
 from transforms.chunks import Chunk, Failures
 from transforms.clock import Order, nanoseconds
+from transforms.expiry import Expiry
 from transforms.features import EXTRAS
+from transforms.live_step import live_track_fn
 from transforms.model import Work
 from transforms.snapshots import SnapshotFolder
 from transforms.timers import timer_name
@@ -28,7 +30,6 @@ from transforms.track_step import (
     MISMATCH,
     SLICE_ROWS,
     SNAPSHOTS,
-    flushing_track_fn,
     track_fn,
 )
 from transforms.windows import MeasureMismatch
@@ -75,9 +76,9 @@ class TrackSubspace(
         came.
       failures: `Failures`, rows refused with the reason.
 
-    Duplicates are rows like others. Each row comes out exactly once, in features, late or
-    failures. State per model: the tracker's state (see its module), what the windows need
-    (`OpenWindows`, `WindowState`), the rows that wait, and a few numbers.
+    Duplicates are rows like others unless `order` drops them. Each other row comes out exactly
+    once, in features, late or failures. State per model: the tracker's state (see its module),
+    what the windows need (`OpenWindows`, `WindowState`), the rows that wait, and a few numbers.
 
     Args:
         spec: The tracker's spec.
@@ -90,6 +91,8 @@ class TrackSubspace(
             written: multiples of it since 1970, where a row passes one.
         warm: Snapshots of an earlier job to begin from. Rows of a time that a model had learned
             from before are refused.
+        expiry: When models that are silent leave the runner's state (see `expiry`); None: never.
+            Nothing in the results tells of it.
 
     Raises:
         ConfigError: for an argument that is out of range or does not fit the others.
@@ -105,12 +108,15 @@ class TrackSubspace(
         drift: DriftSpec | None = None,
         snapshot_every: float | None = None,
         warm: SnapshotFolder | None = None,
+        expiry: Expiry | None = None,
     ) -> None:
         """Check the arguments; see the class."""
         super().__init__()
         for name in extras:
             if name not in EXTRAS:
                 raise ConfigError("extras", name, f"of {', '.join(EXTRAS)}")
+        if "s" in extras and isinstance(spec, RowsSpec):
+            raise ConfigError("extras", "s", f"left out for {spec.tracker}, which stores none")
         if measure is not None and measure.moving and not isinstance(spec, ON_A_BUDGET):
             raise ConfigError("moving", measure.moving, f"None for the tracker {spec.tracker}")
         if measure is not None and not stores_rows(get_tracker(spec.tracker)):
@@ -130,18 +136,24 @@ class TrackSubspace(
             every=None if snapshot_every is None else nanoseconds(snapshot_every),
         )
         self._warm = warm
+        self._expiry = expiry
+        if expiry is not None:
+            expiry.check_longer(self._order.idle_flush)
 
     def expand(
         self, rows: pvalue.PCollection[tuple[str, Chunk]]
     ) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
-        name, idle_flush = timer_name(rows.pipeline), self._order.idle_flush
-        step = track_fn(name) if idle_flush is None else flushing_track_fn(name, idle_flush)
+        name, work = timer_name(rows.pipeline), (self._work, self._order, self._warm)
+        if self._order.idle_flush is None and self._expiry is None:
+            step: Any = track_fn(name)(*work)
+        else:
+            step = live_track_fn(name)(*work, self._expiry)
         outputs = (
             rows
             | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
             | "Track"
-            >> beam.ParDo(step(self._work, self._order, self._warm)).with_outputs(
+            >> beam.ParDo(step).with_outputs(
                 MISMATCH, ALERTS, SNAPSHOTS, LATE, FAILURES, main=FEATURES
             )
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -20,7 +19,6 @@ from apache_beam.transforms.userstate import (
 )
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
-from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack import codec
 from kerneltrack.trackers import get_tracker
@@ -30,18 +28,19 @@ from transforms.clock import (
     Order,
     admit,
     already_learned,
-    flush,
     may_release,
     progress,
     split_ready,
     still_waiting,
+    without_duplicates,
 )
 from transforms.features import alert_chunk, feature_chunk, join_features
 from transforms.hold import hold_last
 from transforms.metrics import count, count_lags, count_losses
 from transforms.model import Model, Work, begin, decode, encode
 from transforms.segments import Outcome, next_event, run_rows
-from transforms.snapshots import SnapshotFolder, read_whole
+from transforms.snapshot_files import read_whole
+from transforms.snapshots import SnapshotFolder
 from transforms.windows import mismatch_chunk
 
 FEATURES = "features"
@@ -106,20 +105,6 @@ class TrackFn(beam.DoFn):
             now = yield from self._release(key, now, model, buffer)
         clock.write(now.encode())
 
-    def flush(self, key: str, model: Any, clock: Any, buffer: Any) -> Iterator[Any]:
-        """Run the rows that wait for newer ones, which have not come."""
-        now = Clock.decode(clock.read())
-        flushed = flush(now)
-        if may_release(self._order, flushed, self._work.spec.rows_to_start):
-            flushed = yield from self._release(key, flushed, model, buffer)
-            # A model that cannot begin yet goes on waiting.
-            clock.write((flushed if flushed.started else now).encode())
-
-    @staticmethod
-    def waits(clock: Any) -> bool:
-        """Tell whether rows wait."""
-        return Clock.decode(clock.read()).waiting > 0
-
     def finish(self, key: str, model: Any, clock: Any, buffer: Any) -> Iterator[Any]:
         """Run what still waits when the input has ended."""
         # State expires with the window; each access to it costs a millisecond on some runners.
@@ -133,7 +118,7 @@ class TrackFn(beam.DoFn):
         if ready is not None and self._order.waits_for_end:
             ready = yield from self._unlearned(key, now, ready)
         if ready is not None and self._order.max_disorder > 0:
-            ready = ready.in_order()
+            ready = without_duplicates(self._order, ready.in_order())
         after = yield from self._run(key, ready, encoded, math.inf)
         if after is not None:
             data = encode(self._work, key, after, final=True)
@@ -163,9 +148,11 @@ class TrackFn(beam.DoFn):
         self, key: str, now: Clock, model: Any, buffer: Any
     ) -> Generator[Any, None, Clock]:
         """Run the rows that are ready."""
-        chunks = _drain(buffer)
+        chunks = drain(buffer)
         waiting = Chunk.concat(chunks) if chunks else None
         ready, rest = split_ready(self._order, now, waiting) if waiting else (None, None)
+        if ready is not None:
+            ready = without_duplicates(self._order, ready)
         if waiting is not None and not now.started and not self._can_start(ready):
             buffer.add(waiting)
             return still_waiting(now, waiting)
@@ -299,74 +286,13 @@ def track_fn(timer: str) -> type[TrackFn]:
     return _TrackFn
 
 
-def flushing_track_fn(timer: str, idle_flush: float) -> type[TrackFn]:
-    """Return the step that also takes rows when no newer ones come (`Order.idle_flush`).
-
-    Args:
-        timer: What its timers are called.
-        idle_flush: Seconds without rows of a model.
-    """
-    end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
-    idleness = TimerSpec(f"{timer}_idle", TimeDomain.REAL_TIME)
-
-    class _FlushingTrackFn(TrackFn):
-        """The stateful step of one transform, with a timer of the worker's own time."""
-
-        @with_input_types(tuple[str, Chunk])
-        @with_output_types(tuple[str, Chunk])
-        def process(
-            self,
-            element: tuple[str, Chunk],
-            model: Any = beam.DoFn.StateParam(TrackFn.MODEL),
-            clock: Any = beam.DoFn.StateParam(TrackFn.CLOCK),
-            buffer: Any = beam.DoFn.StateParam(TrackFn.BUFFER),
-            end: Any = beam.DoFn.TimerParam(end_of_input),
-            idle: Any = beam.DoFn.TimerParam(idleness),
-        ) -> Iterator[Any]:
-            end.set(GlobalWindow().max_timestamp())
-            yield from self.take(element, model, clock, buffer)
-            if self.waits(clock):
-                idle.set(Timestamp.of(time.time() + idle_flush))
-            else:
-                idle.clear()
-
-        @on_timer(end_of_input)
-        def at_end(
-            self,
-            key: Any = beam.DoFn.KeyParam,
-            model: Any = beam.DoFn.StateParam(TrackFn.MODEL),
-            clock: Any = beam.DoFn.StateParam(TrackFn.CLOCK),
-            buffer: Any = beam.DoFn.StateParam(TrackFn.BUFFER),
-        ) -> Iterator[Any]:
-            return self.finish(key, model, clock, buffer)
-
-        @on_timer(idleness)
-        def at_idle(
-            self,
-            key: Any = beam.DoFn.KeyParam,
-            model: Any = beam.DoFn.StateParam(TrackFn.MODEL),
-            clock: Any = beam.DoFn.StateParam(TrackFn.CLOCK),
-            buffer: Any = beam.DoFn.StateParam(TrackFn.BUFFER),
-            idle: Any = beam.DoFn.TimerParam(idleness),
-            due: Any = beam.DoFn.TimestampParam,
-        ) -> Iterator[Any]:
-            now = time.time()
-            if now - float(due) > idle_flush:
-                # The job stood still: rows may have come that nobody has read yet.
-                idle.set(Timestamp.of(now + idle_flush))
-                return
-            yield from self.flush(key, model, clock, buffer)
-
-    return _FlushingTrackFn
-
-
 def _failures(key: str, rows: Chunk, reasons: list[str]) -> pvalue.TaggedOutput[str, Failures]:
     count("rows_failed", len(reasons))
     failures = Failures.of(key, rows.column("source"), rows.column("row"), reasons)
     return pvalue.TaggedOutput(FAILURES, failures)
 
 
-def _drain(buffer: Any) -> list[Chunk]:
+def drain(buffer: Any) -> list[Chunk]:
     """Take all chunks out of a bag (reading one while adding to it would never end)."""
     chunks = list(buffer.read())
     buffer.clear()

@@ -11,11 +11,14 @@ from kerneltrack.trackers.base import Features, IntArray, Tracker
 from kerneltrack.trackers.covariance import CovarianceSpec, CovarianceTracker
 from kerneltrack.trackers.dskpca import DSKPCA, DSKPCASpec
 from kerneltrack.trackers.dspair import DSPair, DSPairSpec
+from kerneltrack.trackers.oana import OANA, OANASpec
 from kerneltrack.trackers.okfe import OKFE, OKFESpec
 from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
+from kerneltrack.trackers.rows import Rows, RowsSpec
 
 __all__ = [
     "DSKPCA",
+    "OANA",
     "OKFE",
     "OKFEB",
     "TRACKERS",
@@ -25,8 +28,11 @@ __all__ = [
     "DSPair",
     "DSPairSpec",
     "Features",
+    "OANASpec",
     "OKFEBSpec",
     "OKFESpec",
+    "Rows",
+    "RowsSpec",
     "Tracker",
     "get_tracker",
     "parse_spec",
@@ -34,7 +40,8 @@ __all__ = [
 ]
 
 TRACKERS: dict[str, Tracker] = {
-    tracker.name: tracker for tracker in (OKFEB(), OKFE(), CovarianceTracker(), DSKPCA(), DSPair())
+    tracker.name: tracker
+    for tracker in (OKFEB(), OKFE(), CovarianceTracker(), OANA(), DSKPCA(), DSPair(), Rows())
 }
 DEFAULT_TRACKER = "okfeb"
 

@@ -87,6 +87,8 @@ def flink(cluster: Cluster) -> dict[str, Any]:
         "taskmanager.numberOfTaskSlots": settings.slots,
         "taskmanager.cpu.cores": float(settings.slots),
         **{f"taskmanager.memory.{name}": f"{size}m" for name, size in memory.items()},
+        # Of bounded jobs each exchange would want a quarter of the network's memory.
+        "taskmanager.network.sort-shuffle.min-buffers": 64,
         **_rest(settings),
         "rest.bind-port": settings.ports["flink"],
         "rest.bind-address": HOST,

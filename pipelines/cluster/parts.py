@@ -94,7 +94,8 @@ def kafka_format(cluster: Cluster, kafka_id: str) -> list[str]:
     return [
         *_java(cluster, "kafka", *LIGHT_FLAGS, "-Xmx128m"),
         *("-cp", cluster.jars.kafka, "kafka.tools.StorageTool", "format"),
-        *("--cluster-id", kafka_id),
+        # In one word: one id in 64 begins with "-".
+        f"--cluster-id={kafka_id}",
         *("--config", str(cluster.folder / "config" / "kafka.properties")),
     ]
 

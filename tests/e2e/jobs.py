@@ -123,6 +123,7 @@ def run_process(
     *,
     cwd: Path | None = None,
     changes: Mapping[str, str] | None = None,
+    patience: float = 300,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end as a user would."""
     return subprocess.run(
@@ -132,7 +133,7 @@ def run_process(
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=300,
+        timeout=patience,
         check=False,
     )
 

@@ -24,6 +24,7 @@ CHANNELS = ("ax", "ay", "az", "wx", "wy", "wz")
 COLUMNS = ("--model-id", "model_id", "--time", "time", "--label", "label")
 SPECS = ("--rank", "4", "--budget", "7", "--warmup", "50", "--learner", "ridge")
 PORTIONS = 4
+OUTPUT = "out"
 CLOSING = 10_000
 """ms after a model's last row at which another one comes, which waits: the others have come out."""
 
@@ -34,7 +35,7 @@ class Recording:
 
     Attributes:
         files: One of some models, one of the others.
-        portions: All models again, a quarter of the rows of each.
+        portions: All models again, a part of the rows of each.
         rows: Rows of a model that come out.
         features: By the file job, sorted by model and index, each model's last row left out.
         predictions: The same.
@@ -46,9 +47,14 @@ class Recording:
     features: pa.Table
     predictions: pa.Table
 
+    @property
+    def output(self) -> Path:
+        """What the file job wrote, of the last rows too."""
+        return self.files[0].parent / OUTPUT
 
-def record(sample: Path, folder: Path, rows: int) -> Recording:
-    """Take the first rows of each model, and one more, later."""
+
+def record(sample: Path, folder: Path, rows: int, count: int = PORTIONS) -> Recording:
+    """Take the first rows of each model, and one more, later; cut them into so many portions."""
     table = pq.read_table(sample)
     parts = []
     for name in sorted(table.column("model_id").unique().to_pylist()):
@@ -61,14 +67,14 @@ def record(sample: Path, folder: Path, rows: int) -> Recording:
     pq.write_table(pa.concat_tables(parts[::2]), files[0])
     pq.write_table(pa.concat_tables(parts[1::2]), files[1])
     portions = []
-    for number in range(PORTIONS):
-        start, stop = number * rows // PORTIONS, (number + 1) * rows // PORTIONS
+    for number in range(count):
+        start, stop = number * rows // count, (number + 1) * rows // count
         # The last one has the closing rows too.
-        stop += number + 1 == PORTIONS
+        stop += number + 1 == count
         path = folder / f"portion-{number}.parquet"
         pq.write_table(pa.concat_tables(part.slice(start, stop - start) for part in parts), path)
         portions.append(path)
-    output = folder / "out"
+    output = folder / OUTPUT
     track(*map(str, files), *COLUMNS, *SPECS, "--output", str(output))
     features, predictions = features_of(output), table_of(output, "predictions")
     return Recording(
@@ -88,12 +94,16 @@ class Live:
     Attributes:
         cluster: Where it runs.
         topic: Its input; its outputs are called after it.
-        form: How messages are written, in and out.
+        form: How messages are written, in and out (for Avro: Arrow out).
     """
 
     cluster: LocalCluster
     topic: str
     form: str
+
+    @property
+    def output_form(self) -> str:
+        return "json" if self.form == "json" else "arrow"
 
     @property
     def place(self) -> tuple[str, str]:
@@ -114,7 +124,14 @@ class Live:
         """The command that submits the job."""
         return command(
             *("stream", *self.place, "--topic", self.topic, "--output-topic", f"{self.topic}-out"),
-            *("--create-topics", "--detach", "--format", self.form, "--output-format", self.form),
+            *(
+                "--create-topics",
+                "--detach",
+                "--format",
+                self.form,
+                "--output-format",
+                self.output_form,
+            ),
             *("--features", *CHANNELS, "--time", "time", "--time-unit", "ns", "--label", "label"),
             *("--idle-flush", "0", *SPECS, *flags),
         )
@@ -146,13 +163,16 @@ class Live:
         """Send a file's rows as fast as it goes."""
         assert main(self.replay(file, message_rows, "--speed", "0")) == 0
 
-    def read(self, output: str, rows: int, folder: Path) -> pa.Table:
-        """Read so many different rows of an output; that none has two values is checked."""
+    def read(self, output: str, rows: int, folder: Path, idle: float = 100) -> pa.Table:
+        """Read so many different rows of an output, or all that come in time.
+
+        That none has two values is checked.
+        """
         path = folder / f"{self.topic}{output}.parquet"
         arguments = [
             *("read-output", *self.place, "--topic", f"{self.topic}-out{output}"),
-            *("--output-format", self.form, "--output", str(path)),
-            *("--rows", str(rows), "--idle", "100"),
+            *("--output-format", self.output_form, "--output", str(path)),
+            *("--rows", str(rows), "--idle", str(idle)),
         ]
         assert main(arguments) == 0
         table = pq.read_table(path)

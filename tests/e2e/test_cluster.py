@@ -17,8 +17,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.identity import identity
 from pipelines.cluster.java import find_java
+from pipelines.cluster.parts import kafka_format
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.versions import versions
 from tests.e2e.clusters import PATIENCE, POLL, LocalCluster, left_in, running, wait_for
@@ -72,6 +74,15 @@ def test_up_again_changes_nothing(cluster: LocalCluster) -> None:
     assert (other.returncode, other.stdout) == (1, "")
     assert re.fullmatch(r"kerneltrack: a cluster runs in .* already: .*\n", other.stderr)
     assert cluster.processes() == before
+
+
+def test_a_kafka_id_that_begins_like_a_flag_is_taken(cluster: LocalCluster) -> None:
+    known = load(Folder(cluster.folder))
+    assert known is not None
+    done = run_process(kafka_format(known, "-aaaaaaaaaaaaaaaaaaaaQ"))
+    # The store is made already: that is as far as it gets.
+    assert "usage" not in done.stdout + done.stderr
+    assert "already formatted" in done.stdout + done.stderr
 
 
 def test_topics_are_not_made_by_misspelling(cluster: LocalCluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from apache_beam.testing.test_stream import TestStream
 
 from kerneltrack.learners import LearnerSpec, RidgeSpec
 from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.expiry import Expiry
 from transforms.learn import (
     FAILURES,
     METRICS,
@@ -27,7 +29,7 @@ from transforms.learn import (
     SNAPSHOTS,
     TrainLinear,
 )
-from transforms.learn_step import learn_fn
+from transforms.learn_step import expiring_learn_fn, learn_fn
 from transforms.narrow import NarrowFn, narrow_labels
 from transforms.prequential import Plan
 
@@ -256,14 +258,28 @@ class _Timer:
     def set(self, when: Any) -> None:
         """Fires by hand in these tests."""
 
+    def clear(self) -> None:
+        """As `set`."""
+
 
 class Step:
     """The stateful step itself, chunk by chunk, for what a whole pipeline does not show."""
 
-    def __init__(self, spec: LearnerSpec, *, bounded: bool = False, **plan: Any) -> None:
+    def __init__(
+        self,
+        spec: LearnerSpec,
+        *,
+        bounded: bool = False,
+        expiry: Expiry | None = None,
+        **plan: Any,
+    ) -> None:
         self.learner, self.early = _Cell(), _Bag()
         self._spec = spec
-        self._step: Any = learn_fn("end")(Plan(spec=spec, **plan), None, bounded)
+        make = learn_fn if expiry is None else expiring_learn_fn
+        self._step: Any = make("end")(Plan(spec=spec, **plan), None, bounded, expiry)
+        self._timers = (
+            {"end": _Timer()} if expiry is None else {"end": _Timer(), "silent": _Timer()}
+        )
 
     def take(self, chunk: Chunk) -> list[tuple[str, Any]]:
         """What comes out as a chunk of features or labels comes in: output and element."""
@@ -275,9 +291,15 @@ class Step:
             _named(output)
             for element in narrowed
             for output in self._step.process(
-                element, learner=self.learner, early=self.early, end=_Timer()
+                element, learner=self.learner, early=self.early, **self._timers
             )
         ]
+
+    def expire(self) -> list[tuple[str, Any]]:
+        """What comes out as the model has been silent for long."""
+        cells = {"learner": self.learner, "early": self.early}
+        outputs = self._step.at_silence("m", **cells, **self._timers, due=time.time())
+        return [_named(output) for output in outputs]
 
     def end(self) -> list[tuple[str, Any]]:
         outputs = self._step.at_end("m", learner=self.learner, early=self.early)

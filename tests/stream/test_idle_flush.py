@@ -21,8 +21,8 @@ from tests.stream.running import (
     make_rows,
 )
 from transforms.clock import Order
+from transforms.live_step import live_track_fn
 from transforms.model import Work
-from transforms.track_step import flushing_track_fn
 
 ORDER = Order(max_disorder=5, max_jump=3600, idle_flush=2)
 
@@ -44,14 +44,16 @@ class Flushing:
     """The keyed step of one model, and its timer."""
 
     def __init__(self) -> None:
-        self._step: Any = flushing_track_fn("end", 2.0)(Work(spec=SPEC), ORDER, None)
+        self._step: Any = live_track_fn("end")(Work(spec=SPEC), ORDER, None, None)
         self._cells: dict[str, Any] = {"model": _Value(), "clock": _Value(), "buffer": _Bag()}
         self.idle = Timer()
         self.outcome = Outcome()
 
     def push(self, rows: Rows) -> None:
         element = ("m", rows.chunk())
-        self._keep(self._step.process(element, **self._cells, end=_Timer(), idle=self.idle))
+        self._keep(
+            self._step.process(element, **self._cells, end=_Timer(), idle=self.idle, silent=Timer())
+        )
 
     def fire(self, late_by: float = 0.0) -> None:
         assert self.idle.due is not None

@@ -172,18 +172,33 @@ def check_against_rules(rows: Rows, order: Order, outcome: Outcome) -> Reference
 @given(
     st.sampled_from([0, 0.1, 1, 7]),
     st.sampled_from([3.0, 10.0, math.inf]),
+    st.lists(st.integers(1, 40), min_size=1, max_size=20),
     st.integers(0, 2**32),
 )
 def test_late_and_wild_rows_go_where_they_belong(
-    max_disorder: float, max_jump: float, seed: int
+    max_disorder: float, max_jump: float, sizes: list[int], seed: int
 ) -> None:
+    """However the rows were cut, and in whatever order a chunk holds them."""
     rng = np.random.default_rng(seed)
     steps = rng.choice([0, 1, 1, 1, 2, 4, -1, -3, -12, 40], size=90)
     times = np.cumsum(steps) * SECOND + rng.choice([0, 0, SECOND // 20], size=90)
     rows = make_rows(90, seed=2, times=times)
     order = Order(max_disorder=max_disorder, max_jump=max_jump)
-    live = track_stream(bundles_of(rows.cut([1]), [4]), order=order)
+    chunks = rows.cut(sizes)
+    if max_disorder:
+        # As they come out of the gathering of messages.
+        chunks = [chunk.in_order() for chunk in chunks]
+    live = track_stream(bundles_of(chunks, [4]), order=order)
     check_against_rules(rows, order, live)
+
+
+def test_between_partitions_none_is_late_by_its_own_chunk() -> None:
+    """Of one model in two partitions nothing says which row came first."""
+    rows = make_rows(80, times=np.tile(np.arange(40), 2) * SECOND)
+    rows = dataclasses.replace(rows, source=np.repeat([0, 1], 40).astype(np.int32))
+    live = track_stream([[("m", rows.chunk())]], order=Order(max_disorder=2.0))
+    assert live.late == []
+    assert_same(live.table("m"), core_alone(rows.in_order()))
 
 
 def test_the_edges_of_late_and_wild() -> None:

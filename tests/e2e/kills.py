@@ -1,0 +1,117 @@
+"""SIGKILL at random moments, and how long a live job takes to get over it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tests.e2e.clusters import wait_for
+from tests.e2e.live import Live
+
+VICTIMS = ("worker", "taskmanager")
+MOST_MESSAGES = 60
+"""That come between a checkpoint and a kill, the number drawn at random."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill.
+
+    Attributes:
+        victim: Of `VICTIMS`.
+        lag: Messages in the topic that no checkpoint had seen, at least.
+        recovery: Seconds until the job runs again and more has come out.
+    """
+
+    victim: str
+    lag: int
+    recovery: float
+
+
+@dataclass
+class Killer:
+    """Kills what a live job runs on.
+
+    Attributes:
+        live: The job's commands.
+        job: Flink's id.
+        seed: Of the moments.
+    """
+
+    live: Live
+    job: str
+    seed: int
+    _killed: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._random = np.random.default_rng(self.seed)
+
+    def kill(self, victim: str) -> Kill:
+        """Kill at a random moment while rows come, and wait until the job has got over it.
+
+        At that moment there is a checkpoint that was begun after the last kill, and messages lie
+        in the topic that came after the newest checkpoint had ended: the input lags.
+        """
+        lag = self.wait_for_moment()
+        pid = self._pid(victim)
+        self._killed = time.time()
+        os.kill(pid, signal.SIGKILL)
+        wait_for("Flink to notice", lambda: not self._runs() or self._runs_again())
+        out = self.written()
+        wait_for("more to come out", lambda: self._runs_again() and self.written() > out)
+        return Kill(victim, lag, time.time() - self._killed)
+
+    def wait_for_moment(self) -> int:
+        """Wait until something may be killed; return the lag, in messages."""
+        wait_for("a checkpoint newer than the last kill", self._has_checkpoint)
+        more = self._sent() + int(self._random.integers(1, MOST_MESSAGES))
+        wait_for("the moment", lambda: self._sent() >= more)
+        return wait_for("messages after a checkpoint", self._lag)
+
+    def written(self) -> int:
+        """Return the number of messages that came out."""
+        return sum(self.live.sizes(f"{self.live.topic}-out"))
+
+    def _latest(self) -> tuple[int, float]:
+        """Number of the newest checkpoint, and when it was begun."""
+        found = self.live.cluster.ask_flink(f"/jobs/{self.job}/checkpoints")["latest"]["completed"]
+        return (0, 0.0) if found is None else (found["id"], found["trigger_timestamp"] / 1000)
+
+    def _has_checkpoint(self) -> bool:
+        number, begun = self._latest()
+        return number > 0 and begun > self._killed
+
+    def _lag(self) -> int:
+        number, _ = self._latest()
+        # What lies there now may be in that checkpoint, what comes now cannot.
+        seen = self._sent()
+        came = wait_for("more messages", lambda: self._sent() - seen)
+        return came if self._latest()[0] == number else 0
+
+    def _runs(self) -> bool:
+        found = self.live.cluster.ask_flink(f"/jobs/{self.job}")
+        return all(vertex["status"] == "RUNNING" for vertex in found["vertices"])
+
+    def _runs_again(self) -> bool:
+        found = self.live.cluster.ask_flink(f"/jobs/{self.job}")
+        return self._runs() and found["timestamps"]["RUNNING"] / 1000 > self._killed
+
+    def _sent(self) -> int:
+        return sum(self.live.sizes(self.live.topic))
+
+    def _pid(self, victim: str) -> int:
+        running = [process for process in self.live.cluster.processes() if process.alive]
+        if victim == "worker":
+            running = [process for process in running if _is_python(process.pid)]
+        else:
+            running = [process for process in running if process.name == victim]
+        return int(self._random.choice([process.pid for process in running]))
+
+
+def _is_python(pid: int) -> bool:
+    return b"sdk_worker_main" in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,0 +1,160 @@
+"""A broker that wants SASL/PLAIN over TLS: all commands reach it, nobody learns the password."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli import main
+from tests.e2e.clusters import LocalCluster, running
+from tests.e2e.jobs import command, run_process
+from tests.e2e.live import CHANNELS, Live
+from tests.e2e.secure import Secure, free_ports, make_certificates
+
+ROWS = 400
+TOPIC = "watch"
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Secure:
+    folder = tmp_path_factory.mktemp("secure") / "secrets"
+    make_certificates(folder)
+    return Secure(folder, free_ports(3), secrets.token_hex(16))
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    jars: None, secure: Secure, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    with running(tmp_path_factory.mktemp("secure") / "cluster", *secure.broker_flags()) as cluster:
+        Live(cluster, TOPIC, "json").make_topic(1)
+        yield cluster
+
+
+def stream(cluster: LocalCluster, *flags: str) -> list[str]:
+    return command(
+        *(
+            "stream",
+            "--cluster",
+            str(cluster.folder),
+            "--topic",
+            TOPIC,
+            "--create-topics",
+            "--detach",
+        ),
+        *(
+            "--output-topic",
+            "features",
+            "--features",
+            *CHANNELS,
+            "--time",
+            "time",
+            "--time-unit",
+            "ns",
+            *flags,
+        ),
+        *("--rank", "4", "--budget", "7", "--warmup", "50", "--max-disorder", "0"),
+    )
+
+
+def files_with(folder: Path, text: str) -> list[Path]:
+    found = []
+    for path in folder.rglob("*"):
+        # Checkpoints come and go.
+        try:
+            if path.is_file() and text.encode() in path.read_bytes():
+                found.append(path)
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines of processes that have a text in them, or in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        if text.encode() in told:
+            found.append(str(told))
+    return found
+
+
+def test_all_commands_reach_it_and_the_password_is_nowhere(
+    cluster: LocalCluster, secure: Secure, sample: Path, tmp_path: Path
+) -> None:
+    good = secure.secret("client", secure.password)
+    client, consumer = secure.client_flags(good), secure.consumer_flags(good)
+    shown = ""
+    steps = [
+        command(
+            *("replay", str(sample), "--topic", TOPIC, *client),
+            *("--rows", str(ROWS), "--speed", "0", "--model-id", "model_id", "--time", "time"),
+        ),
+        stream(cluster, *client, *consumer),
+        command(
+            *("read-output", "--topic", "features", "--rows", str(ROWS), "--idle", "100"),
+            *("--output", str(tmp_path / "features.parquet"), *client),
+        ),
+    ]
+    for step in steps:
+        done = run_process(step)
+        shown += done.stdout + done.stderr
+        assert done.returncode == 0, shown
+    assert f"{ROWS} rows, 0 came again" in shown
+    # Workers, TaskManager and clients run.
+    assert processes_with(secure.password) == []
+    assert main(["stop", "--cluster", str(cluster.folder), "--savepoint"]) == 0
+    again = run_process(stream(cluster, *client, *consumer, "--resume", "latest"))
+    shown += again.stdout + again.stderr
+    assert again.returncode == 0, shown
+    assert main(["stop", "--cluster", str(cluster.folder)]) == 0
+    assert secure.password not in shown
+    for folder in ("checkpoints", "savepoints"):
+        # The reference is there: what is written as it is would be found.
+        assert files_with(cluster.folder / folder, f"${{file:{good}:jaas}}") != []
+    assert files_with(cluster.folder, secure.password) == []
+    assert files_with(tmp_path, secure.password) == []
+    assert good in files_with(secure.folder, secure.password)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ("client", "--client sasl.* = '...': must be what {} takes: SASL authentication error: "),
+        ("consumer", "--consumer = '...': must be what the brokers take: "),
+    ],
+)
+def test_a_wrong_password_is_one_line(
+    wrong: str, line: str, cluster: LocalCluster, secure: Secure
+) -> None:
+    good = secure.secret("right", secure.password)
+    bad = secure.secret("wrong", "not-this-one")
+    client = secure.client_flags(bad if wrong == "client" else good)
+    consumer = secure.consumer_flags(bad if wrong == "consumer" else good)
+    jobs = len(cluster.flink.jobs())
+    done = run_process(stream(cluster, *client, *consumer))
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    expected = f"kerneltrack: {line.format(secure.brokers)}Authentication failed: "
+    assert done.stderr.startswith(expected)
+    assert done.stderr.count("\n") == 1
+    assert "not-this-one" not in done.stderr
+    assert len(cluster.flink.jobs()) == jobs
+
+
+def test_a_broker_that_is_someone_else_is_one_line(
+    cluster: LocalCluster, secure: Secure, tmp_path: Path
+) -> None:
+    make_certificates(tmp_path / "others")
+    flags = secure.client_flags(secure.secret("right", secure.password))
+    others = str(tmp_path / "others" / "ca.pem")
+    flags += [f"--client=ssl.ca.location={others}"]
+    done = run_process(command("read-output", "--topic", "features", *flags))
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("kerneltrack: --client ssl.* = '...': must be what ")
+    assert "certificate" in done.stderr
