@@ -99,6 +99,11 @@ class SubspaceSpec:
         measured = self.standardise or (self.kernel in self.measured and self.gamma == "median")
         return self.warmup if measured else 1
 
+    @property
+    def needs_times(self) -> bool:
+        """Whether the tracker must be told the rows' event times."""
+        return False
+
     def to_dict(self) -> dict[str, Any]:
         """Return the spec as plain values, the tracker's name first."""
         return dict(self._plain)
