@@ -7,8 +7,8 @@ specs and equal rows give equal bytes.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import difflib
+import functools
 import hashlib
 import json
 import math
