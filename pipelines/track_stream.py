@@ -63,7 +63,7 @@ IDLE = "idle"
 """Where, in the folder of the snapshots, models lie that have expired."""
 
 ORDER_FLAGS = ("max_disorder", "max_jump", "idle_flush", "duplicates")
-SUBMIT_PATIENCE = 120.0
+SUBMIT_PATIENCE = 240.0
 POLL = 0.25
 
 
