@@ -79,6 +79,8 @@ def counts(
     }
     for name in ("informative", "evicted", "dropped_at_once", "mended", "unseen"):
         counts[name] = counters.get(name, 0)
+    if "directions" in counters:
+        counts["directions"] = counters["directions"]
     for part, name in _COUNTED_IN.items():
         if part in parts:
             counts[name] = counters.get(name, 0)

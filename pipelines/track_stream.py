@@ -153,7 +153,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     options = _beam_options(beam_flags, runner, place, name, left)
     ends = _ends(args, place, topics, job, name)
     pipeline = beam.Pipeline(options=options)
-    pipeline.component_id_map = StableIds()
+    pipeline.component_id_map = StableIds()  # type: ignore[no-untyped-call]
     with spec_options.flags_named(work_options.FLAGS):
         build(pipeline, job, ends)
     if job.snapshots is not None:

@@ -14,6 +14,7 @@ from kerneltrack.trackers.dspair import DSPair, DSPairSpec
 from kerneltrack.trackers.oana import OANA, OANASpec
 from kerneltrack.trackers.okfe import OKFE, OKFESpec
 from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
+from kerneltrack.trackers.rows import Rows, RowsSpec
 
 __all__ = [
     "DSKPCA",
@@ -30,6 +31,8 @@ __all__ = [
     "OANASpec",
     "OKFEBSpec",
     "OKFESpec",
+    "Rows",
+    "RowsSpec",
     "Tracker",
     "get_tracker",
     "parse_spec",
@@ -38,7 +41,7 @@ __all__ = [
 
 TRACKERS: dict[str, Tracker] = {
     tracker.name: tracker
-    for tracker in (OKFEB(), OKFE(), CovarianceTracker(), OANA(), DSKPCA(), DSPair())
+    for tracker in (OKFEB(), OKFE(), CovarianceTracker(), OANA(), DSKPCA(), DSPair(), Rows())
 }
 DEFAULT_TRACKER = "okfeb"
 

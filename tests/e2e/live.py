@@ -94,7 +94,7 @@ class Live:
     Attributes:
         cluster: Where it runs.
         topic: Its input; its outputs are called after it.
-        form: How messages are written, in and, but for Avro, out.
+        form: How messages are written, in and out (for Avro: Arrow out).
     """
 
     cluster: LocalCluster
@@ -102,12 +102,12 @@ class Live:
     form: str
 
     @property
-    def place(self) -> tuple[str, str]:
-        return ("--cluster", str(self.cluster.folder))
+    def output_form(self) -> str:
+        return "json" if self.form == "json" else "arrow"
 
     @property
-    def output_form(self) -> str:
-        return "json" if self.form == "avro" else self.form
+    def place(self) -> tuple[str, str]:
+        return ("--cluster", str(self.cluster.folder))
 
     @property
     def client(self) -> dict[str, Any]:
@@ -124,8 +124,14 @@ class Live:
         """The command that submits the job."""
         return command(
             *("stream", *self.place, "--topic", self.topic, "--output-topic", f"{self.topic}-out"),
-            *("--create-topics", "--detach", "--format", self.form),
-            *("--output-format", self.output_form),
+            *(
+                "--create-topics",
+                "--detach",
+                "--format",
+                self.form,
+                "--output-format",
+                self.output_form,
+            ),
             *("--features", *CHANNELS, "--time", "time", "--time-unit", "ns", "--label", "label"),
             *("--idle-flush", "0", *SPECS, *flags),
         )

@@ -46,7 +46,7 @@ def test_version_1_still_decodes_and_continues_to_the_same_features(name: str) -
         for field in ("index", "informative", "evicted"):
             assert np.array_equal(getattr(features, field), expected[field])
         # Another CPU sums in another order; 20 rows carry rounding less than a thousandfold far.
-        for field in ("z", "q", "s", "loss", "novelty"):
+        for field in {"z", "q", "s", "loss", "novelty"} & set(expected):
             assert getattr(features, field) == pytest.approx(expected[field], abs=1e-9)
 
 
@@ -70,7 +70,8 @@ def test_single_precision_halves_the_reals_and_keeps_the_features(spec: Subspace
     features = tracker.project(spec, snapshot.state, ROWS[100:], ("q", "s"))
     for field in ("z", "s", "loss"):
         found, wanted = getattr(features, field), getattr(expected, field)
-        assert np.abs(found - wanted).max() < 1e-5
+        assert (found is None) == (wanted is None)
+        assert found is None or np.abs(found - wanted).max() < 1e-5
     assert {a.dtype.name for a in snapshot.state._asdict().values()} == {"float64", "int64"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -21,6 +22,7 @@ from kerneltrack.trackers import (
     OANASpec,
     OKFEBSpec,
     OKFESpec,
+    RowsSpec,
     covloop,
     get_tracker,
     oanaloop,
@@ -87,6 +89,8 @@ SPECS: dict[str, SubspaceSpec] = {
     "dskpca-raw": DSKPCASpec(
         **SMALL, budget=12, feature_batch=3, kernel="polynomial", standardise=False, emit="q"
     ),
+    "rows": RowsSpec(**SMALL, clip=3.0),
+    "rows-raw": RowsSpec(**SMALL, standardise=False, emit="q"),
 }
 PAIRS: dict[str, SubspaceSpec] = {
     "dspair": DSPairSpec(**SMALL, budget=24, feature_batch=4, row_batch=7),
@@ -141,7 +145,8 @@ def test_shapes_and_types(spec: SubspaceSpec) -> None:
     assert (features.z is None) == (spec.emit == "q")
     assert features.q is not None and features.q.shape == (count, 3)
     most = getattr(spec, "budget", getattr(spec, "max_rows", 0))
-    assert features.s is not None and features.s.shape == (count, most)
+    assert isinstance(spec, RowsSpec) == (features.s is None)
+    assert features.s is None or features.s.shape == (count, most)
 
 
 def test_q_and_s_come_only_when_asked_for(spec: SubspaceSpec) -> None:
@@ -229,6 +234,8 @@ DEGENERATE: dict[str, Array] = {
 def test_degenerate_rows_give_finite_features(spec: SubspaceSpec, kind: str) -> None:
     # Each of two views gets the rows.
     rows = np.hstack([DEGENERATE[kind]] * 3) if spec in PAIRS.values() else DEGENERATE[kind]
+    if isinstance(spec, RowsSpec):
+        spec = dataclasses.replace(spec, rank=rows.shape[1])
     state, features = run_all(spec, rows, EXTRAS)
     assert features.valid.all() or isinstance(spec, OKFESpec)
     assert finite(features)
@@ -257,7 +264,7 @@ def test_a_seed_decides_all(spec: SubspaceSpec) -> None:
     # nothing is drawn by OANA.
     still = isinstance(spec, OKFESpec) and spec.start == "rank_one"
     still = still or (isinstance(spec, CovarianceSpec) and spec.admission != "leverage")
-    still = still or isinstance(spec, OANASpec)
+    still = still or isinstance(spec, (OANASpec, RowsSpec))
     assert (feature_bytes(first[1])["q"] == feature_bytes(changed[1])["q"]) == still
 
 
