@@ -19,19 +19,24 @@ from kerneltrack.learners.base import (
     LinearSpec,
     Predictions,
 )
+from kerneltrack.learners.bsgd import BSGD, BSGDSpec
 from kerneltrack.learners.hinge import Hinge, HingeSpec
 from kerneltrack.learners.lms import LMS, LMSSpec
 from kerneltrack.learners.logistic import Logistic, LogisticSpec
+from kerneltrack.learners.pa import PA, PASpec
 from kerneltrack.learners.pegasos import Pegasos, PegasosSpec
 from kerneltrack.learners.polk import POLK, POLKSpec
 from kerneltrack.learners.ridge import Ridge, RidgeSpec
 from kerneltrack.specs import spec_from_dict
 
 __all__ = [
+    "BSGD",
     "LEARNERS",
     "LMS",
+    "PA",
     "POLK",
     "TASKS",
+    "BSGDSpec",
     "GradientSpec",
     "Hinge",
     "HingeSpec",
@@ -43,6 +48,7 @@ __all__ = [
     "LinearSpec",
     "Logistic",
     "LogisticSpec",
+    "PASpec",
     "POLKSpec",
     "Pegasos",
     "PegasosSpec",
@@ -54,7 +60,7 @@ __all__ = [
     "parse_learner_spec",
 ]
 
-_ALL: tuple[Learner, ...] = (Ridge(), Logistic(), Hinge(), Pegasos(), LMS(), POLK())
+_ALL: tuple[Learner, ...] = (Ridge(), Logistic(), Hinge(), Pegasos(), LMS(), PA(), POLK(), BSGD())
 LEARNERS: dict[str, Learner] = {learner.name: learner for learner in _ALL}
 DEFAULT_LEARNER = "ridge"
 

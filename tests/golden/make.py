@@ -12,10 +12,12 @@ import numpy as np
 
 from kerneltrack import codec
 from kerneltrack.learners import (
+    BSGDSpec,
     HingeSpec,
     LearnerSpec,
     LMSSpec,
     LogisticSpec,
+    PASpec,
     PegasosSpec,
     POLKSpec,
     RidgeSpec,
@@ -49,6 +51,9 @@ LEARNERS: dict[str, LearnerSpec] = {
     "hinge": HingeSpec(decay_rows=50),
     "pegasos": PegasosSpec(project=True),
     "lms": LMSSpec(),
+    "pa": PASpec(variant="pa2"),
+    "bsgd": BSGDSpec(warmup=20, budget=8, maintenance="projection"),
+    "bsgd_merging": BSGDSpec(gamma=3.0, budget=8),
     "polk": POLKSpec(warmup=20, budget=12, batch=3),
     "polk_targets": POLKSpec(task="regression", gamma=3.0, budget=12),
 }

@@ -41,6 +41,8 @@ WHOLE: dict[str, dict[str, Any]] = {
     "hinge": {"ridge": 0, "step_size": 1},
     "logistic": {"ridge": 0, "step_size": 1},
     "lms": {"ridge": 0, "step_size": 1},
+    "pa": {"aggressiveness": 1, "insensitivity": 0},
+    "bsgd": {"ridge": 0, "step_size": 1, "gamma": 1},
     "polk": {"ridge": 0, "step_size": 1, "parsimony": 1, "gamma": 1},
     "ridge": {"ridge": 1, "forgetting": 1},
 }
@@ -130,7 +132,8 @@ def test_bytes_are_bounded_as_documented(spec: LearnerSpec, count: int) -> None:
         stored, pending, early = (int(each) for each in state.counts[4:7])
         assert isinstance(spec, DictionarySpec) and stored <= spec.budget
         assert pending < spec.rows_a_step and early < spec.warmup
-        expected = (stored + pending) * (WIDTH + classes) + stored * stored + stored
+        projects = getattr(spec, "maintenance", "projection") == "projection"
+        expected = (stored + pending) * (WIDTH + classes) + projects * stored * (stored + 1)
         expected += early * (WIDTH + 1) + 11
     assert sum(array.nbytes for array in arrays_of(state).values()) == 8 * expected
 
