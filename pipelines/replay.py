@@ -30,7 +30,7 @@ from transforms.times import to_nanoseconds
 
 SECOND = 1_000_000_000
 MOST_ROWS = 100_000
-FLUSH = 60.0
+FLUSH = 120.0
 SEED = 20_260_101
 """Of the disorder: the same command sends the same order."""
 

@@ -54,6 +54,9 @@ DEFAULTS: dict[str, Any] = {
     "max_parallelism": 128,
     # Else a checkpoint may send the watermark ahead of a bundle's output.
     "finish_bundle_before_checkpointing": True,
+    # Beam's flag for *not* failing, its default being to fail: a checkpoint that cannot be written
+    # is tried again, and the job goes on meanwhile.
+    "fail_on_checkpointing_errors": True,
     # Without it every read of state is a round trip.
     "max_cache_memory_usage_mb": 64,
 }
@@ -63,7 +66,7 @@ IDLE = "idle"
 """Where, in the folder of the snapshots, models lie that have expired."""
 
 ORDER_FLAGS = ("max_disorder", "max_jump", "idle_flush", "duplicates")
-SUBMIT_PATIENCE = 240.0
+SUBMIT_PATIENCE = 300.0
 POLL = 0.25
 
 
