@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import json
 import math
@@ -98,8 +99,18 @@ class SubspaceSpec:
         measured = self.standardise or (self.kernel in self.measured and self.gamma == "median")
         return self.warmup if measured else 1
 
+    @property
+    def needs_times(self) -> bool:
+        """Whether the tracker must be told the rows' event times."""
+        return False
+
     def to_dict(self) -> dict[str, Any]:
         """Return the spec as plain values, the tracker's name first."""
+        return dict(self._plain)
+
+    @functools.cached_property
+    def _plain(self) -> dict[str, Any]:
+        """What `to_dict` returns: it is part of every state that is written."""
         return {"tracker": self.tracker, **dataclasses.asdict(self)}
 
     def digest(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,23 @@ OKAY = 300
 
 class FlinkError(KerneltrackError):
     """Flink does not answer, or refuses."""
+
+
+def cause_of(trace: str) -> str:
+    r"""Return the line of a stack trace that tells the cause: Python's last error, else Java's.
+
+    Example:
+        >>> cause_of("java.io.IOException: x\\n\\tat y\\nCaused by: java.lang.Error: full")
+        'Error: full'
+    """
+    lines = [line.strip() for line in trace.splitlines()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by:")]
+    python = [line for line in lines if re.match(r"[\w.]+Error: ", line)]
+    found = [*python[-1:], *causes[-1:], *lines[:1]]
+    # Without the error's package, and what Beam adds before and after it.
+    beam = r"^RuntimeError: (?=\w+Error: )|^(?:\w+\.)+|\s*\[while running .*\]$"
+    plain = re.sub(beam, "", found[0]) if found else ""
+    return plain or "it does not say why"
 
 
 @dataclass(frozen=True)
@@ -66,13 +84,8 @@ class Flink:
         return str(self.ask(f"/jobs/{job}")["state"])
 
     def why_failed(self, job: str) -> str:
-        """Return the last line of what made a job fail, as far as it says something."""
-        cause = str(self.ask(f"/jobs/{job}/exceptions").get("root-exception") or "")
-        lines = [line.strip() for line in cause.splitlines()]
-        causes = [line for line in lines if line.startswith("Caused by:")]
-        python = [line for line in lines if "Error" in line and not line.startswith("at ")]
-        found = [*python[-1:], *causes[-1:], *lines[:1]]
-        return found[0] if found else "it does not say why"
+        """Return what made a job fail, as far as it says so."""
+        return cause_of(str(self.ask(f"/jobs/{job}/exceptions").get("root-exception") or ""))
 
     def cancel_with_savepoint(self, job: str, folder: str | None, patience: float) -> str:
         """Write a savepoint, then cancel; return where it is.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 from urllib.parse import quote
@@ -15,6 +16,7 @@ import confluent_kafka
 from pipelines.cluster.interruption import Interruption
 from pipelines.flink import ENDED, Flink, FlinkError
 from pipelines.job import INTERRUPTED_EXIT, say
+from pipelines.stream_health import look
 from pipelines.stream_jobs import NotSubmittedError, Place, Record, stop
 from pipelines.stream_pipeline import Ends
 from transforms.messages import BadMessageError, batch_of, records_of
@@ -69,6 +71,8 @@ class NewestTime:
         self._partitions = sorted(found.partitions)[:MOST_PARTITIONS]
         self._seen: dict[int, int] = {}
         self._newest: float | None = None
+        self.silent: str | None = None
+        """What Kafka said when it was asked last, if it did not answer."""
 
     def close(self) -> None:
         """Close the consumer."""
@@ -80,8 +84,10 @@ class NewestTime:
             place = confluent_kafka.TopicPartition(self._topic, partition)
             try:
                 _, high = self._consumer.get_watermark_offsets(place, ASK)
-            except confluent_kafka.KafkaException:
-                continue
+            except confluent_kafka.KafkaException as error:
+                self.silent = f"{self._topic}: {error.args[0].str()}"
+                break
+            self.silent = None
             if high and self._seen.get(partition) != high:
                 self._seen[partition] = high
                 self._take(confluent_kafka.TopicPartition(self._topic, partition, high - 1))
@@ -119,6 +125,19 @@ class StatusLine:
         self._terminal = stream.isatty()
         self.shown = self._terminal if show is None else show
         self._last: tuple[float, int] | None = None
+        self._told: set[str] = set()
+
+    def tell(self, troubles: Sequence[str]) -> None:
+        """Write down, on lines of their own, what is wrong, each once; and that nothing is."""
+        found = {re.sub(r"\d+ s\b", "", text): text for text in troubles}
+        new = [text for kind, text in found.items() if kind not in self._told]
+        if self._told and not found:
+            new = ["the job runs well again"]
+        if new and self._terminal:
+            self._stream.write("\r\x1b[K")
+        self._stream.writelines(f"{text}\n" for text in new)
+        self._stream.flush()
+        self._told = set(found)
 
     def show(self, totals: Mapping[str, int], newest: float | None) -> None:
         """Write the line."""
@@ -168,12 +187,11 @@ def follow(place: Place, record: Record, ends: Ends, show: bool | None) -> int:
             while not interruption.came:
                 if _has_ended(place, record):
                     return 0
-                if line.shown:
-                    try:
-                        line.show(counters(place.flink, record.job), newest.look())
-                    except FlinkError:
-                        # The JobManager may come back; a job that has ended is told above.
-                        interruption.pause(INTERVAL)
+                try:
+                    _look(place, record, newest, line)
+                except FlinkError:
+                    # The JobManager may come back; a job that has ended is told above.
+                    interruption.pause(INTERVAL)
                 interruption.pause(INTERVAL)
             line.end()
             say("stopping with a savepoint ...")
@@ -182,6 +200,18 @@ def follow(place: Place, record: Record, ends: Ends, show: bool | None) -> int:
     finally:
         newest.close()
     return INTERRUPTED_EXIT
+
+
+def _look(place: Place, record: Record, newest: NewestTime, line: StatusLine) -> None:
+    """Look once, and tell."""
+    checkpoints = None if place.cluster is None else place.cluster.folder / "checkpoints"
+    troubles = look(place.flink, record.job).troubles(time.time(), checkpoints)
+    time_of_newest = newest.look()
+    if newest.silent is not None:
+        troubles.append(newest.silent)
+    line.tell(troubles)
+    if line.shown:
+        line.show(counters(place.flink, record.job), time_of_newest)
 
 
 def _has_ended(place: Place, record: Record) -> bool:

@@ -54,6 +54,9 @@ DEFAULTS: dict[str, Any] = {
     "max_parallelism": 128,
     # Else a checkpoint may send the watermark ahead of a bundle's output.
     "finish_bundle_before_checkpointing": True,
+    # Beam's flag for *not* failing, its default being to fail: a checkpoint that cannot be written
+    # is tried again, and the job goes on meanwhile.
+    "fail_on_checkpointing_errors": True,
     # Without it every read of state is a round trip.
     "max_cache_memory_usage_mb": 64,
 }
@@ -63,7 +66,7 @@ IDLE = "idle"
 """Where, in the folder of the snapshots, models lie that have expired."""
 
 ORDER_FLAGS = ("max_disorder", "max_jump", "idle_flush", "duplicates")
-SUBMIT_PATIENCE = 120.0
+SUBMIT_PATIENCE = 300.0
 POLL = 0.25
 
 
@@ -87,7 +90,7 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
     if args.snapshots is None:
         for flag in writers:
             work_options.refuse_without(args, flag, ["snapshots"])
-    elif all(getattr(args, flag) is None for flag in writers):
+    elif args.resume is None and all(getattr(args, flag) is None for flag in writers):
         work_options.refuse_without(args, "snapshots", writers)
     with spec_options.flags_named({name: "--" + name.replace("_", "-") for name in ORDER_FLAGS}):
         order = Order(

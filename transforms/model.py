@@ -7,6 +7,7 @@ measure goes on from a snapshot as if the job had never stopped.
 from __future__ import annotations
 
 import dataclasses
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import get_tracker
 from transforms.hold import Held
 from transforms.windows import MeasureMismatch, OpenWindows
+
+MOST_KEPT = 32 << 20
 
 IntArray = npt.NDArray[np.int64]
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -134,6 +137,43 @@ def decode(work: Work, data: bytes, name: str) -> Model:
         return _go_on(work, snapshot)
     except (ConfigError, KeyError) as error:
         raise DataError(name, f"damaged state: {error}") from error
+
+
+class LastWritten:
+    """Models as they were last written, so that bytes that come back need not be decoded.
+
+    A model is lent out once: whatever happens to it then, the bytes are decoded the next time
+    unless it was written again. Memory: at most `MOST_KEPT` bytes of encoded models, and about as
+    much for the models themselves.
+    """
+
+    def __init__(self) -> None:
+        """Begin without models."""
+        self._models: OrderedDict[str, tuple[bytes, Model]] = OrderedDict()
+        self._size = 0
+
+    def take(self, work: Work, key: str, data: bytes, name: str) -> Model:
+        """Return the model of these bytes; as `decode`."""
+        found = self._forget(key)
+        if found is not None and found[0] == data:
+            return found[1]
+        return decode(work, data, name)
+
+    def put(self, work: Work, key: str, model: Model) -> bytes:
+        """Return the model as bytes, and keep it; as `encode`."""
+        data = encode(work, key, model)
+        self._forget(key)
+        self._models[key] = data, model
+        self._size += len(data)
+        while self._size > MOST_KEPT:
+            self._forget(next(iter(self._models)))
+        return data
+
+    def _forget(self, key: str) -> tuple[bytes, Model] | None:
+        found = self._models.pop(key, None)
+        if found is not None:
+            self._size -= len(found[0])
+        return found
 
 
 def _go_on(work: Work, snapshot: codec.Snapshot) -> Model:

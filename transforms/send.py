@@ -17,6 +17,8 @@ from transforms.secrets import resolve
 SETTINGS: Mapping[str, Any] = {
     "acks": "all",
     "enable.idempotence": True,
+    # A broker that comes back after long is found by the addresses that were given, and soon.
+    "metadata.recovery.rebootstrap.trigger.ms": 10_000,
     "linger.ms": 5,
     "compression.type": "lz4",
     # Java's own: consumers that join topics by key find models in the partition they expect.
@@ -102,4 +104,4 @@ class _SendFn(beam.DoFn):
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
-            self._errors.append(str(error))
+            self._errors.append(error.str())

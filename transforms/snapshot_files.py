@@ -73,7 +73,9 @@ def write_whole(path: str, data: bytes) -> None:
         ) as handle:
             handle.write(data)
         FileSystems.rename([unfinished], [path])
-    except BaseException:
+    except BaseException as error:
         if FileSystems.exists(unfinished):
             FileSystems.delete([unfinished])
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            raise OSError(error.errno, error.strerror, path) from error
         raise

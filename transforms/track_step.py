@@ -37,7 +37,7 @@ from transforms.clock import (
 from transforms.features import alert_chunk, feature_chunk, join_features
 from transforms.hold import hold_last
 from transforms.metrics import count, count_lags, count_losses
-from transforms.model import Model, Work, begin, decode, encode
+from transforms.model import LastWritten, Model, Work, begin, decode, encode
 from transforms.segments import Outcome, next_event, run_rows
 from transforms.snapshot_files import read_whole
 from transforms.snapshots import SnapshotFolder
@@ -69,6 +69,7 @@ class TrackFn(beam.DoFn):
         self._order = order
         self._warm = warm
         self._tracker = get_tracker(work.spec.tracker)
+        self._written = LastWritten()
 
     def take(
         self, element: tuple[str, Chunk], model: Any, clock: Any, buffer: Any
@@ -159,7 +160,7 @@ class TrackFn(beam.DoFn):
         until = progress(self._order, now)
         after = yield from self._run(key, ready, model.read(), until)
         if after is not None:
-            model.write(encode(self._work, key, after))
+            model.write(self._written.put(self._work, key, after))
             now = now._replace(started=True, due=next_event(self._work, after))
         if rest is not None and len(rest):
             buffer.add(rest)
@@ -189,7 +190,7 @@ class TrackFn(beam.DoFn):
             The model after the rows; None if no row was fit to begin with.
         """
         if encoded is not None:
-            model = decode(self._work, encoded, f"state of model {key!r}")
+            model = self._written.take(self._work, key, encoded, f"state of model {key!r}")
         elif ready is None or not len(ready):
             return None
         else:

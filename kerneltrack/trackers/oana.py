@@ -46,7 +46,7 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec, check_int, check_number
 from kerneltrack.trackers import rowstate
-from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.base import Features, IntArray
 from kerneltrack.trackers.calls import (
     checked,
     copied,
@@ -144,7 +144,12 @@ class OANA:
         return make_state(spec, first_rows)
 
     def update(
-        self, spec: OANASpec, state: OANAState, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
+        self,
+        spec: OANASpec,
+        state: OANAState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
     ) -> tuple[OANAState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
         after = copied(state)

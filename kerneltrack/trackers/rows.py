@@ -19,10 +19,9 @@ from kerneltrack.compiled import compiled
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import calls, rowstate, rowsteps
-from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.base import Features, IntArray
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MIDDLE = 0.5
 """Mid-rank of a fitting error among equal ones."""
@@ -118,7 +117,12 @@ class Rows:
         return RowsState(seen.shift, seen.scale, counts)
 
     def update(
-        self, spec: RowsSpec, state: RowsState, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
+        self,
+        spec: RowsSpec,
+        state: RowsState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
     ) -> tuple[RowsState, Features]:
         """Pass rows (n, D) on in order; see `Tracker.update`."""
         features = self.project(spec, state, rows, extras)

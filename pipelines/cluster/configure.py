@@ -128,9 +128,11 @@ def _rest(settings: Settings) -> dict[str, Any]:
 
 def _jobs() -> dict[str, Any]:
     return {
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 2**31 - 1,
-        "restart-strategy.fixed-delay.delay": "1 s",
+        # For ever; what fails again and again is left more and more time to be mended.
+        "restart-strategy.type": "exponential-delay",
+        "restart-strategy.exponential-delay.initial-backoff": "1 s",
+        "restart-strategy.exponential-delay.max-backoff": "10 s",
+        "restart-strategy.exponential-delay.reset-backoff-threshold": "30 s",
         # Else those of a job that failed or was cancelled are deleted.
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
     }

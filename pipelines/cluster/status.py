@@ -13,6 +13,8 @@ from pipelines.cluster.parts import PARTS, Part, taskmanager_state
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.supervisor import NAME as SUPERVISOR
+from pipelines.flink import ENDED, Flink, FlinkError
+from pipelines.stream_health import look
 
 ANSWERS = "answers"
 SILENT = "silent"
@@ -41,6 +43,9 @@ def facts(folder: Folder, cluster: Cluster | None) -> dict[str, Any]:
     slots = None
     if taskmanager is not None and parts["taskmanager"]["state"] == ANSWERS:
         slots = taskmanager_state(cluster, taskmanager)
+    jobs: list[dict[str, Any]] = []
+    if parts["jobmanager"]["state"] == ANSWERS:
+        jobs = _jobs(cluster)
     workers = [process for name, process in processes.items() if name.startswith("worker-")]
     return {
         "folder": str(folder.root),
@@ -52,11 +57,37 @@ def facts(folder: Folder, cluster: Cluster | None) -> dict[str, Any]:
             for name, port in cluster.settings.ports.items()
         },
         "slots": slots,
+        "jobs": jobs,
         "workers": sorted(process.pid for process in workers if process.alive),
         "beam_flags": beam_flags(cluster),
         "expansion_service": cluster.settings.address("expansion"),
         "brokers": cluster.settings.address("kafka"),
     }
+
+
+def _jobs(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the jobs that have not ended."""
+    flink, now = Flink(cluster.settings.address("flink")), time.time()
+    found = []
+    try:
+        for job in flink.jobs():
+            if job["state"] in ENDED:
+                continue
+            health = look(flink, job["jid"])
+            found.append(
+                {
+                    "name": job["name"],
+                    "id": job["jid"],
+                    "state": health.state,
+                    "restarts": health.restarts,
+                    "checkpoint_age": round(now - health.saved, 1),
+                    "troubles": health.troubles(now, cluster.folder / "checkpoints"),
+                }
+            )
+    except FlinkError:
+        # It has just gone; the next look says so.
+        return found
+    return found
 
 
 def _part(cluster: Cluster, part: Part, process: Process | None) -> dict[str, Any]:
@@ -110,6 +141,12 @@ def describe(found: dict[str, Any]) -> str:
         lines.append(line.rstrip())
     if found["slots"]:
         lines.append(f"slots: {found['slots']['all']}, free: {found['slots']['free']}")
+    for job in found["jobs"]:
+        lines.append(
+            f"job {job['name']} ({job['id']}): {job['state']}, restarts: {job['restarts']}, "
+            f"last checkpoint {_span(job['checkpoint_age'])} ago"
+        )
+        lines += [f"  {text}" for text in job["troubles"]]
     if found["running"]:
         lines.append("Kafka's brokers: " + found["brokers"])
         lines.append("Flink's web page: http://" + found["parts"]["jobmanager"]["address"])

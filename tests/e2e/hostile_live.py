@@ -98,18 +98,14 @@ def assert_undisturbed(
     messages = mixed(good_messages(form), bad_messages(form, count, by_record))
     refused = {at: each for at, each in enumerate(messages) if each.bad}
     letters = f"{live.topic}-out-dead-letters"
-    out = "json" if form == "avro" else form
-    flags = ["--output-format", out]
-    if by_record:
-        flags += ["--time", ""]
-    with live.running(*flags) as job:
+    with live.running(*(["--time", ""] if by_record else [])) as job:
         _send(live, messages[:50])
         wait_for("rows", lambda: counters(cluster.flink, job)["rows_tracked"] > 0)
         workers = cluster.status()["workers"]
         _send(live, messages[50:])
         wait_for("the dead letters", lambda: sum(live.sizes(letters)) >= len(refused))
         rows = sum(each.good for each in messages) - len(KEYS)
-        found = Live(cluster, live.topic, out).read("", rows, folder)
+        found = live.read("", rows, folder)
         assert cluster.status()["workers"] == workers
         restarts = cluster.ask_flink(f"/jobs/{job}/metrics?get=numRestarts")
         assert restarts[0]["value"] == "0"
@@ -143,14 +139,16 @@ def _assert_letters(live: Live, refused: dict[int, Sendable], topic: str) -> Non
     """Each bad message is one letter: its own bytes, its place, and a reason for each bad row."""
     reader = OutputReader(live.client, topic, "json")
     found: dict[int, Any] = {}
-    try:
-        while len(found) < len(refused):
-            for letter in reader.messages(60):
-                told = {name: value.decode() for name, value in letter.headers()}
-                assert int(told["offset"]) not in found
-                found[int(told["offset"])] = (letter.key(), letter.value(), told)
-    finally:
-        reader.close()
+
+    def all_came() -> bool:
+        for letter in reader.messages():
+            told = {name: value.decode() for name, value in letter.headers()}
+            assert int(told["offset"]) not in found
+            found[int(told["offset"])] = (letter.key(), letter.value(), told)
+        return len(found) >= len(refused)
+
+    wait_for("the dead letters' content", all_came)
+    reader.close()
     assert sum(live.sizes(topic)) == len(refused)
     # One partition, filled in order: a message's place is its offset.
     assert found.keys() == refused.keys()

@@ -120,21 +120,18 @@ class Live:
         for made in admin.create_topics([NewTopic(self.topic, num_partitions=partitions)]).values():
             made.result(60)
 
-    def stream(self, *flags: str) -> list[str]:
-        """The command that submits the job."""
+    def attached(self, *flags: str) -> list[str]:
+        """The command that submits the job and follows it."""
         return command(
             *("stream", *self.place, "--topic", self.topic, "--output-topic", f"{self.topic}-out"),
-            *(
-                "--create-topics",
-                "--detach",
-                "--format",
-                self.form,
-                "--output-format",
-                self.output_form,
-            ),
+            *("--create-topics", "--format", self.form, "--output-format", self.output_form),
             *("--features", *CHANNELS, "--time", "time", "--time-unit", "ns", "--label", "label"),
             *("--idle-flush", "0", *SPECS, *flags),
         )
+
+    def stream(self, *flags: str) -> list[str]:
+        """The command that submits the job."""
+        return self.attached("--detach", *flags)
 
     def start(self, *flags: str) -> str:
         """Submit the job, and return Flink's id once it runs."""

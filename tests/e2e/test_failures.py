@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import resource
 import signal
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack import codec
+from tests.e2e.disks import mount, unmount
 from tests.e2e.jobs import (
     COLUMNS,
     SMALL,
@@ -69,19 +69,12 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     place = tmp_path / "disk"
     place.mkdir()
 
-    def mount(size: int) -> Path:
-        options = f"remount,size={size}" if os.path.ismount(place) else f"size={size}"
-        made = run_process(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)])
-        if made.returncode != 0:
-            reason = "no right to mount a file system"
-            if os.environ.get("CI", "").lower() in {"1", "true"}:
-                pytest.fail(reason)
-            pytest.skip(reason)
+    def sized(size: int) -> Path:
+        mount(place, size)
         return place
 
-    yield mount
-    if os.path.ismount(place):
-        run_process(["umount", "--lazy", str(place)])
+    yield sized
+    unmount(place)
 
 
 @pytest.mark.parametrize("full_at", ["features", "record", "report"])
