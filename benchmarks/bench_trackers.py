@@ -1,7 +1,7 @@
 """The covariance tracker beside OK-FEB, OK-FE and batch methods: fitting error, mismatch, accuracy.
 
     python benchmarks/bench_trackers.py [--quick] [--sets watch_ordered a9a] [--budgets 10:15 20:40]
-        [--rows 6000] [--seeds 3] [--check] [--values FILE]
+        [--rows 2000] [--seeds 3] [--check] [--values FILE]
 
 All methods get the same rows, scaled and with the bandwidth of the first 500. Every cell is a data
 set and a pair (r, B). Figures, means over the seeds:
@@ -14,8 +14,9 @@ set and a pair (r, B). Figures, means over the seeds:
 - accuracy: of a recursive ridge on the features, prequential (none in sets without labels).
 
 Of a method with settings (OK-FEB's rule and β, the half-life) each is run, and the one with the
-lowest mean LS stands for it; `--values` writes them all. KPCA and k-means Nyström see all rows in
-advance and keep one subspace: no online methods, they are there for scale.
+lowest mean LS stands for it. KPCA and k-means Nyström see all rows in advance and keep one
+subspace: no online methods, they are there for scale. `--values` is a CSV file of every run: one
+line each, written as soon as it is known, and what the file has is not run again.
 
 Goals, `--check`: with every row admitted a lower LS than OK-FEB's and OK-FE's in every cell; with
 10 % admitted by leverage within 5 % of OK-FEB's best with every row, or below it, in 9 cells of 10.
@@ -27,6 +28,7 @@ import argparse
 import csv
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,10 +51,10 @@ LENGTH = 100
 SMALL = 1_000
 """Rows up to which OK-FE, which keeps them all, is run; the other methods then are not comparable
 and it is left out."""
-KPCA_ROWS = 2_000
+KPCA_ROWS = 1_000
 BUDGETS = ((10, 15), (20, 40), (50, 100))
-HALFLIVES = (None, 200.0, 35.0, 13.5, 6.6, 4.0)
-"""In admitted rows; the spec's are in rows, so that these are divided by the rate."""
+HALFLIVES = (None, 4.0, 0.5)
+"""In budgets of admitted rows; the spec's are in rows, so that these are divided by the rate."""
 WITHIN, CELLS = 1.05, 0.9
 
 
@@ -165,31 +167,85 @@ def online(rank: int, budget: int, seed: int) -> Iterator[tuple[str, str, Subspa
         name = f"covariance, {'novelty' if admission == 'rate' else admission}"
         name += "" if admission == "every" else f" {rate:.0%}"
         for life in HALFLIVES:
+            rows = None if life is None else life * budget / rate
             spec = CovarianceSpec(
-                **sizes,
-                admission=admission,
-                admission_rate=min(rate, 0.5),
-                halflife=None if life is None else life / rate,
+                **sizes, admission=admission, admission_rate=min(rate, 0.5), halflife=rows
             )
-            yield name, f"half-life {'none' if life is None else f'{life / rate:g}'}", spec
+            yield name, f"half-life {'none' if rows is None else f'{rows:g}'}", spec
 
 
 BATCH: dict[str, Callable[[Stream, int, int, int], Figures]] = {
     "KPCA (batch)": kpca,
     "k-means Nyström (batch)": kmeans,
 }
+
+
+class Run(NamedTuple):
+    """One method with one setting on one stream; all as text but its figures."""
+
+    cell: str
+    seed: str
+    method: str
+    setting: str
+
+
+Runs = dict[Run, Figures]
 Cell = dict[str, dict[str, list[Figures]]]
 
 
-def measure(stream: Stream, rank: int, budget: int, seed: int, cell: Cell) -> None:
-    """Add the figures of all methods on one stream to a cell."""
+def runs_of(
+    stream: Stream, rank: int, budget: int, seed: int
+) -> Iterator[tuple[str, str, Callable[[], Figures]]]:
+    """Give the methods' names, settings, and what scores them on a stream."""
     for name, setting, spec in online(rank, budget, seed):
-        cell.setdefault(name, {}).setdefault(setting, []).append(tracked(spec, stream))
+        yield name, setting, partial(tracked, spec, stream)
     if len(stream.rows) <= SMALL:
-        spec = OKFESpec(rank=rank, max_rows=len(stream.rows), seed=seed)
-        cell.setdefault("OK-FE", {}).setdefault("", []).append(tracked(spec, stream))
+        kept = OKFESpec(rank=rank, max_rows=len(stream.rows), seed=seed)
+        yield "OK-FE", "", partial(tracked, kept, stream)
     for name, method in BATCH.items():
-        cell.setdefault(name, {}).setdefault("", []).append(method(stream, rank, budget, seed))
+        yield name, "", partial(method, stream, rank, budget, seed)
+
+
+def measure(name: str, pair: str, rows: int, seed: int, runs: Runs, path: Path | None) -> None:
+    """Run what is not known yet of one stream."""
+    rank, budget = map(int, pair.split(":"))
+    cell = f"{name}, r = {rank}, B = {budget}, {rows} rows"
+    stream = make(name, seed, rows)
+    for method, setting, score_it in runs_of(stream, rank, budget, seed):
+        run = Run(cell, str(seed), method, setting)
+        if run not in runs:
+            runs[run] = score_it()
+            if path:
+                note(path, run, runs[run])
+
+
+def known(path: Path | None) -> Runs:
+    """Read the runs that a file holds."""
+    if path is None or not path.exists():
+        return {}
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))[1:]
+    size = len(Run._fields)
+    return {Run(*line[:size]): Figures(*map(float, line[size:])) for line in lines}
+
+
+def note(path: Path, run: Run, figures: Figures) -> None:
+    """Add a run to a file, which is made if need be."""
+    fresh = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        if fresh:
+            writer.writerow([*Run._fields, *Figures._fields])
+        writer.writerow([*run, *figures])
+
+
+def by_cell(runs: Runs) -> dict[str, Cell]:
+    """Return the figures by cell, method and setting."""
+    cells: dict[str, Cell] = {}
+    for run, figures in runs.items():
+        settings = cells.setdefault(run.cell, {}).setdefault(run.method, {})
+        settings.setdefault(run.setting, []).append(figures)
+    return cells
 
 
 def best(settings: dict[str, list[Figures]]) -> tuple[str, Figures]:
@@ -206,58 +262,43 @@ def judge(cell: Cell) -> tuple[bool, bool]:
     return lowest, found["covariance, leverage 10%"] <= WITHIN * found["OK-FEB"]
 
 
-def table(cell: Cell) -> Iterator[str]:
+def table(title: str, cell: Cell) -> Iterator[str]:
     """Give a cell's lines."""
+    yield f"{title:<43}      LS  mismatch  accuracy   setting"
     for name, settings in cell.items():
         setting, means = best(settings)
         figures = f"{means.loss:8.4f} {means.mismatch:9.4f} {means.accuracy:9.3f}"
-        yield f"  {name:<26} {figures}   {setting}"
-
-
-def write(cells: dict[str, Cell], path: Path) -> None:
-    """Write all figures as CSV."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["cell", "method", "setting", "run", *Figures._fields])
-        for title, cell in cells.items():
-            for name, settings in cell.items():
-                for setting, runs in settings.items():
-                    for number, figures in enumerate(runs):
-                        writer.writerow([title, name, setting, number, *figures])
+        yield f"  {name:<41} {figures}   {setting}"
 
 
 def parsed() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="one small set, 1,500 rows, one seed")
+    parser.add_argument("--quick", action="store_true", help="one small set, 1,000 rows, one seed")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--budgets", nargs="+", default=[f"{r}:{b}" for r, b in BUDGETS])
-    parser.add_argument("--rows", type=int, default=6_000)
+    parser.add_argument("--rows", type=int, default=2_000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--check", action="store_true", help="exit with 1 if a goal is missed")
-    parser.add_argument("--values", type=Path, help="write every figure to this CSV file")
+    parser.add_argument("--values", type=Path, help="CSV file of all runs, those done and to come")
     options = parser.parse_args()
     if options.quick:
         options.sets, options.budgets = ["watch_shuffled"], ["10:15"]
-        options.rows, options.seeds = 1_500, 1
+        options.rows, options.seeds = 1_000, 1
     return options
 
 
 def main() -> int:
     """Print the tables; return the exit code."""
     options = parsed()
-    cells: dict[str, Cell] = {}
-    for name in options.sets:
+    runs = known(options.values)
+    for seed in range(options.seeds):
         for pair in options.budgets:
-            rank, budget = map(int, pair.split(":"))
-            title = f"{name}, r = {rank}, B = {budget}"
-            cells[title] = {}
-            for seed in range(options.seeds):
-                measure(make(name, seed, options.rows), rank, budget, seed, cells[title])
-            print(f"{title:<29}      LS  mismatch  accuracy   setting")
-            print(*table(cells[title]), sep="\n", flush=True)
-            if options.values:
-                write(cells, options.values)
+            for name in options.sets:
+                measure(name, pair, options.rows, seed, runs, options.values)
+    cells = by_cell(runs)
+    for title, cell in cells.items():
+        print(*table(title, cell), sep="\n", flush=True)
     verdicts = [judge(cell) for cell in cells.values()]
     lowest, near = (sum(column) for column in zip(*verdicts, strict=True))
     print(f"every row: lower LS than the other online methods in {lowest} of {len(cells)} cells")

@@ -1,7 +1,9 @@
 """The streams of the trackers' table: rows in their order, or in a random one that a seed draws.
 
-`watch_ordered`, `watch_shuffled`: six channels of a wrist sensor. `motionsense_1` to `_3`: every
-fifth row of one subject (the first three by name), that is 10 Hz. `elec2` and `gas_drift` in their
+`watch_ordered`: six channels of a wrist sensor, every fifth row, that is 10 Hz; recordings (one
+exercise of one subject) in a random order that a seed draws, each in its own. `watch_shuffled`:
+rows drawn from all of them. `motionsense_1` to `_3`: one subject at 10 Hz (the first three by
+name). `elec2` and `gas_drift` in their
 order. `usps` and `a9a` in random order. Labels are those that the sets come with.
 """
 
@@ -38,9 +40,12 @@ def _watch(path: Path, seed: int, count: int, shuffled: bool) -> Stream:
     table = pq.read_table(path)
     if shuffled:
         return _sensor(table.take(np.random.default_rng(seed).permutation(table.num_rows)[:count]))
-    # Another stretch of the recordings for every seed.
-    first = seed * count % max(table.num_rows - count, 1)
-    return _sensor(table.slice(first, count))
+    table = table.sort_by([("model_id", "ascending"), ("time", "ascending")])
+    subject, exercise = (np.array(table[name].to_pylist()) for name in ("model_id", "label"))
+    changes = (subject[1:] != subject[:-1]) | (exercise[1:] != exercise[:-1])
+    recordings = np.split(np.arange(table.num_rows), np.flatnonzero(changes) + 1)
+    drawn = np.random.default_rng(seed).permutation(len(recordings))
+    return _sensor(table.take(np.concatenate([recordings[i][::EVERY] for i in drawn])[:count]))
 
 
 def _subject(path: Path, _: int, count: int, place: int) -> Stream:

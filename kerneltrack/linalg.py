@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.compiled import compiled
+from kerneltrack.compiled import compiled, inlined
 from kerneltrack.sums import dot, fused
 
 FloatArray = npt.NDArray[np.float64]
@@ -245,6 +245,31 @@ def diagonalise(matrix: FloatArray, turns: FloatArray) -> None:
             return
 
 
+@inlined
+def orthonormalise_row(
+    left: FloatArray, right: FloatArray, row: int, size: int, least: float
+) -> bool:
+    """Make one row orthonormal to those before it; see `orthonormalise`.
+
+    Returns:
+        Whether there was anything left of it; if not it is zeroed.
+    """
+    rest = 0.0
+    for _ in range(2):
+        for e in range(row):
+            along = dot(left[e], right[row], size)
+            for i in range(size):
+                left[row, i] = fused(-along, left[e, i], left[row, i])
+                right[row, i] = fused(-along, right[e, i], right[row, i])
+        rest = dot(left[row], right[row], size)
+    found = rest > least
+    scale = 1.0 / np.sqrt(rest) if found else 0.0
+    for i in range(size):
+        left[row, i] *= scale
+        right[row, i] *= scale
+    return found
+
+
 @compiled
 def orthonormalise(
     left: FloatArray, right: FloatArray, count: int, size: int, least: FloatArray
@@ -264,15 +289,4 @@ def orthonormalise(
     Cost O(count² · size).
     """
     for c in range(count):
-        rest = 0.0
-        for _ in range(2):
-            for e in range(c):
-                along = dot(left[e], right[c], size)
-                for i in range(size):
-                    left[c, i] = fused(-along, left[e, i], left[c, i])
-                    right[c, i] = fused(-along, right[e, i], right[c, i])
-            rest = dot(left[c], right[c], size)
-        scale = 1.0 / np.sqrt(rest) if rest > least[c] else 0.0
-        for i in range(size):
-            left[c, i] *= scale
-            right[c, i] *= scale
+        orthonormalise_row(left, right, c, size, least[c])

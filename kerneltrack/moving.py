@@ -35,8 +35,8 @@ from kerneltrack.mismatch import scaled_rows
 from kerneltrack.movingloop import MovingMismatch, WindowState, run_window
 from kerneltrack.specs import SubspaceSpec, check_int
 from kerneltrack.trackers import covariance, okfeb
-from kerneltrack.trackers.base import Features
-from kerneltrack.trackers.calls import copied, run
+from kerneltrack.trackers.base import Features, IntArray
+from kerneltrack.trackers.calls import copied, run, stamps_of
 from kerneltrack.trackers.covariance import CovarianceSpec
 from kerneltrack.trackers.okfeb import OKFEBSpec
 from kerneltrack.trackers.rowstate import Outputs
@@ -104,6 +104,7 @@ class MovingWindow:
         window: WindowState,
         rows: npt.ArrayLike,
         extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
     ) -> tuple[Any, WindowState, Features, MovingMismatch]:
         """Run rows through tracker and window in order.
 
@@ -113,6 +114,7 @@ class MovingWindow:
             window: Window state before the rows; not written to.
             rows: Shape (n, D), unscaled, as for the tracker alone.
             extras: "q" and "s" ask for those features too.
+            times: (n,) event time of each row, ns, if the spec needs them.
 
         Returns:
             Both new states, the rows' features and the window's values after each row. State and
@@ -120,13 +122,14 @@ class MovingWindow:
             the rows are cut into calls.
 
         Raises:
-            ConfigError: for another tracker, or rows or a window of another shape.
+            ConfigError: for another tracker, rows or a window of another shape, or times that are
+                needed and not there.
         """
         _check_tracker(spec)
         matrix = np.ascontiguousarray(rows, dtype=np.float64)
         if len(window.rows) != self.length or len(window.cross) != len(state.support):
             raise ConfigError("window", window.cross.shape, f"(B + 1, {self.length}), from init")
-        after, moved = copied(state), copied(window)
+        after, moved, stamps = copied(state), copied(window), stamps_of(spec, matrix, times)
         measured = MovingMismatch(*np.full((3, len(matrix)), np.nan))
 
         def loop(
@@ -137,7 +140,7 @@ class MovingWindow:
             out: Outputs,
         ) -> None:
             scaled = scaled_rows(spec, state, given)
-            run_window(settings, kernel, arrays, moved, given, scaled, out, measured)
+            run_window(settings, kernel, arrays, moved, given, scaled, out, measured, stamps)
 
         settings = covariance.settings_of if isinstance(spec, CovarianceSpec) else okfeb.settings_of
         told: Any = spec

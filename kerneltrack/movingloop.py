@@ -19,7 +19,7 @@ from kerneltrack.sums import dot, entry_sum, fused
 from kerneltrack.trackers.covloop import run_rows as run_covariance
 from kerneltrack.trackers.covstate import CovarianceState
 from kerneltrack.trackers.rowloop import run_rows as run_okfeb
-from kerneltrack.trackers.rowstate import SIZE, Outputs, SubspaceState
+from kerneltrack.trackers.rowstate import SIZE, Outputs, SubspaceState, directions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -99,19 +99,24 @@ LOOPS: dict[Any, Any] = {SubspaceState: run_okfeb, CovarianceState: run_covarian
 """The trackers' row loops by their states; both states have what a window reads."""
 
 
-def _track(settings: Any, kernel: Kernel, state: Any, rows: FloatArray, out: Outputs) -> None:
+def _track(
+    settings: Any, kernel: Kernel, state: Any, rows: FloatArray, out: Outputs, times: IntArray
+) -> None:
     """Run rows through the tracker that the state belongs to; compiled only."""
     raise NotImplementedError
 
 
 @overload(_track)  # type: ignore[untyped-decorator]
-def _track_by_state(settings: Any, kernel: Any, state: Any, rows: Any, out: Any) -> Any:
+def _track_by_state(settings: Any, kernel: Any, state: Any, rows: Any, out: Any, times: Any) -> Any:
     loop = LOOPS[state.instance_class]
 
-    def track(settings: Any, kernel: Any, state: Any, rows: Any, out: Any) -> None:
+    def timed(settings: Any, kernel: Any, state: Any, rows: Any, out: Any, times: Any) -> None:
+        loop(settings, kernel, state, rows, out, times)
+
+    def plain(settings: Any, kernel: Any, state: Any, rows: Any, out: Any, times: Any) -> None:
         loop(settings, kernel, state, rows, out)
 
-    return track
+    return timed if state.instance_class is CovarianceState else plain
 
 
 @inlined
@@ -240,7 +245,8 @@ def _measure_anew(state: Any, window: WindowState, z: FloatArray, block: FloatAr
     Cost O(Br² + NBr + N²r).
     """
     length, size = window.rows.shape[0], state.counts[SIZE]
-    rank = span_basis(state.factor, state.image, state.gram, size, window.basis)
+    used = directions(state.counts, state.factor)
+    rank = span_basis(state.factor[:used], state.image[:used], state.gram, size, window.basis)
     window.counts[DIRECTIONS] = rank
     window.counts[STALE] = 0
     pad = -length % GROUP
@@ -287,7 +293,7 @@ def _measure_anew(state: Any, window: WindowState, z: FloatArray, block: FloatAr
 
 
 @compiled
-def run_window(  # noqa: PLR0917 - the tracker's loop has five of its own
+def run_window(  # noqa: PLR0913, PLR0917 - the tracker's loop has six of its own
     settings: Any,
     kernel: Kernel,
     state: Any,
@@ -296,6 +302,7 @@ def run_window(  # noqa: PLR0917 - the tracker's loop has five of its own
     scaled: FloatArray,
     out: Outputs,
     measured: MovingMismatch,
+    times: IntArray,
 ) -> None:
     """Run rows (n, D) through tracker and window, one by one, and fill both's outputs."""
     length = window.rows.shape[0]
@@ -305,7 +312,7 @@ def run_window(  # noqa: PLR0917 - the tracker's loop has five of its own
     line = np.empty(length)
     k = np.zeros(window.cross.shape[0])
     for n in range(rows.shape[0]):
-        _track(settings, kernel, state, rows[n : n + 1], _row_of(out, n))
+        _track(settings, kernel, state, rows[n : n + 1], _row_of(out, n), times[n : n + 1])
         if not out.valid[n]:
             continue
         _enter(kernel, state, window, scaled[n], out.number[n], k)

@@ -7,8 +7,8 @@ specs and equal rows give equal bytes.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import difflib
+import functools
 import hashlib
 import json
 import math
@@ -98,6 +98,11 @@ class SubspaceSpec:
         """Rows that `init` must see: `warmup` if anything is measured from them, else 1."""
         measured = self.standardise or (self.kernel in self.measured and self.gamma == "median")
         return self.warmup if measured else 1
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether the tracker must be told the rows' event times."""
+        return False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the spec as plain values, the tracker's name first."""

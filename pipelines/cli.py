@@ -114,6 +114,9 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     replay_options.add_read_flags(
         add("read-output", "Read an output topic, each row once.", _read_output)
     )
+    replay_options.add_letter_flags(
+        add("replay-dead-letters", "Send refused messages once more.", _replay_dead_letters)
+    )
     stop_stream.add_flags(add("stop", "End a live job, with a savepoint or without.", _stop))
     local = add("cluster", "Start, stop and look at a local Flink and Kafka.", _cluster)
     made.update((nested.prog, nested) for nested in cluster.add_flags(local))
@@ -152,6 +155,12 @@ def _replay(args: argparse.Namespace, beam: PipelineOptions, command: list[str])
 
 def _read_output(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
     return int(_live("read_output").run(args))
+
+
+def _replay_dead_letters(
+    args: argparse.Namespace, beam: PipelineOptions, command: list[str]
+) -> int:
+    return int(_live("dead_letters").run(args))
 
 
 def _stop(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:

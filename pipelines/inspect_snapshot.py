@@ -11,7 +11,7 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.learners import get_learner
 from kerneltrack.trackers import get_tracker
-from transforms.snapshots import read_whole
+from transforms.snapshot_files import read_whole
 
 
 def describe(path: str, as_json: bool = False) -> str:

@@ -197,11 +197,9 @@ def start_settings(
         reset = "earliest"
     else:
         try:
-            moment = datetime.fromisoformat(re.sub("Z$", "+00:00", where))
+            moment = moment_of(where)
         except ValueError:
             raise ConfigError("--from", where, allowed) from None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=timezone.utc)
         offsets = _offsets_at(topic, partitions, moment, client)
         reset = "latest"
     consumer = confluent_kafka.Consumer(
@@ -216,6 +214,16 @@ def start_settings(
     finally:
         consumer.close()
     return {"auto.offset.reset": reset, "group.id": group}
+
+
+def moment_of(text: str) -> datetime:
+    """Read a time, which is UTC unless it says another zone.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    moment = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
 def _offsets_at(

@@ -32,7 +32,7 @@ from pipelines.spec_options import Role
 from transforms.columns import resolve
 from transforms.read import look
 from transforms.sample import Sample, sample_rows
-from transforms.snapshots import write_whole
+from transforms.snapshot_files import write_whole
 
 VERSION = 1
 KEY = "kerneltrack-landmarks"

@@ -18,7 +18,7 @@ from apache_beam.io.filesystems import FileSystems
 from kerneltrack.errors import KerneltrackError
 from kerneltrack.learners import LearnerSpec
 from transforms.metrics import NAMESPACE
-from transforms.snapshots import write_whole
+from transforms.snapshot_files import write_whole
 
 RUN = "run.json"
 MOST_REASONS = 100
@@ -79,6 +79,8 @@ def counts(
     }
     for name in ("informative", "evicted", "dropped_at_once", "mended", "unseen"):
         counts[name] = counters.get(name, 0)
+    if "directions" in counters:
+        counts["directions"] = counters["directions"]
     for part, name in _COUNTED_IN.items():
         if part in parts:
             counts[name] = counters.get(name, 0)

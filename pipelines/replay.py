@@ -183,7 +183,7 @@ def run(args: argparse.Namespace) -> int:
     messages = replay.messages(args.message_rows, round(args.disorder * SECOND))
     if args.rows is not None:
         messages = _first(messages, args.rows)
-    sender = _Sender(client, args.topic)
+    sender = Sender(client)
     with Interruption() as interruption:
         sent = _send_all(replay, messages, sender, args, interruption)
         came = interruption.came
@@ -206,7 +206,7 @@ def _first(messages: Sequence[Sendable], rows: int) -> list[Sendable]:
 def _send_all(
     replay: Replay,
     messages: Sequence[Sendable],
-    sender: _Sender,
+    sender: Sender,
     args: argparse.Namespace,
     interruption: Interruption,
 ) -> int:
@@ -222,24 +222,30 @@ def _send_all(
         times = replay.times[message.rows]
         if args.times == "now":
             times = begun + ((times - first) / (args.speed or 1)).astype(np.int64)
-        sender.send(message.key, replay.value(message.rows, times, args.message_format))
+        value = replay.value(message.rows, times, args.message_format)
+        sender.send(args.topic, message.key, value)
         sent += len(message.rows)
     return sent
 
 
-class _Sender:
-    """A producer that counts what did not arrive."""
+class Sender:
+    """A producer that counts what did not arrive.
 
-    def __init__(self, client: dict[str, Any], topic: str) -> None:
+    Args:
+        client: Settings of librdkafka's clients.
+    """
+
+    def __init__(self, client: dict[str, Any]) -> None:
+        """Make the producer; see the class."""
         self._producer = confluent_kafka.Producer({**SETTINGS, **resolve(client)})
-        self._topic = topic
         self._errors: list[str] = []
         self.sent = 0
 
-    def send(self, key: str, value: bytes) -> None:
+    def send(self, topic: str, key: str | bytes | None, value: bytes | None, **more: Any) -> None:
+        """Send a message, with more of what `confluent_kafka.Producer.produce` takes."""
         while True:
             try:
-                self._producer.produce(self._topic, value, key, on_delivery=self._delivered)
+                self._producer.produce(topic, value, key, on_delivery=self._delivered, **more)
                 break
             except BufferError:
                 self._producer.poll(0.1)
@@ -247,6 +253,11 @@ class _Sender:
         self._producer.poll(0)
 
     def finish(self) -> None:
+        """Wait until all have arrived.
+
+        Raises:
+            KerneltrackError: if they do not.
+        """
         left = self._producer.flush(FLUSH)
         if left or self._errors:
             why = self._errors[0] if self._errors else "no answer"

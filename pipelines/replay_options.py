@@ -1,4 +1,4 @@
-"""Command-line flags of `replay` and `read-output`."""
+"""Command-line flags of `replay`, `read-output` and `replay-dead-letters`."""
 
 from __future__ import annotations
 
@@ -78,6 +78,24 @@ def add_read_flags(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="end when no message has come for so long (default %(default)s; 0: never)",
     )
+
+
+def add_letter_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `replay-dead-letters` to a parser."""
+    _add_brokers(parser)
+    parser.add_argument("--topic", required=True, help="of the dead letters")
+    parser.add_argument(
+        "--to", default=None, metavar="TOPIC", help="where to (default: where each came from)"
+    )
+    parser.add_argument(
+        "--reason", default=None, metavar="REGEX", help="only those whose reason has it"
+    )
+    parser.add_argument(
+        "--partition", type=int, nargs="+", metavar="N", help="only messages of these partitions"
+    )
+    for flag, about in (("--since", "at or after"), ("--until", "before")):
+        text = f"only messages whose record timestamp is {about} it"
+        parser.add_argument(flag, default=None, metavar="TIME", help=text)
 
 
 def _add_brokers(parser: argparse.ArgumentParser) -> None:

@@ -149,7 +149,7 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
     )
     TRACKER.add_flags(group)
     group = parser.add_argument_group(
-        "learner", "A linear learner on the features, of the label: predicts, then learns."
+        "learner", "A learner on the features, of the label: predicts, then learns."
     )
     group.add_argument(
         "--learner",

@@ -22,5 +22,5 @@ class StableIds(ComponentIdMap):
         """Return the id of a component; all but steps are numbered as ever."""
         if isinstance(obj, AppliedPTransform) and obj.full_label:
             return str(obj.full_label)
-        found: str = super().get_or_assign(obj, obj_type, label)
+        found: str = super().get_or_assign(obj, obj_type, label)  # type: ignore[no-untyped-call]
         return found

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
 from pipelines import kafka_options, options, spec_options, work_options
+from transforms.clock import DROP, KEEP
 from transforms.column_options import LABEL_TYPES, ColumnOptions
 from transforms.columns import Columns
 from transforms.encode import OUTPUT_FORMATS
@@ -68,6 +69,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=IDLE_FLUSH,
         help="rows of a model that has sent none for so long are taken without waiting for newer "
         "ones (default %(default)s; 0: never)",
+    )
+    order.add_argument(
+        "--duplicates",
+        choices=(KEEP, DROP),
+        default=KEEP,
+        help="rows of a model's that have the time, and --sequence if there is one, of another: "
+        "take them, or only the first by partition and offset (default %(default)s)",
     )
     parser.add_argument(
         "--extras", nargs="+", choices=("q", "s"), default=(), help="more features per row"

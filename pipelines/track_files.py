@@ -123,6 +123,8 @@ def job_from_flags(args: argparse.Namespace, read: ReadChunks) -> Job:
         work_options.refuse_without(args, "metrics_window", ["time"])
     if learner is not None and job.labels is None and read.columns.label is None:
         raise ConfigError("--learner", learner.learner, "none without --label or --labels")
+    if job.spec.needs_times and not has_time:
+        raise ConfigError("--time", None, "the column of event times: the half-life is in seconds")
     if job.before is not None:
         _check_before(job, job.before, read.columns.width)
     if learner is not None and read.columns.label is not None:

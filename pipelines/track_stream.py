@@ -65,6 +65,7 @@ DEFAULTS: dict[str, Any] = {
 IDLE = "idle"
 """Where, in the folder of the snapshots, models lie that have expired."""
 
+ORDER_FLAGS = ("max_disorder", "max_jump", "idle_flush", "duplicates")
 SUBMIT_PATIENCE = 300.0
 POLL = 0.25
 
@@ -91,18 +92,20 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
             work_options.refuse_without(args, flag, ["snapshots"])
     elif all(getattr(args, flag) is None for flag in writers):
         work_options.refuse_without(args, "snapshots", writers)
-    with spec_options.flags_named(
-        {name: "--" + name.replace("_", "-") for name in ("max_disorder", "max_jump", "idle_flush")}
-    ):
+    with spec_options.flags_named({name: "--" + name.replace("_", "-") for name in ORDER_FLAGS}):
         order = Order(
             max_disorder=args.max_disorder,
             max_jump=args.max_jump,
             hold_for=args.hold_for if args.missing == "hold" else None,
             idle_flush=args.idle_flush or None,
+            duplicates=args.duplicates,
         )
         if order.max_disorder == float("inf"):
             raise ConfigError("max_disorder", args.max_disorder, "a finite number of seconds")
     snapshots = args.snapshots and str(Path(args.snapshots).absolute())
+    if before is not None and snapshots == str(Path(before.folder).absolute()):
+        # A job that went back to a checkpoint would begin from what it has written since.
+        raise ConfigError("--snapshots", args.snapshots, "another folder than --warm-start")
     expiry = None
     if snapshots is not None:
         with spec_options.flags_named({"after": "--expire-after"}):
@@ -153,7 +156,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     options = _beam_options(beam_flags, runner, place, name, left)
     ends = _ends(args, place, topics, job, name)
     pipeline = beam.Pipeline(options=options)
-    pipeline.component_id_map = StableIds()
+    pipeline.component_id_map = StableIds()  # type: ignore[no-untyped-call]
     with spec_options.flags_named(work_options.FLAGS):
         build(pipeline, job, ends)
     if job.snapshots is not None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.specs import check_number
 from transforms.chunks import Chunk
+from transforms.metrics import count
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -29,6 +30,7 @@ OLDEST_VERSION = 2
 NEVER = int(np.iinfo(np.int64).max)
 LEAST_FLUSH = 0.1
 MOST_FLUSH = 86_400.0
+KEEP, DROP = "keep", "drop"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,12 +49,16 @@ class Order:
             although no newer ones have come; what comes of that time later is late. None: they
             wait for newer rows, or the end of the input. Where this happens results depend on
             when rows came.
+        duplicates: "keep", or "drop": of rows of one (time, sequence) only the first one, by
+            source and row, is taken. All of them wait together until their time has come, so
+            which ones are found does not depend on when they came; one that comes later is late.
     """
 
     max_disorder: float = math.inf
     max_jump: float = math.inf
     hold_for: float | None = None
     idle_flush: float | None = None
+    duplicates: str = KEEP
 
     def __post_init__(self) -> None:
         """Check every field.
@@ -64,6 +70,10 @@ class Order:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ConfigError(name, value, "a number of seconds >= 0")
+        if self.duplicates not in (KEEP, DROP):
+            raise ConfigError("duplicates", self.duplicates, f"{KEEP} or {DROP}")
+        if self.duplicates == DROP and self.max_disorder == 0:
+            raise ConfigError("duplicates", DROP, f"{KEEP} where max_disorder is 0: no row waits")
         if self.idle_flush is not None:
             check_number(
                 "idle_flush", self.idle_flush, LEAST_FLUSH, MOST_FLUSH, closed=("low", "high")
@@ -238,6 +248,18 @@ def split_ready(order: Order, clock: Clock, waiting: Chunk) -> tuple[Chunk, Chun
     waiting = waiting.in_order()
     ready = int(np.searchsorted(waiting.column("time"), progress(order, clock), side="left"))
     return waiting.slice(0, ready), waiting.slice(ready, len(waiting))
+
+
+def without_duplicates(order: Order, ready: Chunk) -> Chunk:
+    """Return the rows, in order, of which none has the time and sequence of the one before it."""
+    if order.duplicates == KEEP or not len(ready) or not ready.has("time"):
+        return ready
+    keys = [ready.column(name) for name in ("time", "sequence") if ready.has(name)]
+    again = np.all([key[1:] == key[:-1] for key in keys], axis=0)
+    if not again.any():
+        return ready
+    count("rows_duplicate", int(again.sum()))
+    return ready.take(np.flatnonzero(np.r_[True, ~again]))
 
 
 def already_learned(clock: Clock, chunk: Chunk) -> BoolArray:

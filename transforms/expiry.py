@@ -18,7 +18,7 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.specs import check_number
 from transforms.chunks import Chunk, decode_batch, encode_batch
 from transforms.metrics import count
-from transforms.snapshots import escaped, read_whole, write_whole
+from transforms.snapshot_files import escaped, read_whole, write_whole
 
 VERSION = b"1"
 DIGEST = 16

@@ -15,7 +15,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import KerneltrackError
 from transforms.chunks import Chunk, Failures
-from transforms.message_rows import Reason, dead_letter
+from transforms.message_rows import NOT_IN_KAFKA, Reason, dead_letter
 from transforms.messages import Message, offset_and_place
 from transforms.secrets import resolve
 
@@ -99,7 +99,7 @@ class FetchFn(beam.DoFn):
             for offset, message in self._fetch(partition, sorted(reasons)):
                 known = sorted(reasons[offset])
                 if message is None:
-                    known = [told._replace(text=f"{told.text}; not in Kafka") for told in known]
+                    known = [told._replace(text=told.text + NOT_IN_KAFKA) for told in known]
                 letter = dead_letter(
                     message or Message(self._topic, partition, offset, -1, None, None), known
                 )

@@ -39,6 +39,8 @@ MOST_REASONS = 100
 """Rows of one message whose reasons its dead letter tells."""
 
 NO_ROW = -1
+NOT_IN_KAFKA = "; not in Kafka"
+"""The end of a reason where the message itself could not be had any more."""
 
 Outgoing = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
 """Key, value and headers of a message to be sent."""

@@ -227,7 +227,7 @@ def _run_segment(work: Work, model: Model, segment: _Segment, outcome: Outcome) 
     if work.hold is not None:
         times = np.zeros(len(rows), np.int64) if segment.times is None else segment.times
         rows, held = hold_last(rows, times, held, work.hold)
-    state, moving, features, sliding = _track(work, model, rows)
+    state, moving, features, sliding = _track(work, model, rows, segment.clock)
     outcome.features.append(features)
     outcome.filled.append(rows)
     good = np.flatnonzero(features.valid)
@@ -251,17 +251,17 @@ def _run_segment(work: Work, model: Model, segment: _Segment, outcome: Outcome) 
 
 
 def _track(
-    work: Work, model: Model, rows: npt.NDArray[Any]
+    work: Work, model: Model, rows: npt.NDArray[Any], clock: IntArray | None
 ) -> tuple[Any, WindowState | None, Features, MovingMismatch | None]:
     """Run rows through the tracker, and the moving window if there is one."""
     window = work.window
     if window is None or model.moving is None:
         tracker = get_tracker(work.spec.tracker)
-        state, features = tracker.update(work.spec, model.state, rows, work.extras)
+        state, features = tracker.update(work.spec, model.state, rows, work.extras, clock)
         return state, None, features, None
     spec: Any = work.spec
     state, moving, features, sliding = window.update(
-        spec, model.state, model.moving, rows, work.extras
+        spec, model.state, model.moving, rows, work.extras, clock
     )
     return state, moving, features, sliding
 

@@ -6,15 +6,12 @@ up to which time, and the file of the tracker's and of the learner's state.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
 
 import apache_beam as beam
 from apache_beam import pvalue
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack import codec
@@ -22,12 +19,15 @@ from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from kerneltrack.learners import LearnerSpec, parse_learner_spec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import parse_spec
-
-INDEX = "index.json"
-INDEX_VERSION = 2
-MAX_NAME = 180
-"""Longest file name made of a model id: file systems stop at 255 bytes."""
-ENDING = ".safetensors"
+from transforms.snapshot_files import read_whole, snapshot_name, write_whole
+from transforms.snapshot_index import (
+    INDEX,
+    INDEX_VERSION,
+    LISTED,
+    lines_of,
+    models_of,
+    read_index,
+)
 
 
 class SnapshotFolder:
@@ -48,7 +48,8 @@ class SnapshotFolder:
         """Read the index; see the class."""
         self.folder = folder
         self._wants_learner = learner
-        index = self._index = _read_index(folder)
+        index = read_index(folder)
+        self._index: dict[str, Any] | None = index
         path = FileSystems.join(folder, INDEX)
         try:
             self.spec: SubspaceSpec = parse_spec(index["tracker"])
@@ -61,14 +62,18 @@ class SnapshotFolder:
             self._wants_learner = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the index out: workers read it themselves, it may be large."""
-        return {**self.__dict__, "_index": None}
+        """Leave the index out: workers read it themselves, it may be large.
+
+        One that was made of the files goes along: other jobs may write more of them.
+        """
+        listed = self._index is not None and self._index[LISTED]
+        return self.__dict__ if listed else {**self.__dict__, "_index": None}
 
     @property
     def models(self) -> dict[str, Any]:
         """Boundaries by model id."""
         if self._index is None:
-            self._index = _read_index(self.folder)
+            self._index = read_index(self.folder)
         models: dict[str, Any] = self._index["models"]
         return models
 
@@ -137,75 +142,6 @@ class SnapshotFolder:
         """
         path = self.path(model_id, kind)
         return None if path is None else read_whole(path)
-
-
-def read_whole(path: str) -> bytes:
-    """Read a file.
-
-    Raises:
-        DataError: if it cannot be read.
-    """
-    try:
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as handle:
-            data: bytes = handle.read()
-    except (OSError, BeamIOError) as error:
-        raise DataError(path, "cannot be read: " + " ".join(str(error).split())) from error
-    return data
-
-
-def _read_index(folder: str) -> dict[str, Any]:
-    path = FileSystems.join(folder, INDEX)
-    try:
-        index: dict[str, Any] = json.loads(read_whole(path))
-        version = index["version"]
-        if version != INDEX_VERSION:
-            raise DataError(path, f"index version {version!r}: this code reads {INDEX_VERSION}")
-        good = all(_is_entry(entry) for entries in index["models"].values() for entry in entries)
-    except (AttributeError, ValueError, KeyError, TypeError) as error:
-        raise DataError(path, "not an index of snapshots") from error
-    if not good:
-        raise DataError(path, "not an index of snapshots: an entry without rows or states")
-    return index
-
-
-def _is_entry(entry: dict[str, Any]) -> bool:
-    names = [entry[kind] for kind in (codec.TRACKER, codec.LEARNER) if kind in entry]
-    numbers = type(entry["rows"]) is int and type(entry["time"]) in (int, type(None))
-    return numbers and all(isinstance(name, str) for name in names)
-
-
-def snapshot_name(model_id: str, rows: int | None = None, kind: str = codec.TRACKER) -> str:
-    """Return a file name for a model's state.
-
-    The id is percent-escaped, and shortened by a hash if too long.
-
-    Args:
-        model_id: The model.
-        rows: Rows learned from, at a boundary before the end.
-        kind: "tracker" or "learner".
-
-    Example:
-        >>> snapshot_name("robot/7")
-        'robot%2F7.safetensors'
-        >>> snapshot_name("robot/7", 1200, "learner")
-        'robot%2F7@1200@learner.safetensors'
-    """
-    name = escaped(model_id)
-    if rows is not None:
-        name += f"@{rows}"
-    return name + ENDING if kind == codec.TRACKER else f"{name}@{kind}{ENDING}"
-
-
-def escaped(model_id: str) -> str:
-    """Return a model's id as part of a file name."""
-    # quote() leaves "~" alone; here it sets a hash apart.
-    name = quote(model_id.encode("utf-8", "surrogatepass"), safe=" ").replace("~", "%7E")
-    if name.startswith("."):
-        name = "%2E" + name[1:]
-    if len(name) > MAX_NAME:
-        digest = hashlib.sha256(model_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        name = f"{name[: MAX_NAME - 40]}~{digest}"
-    return name or "%"
 
 
 class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
@@ -304,16 +240,10 @@ def _write_index(
     specs: dict[str, Any],
     before: SnapshotFolder | None,
 ) -> None:
-    found: dict[str, dict[int, dict[str, Any]]] = {}
-    for model_id, entry in sorted(entries, key=_final_last):
-        found.setdefault(model_id, {}).setdefault(entry["rows"], {}).update(entry)
+    found = lines_of(entries)
     if before is not None:
         _take_over(before, folder, found)
-    # A learner that began at a boundary may write it again; a tracker's state is part of each.
-    models = {
-        model_id: [_in_order(lines[rows]) for rows in sorted(lines) if codec.TRACKER in lines[rows]]
-        for model_id, lines in sorted(found.items())
-    }
+    models = models_of(found)
     text = json.dumps({"version": INDEX_VERSION, **specs, "models": models}, indent=1)
     write_whole(FileSystems.join(folder, INDEX), text.encode("utf-8"))
 
@@ -339,37 +269,3 @@ def _take_over(
                 data = read_whole(path)
                 write_whole(FileSystems.join(folder, kept[kind]), data)
                 line |= {kind: kept[kind], f"{kind}_bytes": len(data)}
-
-
-def _in_order(line: dict[str, Any]) -> dict[str, Any]:
-    """Return a line of the index, its fields in one order whichever state was written first."""
-    kinds = [name for kind in (codec.TRACKER, codec.LEARNER) for name in (kind, f"{kind}_bytes")]
-    return {name: line[name] for name in ("rows", "time", *kinds) if name in line}
-
-
-def _final_last(element: tuple[str, dict[str, Any]]) -> tuple[str, int, bool, bool]:
-    """Sort final states after boundaries of as many rows, whose time may be an earlier one.
-
-    The tracker's come last: rows that were refused count for its time, and not for the learner's.
-    """
-    model_id, entry = element
-    names = {entry.get(kind) for kind in (codec.TRACKER, codec.LEARNER)}
-    finals = {snapshot_name(model_id, None, kind) for kind in (codec.TRACKER, codec.LEARNER)}
-    return model_id, entry["rows"], bool(names & finals), codec.TRACKER in entry
-
-
-def write_whole(path: str, data: bytes) -> None:
-    """Write a file under another name and rename it, so that no half file bears its name."""
-    unfinished = path + ".unfinished"
-    try:
-        with FileSystems.create(
-            unfinished, compression_type=CompressionTypes.UNCOMPRESSED
-        ) as handle:
-            handle.write(data)
-        FileSystems.rename([unfinished], [path])
-    except BaseException as error:
-        if FileSystems.exists(unfinished):
-            FileSystems.delete([unfinished])
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            raise OSError(error.errno, error.strerror, path) from error
-        raise

@@ -13,7 +13,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.mismatch import stores_rows
 from kerneltrack.moving import ON_A_BUDGET
 from kerneltrack.specs import SubspaceSpec, check_number
-from kerneltrack.trackers import get_tracker
+from kerneltrack.trackers import RowsSpec, get_tracker
 from transforms.chunks import Chunk, Failures
 from transforms.clock import Order, nanoseconds
 from transforms.expiry import Expiry
@@ -76,9 +76,9 @@ class TrackSubspace(
         came.
       failures: `Failures`, rows refused with the reason.
 
-    Duplicates are rows like others. Each row comes out exactly once, in features, late or
-    failures. State per model: the tracker's state (see its module), what the windows need
-    (`OpenWindows`, `WindowState`), the rows that wait, and a few numbers.
+    Duplicates are rows like others unless `order` drops them. Each other row comes out exactly
+    once, in features, late or failures. State per model: the tracker's state (see its module),
+    what the windows need (`OpenWindows`, `WindowState`), the rows that wait, and a few numbers.
 
     Args:
         spec: The tracker's spec.
@@ -115,6 +115,8 @@ class TrackSubspace(
         for name in extras:
             if name not in EXTRAS:
                 raise ConfigError("extras", name, f"of {', '.join(EXTRAS)}")
+        if "s" in extras and isinstance(spec, RowsSpec):
+            raise ConfigError("extras", "s", f"left out for {spec.tracker}, which stores none")
         if measure is not None and measure.moving and not isinstance(spec, ON_A_BUDGET):
             raise ConfigError("moving", measure.moving, f"None for the tracker {spec.tracker}")
         if measure is not None and not stores_rows(get_tracker(spec.tracker)):

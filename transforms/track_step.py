@@ -32,13 +32,15 @@ from transforms.clock import (
     progress,
     split_ready,
     still_waiting,
+    without_duplicates,
 )
 from transforms.features import alert_chunk, feature_chunk, join_features
 from transforms.hold import hold_last
 from transforms.metrics import count, count_lags, count_losses
 from transforms.model import LastWritten, Model, Work, begin, decode, encode
 from transforms.segments import Outcome, next_event, run_rows
-from transforms.snapshots import SnapshotFolder, read_whole
+from transforms.snapshot_files import read_whole
+from transforms.snapshots import SnapshotFolder
 from transforms.windows import mismatch_chunk
 
 FEATURES = "features"
@@ -117,7 +119,7 @@ class TrackFn(beam.DoFn):
         if ready is not None and self._order.waits_for_end:
             ready = yield from self._unlearned(key, now, ready)
         if ready is not None and self._order.max_disorder > 0:
-            ready = ready.in_order()
+            ready = without_duplicates(self._order, ready.in_order())
         after = yield from self._run(key, ready, encoded, math.inf)
         if after is not None:
             data = encode(self._work, key, after, final=True)
@@ -150,6 +152,8 @@ class TrackFn(beam.DoFn):
         chunks = drain(buffer)
         waiting = Chunk.concat(chunks) if chunks else None
         ready, rest = split_ready(self._order, now, waiting) if waiting else (None, None)
+        if ready is not None:
+            ready = without_duplicates(self._order, ready)
         if waiting is not None and not now.started and not self._can_start(ready):
             buffer.add(waiting)
             return still_waiting(now, waiting)

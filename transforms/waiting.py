@@ -122,10 +122,10 @@ def prediction_columns(said: Predictions) -> dict[str, npt.NDArray[Any]]:
 
 def none_waiting(spec: LearnerSpec, state: LearnerState, first: int) -> PredictedRows:
     """Return no rows, before the one of this index."""
-    width = state.weights.shape[1] - int(spec.bias)
-    empty = np.zeros(0, np.int64)
-    rows = FeatureRows(first, None, empty, np.zeros((0, width)), no_labels(spec, 0))
-    return PredictedRows(rows, get_learner(spec.learner).predict(spec, state, rows.z))
+    learner = get_learner(spec.learner)
+    empty, none = np.zeros(0, np.int64), np.zeros((0, learner.width(spec, state)))
+    rows = FeatureRows(first, None, empty, none, no_labels(spec, 0))
+    return PredictedRows(rows, learner.predict(spec, state, rows.z))
 
 
 def due_before(late: LateLabels, clock: IntArray, waiting: int) -> IntArray:

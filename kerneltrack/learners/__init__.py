@@ -16,19 +16,27 @@ from kerneltrack.learners.base import (
     Learner,
     LearnerSpec,
     LearnerState,
+    LinearSpec,
     Predictions,
 )
+from kerneltrack.learners.bsgd import BSGD, BSGDSpec
 from kerneltrack.learners.hinge import Hinge, HingeSpec
 from kerneltrack.learners.lms import LMS, LMSSpec
 from kerneltrack.learners.logistic import Logistic, LogisticSpec
+from kerneltrack.learners.pa import PA, PASpec
 from kerneltrack.learners.pegasos import Pegasos, PegasosSpec
+from kerneltrack.learners.polk import POLK, POLKSpec
 from kerneltrack.learners.ridge import Ridge, RidgeSpec
 from kerneltrack.specs import spec_from_dict
 
 __all__ = [
+    "BSGD",
     "LEARNERS",
     "LMS",
+    "PA",
+    "POLK",
     "TASKS",
+    "BSGDSpec",
     "GradientSpec",
     "Hinge",
     "HingeSpec",
@@ -37,8 +45,11 @@ __all__ = [
     "Learner",
     "LearnerSpec",
     "LearnerState",
+    "LinearSpec",
     "Logistic",
     "LogisticSpec",
+    "PASpec",
+    "POLKSpec",
     "Pegasos",
     "PegasosSpec",
     "Predictions",
@@ -49,7 +60,7 @@ __all__ = [
     "parse_learner_spec",
 ]
 
-_ALL: tuple[Learner, ...] = (Ridge(), Logistic(), Hinge(), Pegasos(), LMS())
+_ALL: tuple[Learner, ...] = (Ridge(), Logistic(), Hinge(), Pegasos(), LMS(), PA(), POLK(), BSGD())
 LEARNERS: dict[str, Learner] = {learner.name: learner for learner in _ALL}
 DEFAULT_LEARNER = "ridge"
 
@@ -89,7 +100,7 @@ def parse_learner_spec(values: Mapping[str, Any]) -> LearnerSpec:
 
 def learn_all(
     spec: LearnerSpec, features: npt.ArrayLike, labels: Labels
-) -> tuple[LearnerState, Predictions]:
+) -> tuple[Any, Predictions]:
     """Learn a whole array in memory, prequentially: `init`, then `update` with all rows.
 
     Args:

@@ -15,7 +15,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,6 @@ class LearnerSpec:
 
     Attributes:
         task: "classification" or "regression".
-        bias: Append a constant 1 to the features; its weight is regularised like the others.
         max_classes: Most classes a model may have, 1 to 10,000.
     """
 
@@ -56,7 +55,6 @@ class LearnerSpec:
     tasks: ClassVar[tuple[str, ...]] = TASKS
 
     task: str = CLASSIFICATION
-    bias: bool = True
     max_classes: int = 100
 
     def __post_init__(self) -> None:
@@ -68,7 +66,6 @@ class LearnerSpec:
         check_choice("task", self.task, TASKS)
         if self.task not in self.tasks:
             raise ConfigError("task", self.task, f"{' or '.join(self.tasks)} for {self.learner}")
-        check_bool("bias", self.bias)
         check_int("max_classes", self.max_classes, 1, MAX_CLASSES)
 
     @property
@@ -84,6 +81,26 @@ class LearnerSpec:
         """Return a short hash that tells specs apart."""
         text = json.dumps(self.to_dict(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinearSpec(LearnerSpec):
+    """What the learners with one weight vector a class are also told.
+
+    Attributes:
+        bias: Append a constant 1 to the features; its weight is regularised like the others.
+    """
+
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        check_bool("bias", self.bias)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,34 +131,32 @@ class GradientSpec(LearnerSpec):
         check_int("decay_rows", self.decay_rows, 0, 10**12)
 
 
-class LearnerState(NamedTuple):
-    """State of a model's learner.
-
-    With C classes seen (1 in regression), p weights a class (the features, and the bias if there
-    is one) and m numbers of `memory`, the bytes of its arrays are 8(Cp + m + 6), at most
-    8(max_classes·p + m + 6); m is p² for recursive ridge, p for Pegasos, else 0. A class's name
-    has at most 200 characters.
+class LearnerState(Protocol):
+    """What the states of all learners hold; each has arrays of its own beside.
 
     Attributes:
-        weights: (C, p) a class's weights, in the order of `classes`; Pegasos documents its scale.
-        memory: What the learner keeps beside its weights, as it documents: (p, p), (1, p) or
-            (0, p).
         sums: (2,) squared and absolute errors of the rows scored (regression).
-        counts: (4,) rows scored, rows predicted correctly, rows learned from, labels that could
-            not be used (a class beyond `max_classes`, a target that is not finite).
-        classes: Names of the classes, in the order of first appearance.
+        counts: Rows scored, rows predicted correctly, rows learned from, labels that could not be
+            used (a class beyond `max_classes`, a target that is not finite); a learner may count
+            more behind these.
+        classes: Names of the classes, in the order of first appearance, each of at most 200
+            characters.
     """
 
-    weights: FloatArray
-    memory: FloatArray
-    sums: FloatArray
-    counts: IntArray
-    classes: tuple[str, ...]
+    @property
+    def sums(self) -> FloatArray:
+        """Errors of the rows scored."""
+        ...
 
     @property
-    def learned(self) -> int:
-        """Rows learned from."""
-        return int(self.counts[LEARNED])
+    def counts(self) -> IntArray:
+        """Rows, by what became of them."""
+        ...
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -195,13 +210,17 @@ class Learner(Protocol):
     spec_type: type[LearnerSpec]
     state_type: Any
 
-    def init(self, spec: Any, width: int) -> LearnerState:
+    def init(self, spec: Any, width: int) -> Any:
         """Make the state of a learner that has seen no label, for `width` features."""
         ...
 
+    def width(self, spec: Any, state: Any) -> int:
+        """Return the number of features that a state was made for."""
+        ...
+
     def update(
-        self, spec: Any, state: LearnerState, features: npt.ArrayLike, labels: Labels
-    ) -> tuple[LearnerState, Predictions]:
+        self, spec: Any, state: Any, features: npt.ArrayLike, labels: Labels
+    ) -> tuple[Any, Predictions]:
         """Predict, score and learn rows in order, one after the other.
 
         Args:
@@ -215,19 +234,21 @@ class Learner(Protocol):
         """
         ...
 
-    def predict(self, spec: Any, state: LearnerState, features: npt.ArrayLike) -> Predictions:
+    def predict(self, spec: Any, state: Any, features: npt.ArrayLike) -> Predictions:
         """Predict rows with the state as it is."""
         ...
 
-    def learn(
-        self, spec: Any, state: LearnerState, features: npt.ArrayLike, labels: Labels
-    ) -> LearnerState:
+    def values(self, spec: Any, state: Any, features: npt.ArrayLike) -> FloatArray:
+        """Return the decision values of rows, (n, C) with C classes known (1 in regression)."""
+        ...
+
+    def learn(self, spec: Any, state: Any, features: npt.ArrayLike, labels: Labels) -> Any:
         """Learn rows in order without predicting them: labels that came late."""
         ...
 
     def score(
-        self, spec: Any, state: LearnerState, predictions: Predictions, labels: Labels
-    ) -> tuple[LearnerState, Predictions]:
+        self, spec: Any, state: Any, predictions: Predictions, labels: Labels
+    ) -> tuple[Any, Predictions]:
         """Score earlier predictions against labels that came late; `learn` is called beside it.
 
         Returns:
@@ -236,20 +257,20 @@ class Learner(Protocol):
         """
         ...
 
-    def counters(self, state: LearnerState) -> dict[str, int | float]:
+    def counters(self, state: Any) -> dict[str, int | float]:
         """Return running totals: scored, correct, learned, unusable, squared, absolute."""
         ...
 
-    def arrays(self, state: LearnerState) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self, state: Any) -> dict[str, npt.NDArray[Any]]:
         """Return the state's arrays by name, for the codec."""
         ...
 
-    def header(self, state: LearnerState) -> dict[str, Any]:
+    def header(self, state: Any) -> dict[str, Any]:
         """Return the rest of the state as plain values, for the codec: the classes."""
         ...
 
     def from_arrays(
         self, spec: Any, arrays: dict[str, npt.NDArray[Any]], header: dict[str, Any]
-    ) -> LearnerState:
+    ) -> Any:
         """Make a state of what `arrays` and `header` gave, checking names and shapes."""
         ...

@@ -26,6 +26,7 @@ from kerneltrack.learners.base import (
     FloatArray,
     GradientSpec,
     LearnerSpec,
+    LinearSpec,
 )
 from kerneltrack.learners.labels import Coded
 from kerneltrack.learners.linear import LinearLearner
@@ -39,12 +40,13 @@ from kerneltrack.learners.rows import (
     is_learnable,
     load_row,
     report,
+    rival_of,
     shrink_all,
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HingeSpec(GradientSpec):
+class HingeSpec(GradientSpec, LinearSpec):
     """Settings of the multi-class hinge learner; see `GradientSpec`.
 
     Example:
@@ -92,10 +94,7 @@ def _run_rows(
         if code == known:
             values[code] = 0.0
             known += 1
-        rival = -1
-        for c in range(known):
-            if c != code and (rival < 0 or values[c] > values[rival]):
-                rival = c
+        rival = rival_of(values, known, code)
         shrink_all(weights, known, step * settings.ridge)
         if rival >= 0 and 1.0 + values[rival] - values[code] > 0.0:
             add_to(weights[code], step, x)
@@ -115,10 +114,6 @@ class Hinge(LinearLearner[HingeSpec]):
 
     name = "hinge"
     spec_type: type[LearnerSpec] = HingeSpec
-
-    def memory(self, spec: HingeSpec, size: int) -> FloatArray:
-        """Return nothing: the weights are the state."""
-        return np.zeros((0, size))
 
     def run(
         self,

@@ -27,7 +27,7 @@ import numpy as np
 
 from kerneltrack.compiled import compiled
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.base import LEARNED, FloatArray, GradientSpec, LearnerSpec
+from kerneltrack.learners.base import LEARNED, FloatArray, GradientSpec, LearnerSpec, LinearSpec
 from kerneltrack.learners.labels import Coded
 from kerneltrack.learners.linear import LinearLearner
 from kerneltrack.learners.rows import (
@@ -52,7 +52,7 @@ MAX_NLMS_STEP = 2.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LMSSpec(GradientSpec):
+class LMSSpec(GradientSpec, LinearSpec):
     """Settings of the LMS learner; see `GradientSpec`, λ here scaled as in the module.
 
     Attributes:
@@ -141,10 +141,6 @@ class LMS(LinearLearner[LMSSpec]):
 
     name = "lms"
     spec_type: type[LearnerSpec] = LMSSpec
-
-    def memory(self, spec: LMSSpec, size: int) -> FloatArray:
-        """Return nothing: the weights are the state."""
-        return np.zeros((0, size))
 
     def run(
         self,

@@ -20,13 +20,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from kerneltrack.compiled import compiled, inlined
+from kerneltrack.compiled import compiled
 from kerneltrack.learners.base import (
     CLASSIFICATION,
     LEARNED,
     FloatArray,
     GradientSpec,
     LearnerSpec,
+    LinearSpec,
 )
 from kerneltrack.learners.labels import Coded
 from kerneltrack.learners.linear import LinearLearner
@@ -41,11 +42,12 @@ from kerneltrack.learners.rows import (
     load_row,
     report,
     shrink_all,
+    softmax,
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LogisticSpec(GradientSpec):
+class LogisticSpec(GradientSpec, LinearSpec):
     """Settings of the multinomial logistic learner; see `GradientSpec`.
 
     Example:
@@ -63,21 +65,6 @@ class _Settings(NamedTuple):
     ridge: float
     step_size: float
     decay_rows: float
-
-
-@inlined
-def _softmax(values: FloatArray, known: int, out: FloatArray) -> None:
-    """Write the probabilities of the first `known` >= 1 classes."""
-    largest = values[0]
-    for c in range(1, known):
-        largest = max(largest, values[c])
-    total = 0.0
-    for c in range(known):
-        out[c] = np.exp(values[c] - largest)
-        total += out[c]
-    scale = 1.0 / total
-    for c in range(known):
-        out[c] *= scale
 
 
 @compiled
@@ -100,7 +87,7 @@ def _run_rows(
         load_row(features[n], x)
         decision_values(weights, known, x, values)
         if known > 0:
-            _softmax(values, known, probable)
+            softmax(values, known, probable)
         if mode.predict:
             report(mode, state, probable, known, labels, out, n)
         code = labels.codes[n]
@@ -111,7 +98,7 @@ def _run_rows(
         if code == known:
             values[code] = 0.0
             known += 1
-            _softmax(values, known, probable)
+            softmax(values, known, probable)
         shrink_all(weights, known, step * settings.ridge)
         for c in range(known):
             wanted = 1.0 if c == code else 0.0
@@ -132,10 +119,6 @@ class Logistic(LinearLearner[LogisticSpec]):
 
     name = "logistic"
     spec_type: type[LearnerSpec] = LogisticSpec
-
-    def memory(self, spec: LogisticSpec, size: int) -> FloatArray:
-        """Return nothing: the weights are the state."""
-        return np.zeros((0, size))
 
     def run(
         self,

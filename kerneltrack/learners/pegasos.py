@@ -26,6 +26,7 @@ import dataclasses
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.learners.base import (
@@ -33,10 +34,10 @@ from kerneltrack.learners.base import (
     LEARNED,
     FloatArray,
     LearnerSpec,
-    LearnerState,
+    LinearSpec,
 )
 from kerneltrack.learners.labels import Coded
-from kerneltrack.learners.linear import LinearLearner
+from kerneltrack.learners.linear import LinearLearner, LinearState
 from kerneltrack.learners.rows import (
     Arrays,
     Mode,
@@ -52,7 +53,7 @@ from kerneltrack.sums import dot
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PegasosSpec(LearnerSpec):
+class PegasosSpec(LinearSpec):
     """Settings of Pegasos; see `LearnerSpec` for those that all learners share.
 
     Attributes:
@@ -159,6 +160,10 @@ class Pegasos(LinearLearner[PegasosSpec]):
     name = "pegasos"
     spec_type: type[LearnerSpec] = PegasosSpec
 
+    def values(self, spec: PegasosSpec, state: LinearState, features: npt.ArrayLike) -> FloatArray:
+        """Return w_c·x of every class and row."""
+        return super().values(spec, state, features) * _scale(spec, state)
+
     def memory(self, spec: PegasosSpec, size: int) -> FloatArray:
         """Return λt·w of a class that no row has had."""
         return np.zeros((1, size))
@@ -177,6 +182,10 @@ class Pegasos(LinearLearner[PegasosSpec]):
         _run_rows(settings, mode, state, features, labels, out)
 
 
-def class_weights(spec: PegasosSpec, state: LearnerState) -> FloatArray:
+def class_weights(spec: PegasosSpec, state: LinearState) -> FloatArray:
     """Return w of every class, (C, p), from the sums that the state keeps."""
-    return state.weights / (spec.ridge * max(state.learned, 1))
+    return state.weights * _scale(spec, state)
+
+
+def _scale(spec: PegasosSpec, state: LinearState) -> float:
+    return 1.0 / (spec.ridge * max(int(state.counts[LEARNED]), 1))

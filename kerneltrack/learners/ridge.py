@@ -40,7 +40,7 @@ import numpy as np
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.base import LEARNED, FloatArray, LearnerSpec
+from kerneltrack.learners.base import LEARNED, FloatArray, LearnerSpec, LinearSpec
 from kerneltrack.learners.labels import Coded
 from kerneltrack.learners.linear import LinearLearner
 from kerneltrack.learners.rows import (
@@ -61,7 +61,7 @@ MIN_FORGETTING = 0.9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RidgeSpec(LearnerSpec):
+class RidgeSpec(LinearSpec):
     """Settings of recursive ridge; see `LearnerSpec` for those that all learners share.
 
     Attributes:

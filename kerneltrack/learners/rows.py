@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,8 +40,22 @@ class Mode(NamedTuple):
     known: int
 
 
+class Totals(Protocol):
+    """The arrays that every learner's loop counts in, as `LearnerState` documents them."""
+
+    @property
+    def sums(self) -> FloatArray:
+        """Errors of the rows scored."""
+        ...
+
+    @property
+    def counts(self) -> IntArray:
+        """Rows, by what became of them."""
+        ...
+
+
 class Arrays(NamedTuple):
-    """The state's arrays, as `LearnerState` documents them, with room for the call's classes."""
+    """A linear state's arrays, see `LinearState`, with room for the call's classes."""
 
     weights: FloatArray
     memory: FloatArray
@@ -80,7 +94,9 @@ def decision_values(weights: FloatArray, known: int, x: FloatArray, values: Floa
 
 
 @inlined
-def mark(regression: bool, state: Arrays, labels: Coded, out: Outputs, n: int) -> None:
+def mark(
+    regression: bool, sums: FloatArray, counts: IntArray, labels: Coded, out: Outputs, n: int
+) -> None:
     """Hold row n's prediction against its label, if both are there."""
     code = labels.codes[n]
     if regression:
@@ -88,20 +104,20 @@ def mark(regression: bool, state: Arrays, labels: Coded, out: Outputs, n: int) -
             error = min(abs(labels.targets[n] - out.value[n]), MAX_ERROR)
             out.scored[n] = True
             out.error[n] = error
-            state.counts[SCORED] += 1
-            state.sums[SQUARED] += error * error
-            state.sums[ABSOLUTE] += error
+            counts[SCORED] += 1
+            sums[SQUARED] += error * error
+            sums[ABSOLUTE] += error
     elif code != MISSING and out.code[n] >= 0:
         hit = out.code[n] == code
         out.scored[n] = True
         out.correct[n] = hit
-        state.counts[SCORED] += 1
-        state.counts[CORRECT] += hit
+        counts[SCORED] += 1
+        counts[CORRECT] += hit
 
 
 @inlined
 def report(
-    mode: Mode, state: Arrays, values: FloatArray, known: int, labels: Coded, out: Outputs, n: int
+    mode: Mode, state: Totals, values: FloatArray, known: int, labels: Coded, out: Outputs, n: int
 ) -> None:
     """Fill in row n's prediction from the decision values, and score it."""
     if known > 0:
@@ -119,11 +135,11 @@ def report(
             out.code[n] = best
             out.score[n] = values[best]
             out.margin[n] = values[best] - second if known > 1 else 0.0
-    mark(mode.regression, state, labels, out, n)
+    mark(mode.regression, state.sums, state.counts, labels, out, n)
 
 
 @inlined
-def is_learnable(mode: Mode, state: Arrays, code: int) -> bool:
+def is_learnable(mode: Mode, state: Totals, code: int) -> bool:
     """Say whether the row is to be learned from; a label that cannot be used is counted."""
     if mode.learn and code == UNUSABLE_LABEL:
         state.counts[UNUSABLE] += 1
@@ -131,10 +147,12 @@ def is_learnable(mode: Mode, state: Arrays, code: int) -> bool:
 
 
 @compiled
-def mark_rows(regression: bool, state: Arrays, labels: Coded, out: Outputs) -> None:
+def mark_rows(
+    regression: bool, sums: FloatArray, counts: IntArray, labels: Coded, out: Outputs
+) -> None:
     """Hold predictions against labels that came late."""
     for n in range(out.valid.shape[0]):
-        mark(regression, state, labels, out, n)
+        mark(regression, sums, counts, labels, out, n)
 
 
 @inlined
@@ -160,3 +178,28 @@ def add_to(target: FloatArray, factor: float, x: FloatArray) -> None:
     """Add factor·x to the target."""
     for j in range(x.shape[0]):
         target[j] = fused(factor, x[j], target[j])
+
+
+@inlined
+def softmax(values: FloatArray, known: int, out: FloatArray) -> None:
+    """Write the probabilities of the first `known` >= 1 classes."""
+    largest = values[0]
+    for c in range(1, known):
+        largest = max(largest, values[c])
+    total = 0.0
+    for c in range(known):
+        out[c] = np.exp(values[c] - largest)
+        total += out[c]
+    scale = 1.0 / total
+    for c in range(known):
+        out[c] *= scale
+
+
+@inlined
+def rival_of(values: FloatArray, known: int, code: int) -> int:
+    """Return the best of the first `known` classes but one, -1 if there is no other."""
+    rival = -1
+    for c in range(known):
+        if c != code and (rival < 0 or values[c] > values[rival]):
+            rival = c
+    return rival

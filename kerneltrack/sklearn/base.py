@@ -72,6 +72,8 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         threshold: float = 0.0,
         censor_rate: float = 0.9,
         halflife: float | None = None,
+        halflife_seconds: float | None = None,
+        rank_factor: float | None = None,
         admission: str = "every",
         admission_rate: float = 0.1,
         standardise: bool = True,
@@ -101,6 +103,8 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         self.threshold = threshold
         self.censor_rate = censor_rate
         self.halflife = halflife
+        self.halflife_seconds = halflife_seconds
+        self.rank_factor = rank_factor
         self.admission = admission
         self.admission_rate = admission_rate
         self.standardise = standardise

@@ -12,26 +12,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from kerneltrack.compiled import compiled
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import LearnerState, PegasosSpec
+from kerneltrack.learners import get_learner
 from kerneltrack.learners.base import CLASSIFICATION
 from kerneltrack.learners.labels import MAX_NAME
-from kerneltrack.learners.rows import decision_values, load_row
 from kerneltrack.sklearn.base import FloatArray, emitted
 from kerneltrack.sklearn.predictor import SubspacePredictor
 
 NEVER = np.finfo(np.float64).min
 """Decision value of a class that no row has had, as scikit-learn's cross-validation fills it."""
-
-
-@compiled
-def _values(weights: FloatArray, rows: FloatArray, out: FloatArray) -> None:
-    """Write w_c·x of every class for every row, as the learners' loops compute it."""
-    x = np.ones(weights.shape[1])
-    for n in range(rows.shape[0]):
-        load_row(rows[n], x)
-        decision_values(weights, weights.shape[0], x, out[n])
 
 
 def _classes_of(labels: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -50,15 +39,6 @@ def _gives_probabilities(estimator: SubspaceClassifier) -> bool:
     return estimator.learner == "logistic"
 
 
-def _writeable(state: LearnerState) -> LearnerState:
-    """Return the state in arrays that may be written to, as Numba has compiled the loops.
-
-    Those of a memory-mapped estimator (joblib's workers get large ones so) may not.
-    """
-    names = ("weights", "memory", "sums", "counts")
-    return state._replace(**{name: np.require(getattr(state, name), None, "W") for name in names})
-
-
 class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[misc]
     """An online classifier on tracked features.
 
@@ -71,7 +51,8 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
     Args:
         tracker: "okfeb", "okfe" or "covariance". It and all that are not named here are those of
             `SubspaceTracker`.
-        learner: "ridge" (recursive ridge), "logistic", "hinge", "pegasos" or "lms".
+        learner: "ridge" (recursive ridge), "logistic", "hinge", "pegasos", "lms", "pa", "polk" or
+            "bsgd".
         learner_params: Settings of the learner by the names of its spec's fields
             (`kerneltrack.learners.RidgeSpec` and so on), {"forgetting": 1.0} say; None for its
             defaults.
@@ -217,12 +198,8 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
 
     def _decision_values(self, X: npt.ArrayLike) -> FloatArray:
         features = emitted(self._project(X))
-        spec, state = self.learner_spec_, _writeable(self.learner_state_)
-        known = np.empty((len(features), len(state.classes)))
-        _values(state.weights, features, known)
-        if isinstance(spec, PegasosSpec):
-            # It keeps λt·w (see its module).
-            known *= 1.0 / (spec.ridge * state.learned)
+        spec = self.learner_spec_
+        known = get_learner(spec.learner).values(spec, self.learner_state_, features)
         values = np.full((len(features), len(self.classes_)), NEVER)
         values[:, self._places()] = known
         return values

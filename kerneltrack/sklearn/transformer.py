@@ -56,6 +56,9 @@ class SubspaceTracker(
             >= 0 (okfeb, covariance).
         censor_rate: Fraction left out by the censor "rate", 0 to 1 (okfeb).
         halflife: Rows after which a row counts half, > 0; None forgets nothing (covariance).
+        halflife_seconds: Refused: rows have no event times here; for jobs (covariance).
+        rank_factor: Chooses the rank from the rows, `rank` at most: the smallest whose fitting
+            error is at most this factor of that of all stored rows, > 1 (covariance).
         admission: Which rows enter once as many as the budget have: "every", by their fitting
             error "fixed", "moving" or "rate", or "leverage": at random, the likelier the larger
             the error, and with the weight of those that were left out (covariance).

@@ -7,15 +7,18 @@ from typing import Any
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec, spec_from_dict
-from kerneltrack.trackers.base import Features, Tracker
+from kerneltrack.trackers.base import Features, IntArray, Tracker
 from kerneltrack.trackers.covariance import CovarianceSpec, CovarianceTracker
 from kerneltrack.trackers.dskpca import DSKPCA, DSKPCASpec
 from kerneltrack.trackers.dspair import DSPair, DSPairSpec
+from kerneltrack.trackers.oana import OANA, OANASpec
 from kerneltrack.trackers.okfe import OKFE, OKFESpec
 from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
+from kerneltrack.trackers.rows import Rows, RowsSpec
 
 __all__ = [
     "DSKPCA",
+    "OANA",
     "OKFE",
     "OKFEB",
     "TRACKERS",
@@ -25,8 +28,11 @@ __all__ = [
     "DSPair",
     "DSPairSpec",
     "Features",
+    "OANASpec",
     "OKFEBSpec",
     "OKFESpec",
+    "Rows",
+    "RowsSpec",
     "Tracker",
     "get_tracker",
     "parse_spec",
@@ -34,7 +40,8 @@ __all__ = [
 ]
 
 TRACKERS: dict[str, Tracker] = {
-    tracker.name: tracker for tracker in (OKFEB(), OKFE(), CovarianceTracker(), DSKPCA(), DSPair())
+    tracker.name: tracker
+    for tracker in (OKFEB(), OKFE(), CovarianceTracker(), OANA(), DSKPCA(), DSPair(), Rows())
 }
 DEFAULT_TRACKER = "okfeb"
 
@@ -67,13 +74,16 @@ def parse_spec(values: Mapping[str, Any]) -> SubspaceSpec:
     return spec_from_dict(tracker.spec_type, values)
 
 
-def run_all(spec: SubspaceSpec, rows: Any, extras: tuple[str, ...] = ()) -> tuple[Any, Features]:
+def run_all(
+    spec: SubspaceSpec, rows: Any, extras: tuple[str, ...] = (), times: IntArray | None = None
+) -> tuple[Any, Features]:
     """Track a whole array in memory: `init` with the first rows, then `update` with all.
 
     Args:
         spec: The spec; it names the tracker.
         rows: Shape (n, D), n >= 1, finite in the first `spec.rows_to_start` rows.
         extras: "q" and "s" ask for those features too.
+        times: (n,) event time of each row, ns, if the spec needs them.
 
     Returns:
         The last state and the features of all rows.
@@ -86,4 +96,5 @@ def run_all(spec: SubspaceSpec, rows: Any, extras: tuple[str, ...] = ()) -> tupl
         True
     """
     tracker = get_tracker(spec.tracker)
-    return tracker.update(spec, tracker.init(spec, rows[: spec.rows_to_start]), rows, extras)
+    state = tracker.init(spec, rows[: spec.rows_to_start])
+    return tracker.update(spec, state, rows, extras, times)

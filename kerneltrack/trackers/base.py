@@ -72,7 +72,12 @@ class Tracker(Protocol):
         ...
 
     def update(
-        self, spec: Any, state: Any, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
+        self,
+        spec: Any,
+        state: Any,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
     ) -> tuple[Any, Features]:
         """Run rows, shape (n, D), through the state in order.
 
@@ -81,9 +86,13 @@ class Tracker(Protocol):
             state: Not written to.
             rows: Shape (n, D).
             extras: "q" and "s" ask for those features too.
+            times: (n,) event time of each row, ns. Only specs with `needs_times` read them.
 
         Returns:
             The new state and the rows' features. The same however rows are cut into calls.
+
+        Raises:
+            ConfigError: for rows of another width, or if times are needed and not there.
         """
         ...
 
@@ -98,7 +107,10 @@ class Tracker(Protocol):
         ...
 
     def counters(self, state: Any) -> dict[str, int]:
-        """Return running totals: informative, evicted, dropped_at_once, mended, unseen."""
+        """Return running totals: informative, evicted, dropped_at_once, mended, unseen.
+
+        Where the rank is chosen from the stream also directions, its sum over informative rows.
+        """
         ...
 
     def arrays(self, state: Any) -> dict[str, npt.NDArray[Any]]:

@@ -14,7 +14,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import NEEDS_BANDWIDTH, Kernel, make_kernel, median_bandwidth
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import rowstate, rowsteps
-from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.base import Features, IntArray
 
 FloatArray = npt.NDArray[np.float64]
 Arrays = dict[str, npt.NDArray[Any]]
@@ -69,18 +69,22 @@ def kernel_of(spec: SubspaceSpec, state: Any) -> Kernel:
 
 
 def run(
-    loop: Callable[[Any, Kernel, Any, FloatArray, rowstate.Outputs], None],
+    loop: Callable[..., None],
     settings: Any,
     state: Any,
     spec: SubspaceSpec,
     rows: npt.ArrayLike,
     extras: tuple[str, ...] = (),
+    *beside: Any,
 ) -> Features:
-    """Run rows through a compiled loop, which writes to the state if it is to learn."""
+    """Run rows through a compiled loop, which writes to the state if it is to learn.
+
+    The loop gets settings, kernel, state, rows, room for the outputs, and what is `beside`.
+    """
     matrix = matrix_of(rows, state.support.shape[1])
     state = type(state)(*map(writeable, state))
     out = outputs_for(spec, len(matrix), state.support.shape[0] - 1, extras)
-    loop(settings, kernel_of(spec, state), state, matrix, out)
+    loop(settings, kernel_of(spec, state), state, matrix, out, *beside)
     return features_of(out)
 
 
@@ -94,6 +98,23 @@ def matrix_of(rows: npt.ArrayLike, width: int) -> FloatArray:
     if matrix.ndim != 2 or matrix.shape[1] != width:
         raise ConfigError("rows", matrix.shape, f"of shape (n, {width})")
     return cast("FloatArray", writeable(matrix))
+
+
+def stamps_of(spec: SubspaceSpec, rows: npt.ArrayLike, times: IntArray | None) -> IntArray:
+    """Return the rows' event times as the compiled loops take them, zeros if not needed.
+
+    Raises:
+        ConfigError: if the spec needs them and they are not there, or as many as the rows are.
+    """
+    count = np.shape(rows)[0] if np.ndim(rows) else 0
+    if not spec.needs_times:
+        return np.zeros(count, dtype=np.int64)
+    if times is None:
+        raise ConfigError("times", None, "event times of the rows: the spec forgets by them")
+    stamps = np.ascontiguousarray(times, dtype=np.int64)
+    if stamps.shape != (count,):
+        raise ConfigError("times", stamps.shape, f"of shape ({count},)")
+    return cast("IntArray", writeable(stamps))
 
 
 def writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -148,12 +169,15 @@ def copied(state: _State) -> _State:
 
 def totals(state: Any) -> dict[str, int]:
     """Return a state's running totals by name."""
+    counts = state.counts
+    chosen = {"directions": int(counts[rowstate.DIRECTIONS])} if len(counts) > rowstate.RANK else {}
     return {
-        "informative": int(state.counts[rowstate.INFORMATIVE]),
-        "evicted": int(state.counts[rowstate.EVICTED]),
-        "dropped_at_once": int(state.counts[rowstate.DROPPED]),
-        "mended": int(state.counts[rowstate.MENDED]),
-        "unseen": int(state.counts[rowstate.UNSEEN]),
+        "informative": int(counts[rowstate.INFORMATIVE]),
+        "evicted": int(counts[rowstate.EVICTED]),
+        "dropped_at_once": int(counts[rowstate.DROPPED]),
+        "mended": int(counts[rowstate.MENDED]),
+        "unseen": int(counts[rowstate.UNSEEN]),
+        **chosen,
     }
 
 

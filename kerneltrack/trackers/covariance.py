@@ -2,11 +2,12 @@
 
 It keeps the covariance operator itself, on at most B stored rows S, and projects on its r largest
 eigenvectors. With the weights w_n of the rows (1 for every row; below for leverage) and the fading
-ρ = 2^(-1/half-life) of a row, what is followed is
+ρ = 2^(-1/half-life) of a row (2^(-s/half-life) over s seconds of event time, where the half-life is
+one), what is followed is
 
     C_n = ρC_{n-1} + w_nφ_nφ_nᵀ,   kept as   C = Φ_S Γ Φ_Sᵀ,   K = κ(S, S),   Γ (|S|, |S|) PSD.
 
-**A row comes.** Γ ← ρΓ (by ρ to the number of rows since the last admitted one), S gains the row
+**A row comes.** Γ ← ρΓ (for all that passed since the last admitted one), S gains the row
 and Γ the diagonal entry w: exact. With t = K⁻¹k the row is Φ_S t but for a rest of squared length
 δ = κ(x,x) - kᵀt; is δ no more than 1e-6 κ(x,x) (a repeated row, a small feature space), the row is
 not stored but folded: Γ ← Γ + w ttᵀ.
@@ -49,6 +50,9 @@ without any ridge, z = Tq with the rotation T that moves the stored rows' featur
 update (orthogonal Procrustes), s = K^½Eq. Rows count as `initial` until the subspace has r
 directions.
 
+**The rank** is `rank`, or chosen from the stream, `rank` at most: see `covrank`. All r directions
+are followed; of those not in use q is 0, so that z keeps its width and moves no more than it must.
+
 **Admission.** All rows enter until B have; then by novelty as in OK-FEB (section V-A, VII-D there),
 or by leverage: row n enters with probability p = min(1, cℓ), at least half the target rate, if the
 number that a hash draws from seed, model ID and n is below p, and with the weight w = 1/p. The mean
@@ -82,13 +86,14 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec, check_choice, check_int, check_number
 from kerneltrack.trackers import covstate
-from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.base import Features, IntArray
 from kerneltrack.trackers.calls import (
     checked,
     copied,
     look_at,
     refusal,
     run,
+    stamps_of,
     totals,
     width_of,
 )
@@ -105,6 +110,10 @@ class CovarianceSpec(SubspaceSpec):
     Attributes:
         budget: Most stored rows B, rank to 10,000.
         halflife: Rows after which a row counts half, > 0; None forgets nothing.
+        halflife_seconds: The same in event time, instead of rows: for irregular sampling. Needs
+            rows with times.
+        rank_factor: Chooses the rank from the stream, `rank` at most: the smallest whose fitting
+            error is at most this factor of that of all stored rows, > 1. None: the rank is `rank`.
         admission: Which rows enter the covariance once as many as the budget have: "every",
             by novelty "fixed" (ℓ >= threshold), "moving" (ℓ >= mean of the last 100 losses) or
             "rate" (ε is steered so that the fraction `admission_rate` enters), or "leverage" (at
@@ -121,6 +130,8 @@ class CovarianceSpec(SubspaceSpec):
 
     budget: int = 20
     halflife: float | None = None
+    halflife_seconds: float | None = None
+    rank_factor: float | None = None
     admission: str = "every"
     threshold: float = 0.0
     admission_rate: float = 0.1
@@ -137,14 +148,28 @@ class CovarianceSpec(SubspaceSpec):
             raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
         if self.halflife is not None:
             check_number("halflife", self.halflife, 0, math.inf)
+        if self.halflife_seconds is not None:
+            check_number("halflife_seconds", self.halflife_seconds, 0, math.inf)
+            if self.halflife is not None:
+                raise ConfigError("halflife_seconds", self.halflife_seconds, "none with a halflife")
+        if self.rank_factor is not None:
+            check_number("rank_factor", self.rank_factor, 1, math.inf)
         check_choice("admission", self.admission, ADMISSIONS)
         check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
         check_number("admission_rate", self.admission_rate, 0, 1)
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether the half-life is one of event time."""
+        return self.halflife_seconds is not None
 
 
 def make_state(spec: CovarianceSpec, first_rows: npt.ArrayLike, key: str = "") -> CovarianceState:
     """Make the state of a model of this key, scaled and tuned to its first rows (m, D)."""
     seen, rank, slots = look_at(spec, first_rows), spec.rank, spec.budget + 1
+    reals, counts = covstate.REALS, [0] * covstate.COUNTS
+    if spec.rank_factor is not None:
+        reals, counts = covstate.SCORES + rank, [*counts, rank, 0]
     return CovarianceState(
         support=np.zeros((slots, len(seen.scale))),
         factor=np.zeros((rank, slots)),
@@ -159,9 +184,9 @@ def make_state(spec: CovarianceSpec, first_rows: npt.ArrayLike, key: str = "") -
         scale=seen.scale,
         bandwidth=seen.bandwidth,
         recent=np.zeros(spec.novelty_window),
-        key=np.array([key_of(spec.seed, key)]),
-        reals=np.zeros(covstate.REALS),
-        counts=np.zeros(covstate.COUNTS, dtype=np.int64),
+        key=np.array([key_of(spec.seed, key), *[0] * spec.needs_times]),
+        reals=np.zeros(reals),
+        counts=np.array(counts),
     )
 
 
@@ -179,10 +204,20 @@ def settings_of(spec: CovarianceSpec, learn: bool) -> covstate.Settings:
         admission=ADMISSIONS.index(spec.admission),
         threshold=spec.threshold,
         admitted=spec.admission_rate,
-        fading=0.0 if spec.halflife is None else math.log(2.0) / spec.halflife,
+        fading=_fading(spec),
+        timed=spec.needs_times,
+        rank_factor=spec.rank_factor or 0.0,
         steps=covstate.ONE_IN_A_ROW if spec.admission == "every" else covstate.TWO_APART,
         clip=math.inf if spec.clip is None else spec.clip,
     )
+
+
+def _fading(spec: CovarianceSpec) -> float:
+    """Return ln 2 over the half-life, in rows or in ns; 0 without one."""
+    life = spec.halflife
+    if spec.halflife_seconds is not None:
+        life = spec.halflife_seconds * 1e9
+    return 0.0 if life is None else math.log(2.0) / life
 
 
 class CovarianceTracker:
@@ -213,10 +248,11 @@ class CovarianceTracker:
         state: CovarianceState,
         rows: npt.ArrayLike,
         extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
     ) -> tuple[CovarianceState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
-        after = copied(state)
-        return after, run(run_rows, settings_of(spec, True), after, spec, rows, extras)
+        after, stamps = copied(state), stamps_of(spec, rows, times)
+        return after, run(run_rows, settings_of(spec, True), after, spec, rows, extras, stamps)
 
     def project(
         self,
@@ -226,7 +262,9 @@ class CovarianceTracker:
         extras: tuple[str, ...] = (),
     ) -> Features:
         """Return the rows' features without learning; see `Tracker.project`."""
-        return run(run_rows, settings_of(spec, False), state, spec, rows, extras)
+        # What is not learned from has no time.
+        stamps = np.zeros(len(np.atleast_1d(rows)), dtype=np.int64)
+        return run(run_rows, settings_of(spec, False), state, spec, rows, extras, stamps)
 
     def why_refused(self, spec: CovarianceSpec, state: CovarianceState, row: npt.ArrayLike) -> str:
         """Say why a row was refused."""

@@ -13,12 +13,15 @@ from kerneltrack.compiled import compiled, inlined
 from kerneltrack.kernels import Kernel, kernel_row, kernel_value
 from kerneltrack.sums import dot
 from kerneltrack.trackers import covupdate
+from kerneltrack.trackers.covrank import choose
 from kerneltrack.trackers.covspan import follow
 from kerneltrack.trackers.covstate import (
+    COIN,
     CONTROL,
     LAST,
     LEVERAGE,
     SINCE,
+    STAMP,
     CovarianceState,
     Settings,
     Work,
@@ -37,6 +40,7 @@ from kerneltrack.trackers.rowstate import (
     UNSEEN,
     N,
     Outputs,
+    directions,
 )
 from kerneltrack.trackers.rowsteps import (
     MAX_KERNEL,
@@ -82,10 +86,15 @@ def coin(key: int, number: int) -> float:
 
 @inlined
 def _project(state: CovarianceState, work: Work, own: float) -> float:
-    """Fill q = Eᵀk of the row whose k is in `work` and return ℓ = κ(x,x) - ‖q‖²."""
-    size, rank = state.counts[SIZE], state.factor.shape[0]
+    """Fill q = Eᵀk of the row whose k is in `work` and return ℓ = κ(x,x) - ‖q‖².
+
+    Directions that are not in use have q = 0.
+    """
+    size, rank = state.counts[SIZE], directions(state.counts, state.factor)
     for c in range(rank):
         work.q[c] = dot(work.k, state.factor[c], size)
+    for c in range(rank, state.factor.shape[0]):
+        work.q[c] = 0.0
     return float(own - dot(work.q, work.q, rank))
 
 
@@ -105,18 +114,33 @@ def _chance(settings: Settings, reals: FloatArray, loss: float) -> float:
     return float(chance)
 
 
+@inlined
+def _fade(settings: Settings, state: CovarianceState, time: int) -> None:
+    """Let Γ fade by what has passed since the last admitted row, in rows or in event time."""
+    counts, key = state.counts, state.key
+    passed = counts[N] - counts[LAST]
+    counts[LAST] = counts[N]
+    if settings.timed:
+        first = counts[INFORMATIVE] == 0
+        passed = 0 if first else max(time - key[STAMP], 0)
+        key[STAMP] = time if first else max(time, key[STAMP])
+    if settings.fading > 0.0:
+        covupdate.fade(state, max(np.exp(-settings.fading * float(passed)), LEAST_FADING))
+
+
 @compiled
 def _learn(
-    settings: Settings, state: CovarianceState, work: Work, own: float, weight: float
+    settings: Settings, state: CovarianceState, work: Work, own: float, weight: float, time: int
 ) -> int:
     """Add the row in `work` to the covariance; return the index that left, or -1."""
     counts = state.counts
     rank = state.factor.shape[0]
-    if settings.fading > 0.0:
-        rows = float(counts[N] - counts[LAST])
-        covupdate.fade(state, max(np.exp(-settings.fading * rows), LEAST_FADING))
-    counts[LAST] = counts[N]
+    _fade(settings, state, time)
+    for c in range(directions(counts, state.factor), rank):
+        work.q[c] = dot(work.k, state.factor[c], counts[SIZE])
     rest = covupdate.solve(state, work, own)
+    if settings.rank_factor > 0.0:
+        choose(settings, state, work.q, own, rest, weight)
     counts[SINCE] += 1
     number, place = counts[N] - 1, counts[SIZE]
     gone = -1
@@ -153,7 +177,7 @@ def _admits(
         return 1.0
     if settings.admission == LEVERAGE:
         chance = _chance(settings, state.reals, loss)
-        return 1.0 / chance if coin(state.key[0], number) < chance else 0.0
+        return 1.0 / chance if coin(state.key[COIN], number) < chance else 0.0
     least = least_loss(
         settings.admission, settings.threshold, state.recent, state.counts, state.reals
     )
@@ -169,10 +193,12 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
     state: CovarianceState,
     rows: FloatArray,
     out: Outputs,
+    times: IntArray,
 ) -> None:
-    """Run rows (n, D) through the state in order and fill the features' arrays.
+    """Run rows (n, D) of event times (n,) through the state and fill the features' arrays.
 
-    The state is written to only if `settings.learn`. Cost a row: see `covariance`.
+    The times are read only if `settings.timed`, the state is written to only if
+    `settings.learn`. Cost a row: see `covariance`.
     """
     rank = state.factor.shape[0]
     work = make_work(state.support.shape[0], rows.shape[1], rank)
@@ -199,7 +225,7 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
             # Without a direction for each row the features of a new one would say nothing.
             started = weight > 0.0 and counts[STARTED] < rank and loss > 1e-6 * own
             if started:
-                gone = _learn(settings, state, work, own, weight)
+                gone = _learn(settings, state, work, own, weight, times[n])
                 counts[STARTED] += 1
                 kernel_row(kernel, state.support, counts[SIZE], work.x, work.k)
                 loss = min(max(_project(state, work, own), 0.0), own)
@@ -222,7 +248,7 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
         if not started:
             if weight > 0.0:
                 counts[UNSEEN] += not loss < own
-                gone = _learn(settings, state, work, own, weight)
+                gone = _learn(settings, state, work, own, weight, times[n])
             remember(state.recent, counts, state.reals, loss)
         if weight > 0.0:
             stale = True

@@ -7,6 +7,8 @@ subspace as it was and the new row. See `covariance` for the derivation.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -66,7 +68,7 @@ def _rotate(work: Work, size: int, rank: int) -> float:
 
 
 @inlined
-def _finish(state: CovarianceState, work: Work, size: int, rank: int) -> None:
+def finish(state: Any, work: Any, size: int, rank: int) -> None:
     """Make the first r rows of work.left orthonormal, their images in work.right."""
     left, right = work.left, work.right
     for c in range(rank):
@@ -119,7 +121,7 @@ def follow(settings: Settings, state: CovarianceState, work: Work, own: float) -
             weight = turn[e]
             for i in range(size):
                 left[c, i] = fused(weight, moved[e, i], left[c, i])
-    _finish(state, work, size, rank)
+    finish(state, work, size, rank)
     for _ in range(settings.steps - 1):
         for c in range(rank):
             for i in range(size):
@@ -127,9 +129,9 @@ def follow(settings: Settings, state: CovarianceState, work: Work, own: float) -
         for c in range(rank):
             for i in range(size):
                 left[c, i] = moved[c, i]
-        _finish(state, work, size, rank)
+        finish(state, work, size, rank)
     if settings.aligned:
-        _align(state, work)
+        align(state, work)
     for c in range(rank):
         for i in range(size):
             state.factor[c, i] = left[c, i]
@@ -137,7 +139,7 @@ def follow(settings: Settings, state: CovarianceState, work: Work, own: float) -
 
 
 @inlined
-def _align(state: CovarianceState, work: Work) -> None:
+def align(state: Any, work: Any) -> None:
     """Turn the frame T so that the features TG of the stored rows move least."""
     size, rank = state.counts[SIZE], state.factor.shape[0]
     multiply_transposed(work.right[:rank], state.image, size, work.inner)

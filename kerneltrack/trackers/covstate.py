@@ -19,6 +19,9 @@ LAST, SINCE = rowstate.COUNTS, rowstate.COUNTS + 1
 COUNTS = rowstate.COUNTS + 2
 LOST, CONTROL = 0, 2
 REALS = rowstate.REALS
+# Behind them where the rank is chosen: fading sums over admitted rows, and in `key`.
+FULL, WHOLE, SCORES = REALS, REALS + 1, REALS + 2
+COIN, STAMP = 0, 1
 
 # The order of the names in `covariance.ADMISSIONS`, the first four as in `okfeb.CENSORS`.
 LEVERAGE = 4
@@ -29,7 +32,8 @@ ONE_IN_A_ROW, TWO_APART = 1, 2
 class Settings(NamedTuple):
     """A spec as numbers.
 
-    `fading` is ln 2 over the half-life, 0 without one; `steps` of the orthogonal iteration are
+    `fading` is ln 2 over the half-life, in rows or, if `timed`, in ns, 0 without one; `rank_factor`
+    is 0 where the rank is fixed; `steps` of the orthogonal iteration are
     done on an admitted row: `ONE_IN_A_ROW` where every row is one, else `TWO_APART`.
     """
 
@@ -39,6 +43,8 @@ class Settings(NamedTuple):
     threshold: float
     admitted: float
     fading: float
+    timed: bool
+    rank_factor: float
     steps: int
     clip: float
 
@@ -47,7 +53,8 @@ class CovarianceState(NamedTuple):
     """State of a model; every array keeps its shape for the model's whole life.
 
     With C = B + 1 slots (one for the row that is being added), the bytes of its arrays are
-    8(C(D + 2r + 4C + 1) + r² + 2D + window + 17).
+    8(C(D + 2r + 4C + 1) + r² + 2D + window + 17); 8 more with a half-life in event time, 8(r + 4)
+    with a rank that is chosen.
 
     Attributes:
         support: (C, D) stored rows, scaled; slots from `size` on are unused.
@@ -63,11 +70,14 @@ class CovarianceState(NamedTuple):
         scale: (D,) standard deviation.
         bandwidth: (1,) γ.
         recent: (window,) ring of the last losses.
-        key: (1,) of the coins.
-        reals: (4,) bound on what evictions took from the covariance, ε, c, mean loss.
+        key: (1,) of the coins; with a half-life in event time (2,), the other one the time of the
+            last admitted row, ns.
+        reals: (4,) bound on what evictions took from the covariance, ε, c, mean loss; with a
+            rank that is chosen (6 + r,), fading sums of δ, κ(x,x) and q² of admitted rows.
         counts: (11,) valid rows, stored rows, losses in all, informative, evicted, dropped at
             once, times W was renewed out of turn, unseen (q = 0), rows of the start, valid rows
-            at the last admitted one, admitted rows since W was renewed.
+            at the last admitted one, admitted rows since W was renewed; with a rank that is
+            chosen (13,), the rank in use and its sum over admitted rows.
     """
 
     support: FloatArray

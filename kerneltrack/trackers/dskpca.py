@@ -52,7 +52,7 @@ from kerneltrack.randomfeatures import (
 )
 from kerneltrack.specs import SubspaceSpec, check_choice, check_int, check_number
 from kerneltrack.trackers import dsloop
-from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.base import Features, IntArray
 from kerneltrack.trackers.calls import (
     copied,
     features_of,
@@ -242,6 +242,7 @@ class DSKPCA:
         state: DoublyState,
         rows: npt.ArrayLike,
         extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
     ) -> tuple[DoublyState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
         after = copied(state)

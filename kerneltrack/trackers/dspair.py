@@ -34,7 +34,7 @@ import numpy.typing as npt
 from kerneltrack.randomfeatures import POSITIVE, FeatureMap, make_feature_map
 from kerneltrack.specs import SubspaceSpec, check_int
 from kerneltrack.trackers import dskpca, dsloop, dspairloop
-from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.base import Features, IntArray
 from kerneltrack.trackers.calls import (
     copied,
     features_of,
@@ -167,6 +167,7 @@ class DSPair:
         state: PairState,
         rows: npt.ArrayLike,
         extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
     ) -> tuple[PairState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
         after = copied(state)

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import RULES, STEPS, GradientSpec, SubspaceSpec, check_int
 from kerneltrack.trackers import rowstate
-from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.base import Features, IntArray
 from kerneltrack.trackers.calls import refusal, run, totals
 from kerneltrack.trackers.okfeb import (
     CENSORS,
@@ -126,6 +126,7 @@ class OKFE:
         state: SubspaceState,
         rows: npt.ArrayLike,
         extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
     ) -> tuple[SubspaceState, Features]:
         """Run rows (n, D) through the state in order; rows past `max_rows` are refused."""
         matrix = np.ascontiguousarray(rows, dtype=np.float64)

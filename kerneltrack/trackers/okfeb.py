@@ -45,7 +45,7 @@ from kerneltrack.specs import (
     check_number,
 )
 from kerneltrack.trackers import rowstate
-from kerneltrack.trackers.base import Features
+from kerneltrack.trackers.base import Features, IntArray
 from kerneltrack.trackers.calls import (
     checked,
     copied,
@@ -191,6 +191,7 @@ class OKFEB:
         state: SubspaceState,
         rows: npt.ArrayLike,
         extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
     ) -> tuple[SubspaceState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
         after = copied(state)

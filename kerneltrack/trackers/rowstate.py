@@ -16,6 +16,8 @@ BoolArray = npt.NDArray[np.bool_]
 # Places in the state's `counts` and `reals`.
 N, SIZE, LOSSES, INFORMATIVE, EVICTED, DROPPED, MENDED, UNSEEN, STARTED = range(9)
 COUNTS = 9
+RANK, DIRECTIONS = 11, 12
+"""Directions in use, and their sum over informative rows, where a state has the places."""
 RIDGE, EPSILON, STEP_SUM, MEAN_LOSS = range(4)
 REALS = 4
 
@@ -98,6 +100,12 @@ class SubspaceState(NamedTuple):
     def size(self) -> int:
         """Stored rows |S|."""
         return int(self.counts[SIZE])
+
+
+@inlined
+def directions(counts: IntArray, factor: FloatArray) -> int:
+    """Return how many of the subspace's directions are in use: all, where they do not change."""
+    return int(counts[RANK]) if counts.shape[0] > RANK else factor.shape[0]
 
 
 class Outputs(NamedTuple):

@@ -148,8 +148,13 @@
       sum = sum === null ? part.shown : add(sum, part.shown);
       Object.assign(part, { values: sum, isArea: true, width: 0 });
     }
-    draw("fates", curve, axisFor(curve, rates), parts.reverse(), {
-      name: `What became of the rows of ${curve.id}: shares censored, stored, replacing another, dropped at once.`,
+    const admitted = rates.censored.map((value) => (value === null ? null : 1 - value));
+    const lines = [{ values: admitted, ink: "average", width: 1.5, name: "admitted" }];
+    if (data.admission !== null) {
+      lines.push({ values: admitted.map(() => data.admission), ink: "second", isDashed: true, name: "target" });
+    }
+    draw("fates", curve, axisFor(curve, rates), [...parts.reverse(), ...lines], {
+      name: `Admission of the rows of ${curve.id}: shares censored, stored, replacing another, dropped at once.`,
       format: share, yLabel: "share of the rows", yTicks: ticks, yRange: whole,
     });
   };

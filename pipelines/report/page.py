@@ -27,6 +27,7 @@ from pipelines.report.summary import (
     overview_section,
     provenance_section,
     summary_section,
+    target_rate,
     title_of,
 )
 from pipelines.report.tables import table_frame
@@ -111,6 +112,7 @@ def _page_data(report: Report) -> dict[str, Any]:
         "timed": report.timed,
         "labels": [] if totals.labels.is_target else names,
         "swatches": _swatches(totals),
+        "admission": target_rate(report.run),
         "curves": [_curve_data(report, name) for name in report.curves],
         "table": _table_data(report),
         "mismatch": mismatch_data(report.mismatch, report.choice.shown),

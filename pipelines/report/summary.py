@@ -23,6 +23,13 @@ _MOST_REASONS = 20
 _MOST_FEATURES = 24
 _HISTOGRAM_FROM = 30
 _HISTOGRAM_BINS = 48
+_ADMISSIONS = {
+    "fixed": "those with an error above a threshold",
+    "moving": "those with an error above the mean of late",
+    "rate": "those with the largest errors",
+    "leverage": "at random, the likelier the larger the error",
+}
+"""How the admissions of the covariance tracker choose rows."""
 _FROZEN_SHARE = 0.9
 _FROZEN_EVICTIONS = 100
 
@@ -65,7 +72,11 @@ def _sentence(run: Mapping[str, Any], totals: Totals, fates: Mapping[str, int]) 
         text += f" and turned {counted(width, 'channel')} into {counted(int(rank), 'feature')}"
     if totals.overall.n.sum():
         text += f", with a mean fitting error of {figure(totals.overall.mean[0])}"
-    if fates["censored"]:
+    how = _ADMISSIONS.get(_admission(run))
+    if how:
+        admitted = percent(rows - fates["censored"], rows)
+        text += f". {admitted} of the rows were admitted to the subspace, {how}; "
+    elif fates["censored"]:
         text += f". {percent(fates['censored'], rows)} of the rows were censored, that is, fitted "
         text += "well enough to change nothing; "
     else:
@@ -93,7 +104,8 @@ def _tiles(run: Mapping[str, Any], totals: Totals, fates: Mapping[str, int]) -> 
         ("Rows", f"{rows:,}", pace),
         ("Models", f"{len(totals.rows):,}", ""),
         ("Mean fitting error", mean, spread),
-        ("Censored", percent(fates["censored"], rows), "of the rows"),
+        _choice_tile(run, rows, fates["censored"]),
+        *_rank_tile(run, rows - fates["censored"]),
         (
             "Dropped at once",
             percent(fates["dropped"], fates["evicted"]),
@@ -105,6 +117,37 @@ def _tiles(run: Mapping[str, Any], totals: Totals, fates: Mapping[str, int]) -> 
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(hint)}</small></dd></div>\n"
         for name, value, hint in tiles
     )
+
+
+def _admission(run: Mapping[str, Any]) -> str:
+    """Return the admission that the tracker's spec names, if it does."""
+    spec = run.get("spec")
+    return str(spec.get("admission", "")) if isinstance(spec, Mapping) else ""
+
+
+def target_rate(run: Mapping[str, Any]) -> float | None:
+    """Return the share of the rows that the tracker was told to admit, None if it was not."""
+    spec = run.get("spec")
+    if not isinstance(spec, Mapping) or _admission(run) not in ("rate", "leverage"):
+        return None
+    return float(spec.get("admission_rate") or 0.0)
+
+
+def _choice_tile(run: Mapping[str, Any], rows: int, censored: int) -> tuple[str, str, str]:
+    if _admission(run) not in _ADMISSIONS:
+        return "Censored", percent(censored, rows), "of the rows"
+    target = target_rate(run)
+    aim = "" if target is None else f" · target {percent(target, 1)}"
+    return "Admitted", percent(rows - censored, rows), f"of the rows{aim}"
+
+
+def _rank_tile(run: Mapping[str, Any], admitted: int) -> list[tuple[str, str, str]]:
+    """Return a tile where the rank was chosen from the stream."""
+    used = _count(run, "directions")
+    if not used or not admitted:
+        return []
+    most = (run.get("spec") or {}).get("rank")
+    return [("Rank in use", f"{used / admitted:.1f}", f"mean over admitted rows · at most {most}")]
 
 
 def _notices(run: Mapping[str, Any], fates: Mapping[str, int]) -> str:

@@ -65,22 +65,23 @@ def hostile_messages(
         else:
             strange: list[Keyed] = [
                 (key, None),
-                (None, _one(form, row)),
-                (b"\xff\xfe", _one(form, row)),
-                (b"k" * 5000, _one(form, row)),
-                (b"", _one(form, row)),
+                (None, message(form, [row])),
+                (b"\xff\xfe", message(form, [row])),
+                (b"k" * 5000, message(form, [row])),
+                (b"", message(form, [row])),
                 (key, b""),
             ]
             found.append(strange[int(rng.integers(len(strange)))])
     return found
 
 
-def _one(form: str, row: dict[str, Any]) -> bytes:
+def message(form: str, rows: list[dict[str, Any]]) -> bytes:
+    """A message of these rows."""
     if form == "json":
-        return json.dumps(row).encode()
+        return json.dumps(rows).encode()
     if form == "arrow":
-        return encode_batch(pa.RecordBatch.from_pylist([row]))
-    return _avro_file([row])
+        return encode_batch(pa.RecordBatch.from_pylist(rows))
+    return _avro_file(rows)
 
 
 def _json(row: dict[str, Any], names: Sequence[str]) -> list[bytes]:
@@ -103,7 +104,7 @@ def _json(row: dict[str, Any], names: Sequence[str]) -> list[bytes]:
 
 def _arrow(row: dict[str, Any], names: Sequence[str]) -> list[bytes]:
     first = names[0]
-    good = _one("arrow", row)
+    good = message("arrow", [row])
     damaged = []
     rng = np.random.default_rng(1)
     for _ in range(20):
@@ -126,7 +127,7 @@ def _arrow(row: dict[str, Any], names: Sequence[str]) -> list[bytes]:
     empty = pa.RecordBatch.from_pylist([row]).slice(0, 0)
     return [
         *damaged,
-        *(_one("arrow", one) for one in rows),
+        *(message("arrow", [one]) for one in rows),
         encode_batch(twice),
         encode_batch(empty),
     ]
@@ -140,9 +141,9 @@ def _avro(row: dict[str, Any], names: Sequence[str]) -> list[bytes]:
         {**row, "time": "never"},
         {name: row[name] for name in row if name != first},
     ]
-    good = _avro_file([row])
+    good = message("avro", [row])
     damaged = [good[:-16] + bytes(16), b"Obj\x01" + bytes(60), good.replace(b"null", b"nope")]
-    return [*(_avro_file([one]) for one in rows), *damaged, _avro_file([])]
+    return [*(message("avro", [one]) for one in rows), *damaged, _avro_file([])]
 
 
 def _avro_file(rows: list[dict[str, Any]]) -> bytes:

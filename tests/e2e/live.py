@@ -94,12 +94,16 @@ class Live:
     Attributes:
         cluster: Where it runs.
         topic: Its input; its outputs are called after it.
-        form: How messages are written, in and out.
+        form: How messages are written, in and out (for Avro: Arrow out).
     """
 
     cluster: LocalCluster
     topic: str
     form: str
+
+    @property
+    def output_form(self) -> str:
+        return "json" if self.form == "json" else "arrow"
 
     @property
     def place(self) -> tuple[str, str]:
@@ -120,7 +124,7 @@ class Live:
         """The command that submits the job and follows it."""
         return command(
             *("stream", *self.place, "--topic", self.topic, "--output-topic", f"{self.topic}-out"),
-            *("--create-topics", "--format", self.form, "--output-format", self.form),
+            *("--create-topics", "--format", self.form, "--output-format", self.output_form),
             *("--features", *CHANNELS, "--time", "time", "--time-unit", "ns", "--label", "label"),
             *("--idle-flush", "0", *SPECS, *flags),
         )
@@ -164,7 +168,7 @@ class Live:
         path = folder / f"{self.topic}{output}.parquet"
         arguments = [
             *("read-output", *self.place, "--topic", f"{self.topic}-out{output}"),
-            *("--output-format", self.form, "--output", str(path)),
+            *("--output-format", self.output_form, "--output", str(path)),
             *("--rows", str(rows), "--idle", str(idle)),
         ]
         assert main(arguments) == 0

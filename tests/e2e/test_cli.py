@@ -331,6 +331,10 @@ LEARNING_MISTAKES = {
         f"{IDS} --drift-threshold high",
         r"--drift-threshold = 'high': must be a number",
     ),
+    "a half-life in seconds without times": (
+        "--model-id model_id --exclude time --tracker covariance --halflife-seconds 5",
+        r"--time = None: must be the column of event times: the half-life is in seconds",
+    ),
     "snapshots without times": (
         "--model-id model_id --exclude time --snapshot-every 5",
         r"--snapshot-every = 5.0: must be left out without --time",

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
-import confluent_kafka
-import numpy as np
-import pyarrow as pa
 import pytest
 
-from kerneltrack.trackers import OKFEBSpec, run_all
-from pipelines.stream_status import counters
-from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
-from tests.e2e.hostile import Keyed, good_rows, hostile_messages
+from tests.e2e.clusters import PATIENCE, LocalCluster
 from tests.e2e.jobs import command, environment
 from tests.e2e.kills import Killer
-from tests.e2e.live import CHANNELS, Live, Recording, assert_same_bits, record
+from tests.e2e.live import Live, Recording, assert_same_bits, record
 
 ROWS = 1500
 SEED = 5
-HOSTILE = 4000
 FEATURES = ("loss", "novelty", "informative", "initial", "evicted", "z", "label")
 PREDICTIONS = ("prediction", "score", "margin", "label", "correct")
 PARTITIONS = 6
@@ -77,56 +69,3 @@ def test_killed_workers_lose_and_change_nothing(
                 assert feed.wait(PATIENCE) == 0
         assert_same_as_file_job(live, recording, tmp_path)
         assert cluster.ask_flink(f"/jobs/{job}")["state"] == "RUNNING"
-
-
-def test_hostile_messages_are_dead_letters_and_disturb_nothing(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
-    live = Live(cluster, "hostile", "json")
-    live.make_topic(1)
-    good = [json.dumps(rows).encode() for rows in good_rows(400, CHANNELS)]
-    bad = hostile_messages(HOSTILE, "json", CHANNELS, good[0])
-    row = json.loads(good[0])[0]
-    for span in (-86_400, 10 * 365 * 86_400):
-        # Late, and too far ahead: what only the keyed step can tell.
-        wrong = json.dumps({**row, "time": row["time"] + span * 10**9}).encode()
-        bad += [(key, wrong) for key in (b"m0", b"m1")] * 50
-    producer = confluent_kafka.Producer(live.client)
-
-    def send(messages: list[Keyed]) -> None:
-        for key, value in messages:
-            producer.produce(live.topic, value, key)
-            producer.poll(0)
-        assert producer.flush(60) == 0
-
-    with live.running() as job:
-        keyed: list[Keyed] = [(b"m%d" % (at % 2), value) for at, value in enumerate(good)]
-        send(keyed[:100])
-        wait_for("rows", lambda: counters(cluster.flink, job)["rows_tracked"] > 0)
-        workers = cluster.status()["workers"]
-        mixed = keyed[100:] + bad
-        order = np.random.default_rng(3).permutation(len(bad)) + len(keyed) - 100
-        # Good messages stay in their order, bad ones come anywhere between.
-        places = np.sort(np.random.default_rng(4).choice(len(mixed), len(bad), replace=False))
-        sequence = iter(keyed[100:])
-        chosen = dict(zip(places.tolist(), order.tolist(), strict=True))
-        send([mixed[chosen[at]] if at in chosen else next(sequence) for at in range(len(mixed))])
-        letters = f"{live.topic}-out-dead-letters"
-        wait_for("the dead letters", lambda: sum(live.sizes(letters)) >= len(bad))
-        # One second of rows of each model waits for newer ones.
-        found = live.read("", 400 * 5 - 2 * 50, tmp_path)
-        assert cluster.status()["workers"] == workers
-        restarts = cluster.ask_flink(f"/jobs/{job}/metrics?get=numRestarts")
-        assert restarts[0]["value"] == "0"
-        assert sum(live.sizes(letters)) == len(bad)
-    assert found.num_rows >= 400 * 5 - 2 * 50
-    for name in ("m0", "m1"):
-        model = found.filter(pa.compute.equal(found.column("model_id"), name))
-        rows = [json.loads(value or b"") for key, value in keyed if key == name.encode()]
-        x = np.array([[row[field] for field in CHANNELS] for rows_ in rows for row in rows_])
-        _, features = run_all(OKFEBSpec(rank=4, budget=7, warmup=50), x)
-        count = model.num_rows
-        assert model.column("index").to_pylist() == list(range(count))
-        assert model.column("loss").to_pylist() == features.loss[:count].tolist()
-        assert features.z is not None
-        assert np.array_equal(np.array(model.column("z").to_pylist()), features.z[:count])

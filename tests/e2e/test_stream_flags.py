@@ -34,6 +34,10 @@ JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service
         (["--features", "x", "--learner", "ridge"], "--learner = 'ridge': must be none without"),
         (["--features", "x", "--snapshot-every", "5"], "left out without --snapshots"),
         (["--features", "x", "--snapshots", "d"], "left out without --snapshot-every or --exp"),
+        (
+            ["--features", "x", "--duplicates", "drop", "--max-disorder", "0"],
+            "--duplicates = 'drop': must be keep where max_disorder is 0",
+        ),
         (["--features", "x", "--expire-after", "60"], "left out without --snapshots"),
         (
             ["--features", "x", "--expire-after", "9", "--snapshots", "d"],

@@ -117,7 +117,7 @@ def test_a_job_under_traffic_goes_on_in_newer_code(
     first, *between, last = recording.portions
     traffic = tmp_path / "traffic.parquet"
     pq.write_table(pa.concat_tables(pq.read_table(portion) for portion in between), traffic)
-    feeding = command(*live.replay(traffic, 5, "--speed", "0.15"))
+    feeding = command(*live.replay(traffic, 5, "--speed", "0.2"))
     with ExitStack() as stack:
         with submitted(live, sources.older(tmp_path / "older")):
             live.send(first, 5)
@@ -125,9 +125,9 @@ def test_a_job_under_traffic_goes_on_in_newer_code(
             sent = sum(live.sizes(live.topic))
             feed = stack.enter_context(subprocess.Popen(feeding, env=environment()))
             wait_for("its first rows", lambda: sum(live.sizes(live.topic)) > sent)
+        assert feed.poll() is None
         reason = r"tracker\.rank = 5: must be 4, as in file:///\S+/savepoint-\S+"
         assert_refused(live, reason, "--rank", "5")
-        assert feed.poll() is None
         newer = sources.newer(tmp_path / "newer")
         job = stack.enter_context(submitted(live, newer, "--resume", "latest", "--parallelism=2"))
         assert feed.wait(PATIENCE) == 0

@@ -141,7 +141,8 @@ def known_of(snapshot: bytes) -> Any:
     for name in ("pending.by_index.where", "pending.by_time.where"):
         if name in beside:
             beside[name] = np.delete(beside[name], 2, axis=1)
-    arrays = {**found.state._asdict(), **beside}
+    state: Any = found.state
+    arrays = {**state._asdict(), **beside}
     plain = {name: getattr(array, "tolist", lambda: None)() for name, array in arrays.items()}
     return found.spec, found.header["about"], found.state.classes, plain
 

@@ -12,16 +12,27 @@ import numpy as np
 
 from kerneltrack import codec
 from kerneltrack.learners import (
+    BSGDSpec,
     HingeSpec,
     LearnerSpec,
     LMSSpec,
     LogisticSpec,
+    PASpec,
     PegasosSpec,
+    POLKSpec,
     RidgeSpec,
     get_learner,
     learn_all,
 )
-from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, OKFESpec, get_tracker, run_all
+from kerneltrack.trackers import (
+    CovarianceSpec,
+    OANASpec,
+    OKFEBSpec,
+    OKFESpec,
+    RowsSpec,
+    get_tracker,
+    run_all,
+)
 from tests.oracles.streams import walk
 
 FOLDER = Path(__file__).parent
@@ -30,6 +41,8 @@ SPECS = {
     "okfeb": OKFEBSpec(**SIZES, budget=6, clip=4.0, censor="rate", censor_rate=0.4),
     "okfe": OKFESpec(**SIZES, max_rows=90, kernel="laplacian", rule="nonparametric"),
     "covariance": CovarianceSpec(**SIZES, budget=6, clip=4.0, admission="leverage", halflife=40.0),
+    "oana": OANASpec(**SIZES, budget=6, clip=4.0, threshold=0.2),
+    "rows": RowsSpec(**SIZES, clip=4.0),
 }
 LEARNERS: dict[str, LearnerSpec] = {
     "ridge": RidgeSpec(forgetting=0.99),
@@ -38,9 +51,17 @@ LEARNERS: dict[str, LearnerSpec] = {
     "hinge": HingeSpec(decay_rows=50),
     "pegasos": PegasosSpec(project=True),
     "lms": LMSSpec(),
+    "pa": PASpec(variant="pa2"),
+    "bsgd": BSGDSpec(warmup=20, budget=8, maintenance="projection"),
+    "bsgd_merging": BSGDSpec(gamma=3.0, budget=8),
+    "polk": POLKSpec(warmup=20, budget=12, batch=3),
+    "polk_targets": POLKSpec(task="regression", gamma=3.0, budget=12),
 }
 BEFORE, AFTER = 60, 20
 """Rows before the snapshot and after it; few after, so that rounding stays rounding."""
+
+
+FIELDS = ("z", "q", "s", "loss", "novelty", "index", "informative", "evicted")
 
 
 def main() -> None:
@@ -63,8 +84,7 @@ def write_tracker(stem: Path, spec: Any) -> None:
     np.savez(
         stem.with_suffix(".npz"),
         rows=rows[BEFORE:],
-        **{field: getattr(features, field) for field in ("z", "q", "s", "loss", "novelty")},
-        **{field: getattr(features, field) for field in ("index", "informative", "evicted")},
+        **{field: each for field in FIELDS if (each := getattr(features, field)) is not None},
     )
 
 

@@ -22,6 +22,7 @@ PAST = 100
 GAIN, MEMORY = 0.02, 0.01
 FOLD, SHIFT, DEPENDENT = 1e-6, 1e-7, 1e-10
 LEAST_KERNEL = 1e-60
+KEPT, PATIENCE, BELOW, EXACT = 0.99, 50, 0.9, 1e-6
 MASK = 2**64 - 1
 
 
@@ -36,13 +37,17 @@ def coin(key: int, number: int) -> float:
 
 @dataclasses.dataclass
 class Outcome:
-    """What a row got; `dense_loss` is the loss under the exact eigenvectors of C."""
+    """What a row got; `dense_loss` is the loss under the exact eigenvectors of C.
+
+    `used` is the rank in use when it came.
+    """
 
     loss: float
     dense_loss: float
     informative: bool = False
     evicted: int = -1
     initial: bool = False
+    used: int = 0
 
 
 @dataclasses.dataclass
@@ -65,6 +70,11 @@ class Oracle:
     control: float = 0.0
     mean_loss: float = 0.0
     losses: list[float] = dataclasses.field(default_factory=list)
+    time: int = 0
+    used: int = 0
+    outside: float = 0.0
+    energy: float = 0.0
+    scores: Array = dataclasses.field(default_factory=lambda: np.zeros(0))
 
     def kernel(self, rows: Array, columns: Array) -> Array:
         return kernel_matrix(self.spec, self.gamma, rows, columns)
@@ -79,7 +89,7 @@ class Oracle:
     def loss(self, x: Array, basis: Array | None = None) -> float:
         """κ(x,x) - ‖Eᵀk‖²."""
         k = self.kernel(self.stored, x[None])[:, 0]
-        q = (self.basis if basis is None else basis).T @ k
+        q = (self.basis if basis is None else basis).T[: self.used] @ k
         return min(max(self.own(x) - float(q @ q), 0.0), self.own(x))
 
     def dense_basis(self) -> Array:
@@ -93,15 +103,16 @@ class Oracle:
         kept = kept[spectrum[kept] > 1e-12 * spectrum.max(initial=0)]
         return np.asarray(back @ vectors.T @ inner[:, kept])
 
-    def update(self, x: Array) -> Outcome:
+    def update(self, x: Array, time: int = 0) -> Outcome:
         own, loss = self.own(x), self.loss(x)
         outcome = Outcome(loss, self.loss(x, self.dense_basis()) if len(self.stored) else own)
+        outcome.used = self.used
         weight = self.weight_of(own, loss)
         self.n += 1
         if weight > 0:
             outcome.informative = True
             outcome.initial = self.started < self.spec.rank and loss > 1e-6 * own
-            outcome.evicted = self.learn(x, own, weight)
+            outcome.evicted = self.learn(x, own, weight, time)
             self.admitted += 1
         if outcome.initial:
             self.started += 1
@@ -133,16 +144,42 @@ class Oracle:
             self.epsilon = max(0.0, self.epsilon + GAIN * self.mean_loss * excess)
         return 1.0 if loss >= least else 0.0
 
-    def learn(self, x: Array, own: float, weight: float) -> int:
-        """Add a row to C, drop one if there are too many, move the subspace."""
+    def fade(self, time: int) -> None:
+        """Γ by 2^(-what has passed/half-life), in rows or in seconds."""
+        lives = 0.0
         if self.spec.halflife is not None:
-            fading = max(0.5 ** ((self.n - self.last) / self.spec.halflife), 1e-30)
-            self.weights = fading * self.weights
-            self.lost *= fading
-        self.last = self.n
+            lives = (self.n - self.last) / self.spec.halflife
+        elif self.spec.halflife_seconds is not None and self.admitted:
+            lives = (time - self.time) / 1e9 / self.spec.halflife_seconds
+        fading = max(0.5**lives, 1e-30)
+        self.weights = fading * self.weights
+        self.lost *= fading
+        self.last, self.time = self.n, time
+
+    def choose(self, q: Array, own: float, rest: float, weight: float) -> None:
+        """The smallest rank whose error is at most the factor times that of all of S."""
+        beyond = self.admitted - self.spec.budget
+        if self.spec.rank_factor is None or beyond < 0:
+            return
+        self.outside = KEPT * self.outside + weight * max(rest, 0.0)
+        self.energy = KEPT * self.energy + weight * own
+        self.scores = KEPT * self.scores + weight * q**2
+        if beyond < PATIENCE:
+            return
+        allowed = self.spec.rank_factor * max(self.outside, EXACT * self.energy)
+        errors = self.energy - np.cumsum(self.scores)
+        good = [j for j in range(1, len(q) + 1) if errors[j - 1] <= allowed]
+        well = [j for j in range(1, len(q) + 1) if errors[j - 1] <= BELOW * allowed]
+        self.used = max(self.used, min(good, default=len(q)))
+        self.used = min(self.used, min(well, default=len(q)))
+
+    def learn(self, x: Array, own: float, weight: float, time: int) -> int:
+        """Add a row to C, drop one if there are too many, move the subspace."""
+        self.fade(time)
         k = self.kernel(self.stored, x[None])[:, 0]
         share = np.linalg.solve(self.gram, k) if len(k) else np.empty(0)
         rest = own - float(k @ share)
+        self.choose(self.basis.T @ k, own, rest, weight)
         if rest <= FOLD * own:
             self.weights = self.weights + weight * np.outer(share, share)
             self.lost += weight * math.sqrt(max(rest, 0.0) * (2 * own - max(rest, 0.0)))
@@ -200,7 +237,6 @@ class Oracle:
         """Orthogonal iteration on C + SHIFT·tr(C) from the best r Ritz vectors, a step or two."""
         gram = self.gram
         whole = np.append(np.ones(self.spec.rank), own)
-        whole = np.append(np.ones(self.spec.rank), own)
         block = orthonormal(np.column_stack([self.basis, newest]), gram, whole)
         inner = block.T @ gram @ self.weights @ gram @ block
         values, turns = np.linalg.eigh((inner + inner.T) / 2)
@@ -233,4 +269,6 @@ def start(spec: Any, gamma: float, width: int, key: int) -> Oracle:
         weights=np.empty((0, 0)),
         basis=np.empty((0, spec.rank)),
         born=[],
+        used=spec.rank,
+        scores=np.zeros(spec.rank),
     )

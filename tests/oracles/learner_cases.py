@@ -10,13 +10,16 @@ import numpy.typing as npt
 import pytest
 
 from kerneltrack.learners import (
+    BSGDSpec,
     HingeSpec,
     Learner,
     LearnerSpec,
     LearnerState,
     LMSSpec,
     LogisticSpec,
+    PASpec,
     PegasosSpec,
+    POLKSpec,
     Predictions,
     RidgeSpec,
     get_learner,
@@ -33,6 +36,15 @@ SPECS: tuple[LearnerSpec, ...] = (
     LMSSpec(),
     LMSSpec(normalised=False, ridge=0.1, bias=False),
     LMSSpec(task="regression"),
+    PASpec(),
+    PASpec(variant="pa", bias=False),
+    PASpec(task="regression", variant="pa2"),
+    POLKSpec(warmup=20, budget=12),
+    POLKSpec(loss="logistic", batch=5, gamma=2.0, kernel="laplacian", budget=9),
+    POLKSpec(task="regression", warmup=20, budget=8, parsimony=0.0),
+    BSGDSpec(warmup=20, budget=6),
+    BSGDSpec(warmup=20, budget=6, maintenance="removal", kernel="laplacian"),
+    BSGDSpec(gamma=2.0, budget=6, maintenance="projection", ridge=1e-3, decay_rows=50),
     RidgeSpec(),
     RidgeSpec(forgetting=1.0, bias=False),
     RidgeSpec(task="regression", forgetting=0.95),
@@ -72,14 +84,20 @@ def stream(spec: LearnerSpec, count: int = 200, seed: int = 0) -> tuple[Any, Any
     return rows, targets
 
 
-def begun(spec: LearnerSpec, **options: Any) -> tuple[Learner, LearnerState]:
+def begun(spec: LearnerSpec, **options: Any) -> tuple[Learner, Any]:
     """A learner in the middle of its stream."""
     return get_learner(spec.learner), learn_all(spec, *stream(spec, **options))[0]
 
 
+def arrays_of(state: Any) -> dict[str, npt.NDArray[Any]]:
+    """A state's arrays by name."""
+    return {name: each for name, each in state._asdict().items() if name != "classes"}
+
+
 def same_state(left: LearnerState, right: LearnerState) -> None:
     assert left.classes == right.classes
-    for name in ("weights", "memory", "sums", "counts"):
+    assert type(left) is type(right)
+    for name in arrays_of(left):
         mine, other = getattr(left, name), getattr(right, name)
         assert (mine.shape, mine.dtype) == (other.shape, other.dtype)
         assert mine.tobytes() == other.tobytes(), name

@@ -110,6 +110,52 @@ def logistic(
     return said, w
 
 
+def passive_aggressive(variant: str, loss: float, norm2: float, cost: float) -> float:
+    """τ of Crammer et al. (2006), Fig. 1."""
+    if norm2 == 0.0:
+        return 0.0
+    steps = {"pa": loss / norm2, "pa1": min(cost, loss / norm2)}
+    steps["pa2"] = loss / (norm2 + 1.0 / (2.0 * cost))
+    return steps[variant]
+
+
+def pa_classes(
+    rows: FloatArray, labels: Sequence[int], variant: str, cost: float
+) -> tuple[Said, FloatArray]:
+    """Section 8 with costs of 0 and 1: the true class against the best of the others."""
+    w = np.zeros((0, rows.shape[1]))
+    said = []
+    for x, y in zip(rows, labels, strict=True):
+        said.append(w @ x)
+        if y == len(w):
+            w = np.vstack([w, np.zeros(rows.shape[1])])
+        scores = w @ x
+        others = [c for c in range(len(w)) if c != y]
+        if y < 0 or not others:
+            continue
+        rival = max(others, key=lambda c: scores[c])
+        loss = max(0.0, 1.0 - (scores[y] - scores[rival]))
+        step = passive_aggressive(variant, loss, 2.0 * float(x @ x), cost)
+        w[y] += step * x
+        w[rival] -= step * x
+    return said, w
+
+
+def pa_targets(
+    rows: FloatArray, targets: FloatArray, variant: str, cost: float, insensitivity: float
+) -> tuple[Said, FloatArray]:
+    """Section 5."""
+    w = np.zeros(rows.shape[1])
+    said = []
+    for x, y in zip(rows, targets, strict=True):
+        said.append(np.array([w @ x]))
+        if not math.isnan(y):
+            loss = max(0.0, abs(y - w @ x) - insensitivity)
+            step = passive_aggressive(variant, loss, float(x @ x), cost)
+            w = w + np.sign(y - w @ x) * step * x
+    return said, w[None]
+
+
 def one_hot(labels: Sequence[int]) -> FloatArray:
     """Targets (n, C) of one class against the rest; rows without a label are NaN."""
     count = max(labels, default=-1) + 1

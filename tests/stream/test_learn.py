@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import LearnerSpec, RidgeSpec, get_learner
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.learners import LearnerSpec, POLKSpec, RidgeSpec, get_learner
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import OKFEBSpec, RowsSpec, run_all
 from tests.oracles.learner_cases import every_spec, same_state
 from tests.oracles.prequential import core_alone
 from tests.stream.learning import (
@@ -303,15 +304,24 @@ def test_boundaries_before_1970_and_times_that_go_back() -> None:
 
 @pytest.mark.parametrize("late", [None, LateLabels(None, 1)])
 @pytest.mark.parametrize("order", [Order(), Order(max_disorder=2.0), Order(max_disorder=0)])
-def test_features_of_a_tracker_in_the_same_pipeline(order: Order, late: LateLabels | None) -> None:
+@pytest.mark.parametrize(
+    ("tracked_by", "spec"),
+    [
+        (OKFEBSpec(rank=3, budget=5, warmup=20, novelty_window=100), SPEC),
+        (RowsSpec(rank=3, warmup=20), POLKSpec(warmup=30, batch=3, budget=10)),
+    ],
+    ids=["okfeb-ridge", "rows-polk"],
+)
+def test_features_of_a_tracker_in_the_same_pipeline(
+    tracked_by: SubspaceSpec, spec: LearnerSpec, order: Order, late: LateLabels | None
+) -> None:
     """From rows to predictions: the cores one after the other, the end of the input told once."""
-    tracked_by = OKFEBSpec(rank=3, budget=5, warmup=20, novelty_window=100)
     rows = make_rows(160, seed=2)
     labels = [None if i % 7 == 3 else "ab"[int(x[0] > 1)] for i, x in enumerate(rows.x)]
     _, features = run_all(tracked_by, rows.x)
     assert features.z is not None
     table = FeatureTable(np.asarray(rows.time), features.z, labels)
-    state, expected = core_alone(SPEC, table)
+    state, expected = core_alone(spec, table)
     if late is None:
         rows = dataclasses.replace(rows, label=np.array(labels))
     apart = [Late(label, index=row, row=row) for row, label in enumerate(labels) if label]
@@ -325,7 +335,7 @@ def test_features_of_a_tracker_in_the_same_pipeline(order: Order, late: LateLabe
             come = [("m", label_chunk([label])) for label in apart]
             named = pipeline | "Labels" >> beam.Create(come).with_output_types(Element)
             inputs = {"features": inputs, "labels": named}
-        for name, output in (inputs | TrainLinear(SPEC, late=late)).items():
+        for name, output in (inputs | TrainLinear(spec, late=late)).items():
             _ = output | f"Keep {name}" >> beam.Map(_keep_tracked, name)
     kept = _TRACKED.pop()
     found = [row for name, pair in kept if name == PREDICTIONS for row in pair[1].batch.to_pylist()]

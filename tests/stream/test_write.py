@@ -20,7 +20,8 @@ from kerneltrack.trackers import OKFEBSpec, run_all
 from tests.stream.running import SPEC, make_rows
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.schemas import features_schema
-from transforms.snapshots import WriteSnapshots, snapshot_name, write_whole
+from transforms.snapshot_files import snapshot_name, write_whole
+from transforms.snapshots import WriteSnapshots
 from transforms.write import WriteChunks, WriteFailures
 
 SOURCES = ["a.parquet", "b c/é.csv"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -120,3 +121,8 @@ def test_the_states_bytes_are_those_of_the_formula(rank: int, budget: int) -> No
         assert sum(array.nbytes for array in state) == expected
         state, _ = TRACKER.update(spec, state, walk(1, 100, width))
         assert sum(array.nbytes for array in state) == expected
+        timed = dataclasses.replace(spec, halflife_seconds=9.0)
+        chosen = dataclasses.replace(spec, rank_factor=2.0)
+        for other, more in ((timed, 1), (chosen, rank + 4)):
+            state = TRACKER.init(other, walk(0, 20, width))
+            assert sum(array.nbytes for array in state) == expected + 8 * more

@@ -30,6 +30,18 @@ CASES: dict[str, dict[str, Any]] = {
     "polynomial, rate": {"kernel": "polynomial", "admission": "rate", "halflife": 300.0},
     "polynomial, leverage": {"kernel": "polynomial", "degree": 3, "admission": "leverage"},
     "linear, every": {"kernel": "linear", "halflife": 50.0},
+    "gaussian, every, in event time": {"halflife_seconds": 20.0},
+    "laplacian, leverage, in event time": {
+        "kernel": "laplacian",
+        "admission": "leverage",
+        "halflife_seconds": 300.0,
+    },
+    "gaussian, every, rank chosen": {"halflife": 60.0, "rank_factor": 1.3},
+    "gaussian, leverage, rank chosen": {
+        "admission": "leverage",
+        "halflife": 600.0,
+        "rank_factor": 2.0,
+    },
 }
 
 
@@ -49,6 +61,13 @@ def stream(name: str) -> Array:
     return rows
 
 
+def times_of(name: str) -> npt.NDArray[np.int64]:
+    """Times in ns: bursts, gaps, and rows of the same time."""
+    rng = np.random.default_rng(len(name))
+    gaps = rng.exponential(0.5, ROWS) * rng.choice([0.0, 0.2, 1.0, 20.0], ROWS)
+    return np.cumsum(gaps * 1e9).astype(np.int64) - 10**12
+
+
 class Run(NamedTuple):
     model: oracle.Oracle
     outcomes: list[oracle.Outcome]
@@ -60,8 +79,9 @@ def play(name: str) -> Run:
     spec, rows = spec_of(CASES[name]), stream(name)
     first = TRACKER.init(spec, rows[:1], "a model")
     model = oracle.start(spec, float(first.bandwidth[0]), rows.shape[1], int(first.key[0]))
-    outcomes = [model.update(x) for x in rows]
-    return Run(model, outcomes, *TRACKER.update(spec, first, rows))
+    times = times_of(name)
+    outcomes = [model.update(x, int(time)) for x, time in zip(rows, times, strict=True)]
+    return Run(model, outcomes, *TRACKER.update(spec, first, rows, ("q",), times))
 
 
 def far(found: Array, wanted: Array) -> float:
@@ -73,6 +93,10 @@ def far(found: Array, wanted: Array) -> float:
 def test_5000_rows_agree_with_the_dense_oracle(name: str) -> None:
     model, outcomes, state, features = play(name)
     size = state.size
+    used = np.array([o.used for o in outcomes])
+    settled = ~features.initial & (features.index >= model.spec.budget)
+    assert ((features.q != 0).sum(axis=1) == used)[settled].all()
+    assert (len(set(used[settled])) > 1) == (model.spec.rank_factor is not None)
     assert features.evicted.tolist() == [o.evicted for o in outcomes]
     assert features.informative.tolist() == [o.informative for o in outcomes]
     assert features.initial.tolist() == [o.initial for o in outcomes]
@@ -97,8 +121,9 @@ def test_5000_rows_agree_with_the_dense_oracle(name: str) -> None:
 def test_a_perturbation_does_not_grow(name: str) -> None:
     spec, rows = spec_of(CASES[name]), stream(name)
     moved = rows * (1 + 1e-10 * np.random.default_rng(1).uniform(-1, 1, rows.shape))
-    _, features = run_all(spec, rows)
-    _, others = run_all(spec, moved)
+    times = times_of(name)
+    _, features = run_all(spec, rows, times=times)
+    _, others = run_all(spec, moved, times=times)
     own = np.abs(features.loss + (features.z**2).sum(axis=1))  # type: ignore[operator]
     assert np.array_equal(features.evicted, others.evicted)
     late = slice(ROWS - 1000, None)

@@ -103,6 +103,40 @@ def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("admission", "said", "tile", "target"),
+    [
+        ("leverage", "at random, the likelier the larger the error", " · target 10.0 %", 0.1),
+        ("rate", "those with the largest errors", " · target 10.0 %", 0.1),
+        ("moving", "those with an error above the mean of late", "", None),
+        ("every", None, None, None),
+    ],
+)
+def test_the_page_says_how_rows_were_admitted(
+    tmp_path: Path, admission: str, said: str | None, tile: str | None, target: float | None
+) -> None:
+    spec = {"rank": 2, "kernel": "gaussian", "admission": admission, "admission_rate": 0.1}
+    table = features({"m": 20})
+    page = page_of(run_folder(tmp_path, table, tracker="covariance", spec=spec))
+    text = text_of(page)
+    assert "covariance went through 20 rows" in text
+    assert data_of(page)["admission"] == target
+    assert "Rank in use" not in text
+    if said is None:
+        assert "75.0 % of the rows were censored" in text
+        assert "Censored 75.0 % of the rows" in text
+    else:
+        assert f"25.0 % of the rows were admitted to the subspace, {said}; no row" in text
+        assert f"Admitted 25.0 % of the rows{tile}" in text
+
+
+def test_a_chosen_rank_is_told(tmp_path: Path) -> None:
+    counts = {"rows_in": 20, "rows_out": 20, "rows_failed": 0, "directions": 8}
+    spec = {"rank": 2, "kernel": "gaussian", "admission": "every", "rank_factor": 1.5}
+    page = page_of(run_folder(tmp_path, features({"m": 20}), counts=counts, spec=spec))
+    assert "Rank in use 1.6 mean over admitted rows · at most 2" in text_of(page)
+
+
+@pytest.mark.parametrize(
     ("table", "counts", "expected"),
     [
         (None, {}, "The input held no rows, so there are no features."),

@@ -29,7 +29,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import LEARNERS, get_learner, learn_all
+from kerneltrack.learners import LEARNERS, RidgeSpec, get_learner, learn_all
 from kerneltrack.sklearn import SubspaceClassifier, SubspaceRegressor, SubspaceTracker
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import TRACKERS, OKFEBSpec, OKFESpec, get_tracker, parse_spec, run_all
@@ -424,7 +424,7 @@ def test_parameters_may_be_numpys() -> None:
     }
     model = SubspaceClassifier(**options).fit(ROWS, LABELS)
     assert model.spec_ == OKFEBSpec(rank=3, budget=5, gamma=2.0, seed=4)
-    assert not model.learner_spec_.bias
+    assert model.learner_spec_ == RidgeSpec(bias=False, max_classes=len(set(LABELS)))
 
 
 def test_random_state_is_the_seed() -> None:

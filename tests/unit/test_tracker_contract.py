@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -18,10 +19,13 @@ from kerneltrack.trackers import (
     CovarianceSpec,
     DSKPCASpec,
     DSPairSpec,
+    OANASpec,
     OKFEBSpec,
     OKFESpec,
+    RowsSpec,
     covloop,
     get_tracker,
+    oanaloop,
     rowloop,
     run_all,
 )
@@ -64,7 +68,14 @@ SPECS: dict[str, SubspaceSpec] = {
     "covariance-raw": CovarianceSpec(
         **SMALL, budget=6, kernel="linear", admission="leverage", standardise=False, emit="q"
     ),
+    "covariance-chosen": CovarianceSpec(**SMALL, budget=6, halflife=10.0, rank_factor=1.2),
     "covariance-wide": CovarianceSpec(**SMALL, budget=60, gamma=1e3, admission="moving"),
+    "oana": OANASpec(**SMALL, budget=5),
+    "oana-still": OANASpec(**SMALL, budget=9, threshold=None, clip=3.0),
+    "oana-raw": OANASpec(
+        **SMALL, budget=6, kernel="polynomial", standardise=False, emit="q", threshold=0.5
+    ),
+    "oana-filling": OANASpec(**SMALL, budget=100, kernel="laplacian"),
     "dskpca": DSKPCASpec(**SMALL, budget=24, feature_batch=4, row_batch=7),
     "dskpca-gha": DSKPCASpec(
         **SMALL,
@@ -79,6 +90,8 @@ SPECS: dict[str, SubspaceSpec] = {
     "dskpca-raw": DSKPCASpec(
         **SMALL, budget=12, feature_batch=3, kernel="polynomial", standardise=False, emit="q"
     ),
+    "rows": RowsSpec(**SMALL, clip=3.0),
+    "rows-raw": RowsSpec(**SMALL, standardise=False, emit="q"),
 }
 PAIRS: dict[str, SubspaceSpec] = {
     "dspair": DSPairSpec(**SMALL, budget=24, feature_batch=4, row_batch=7),
@@ -105,7 +118,7 @@ def begin(spec: SubspaceSpec, rows: Array = ROWS) -> tuple[Any, Any]:
 
 def signatures() -> int:
     """How often the row loops were compiled."""
-    return sum(len(loop.run_rows.signatures) for loop in (rowloop, covloop))
+    return sum(len(loop.run_rows.signatures) for loop in (rowloop, covloop, oanaloop))
 
 
 def finite(features: Any) -> bool:
@@ -133,7 +146,8 @@ def test_shapes_and_types(spec: SubspaceSpec) -> None:
     assert (features.z is None) == (spec.emit == "q")
     assert features.q is not None and features.q.shape == (count, 3)
     most = getattr(spec, "budget", getattr(spec, "max_rows", 0))
-    assert features.s is not None and features.s.shape == (count, most)
+    assert isinstance(spec, RowsSpec) == (features.s is None)
+    assert features.s is None or features.s.shape == (count, most)
 
 
 def test_q_and_s_come_only_when_asked_for(spec: SubspaceSpec) -> None:
@@ -221,6 +235,8 @@ DEGENERATE: dict[str, Array] = {
 def test_degenerate_rows_give_finite_features(spec: SubspaceSpec, kind: str) -> None:
     # Each of two views gets the rows.
     rows = np.hstack([DEGENERATE[kind]] * 3) if spec in PAIRS.values() else DEGENERATE[kind]
+    if isinstance(spec, RowsSpec):
+        spec = dataclasses.replace(spec, rank=rows.shape[1])
     state, features = run_all(spec, rows, EXTRAS)
     assert features.valid.all() or isinstance(spec, OKFESpec)
     assert finite(features)
@@ -245,9 +261,11 @@ def test_a_seed_decides_all(spec: SubspaceSpec) -> None:
     first, repeated, changed = (run_all(s, ROWS, ("q",)) for s in (spec, again, other))
     assert state_bytes(first[0]) == state_bytes(repeated[0])
     assert feature_bytes(first[1]) == feature_bytes(repeated[1])
-    # Algorithms 2 and 3 print a start that is not random; only leverage draws from a covariance.
+    # Algorithms 2 and 3 print a start that is not random; only leverage draws from a covariance;
+    # nothing is drawn by OANA.
     still = isinstance(spec, OKFESpec) and spec.start == "rank_one"
     still = still or (isinstance(spec, CovarianceSpec) and spec.admission != "leverage")
+    still = still or isinstance(spec, (OANASpec, RowsSpec))
     assert (feature_bytes(first[1])["q"] == feature_bytes(changed[1])["q"]) == still
 
 
@@ -318,5 +336,7 @@ def test_counters_add_up(spec: SubspaceSpec) -> None:
     own = features.evicted == features.index
     assert totals["dropped_at_once"] == (own & features.valid).sum()
     assert totals["mended"] == 0
-    assert state.size == totals["informative"] - totals["evicted"]
+    # Landmarks are means: rows that moved one are not stored.
+    merged = int(np.maximum(state.members - 1, 0).sum()) if isinstance(spec, OANASpec) else 0
+    assert state.size == totals["informative"] - totals["evicted"] - merged
     assert state.n == features.valid.sum()

@@ -15,7 +15,8 @@ from kerneltrack import codec
 from kerneltrack.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import walk
-from tests.stream.learning import SECOND, SPEC, FeatureTable, Step, working
+from tests.stream.learning import SECOND, SPEC, FeatureTable, Step
+from tests.stream.test_learn_state import working
 from transforms.clock import CLOCK_VERSION, Clock
 from transforms.learn import PREDICTIONS, LateLabels
 from transforms.model import Model, Work, begin, decode, encode

@@ -1,4 +1,4 @@
-"""Doubly stochastic trackers in pipelines: the core's bytes, live, out of order and in files."""
+"""The trackers beside OK-FEB in pipelines: the core's bytes, live, out of order and in files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apache_beam.transforms.window import FixedWindows
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import DSKPCASpec, DSPairSpec, run_all
+from kerneltrack.trackers import DSKPCASpec, DSPairSpec, OANASpec, run_all
 from tests.e2e.jobs import (
     COLUMNS,
     array_of,
@@ -28,10 +28,11 @@ from tests.stream.test_order import arrival, bundles_of
 from transforms.track import Order, TrackSubspace
 from transforms.windows import MeasureMismatch
 
-SPECS: dict[str, SubspaceSpec] = {
+WITHOUT_ROWS: dict[str, SubspaceSpec] = {
     "dskpca": DSKPCASpec(rank=3, budget=24, feature_batch=8, row_batch=7, warmup=20),
     "dspair": DSPairSpec(rank=3, budget=24, feature_batch=8, row_batch=7, warmup=20),
 }
+SPECS = WITHOUT_ROWS | {"oana": OANASpec(rank=3, budget=8, threshold=0.5, warmup=20)}
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -64,7 +65,8 @@ def test_a_file_job_gives_the_cores_features_and_states(name: str, tmp_path: Pat
     values = spec.to_dict() | {"clip": "none"}
     flags = [
         text
-        for field in ("rank", "budget", "feature_batch", "row_batch", "warmup")
+        for field in ("rank", "budget", "feature_batch", "row_batch", "threshold", "warmup")
+        if field in values
         for text in ("--" + field.replace("_", "-"), str(values[field]))
     ]
     track_files(source, *COLUMNS, "--tracker", name, *flags, "--output", str(out))
@@ -80,7 +82,7 @@ def test_a_file_job_gives_the_cores_features_and_states(name: str, tmp_path: Pat
         assert all(np.array_equal(a, b) for a, b in zip(kept.state, state, strict=True))
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", WITHOUT_ROWS)
 def test_there_is_no_kernel_mismatch_without_stored_rows(name: str) -> None:
     with pytest.raises(ConfigError, match="measure"):
-        TrackSubspace(SPECS[name], measure=MeasureMismatch(FixedWindows(60)))
+        TrackSubspace(WITHOUT_ROWS[name], measure=MeasureMismatch(FixedWindows(60)))

@@ -1,0 +1,168 @@
+"""The rows themselves as features: for learners that have a kernel of their own.
+
+z = x/scale - shift, clipped, with centre and scale of the first rows as every tracker takes them.
+Nothing else is learned, no row is stored, the fitting error is 0: on a learner of rows (POLK, BSGD)
+it is as if there were no tracker. Cost O(D) a row, 8(2D + 9) bytes of state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.compiled import compiled
+from kerneltrack.errors import ConfigError
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import calls, rowstate, rowsteps
+from kerneltrack.trackers.base import Features, IntArray
+
+FloatArray = npt.NDArray[np.float64]
+
+MIDDLE = 0.5
+"""Mid-rank of a fitting error among equal ones."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowsSpec(SubspaceSpec):
+    """Settings of the tracker that passes rows on; see `SubspaceSpec`.
+
+    `rank` must be the number of channels. The kernel's settings and the seed say nothing here.
+
+    Example:
+        >>> RowsSpec(rank=6).tracker
+        'rows'
+    """
+
+    tracker: ClassVar[str] = "rows"
+    measured: ClassVar[Collection[str]] = frozenset()
+
+
+class RowsState(NamedTuple):
+    """State of a model: 8(2D + 9) bytes.
+
+    Attributes:
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        counts: (9,) as in `SubspaceState`; all but the first, the valid rows, stay 0.
+    """
+
+    shift: FloatArray
+    scale: FloatArray
+    counts: IntArray
+
+    @property
+    def n(self) -> int:
+        """Valid rows seen."""
+        return int(self.counts[rowstate.N])
+
+    @property
+    def size(self) -> int:
+        """Stored rows: none."""
+        return 0
+
+
+@compiled
+def _run_rows(
+    clip: float,
+    shift: FloatArray,
+    scale: FloatArray,
+    before: int,
+    rows: FloatArray,
+    out: rowstate.Outputs,
+) -> None:
+    x = np.empty(shift.shape[0])
+    index = before
+    for n in range(rows.shape[0]):
+        if not rowsteps.scale_row(shift, scale, clip, rows[n], x):
+            continue
+        out.valid[n] = True
+        out.number[n] = index
+        out.novelty[n] = MIDDLE
+        for given in (out.z, out.q):
+            for d in range(given.shape[1]):
+                given[n, d] = x[d]
+        index += 1
+
+
+class Rows:
+    """The tracker that passes rows on (see the module).
+
+    Example:
+        >>> spec = RowsSpec(rank=2, standardise=False)
+        >>> rows = [[1.0, 2.0], [3.0, 4.0]]
+        >>> _, features = Rows().update(spec, Rows().init(spec, rows), rows)
+        >>> features.z.tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
+    """
+
+    name = "rows"
+    spec_type: type[SubspaceSpec] = RowsSpec
+    state_type = RowsState
+
+    def init(self, spec: RowsSpec, first_rows: npt.ArrayLike, key: str = "") -> RowsState:
+        """Make the state from the first rows (m, D); see `Tracker.init`.
+
+        Raises:
+            ConfigError: if `rank` is not D.
+        """
+        seen = calls.look_at(spec, first_rows)
+        if spec.rank != len(seen.scale):
+            raise ConfigError("rank", spec.rank, f"{len(seen.scale)}, the number of channels")
+        counts = np.zeros(rowstate.COUNTS, dtype=np.int64)
+        return RowsState(seen.shift, seen.scale, counts)
+
+    def update(
+        self,
+        spec: RowsSpec,
+        state: RowsState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
+    ) -> tuple[RowsState, Features]:
+        """Pass rows (n, D) on in order; see `Tracker.update`."""
+        features = self.project(spec, state, rows, extras)
+        after = calls.copied(state)
+        after.counts[rowstate.N] += np.count_nonzero(features.valid)
+        return after, features
+
+    def project(
+        self, spec: RowsSpec, state: RowsState, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
+    ) -> Features:
+        """Return the scaled rows; see `Tracker.project`."""
+        matrix = calls.matrix_of(rows, spec.rank)
+        out = calls.outputs_for(spec, len(matrix), 0, extras)
+        clip = math.inf if spec.clip is None else spec.clip
+        scaling = calls.writeable(state.shift), calls.writeable(state.scale)
+        _run_rows(float(clip), *scaling, state.n, matrix, out)
+        return calls.features_of(out)
+
+    def why_refused(self, spec: RowsSpec, state: RowsState, row: npt.ArrayLike) -> str:
+        """Say why a row was refused."""
+        return calls.refusal(state, row)
+
+    def counters(self, state: RowsState) -> dict[str, int]:
+        """Return running totals by name, all 0: no row enters a subspace."""
+        return calls.totals(state)
+
+    def arrays(self, state: RowsState) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name."""
+        return state._asdict()
+
+    def from_arrays(self, spec: RowsSpec, arrays: dict[str, npt.NDArray[Any]]) -> RowsState:
+        """Make a state of arrays that `arrays` gave, checking their shapes."""
+        if set(arrays) != set(RowsState._fields):
+            raise ConfigError("state", sorted(arrays), "exactly shift, scale and counts")
+        shapes = {"shift": (spec.rank,), "scale": (spec.rank,), "counts": (rowstate.COUNTS,)}
+        for name, shape in shapes.items():
+            if arrays[name].shape != shape:
+                raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {shape}")
+        counts = np.array(arrays["counts"], dtype=np.int64)
+        if counts.min() < 0 or counts.max() > 2**62:
+            raise ConfigError("state.counts", counts.tolist(), "from 0 to 2**62")
+        shift = np.array(arrays["shift"], dtype=np.float64)
+        return RowsState(shift, np.array(arrays["scale"], dtype=np.float64), counts)

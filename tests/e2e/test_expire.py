@@ -1,0 +1,64 @@
+"""Models of a live job that fall silent and come back, on a real Flink, through a crash."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from pipelines.cli import main
+from tests.e2e.clusters import LocalCluster, wait_for
+from tests.e2e.live import Live, record
+from tests.e2e.test_stream import assert_same_as_file_job
+
+ROWS = 600
+MODELS = 4
+STEPS = 2
+"""Tracker and learner."""
+STATE = b"__metadata__"
+"""What each state holds, and nothing else that Flink keeps."""
+
+
+def test_silent_models_leave_the_state_and_come_back(
+    cluster: LocalCluster, sample: Path, tmp_path: Path
+) -> None:
+    recording = record(sample, tmp_path / "rows", ROWS)
+    live = Live(cluster, "expired", "json")
+    live.make_topic(2)
+    folder = tmp_path / "snapshots"
+    savepoints = cluster.folder / "savepoints"
+
+    def states_left() -> int:
+        """Stop the job; return how many states its savepoint holds."""
+        before = set(savepoints.glob("*"))
+        assert main(["stop", *live.place, "--savepoint"]) == 0
+        (left,) = set(savepoints.glob("*")) - before
+        return sum(path.read_bytes().count(STATE) for path in left.glob("*"))
+
+    live.start()
+    live.send(recording.portions[0], 5)
+    for output in ("", "-predictions"):
+        live.read(output, MODELS * ROWS // 8, tmp_path)
+    assert states_left() == MODELS * STEPS
+
+    snapshots = ("--snapshots", str(folder))
+    live.start("--resume", "latest", "--expire-after", "6", *snapshots)
+    live.send(recording.portions[1], 5)
+    sent = time.time()
+
+    def expired() -> bool:
+        files = [path for path in folder.glob("idle/*.idle") if path.stat().st_mtime > sent]
+        return len(files) >= MODELS * STEPS
+
+    wait_for("the models to expire", expired)
+    assert states_left() == 0
+    # The states that went out are snapshots like others.
+    assert len(list(folder.glob("*@*.safetensors"))) >= MODELS * STEPS
+
+    with live.running("--resume", "latest", *snapshots):
+        live.send(recording.portions[2], 5)
+        for pid in cluster.status()["workers"]:
+            os.kill(pid, signal.SIGKILL)
+        live.send(recording.portions[3], 5)
+        assert_same_as_file_job(live, recording, tmp_path)

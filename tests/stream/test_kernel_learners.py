@@ -1,0 +1,123 @@
+"""Learners with a kernel of their own, on the rows: the core's bytes in files and live."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.testing.test_stream import TestStream
+
+from kerneltrack import codec
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners import LearnerSpec, POLKSpec
+from kerneltrack.trackers import RowsSpec, run_all
+from pipelines.cli import main
+from tests.e2e.jobs import (
+    COLUMNS,
+    index_of,
+    labelled_table,
+    learned_from,
+    lines_of,
+    models_of,
+    record_of,
+    track,
+    write,
+)
+from tests.oracles.learner_cases import same_state
+from tests.oracles.prequential import core_alone
+from tests.stream.learning import SECOND, Element, FeatureTable
+from tests.stream.running import make_rows
+from tests.stream.test_order import arrival, bundles_of
+from transforms.learn import PREDICTIONS, TrainLinear
+from transforms.track import FEATURES, LATE, Order, TrackSubspace
+
+ROWS = RowsSpec(rank=3, warmup=50)
+FLAGS = ("--tracker", "rows", "--rank", "3", "--warmup", "50", "--learner-warmup", "60")
+CASES: dict[str, tuple[str, LearnerSpec, tuple[str, ...]]] = {
+    "polk": ("string", POLKSpec(warmup=60), ("--learner", "polk")),
+    "polk-regression": (
+        "float64",
+        POLKSpec(task="regression", warmup=60, budget=9, batch=4),
+        tuple(
+            "--learner polk --learner-task regression --learner-budget 9 --learner-batch 4".split()
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_job_gives_the_cores_predictions_and_states(name: str, tmp_path: Path) -> None:
+    kind, spec, flags = CASES[name]
+    table, out = labelled_table(500, kind, models=2), tmp_path / "out"
+    source = write(tmp_path / "in.parquet", table)
+    track(source, *COLUMNS, *FLAGS, *flags, "--output", str(out))
+    assert record_of(out)["learner"]["learner"] == spec.learner
+    found = lines_of(out, "predictions")
+    assert len(found) == 2
+    for model, rows in models_of(table).items():
+        state, records = core_alone(spec, learned_from(rows, ROWS))
+        assert found[model] == records
+        path = out / "snapshots" / index_of(out)["models"][model][0]["learner"]
+        snapshot = codec.decode_learner(path.read_bytes())
+        assert snapshot.spec == spec
+        same_state(snapshot.state, state)
+
+
+_KEPT: list[list[Any]] = []
+
+
+def _keep(element: Any, name: str) -> None:
+    _KEPT[-1].append((name, *element))
+
+
+@pytest.mark.parametrize("spec", [POLKSpec(warmup=60), POLKSpec(loss="logistic", batch=4)])
+def test_a_live_stream_out_of_order_gives_the_cores_predictions(spec: LearnerSpec) -> None:
+    rng = np.random.default_rng(4)
+    times = np.arange(250) * (SECOND // 50)
+    rows = make_rows(250, seed=7, times=times)
+    labels = np.array(["in" if x @ x < 3 else "out" for x in rows.x])
+    rows = dataclasses.replace(rows, label=labels)
+    arriving = rows.take(arrival(times, 0.5, rng))
+    assert (np.diff(arriving.row) < 0).any()
+    chunks = arriving.cut(rng.integers(1, 12, size=250).tolist())
+    old = make_rows(1, seed=1, times=np.array([-100 * SECOND]))
+    old = dataclasses.replace(old, label=labels[:1])
+    stream = TestStream()
+    for bundle in [*bundles_of(chunks, [1, 3]), [("m", old.cut([1])[0])]]:
+        stream = stream.add_elements(bundle)
+    options = PipelineOptions([])
+    options.view_as(StandardOptions).streaming = True
+    _KEPT.append([])
+    with beam.Pipeline(runner=BundleBasedDirectRunner(), options=options) as pipeline:
+        source = pipeline | stream.advance_watermark_to_infinity().with_output_types(Element)
+        tracked = source | TrackSubspace(ROWS, Order(max_disorder=0.5))
+        learned = tracked[FEATURES] | TrainLinear(spec, bounded=False)
+        for name, output in ((LATE, tracked[LATE]), *learned.items()):
+            _ = output | f"Keep {name}" >> beam.Map(_keep, name)
+    kept = _KEPT.pop()
+    _, features = run_all(ROWS, rows.x)
+    assert features.z is not None
+    _, records = core_alone(spec, FeatureTable(times, features.z, labels.tolist()))
+    found = [row for name, _, said in kept if name == PREDICTIONS for row in said.batch.to_pylist()]
+    assert sorted(found, key=lambda row: row["index"]) == records
+    assert sum(len(rows) for name, _, rows in kept if name == LATE) == 1
+
+
+def test_another_rank_than_the_number_of_channels_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in.parquet", labelled_table(100, models=1))
+    flags = ("--tracker", "rows", "--rank", "4", "--learner", "polk")
+    assert main(["track", source, *COLUMNS, *flags, "--output", str(tmp_path / "out")]) != 0
+    assert "rank = 4: must be 3, the number of channels" in capsys.readouterr().err
+
+
+def test_rows_that_are_not_stored_are_no_features() -> None:
+    with pytest.raises(ConfigError, match="extras"):
+        TrackSubspace(ROWS, extras=("s",))
