@@ -51,7 +51,9 @@ PARTITIONS = 4
 STEP = 20_000_000
 MAX_DISORDER = 1.0
 SLACK = 0.15
-QUIET = 6.0
+QUIET = 15.0
+"""Seconds without output after which a job is taken to have done its work."""
+
 LEAST_WAIT = 0.001
 LEAST_MESSAGES = 4
 """Of each model at the pace: a row comes out with a later message of its model."""
@@ -286,6 +288,8 @@ class Bench:
             for where in _places(message.value(), cell.form)
             if where in since
         ]
+        if not latencies:
+            raise SystemExit(f"{output}: no row of a paced message came out for {QUIET:g} s")
         pace.next_row += 10_000_000
         return Result(rate, per_cpu, np.array(latencies))
 
