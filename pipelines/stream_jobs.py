@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
+from kerneltrack.learners import parse_learner_spec
+from kerneltrack.trackers import parse_spec
 from pipelines.cluster import status
 from pipelines.cluster.folder import Cluster, Folder, load
 from pipelines.flink import ENDED, Flink
-from transforms.clock import CLOCK_VERSION
+from transforms.clock import CLOCK_VERSION, Order
 
 VERSION = 1
 FORMATS = {"clock": CLOCK_VERSION, "state": codec.VERSION}
@@ -232,11 +234,32 @@ def check_same(left: Left, settings: dict[str, Any]) -> None:
         if version > FORMATS.get(name, 0):
             allowed = f"one of version {FORMATS.get(name, 0)} or before: newer code wrote it"
             raise ConfigError("--resume", f"{left.path}, {name} version {version}", allowed)
-    before, now = _flat(left.record.settings), _flat(json.loads(json.dumps(settings)))
-    for name in {**before, **now}:
+    written, now = left.record.settings, _flat(json.loads(json.dumps(settings)))
+    before = _flat(json.loads(json.dumps(_with_defaults(written))))
+    for name in {**_flat(written), **now}:
         if before.get(name) != now.get(name):
             allowed = f"{before.get(name)!r}, as in {left.path}"
             raise ConfigError(name, now.get(name), allowed)
+
+
+def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings that older code wrote down with those added that it did not know yet.
+
+    They have their defaults, which therefore must mean what was done before there was a choice.
+
+    Raises:
+        ConfigError: if they hold what this code does not know.
+    """
+    filled = dict(settings)
+    if settings.get("tracker"):
+        filled["tracker"] = parse_spec(settings["tracker"]).to_dict()
+    if settings.get("learner"):
+        filled["learner"] = parse_learner_spec(settings["learner"]).to_dict()
+    try:
+        filled["order"] = asdict(Order(**settings.get("order", {})))
+    except TypeError as error:
+        raise ConfigError("order", settings["order"], "made of settings that are known") from error
+    return filled
 
 
 def _flat(settings: Any, name: str = "") -> dict[str, Any]:

@@ -90,7 +90,7 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
     if args.snapshots is None:
         for flag in writers:
             work_options.refuse_without(args, flag, ["snapshots"])
-    elif all(getattr(args, flag) is None for flag in writers):
+    elif args.resume is None and all(getattr(args, flag) is None for flag in writers):
         work_options.refuse_without(args, "snapshots", writers)
     with spec_options.flags_named({name: "--" + name.replace("_", "-") for name in ORDER_FLAGS}):
         order = Order(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.trackers import OKFEBSpec
 from pipelines import cli
 from pipelines.flink import Flink
 from pipelines.read_output import Once
 from pipelines.replay import Replay
 from pipelines.stream_jobs import Left, Place, Record, check_same, find_left, read_record
 from tests.e2e.jobs import run_process
+from transforms.clock import Order
 from transforms.column_options import ColumnOptions
 from transforms.read import ReadChunks
 
@@ -156,6 +159,25 @@ def test_other_settings_are_named() -> None:
         check_same(left, {**SETTINGS, "tracker": {"rank": 4, "budget": 5}})
     with pytest.raises(ConfigError, match=r"order\.max_disorder = None: must be 1\.0"):
         check_same(left, {"tracker": SETTINGS["tracker"], "order": {}})
+
+
+def test_settings_that_older_code_did_not_know_have_their_defaults() -> None:
+    tracker = OKFEBSpec(rank=3, budget=5).to_dict()
+    order = dataclasses.asdict(Order(max_disorder=1.0))
+    settings: dict[str, Any] = {"tracker": tracker, "learner": None, "order": order}
+    older = {
+        "tracker": {key: value for key, value in tracker.items() if key != "clip"},
+        "learner": None,
+        "order": {"max_disorder": 1.0, "hold_for": None},
+    }
+    left = Left("file:///there", Record("a", "n", 1.0, "in", "digest", older))
+    check_same(left, settings)
+    dropping = {**order, "duplicates": "drop"}
+    with pytest.raises(ConfigError, match=r"order\.duplicates = 'drop': must be 'keep', as in "):
+        check_same(left, {**settings, "order": dropping})
+    with pytest.raises(ConfigError, match=r"must be made of settings that are known"):
+        newer = {**older, "order": {"of_tomorrow": 1}}
+        check_same(Left("file:///there", Record("a", "n", 1.0, "in", "digest", newer)), settings)
 
 
 def test_rows_come_once_and_two_values_of_one_are_counted() -> None:

@@ -133,6 +133,8 @@ def test_the_default_tracker() -> None:
         "covariance": "covariance",
         "dskpca": "dskpca",
         "dspair": "dspair",
+        "oana": "oana",
+        "rows": "rows",
     }
 
 
