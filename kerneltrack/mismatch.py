@@ -35,7 +35,7 @@ from kerneltrack.specs import SubspaceSpec
 from kerneltrack.sums import dot, fused
 from kerneltrack.trackers import Tracker, get_tracker
 from kerneltrack.trackers.calls import kernel_of
-from kerneltrack.trackers.rowstate import SubspaceState, directions
+from kerneltrack.trackers.rowstate import SubspaceState, directions_used
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -114,7 +114,7 @@ def window_mismatch(spec: SubspaceSpec, state: SubspaceState, rows: npt.ArrayLik
     # Copies: Numba would compile the loops anew for arrays that may not be written to.
     parts = (state.factor, state.image, state.gram, state.support)
     factor, image, gram, support = (np.array(part) for part in parts)
-    used = directions(state.counts, factor)
+    used = directions_used(state.counts, factor)
     basis = np.zeros((spec.rank, len(support)))
     rank = span_basis(factor[:used], image[:used], gram, state.size, basis)
     square, residual, own = _window_sums(

@@ -102,10 +102,13 @@ class SubspaceState(NamedTuple):
         return int(self.counts[SIZE])
 
 
-@inlined
-def directions(counts: IntArray, factor: FloatArray) -> int:
+def directions_used(counts: IntArray, factor: FloatArray) -> int:
     """Return how many of the subspace's directions are in use: all, where they do not change."""
     return int(counts[RANK]) if counts.shape[0] > RANK else factor.shape[0]
+
+
+directions = inlined(directions_used)
+"""The same within compiled loops; called from Python it would be compiled anew by each process."""
 
 
 class Outputs(NamedTuple):

@@ -418,12 +418,12 @@ def test_help_tells_the_learners_settings_apart(capsys: pytest.CaptureFixture[st
     (ridge,) = re.findall(r"--learner-ridge X (.*?) --learner-", text)
     assert re.fullmatch(
         r"ridge: .* \(default 0\.1\)\. logistic, hinge, lms: .* \(default 0\.0\)\. "
-        r"pegasos: .* \(default 0\.0003\)",
+        r"pegasos: .* \(default 0\.0003\)\. polk, bsgd: .* \(default 1e-06\)",
         ridge,
     )
     assert (
-        "--budget N okfeb, covariance: Most stored rows B, rank to 10,000 (default 20). dskpca"
-        in (text)
+        "--budget N okfeb, covariance: Most stored rows B, rank to 10,000 (default 20). oana: "
+        "Landmarks m, rank to 10,000 (default 20). dskpca" in text
     )
     assert "--rank N Dimension r of the subspace and of the features, 1 to 1000 (default" in text
 
