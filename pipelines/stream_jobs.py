@@ -176,7 +176,8 @@ def find_left(place: Place, resume: str, topic: str) -> Left:
     if "://" in resume and not resume.startswith("file://"):
         return _left_in_store(place, resume)
     if resume != "latest":
-        path = Path(resume.removeprefix("file://"))
+        # Flink writes file:/PATH, others file:///PATH.
+        path = Path(re.sub("^file:/*", "/", resume))
         sidecar = path / SIDECAR
         if sidecar.exists():
             return Left(path.absolute().as_uri(), read_record(sidecar))

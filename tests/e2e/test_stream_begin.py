@@ -13,6 +13,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from pipelines.cli import main
 from pipelines.read_output import OutputReader
@@ -93,7 +94,9 @@ def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
             stderr=output,
             text=True,
         )
+    admin = AdminClient(live.client)
     try:
+        wait_for("its topic", lambda: f"{live.topic}-out" in admin.list_topics(timeout=60).topics)
         found = offsets_out(live, lambda found: len(set(found)) >= ROWS - FROM)
         assert found == list(range(FROM, ROWS))
         line = rf"{ROWS - FROM} rows read, [\d,]+ rows/s, {ROWS - FROM} tracked, lag [\d,.]+ s, "
