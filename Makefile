@@ -47,7 +47,7 @@ live-demo: env ## track a replayed recording on a local Flink and Kafka (Java 17
 	$(PY) -m pipelines.live_demo --speed $(SPEED)
 
 test: env ## run all tests, side by side; what needs a cluster, one after the other
-	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
+	$(PY) -m pytest --numprocesses auto --maxprocesses 4
 
 lint: env ## check style and format
 	$(VENV)/bin/ruff check .

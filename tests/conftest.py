@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).resolve().parents[1]
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -17,6 +21,30 @@ hypothesis.settings.register_profile(
     "kerneltrack", deadline=None, derandomize=IN_CI, print_blob=True
 )
 hypothesis.settings.load_profile("kerneltrack")
+
+
+class Turns(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a file's tests to one process, and those of all files that run clusters to one.
+
+    So what a file prepares is prepared once, and never two tests need a Flink at once.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "clusters" if runs_clusters(file) else file
+
+
+@lru_cache
+def runs_clusters(file: str) -> bool:
+    """Say whether a file's tests, by its path in the project, run a Flink or a Kafka."""
+    text = (ROOT / file).read_text(encoding="utf-8") if file.startswith("tests/e2e/") else ""
+    return re.search(r"from tests\.e2e\.(clusters|live) import", text) is not None
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns:
+    """Say which process runs what; in the order of the files, clusters among the first."""
+    config.option.loadscopereorder = False
+    return Turns(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -14,14 +14,6 @@ from pipelines.cluster.resolve import resolve
 from tests.e2e.clusters import LocalCluster, running
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what runs clusters in one process, so that never two tests need Flink at once."""
-    for item in items:
-        if "jars" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("cluster"))
-
-
 @pytest.fixture(scope="session")
 def jars() -> None:
     """The jars, fetched with Maven if this machine has not got them."""
