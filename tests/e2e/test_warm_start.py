@@ -510,10 +510,6 @@ def rewrite_index(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], 
     return damage
 
 
-def no_index(folder: Path) -> None:
-    (folder / "index.json").unlink()
-
-
 def half_an_index(folder: Path) -> None:
     text = (folder / "index.json").read_text()
     (folder / "index.json").write_text(text[: len(text) // 2])
@@ -550,7 +546,6 @@ def foreign(folder: Path) -> None:
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no folder": (shutil.rmtree, r"index\.json: cannot be read"),
-    "no index": (no_index, r"index\.json: cannot be read"),
     "half an index": (half_an_index, r"index\.json: not an index of snapshots"),
     "a foreign index": (foreign, r"index\.json: not an index of snapshots"),
     "an older version": (

@@ -30,7 +30,7 @@ DROP = Order(max_disorder=DISORDER, max_jump=3600, duplicates="drop")
 
 
 def sent_twice(count: int, twins: npt.NDArray[np.int64], sequence: bool) -> tuple[Rows, Rows]:
-    """Rows in order, and those with a twin each of some, which lies further on and says more.
+    """Rows in order, and those with a twin each of some, from a later source, which says more.
 
     With a sequence two rows each are of one time, and are no twins.
     """
@@ -41,9 +41,10 @@ def sent_twice(count: int, twins: npt.NDArray[np.int64], sequence: bool) -> tupl
         rows = dataclasses.replace(rows, time=times, sequence=np.arange(count) % 2)
     both = np.r_[np.arange(count), twins]
     again = rows.take(both)
-    new = np.arange(len(twins))
     again.x[count:] += 1
-    again.row[count:] = 10_000 + new
+    # Rows of one source come in its order: twins among them would be as late as they are.
+    again.source[count:] = 1
+    again.row[count:] = np.arange(len(twins))
     return rows, again
 
 
