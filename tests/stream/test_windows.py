@@ -342,20 +342,23 @@ def test_a_window_of_refused_rows_alone_has_no_line() -> None:
     assert starts == [0, 5, 10, 15, 30, 35, 40, 45, 50, 55]
 
 
-def test_rows_in_order_of_arrival_count_as_of_the_newest_time() -> None:
-    """With max_disorder = 0 rows of one chunk may go back in time; windows never do."""
+def test_in_order_of_arrival_rows_that_go_back_in_time_are_late() -> None:
+    """With max_disorder = 0 nothing waits, and windows never go back."""
     rng = np.random.default_rng(4)
     seconds = np.arange(60) + rng.choice([0, 0, 0, -4], size=60)
     rows = make_rows(60, times=seconds * SECOND)
-    assert (np.diff(seconds) < 0).any()
-    outcome = step_through(
-        [("m", rows.chunk())],
-        order=Order(max_disorder=0),
-        measure=MeasureMismatch(FixedWindows(5)),
-    )
-    forward = dataclasses.replace(rows, time=np.maximum.accumulate(seconds) * SECOND)
-    assert_lines(outcome.mismatch["m"], windows_by_hand(forward, FixedWindows(5)))
-    assert_same(outcome.table("m"), core_alone(rows))
+    back = seconds < np.maximum.accumulate(seconds)
+    assert back.any()
+    for sizes in ([60], [1], [7, 2]):
+        outcome = step_through(
+            [("m", chunk) for chunk in rows.cut(sizes)],
+            order=Order(max_disorder=0),
+            measure=MeasureMismatch(FixedWindows(5)),
+        )
+        assert [row for _, _, row in outcome.late] == np.flatnonzero(back).tolist()
+        kept = rows.take(np.flatnonzero(~back))
+        assert_lines(outcome.mismatch["m"], windows_by_hand(kept, FixedWindows(5)))
+        assert_same(outcome.table("m"), core_alone(kept))
 
 
 def test_rows_without_times_are_in_no_window() -> None:
