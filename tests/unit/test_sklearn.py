@@ -50,6 +50,8 @@ TRACKER_SETTINGS: dict[str, dict[str, Any]] = {
     "covariance": {**SMALL, "tracker": "covariance", "admission": "leverage", "halflife": 30.0},
 }
 CLASSIFIERS = tuple(LEARNERS)
+# With the bandwidth from the first rows they would learn nothing from as few as there are here.
+SETTINGS: dict[str, dict[str, Any]] = {"polk": {"gamma": 1.0}, "bsgd": {"gamma": 1.0}}
 REGRESSORS = tuple(name for name in LEARNERS if "regression" in LEARNERS[name].spec_type.tasks)
 ESTIMATORS = (SubspaceTracker, SubspaceClassifier, SubspaceRegressor)
 ROWS = walk(seed=3, count=90, width=3)
@@ -61,9 +63,9 @@ CHECKED = [
     SubspaceTracker(tracker="okfe", emit="q"),
     SubspaceTracker(tracker="covariance", admission="leverage"),
     SubspaceTracker(rank=4, warmup=20, kernel="laplacian", censor="rate", policy="compensated"),
-    *(SubspaceClassifier(learner=name) for name in CLASSIFIERS),
+    *(SubspaceClassifier(learner=name, learner_params=SETTINGS.get(name)) for name in CLASSIFIERS),
     SubspaceClassifier(tracker="okfe", learner="logistic", warmup=30),
-    *(SubspaceRegressor(learner=name) for name in REGRESSORS),
+    *(SubspaceRegressor(learner=name, learner_params=SETTINGS.get(name)) for name in REGRESSORS),
     SubspaceRegressor(tracker="okfe", warmup=30, learner_params={"forgetting": 1.0}),
 ]
 
@@ -154,11 +156,12 @@ def test_the_classifier_is_learn_all(options: dict[str, Any], learner: str) -> N
 
 @pytest.mark.parametrize("learner", REGRESSORS)
 def test_the_regressor_is_learn_all(learner: str) -> None:
-    spec = OKFEBSpec(**SMALL)
-    model = SubspaceRegressor(**SMALL, learner=learner).fit(ROWS, TARGETS)
+    spec, given = OKFEBSpec(**SMALL), SETTINGS.get(learner, {})
+    model = SubspaceRegressor(**SMALL, learner=learner, learner_params=given).fit(ROWS, TARGETS)
     state, features = run_all(spec, ROWS)
     assert features.z is not None
-    learned, said = learn_all(LEARNERS[learner].spec_type(task="regression"), features.z, TARGETS)
+    told = LEARNERS[learner].spec_type(task="regression", **given)
+    learned, said = learn_all(told, features.z, TARGETS)
     same_state(model.learner_state_, learned)
     assert said.error is not None
     rmse = np.sqrt(np.mean(said.error[said.scored] ** 2))
@@ -266,7 +269,8 @@ def test_labels_come_back_in_their_type(labels: npt.NDArray[Any]) -> None:
 
 @pytest.mark.parametrize("learner", CLASSIFIERS)
 def test_decision_values_are_the_learners(learner: str) -> None:
-    model = SubspaceClassifier(**SMALL, learner=learner).fit(ROWS, LABELS)
+    given = SETTINGS.get(learner)
+    model = SubspaceClassifier(**SMALL, learner=learner, learner_params=given).fit(ROWS, LABELS)
     values = model.decision_function(ROWS)
     assert values.shape == (len(ROWS), 3)
     assert model.classes_[values.argmax(axis=1)].tolist() == model.predict(ROWS).tolist()
@@ -286,8 +290,9 @@ def test_decision_values_are_the_learners(learner: str) -> None:
 
 @pytest.mark.parametrize("learner", CLASSIFIERS)
 def test_two_classes_have_one_decision_value(learner: str) -> None:
-    model = SubspaceClassifier(**SMALL, kernel="linear", learner=learner).fit(ROWS, ROWS[:, 0] > 0)
-    values = model.decision_function(ROWS)
+    given = SETTINGS.get(learner)
+    model = SubspaceClassifier(**SMALL, kernel="linear", learner=learner, learner_params=given)
+    values = model.fit(ROWS, ROWS[:, 0] > 0).decision_function(ROWS)
     assert values.shape == (len(ROWS),)
     assert (values > 0).tolist() == model.predict(ROWS).tolist()
     assert 0 < (values > 0).sum() < len(ROWS)
