@@ -101,7 +101,7 @@ def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
         assert found == list(range(FROM, ROWS))
         line = rf"{ROWS - FROM} rows read, [\d,]+ rows/s, {ROWS - FROM} tracked, lag [\d,.]+ s, "
         line += "0 late, 0 failed, 0 alerts\n"
-        wait_for("the status line", lambda: re.search(line, shown.read_text()))
+        wait_for("the status line", lambda: re.search(line, shown.read_text()), shown.read_text)
         job.send_signal(signal.SIGINT)
         text, _ = job.communicate(timeout=PATIENCE)
     finally:
