@@ -63,9 +63,9 @@ the row's leverage on the directions that are not tracked yet). ln c moves by
 Cost per row: O(BD + Br + r²) refused, O(B²r + Br² + r³) more admitted, O(B³) every max(64, B)
 admitted rows. All products are `sums`': the same bits however rows are cut into calls.
 
-References: for the setting, censoring and the stored rows F. Sheikholeslami, D. Berberidis,
-G. B. Giannakis, "Large-scale kernel-based feature extraction via low-rank subspace tracking on a
-budget", IEEE Trans. Signal Process., 2018: S, B, r, K, k, q, ℓ are theirs, ΦE is their L = ΦA with
+References: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
+extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018, for the
+setting, censoring and the stored rows: S, B, r, K, k, q, ℓ are theirs, ΦE is their L = ΦA with
 AᵀKA = I. For weights by leverage: M. Cohen, C. Musco, J. Pachocki, "Online row sampling", APPROX
 2016. For the iteration: G. Golub, C. Van Loan, "Matrix Computations", section 8.2.
 
