@@ -38,7 +38,7 @@ class SubspacePredictor(TrackingEstimator):
         self,
         *,
         tracker: str = "okfeb",
-        rank: int = 10,
+        rank: int | str = 10,
         budget: int = 20,
         kernel: str = "gaussian",
         gamma: float | str = "median",
