@@ -17,6 +17,7 @@ from pipelines import (
     inspect_snapshot,
     job,
     landmarks,
+    list_parts,
     options,
     replay_options,
     score_files,
@@ -100,6 +101,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     landmarks.add_flags(
         add("landmarks", "Choose the rows of an input that hold the others best.", landmarks.run)
     )
+    add("list", "Name trackers, learners, kernels and budget policies.", _list)
     report = add("report", "Write the report of a finished run again.", _report)
     report.add_argument("output", metavar="DIR", help="a run's folder")
     inspected = add("inspect", "Print what a snapshot holds.", _inspect)
@@ -124,6 +126,11 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     local = add("cluster", "Start, stop and look at a local Flink and Kafka.", _cluster)
     made.update((nested.prog, nested) for nested in cluster.add_flags(local))
     return parser, made
+
+
+def _list(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    sys.stdout.write(list_parts.describe() + "\n")
+    return 0
 
 
 def _report(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:

@@ -21,6 +21,7 @@ from kerneltrack.moving import MovingWindow
 from kerneltrack.movingloop import WindowState
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import get_tracker
+from kerneltrack.trackers.start import StartSet, start_from
 from transforms.hold import Held
 from transforms.windows import MeasureMismatch, OpenWindows
 
@@ -41,6 +42,7 @@ class Work:
         measure: Mismatch of windows, if asked for.
         drift: Alerts when the loss changes regime, if asked for.
         every: Distance of the boundaries at which snapshots are due, ns of event time.
+        start: Landmarks that new models begin from, if they do.
     """
 
     spec: SubspaceSpec
@@ -49,6 +51,12 @@ class Work:
     measure: MeasureMismatch | None = None
     drift: DriftSpec | None = None
     every: int | None = None
+    start: StartSet | None = None
+
+    @property
+    def rows_to_start(self) -> int:
+        """Usable rows that must be there before a model can begin."""
+        return self.spec.rows_to_start if self.start is None else 1
 
     @property
     def window(self) -> MovingWindow | None:
@@ -95,7 +103,10 @@ def begin(work: Work, key: str, first_rows: npt.NDArray[Any], before: int = 0) -
 
     `before` as for `Model`.
     """
-    state = get_tracker(work.spec.tracker).init(work.spec, first_rows, key)
+    if work.start is not None:
+        state = start_from(work.spec, work.start, key)
+    else:
+        state = get_tracker(work.spec.tracker).init(work.spec, first_rows, key)
     return _with_companions(work, Model(state, before=before), {}, first_rows.shape[1])
 
 

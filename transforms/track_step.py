@@ -108,7 +108,7 @@ class TrackFn(beam.DoFn):
             chunk = chunk.take(np.flatnonzero(~refused))
         if len(chunk):
             buffer.add(chunk)
-        if may_release(self._order, now, self._work.spec.rows_to_start):
+        if may_release(self._order, now, self._work.rows_to_start):
             now = yield from self._release(key, now, model, buffer)
         clock.write(now.encode())
 
@@ -195,7 +195,7 @@ class TrackFn(beam.DoFn):
         """Tell whether there are rows enough to begin a model with."""
         if ready is None:
             return False
-        return len(self._usable(ready)) >= self._work.spec.rows_to_start
+        return len(self._usable(ready)) >= self._work.rows_to_start
 
     def _usable(self, ready: Chunk) -> npt.NDArray[Any]:
         """Return the rows, missing values held if that is asked for, that are finite."""
@@ -225,7 +225,7 @@ class TrackFn(beam.DoFn):
             if not len(usable):
                 yield _failures(key, ready, [NOTHING_HELD] * len(ready))
                 return None
-            model = begin(self._work, key, usable[: self._work.spec.rows_to_start], before)
+            model = begin(self._work, key, usable[: self._work.rows_to_start], before)
         earlier = self._tracker.counters(model.state)
         length = 0 if ready is None else len(ready)
         for start in range(0, max(length, 1), SLICE_ROWS):

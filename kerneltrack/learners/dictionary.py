@@ -168,6 +168,14 @@ class DictionaryLearner(PrequentialLearner[_S, DictionaryState]):
         evaluate_rows(_kernel_of(spec, state.bandwidth), _writeable(state), rows, out)
         return out
 
+    def settled(self, spec: _S, state: DictionaryState) -> DictionaryState:
+        """Return the state with the bandwidth of as many rows as wait for it, and these learned."""
+        if not len(state.early):
+            return state
+        room = self.roomy(spec, state, state.classes, 0)
+        self._begin(spec, _writeable(room))
+        return _trimmed(room, self.projects(spec))
+
     def roomy(
         self, spec: _S, state: DictionaryState, classes: tuple[str, ...], rows: int
     ) -> DictionaryState:
