@@ -97,6 +97,7 @@ def flink(cluster: Cluster) -> dict[str, Any]:
         "web.tmpdir": str(folder / "tmp"),
         "io.tmp.dirs": str(folder / "tmp"),
         "state.backend.type": "rocksdb",
+        "state.backend.rocksdb.options-factory": "kerneltrack.rocksdb.ShortManifest",
         "state.checkpoints.dir": (folder / "checkpoints").as_uri(),
         "state.savepoints.dir": (folder / "savepoints").as_uri(),
         **_jobs(),

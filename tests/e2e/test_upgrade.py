@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import resource
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ import pytest
 
 from pipelines.cli import main
 from tests.e2e import sources
-from tests.e2e.clusters import LocalCluster, wait_for
+from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import (
+    command,
+    environment,
     features_of,
     models_of,
     nanoseconds,
@@ -111,3 +114,33 @@ def test_a_quiet_job_goes_on_in_newer_code(
         assert_never_restarted(live, job)
     reason = r"--resume = 'file:///\S+, clock version 99': must be one of version \d+ or before: "
     assert_refused(live, reason + "newer code wrote it", *IDLE_FLUSH)
+
+
+def test_a_job_under_traffic_goes_on_in_newer_code(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    live = Live(cluster, "traffic", "json")
+    live.make_topic(PARTITIONS)
+    first, *between, last = recording.portions
+    traffic = tmp_path / "traffic.parquet"
+    pq.write_table(pa.concat_tables(pq.read_table(portion) for portion in between), traffic)
+    feeding = command(*live.replay(traffic, 5, "--speed", "0.2"))
+    with ExitStack() as stack:
+        with submitted(live, sources.older(tmp_path / "older")):
+            live.send(first, 5)
+            live.read("", 1, tmp_path)
+            sent = sum(live.sizes(live.topic))
+            feed = stack.enter_context(subprocess.Popen(feeding, env=environment()))
+            wait_for("its first rows", lambda: sum(live.sizes(live.topic)) > sent)
+        assert feed.poll() is None
+        reason = r"tracker\.rank = 5: must be 4, as in file:///\S+/savepoint-\S+"
+        assert_refused(live, reason, "--rank", "5")
+        newer = sources.newer(tmp_path / "newer")
+        job = stack.enter_context(submitted(live, newer, "--resume", "latest", "--parallelism=2"))
+        assert feed.wait(PATIENCE) == 0
+        live.send(last, 5)
+        rows = recording.features.num_rows
+        assert_same_bits(live.read("", rows, tmp_path), recording.features, FEATURES)
+        found = live.read("-predictions", rows, tmp_path)
+        assert_same_bits(found, recording.predictions, PREDICTIONS)
+        assert_never_restarted(live, job)
