@@ -119,6 +119,9 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     replay_options.add_letter_flags(
         add("replay-dead-letters", "Send refused messages once more.", _replay_dead_letters)
     )
+    replay_options.add_reset_flags(
+        add("reset", "Let a model of a live job begin anew, or from a snapshot.", _reset)
+    )
     stop_stream.add_flags(add("stop", "End a live job, with a savepoint or without.", _stop))
     local = add("cluster", "Start, stop and look at a local Flink and Kafka.", _cluster)
     made.update((nested.prog, nested) for nested in cluster.add_flags(local))
@@ -168,6 +171,10 @@ def _replay_dead_letters(
     args: argparse.Namespace, beam: PipelineOptions, command: list[str]
 ) -> int:
     return int(_live("dead_letters").run(args))
+
+
+def _reset(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    return int(_live("reset_model").run(args))
 
 
 def _stop(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
