@@ -9,7 +9,8 @@ projection on their span, a descent's factor having r columns; and the best rank
 subspace of rank r (here: of the span of r rows), without numbers in its text or the penalty that
 was used, so that there is nothing to put beside these values.
 
-The table goes to build/benchmarks/landmarks.md, all values to landmarks.csv.
+The table goes to build/benchmarks/landmarks.md, all values to landmarks.csv, a plot of mismatch
+and time to landmarks.png.
 
 Reference: F. Sheikholeslami, G. B. Giannakis, "Scalable kernel-based learning via low-rank
 approximation of lifted data", Allerton Conf., 2017.
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.figure import Figure
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -90,7 +92,23 @@ def main() -> int:
         writer.writerow(["method", "rank", "seed", "mismatch", "seconds"])
         for (method, rank), values_of in found.items():
             writer.writerows([method, rank, seed, *pair] for seed, pair in enumerate(values_of))
+    _plot(found)
     return 0
+
+
+def _plot(found: dict[tuple[str, int], list[tuple[float, float]]]) -> None:
+    """Draw mismatch and run time against the rank."""
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for method in (*METHODS, SVD):
+        means = np.array([np.mean(found[method, rank], axis=0) for rank in RANKS])
+        for place, panel in enumerate(axes):
+            panel.loglog(RANKS, means[:, place], marker="o", label=method)
+    for panel, label in zip(axes, ("kernel mismatch", "seconds"), strict=True):
+        panel.set_xlabel("rank r")
+        panel.set_ylabel(label)
+    axes[0].legend()
+    figure.savefig(OUT.with_suffix(".png"), dpi=120)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Singer (section 3) is ℓ = max(0, 1 + s_r - s_y), and a step on ℓ + λ/2·Σ�
     w_c ← (1 - η_tλ)w_c    for all c;    if ℓ > 0:  w_y ← w_y + η_t·x,  w_r ← w_r - η_t·x.
 
 Only known classes are rivals; one that appears begins with w = 0. Cost O(Cp) a row.
+Flops a labelled row: 2Cp + 4p.
 
 References: K. Crammer, Y. Singer, "On the algorithmic implementation of multiclass kernel-based
 vector machines", JMLR 2, 2001; A. Koppel, G. Warnell, E. Stump, A. Ribeiro, "Parsimonious online

@@ -6,8 +6,8 @@ is ℓ = max(0, 1 + s_r - s_y) and
     w_y ← w_y + τx,  w_r ← w_r - τx;  τ = ℓ/n (PA),  min(C, ℓ/n) (PA-I),  ℓ/(n + 1/(2C)) (PA-II)
 
 with n = 2‖x‖². In regression ℓ = max(0, |y - wᵀx| - ε), n = ‖x‖² and w ← w + sign(y - wᵀx)τx. Only
-known classes are rivals; one that appears begins with w = 0. 4Cp flops a row, 2p to 4p more where
-ℓ > 0.
+known classes are rivals; one that appears begins with w = 0. Cost O(Cp) a row.
+Flops a labelled row: 2Cp + 6p.
 
 Reference: K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online passive-aggressive
 algorithms", JMLR 7, 2006: Fig. 1 (the three steps), section 5 (regression), section 8 (classes: the

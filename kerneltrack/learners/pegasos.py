@@ -12,6 +12,7 @@ sum, `weights` = λt·w, so that a row within the margin costs no update and not
 roundings. A class that appears late begins with the vector of a class that no row has had
 (`memory`, which has seen every row as "not this class"): it is the same as if it had been known
 from the start. Cost O(Cp) a row.
+Flops a labelled row: 4Cp + 4p.
 
 Reference: S. Shalev-Shwartz, Y. Singer, N. Srebro, A. Cotter, "Pegasos: primal estimated
 sub-gradient solver for SVM", Math. Program. 127, 2011.

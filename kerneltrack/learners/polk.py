@@ -13,9 +13,10 @@ r = argmax_{c≠y} f_c(x), multinomial logistic (eq. 27), whose `score` and `mar
 probabilities, and (y - f(x))²/2 in regression, where ε is in units of the target.
 
 With W, WᵀW = K⁻¹, kept up to date (see `dictsteps`), all removal errors come at once instead of
-from M least-squares fits. Flops per labelled row with a gradient, B = 1: 3MD + 2CM for f(x), 4M²
-to take the row in, 4CM to look for the cheapest, and if that is not the row itself, 6M² to drop
-one: it grows as M². 3MD + 2CM for a row that is predicted only, or has no gradient.
+from M least-squares fits.
+Flops a labelled row with a gradient: 3MD + 10M + 6CM + 10M². Of these 3MD + 10M + 2CM are for f(x),
+an exponential taken for ten: all there is of a row that is predicted only. 4M² take it in, 4CM
+look for the cheapest, and if that is not the row itself, 6M² drop one: it grows as M².
 
 Reference: A. Koppel, G. Warnell, E. Stump, A. Ribeiro, "Parsimonious online learning with kernels
 via sparse projections in function space", JMLR 20, 2019, Algorithms 1 and 2, eq. 26 and 27.

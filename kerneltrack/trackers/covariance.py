@@ -63,6 +63,7 @@ the row's leverage on the directions that are not tracked yet). ln c moves by
 
 Cost per row: O(BD + Br + r²) refused, O(B²r + Br² + r³) more admitted, O(B³) every max(64, B)
 admitted rows. All products are `sums`': the same bits however rows are cut into calls.
+Flops a row that is admitted: 3BD + 10B + 4B²r + 28B² + 11Br² + 6Br + 40r³ + 4B³/64.
 
 References: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
 extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018, for the

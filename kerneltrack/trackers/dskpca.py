@@ -17,6 +17,7 @@ M = F' Σ α_i α_iᵀ, exactly the projection on that span, as the other tracke
 
 Cost per row: O(F(D + r) + rB), and O(F r² + r³) a mini-batch; drawing costs O(FD) a mini-batch or
 a call, whichever is less rows, so calls of a few rows are slow.
+Flops a row: 2FD + 12F + 2Fr + 2BD + 10B + 2Br + 8r² + 3Fr²/T + 30FD/T + 30r³/T.
 
 Reference: B. Xie, Y. Liang, L. Song, "Scale up nonlinear component analysis with doubly stochastic
 gradients", NIPS 2015, Algorithms 1 and 2, equations 10, 16, 27, supplement A for mini-batches.

@@ -14,6 +14,7 @@ Of a row it says z = u, q = v, and as loss the mean over the two views of the sq
 the span of their functions, as `dskpca` has it; s is the first view's projection.
 
 Cost per row: O(F(D + r) + rB) for each view, and O(F r² + r³) a mini-batch.
+Flops a row: 2FD + 24F + 4Fr + 2BD + 20B + 4Br + 16r² + 6Fr²/T + 30FD/T + 60r³/T.
 
 Reference: B. Xie, Y. Liang, L. Song, "Scale up nonlinear component analysis with doubly stochastic
 gradients", NIPS 2015, Algorithms 3 and 4, equations 18 to 26.

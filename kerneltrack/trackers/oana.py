@@ -26,6 +26,7 @@ direction each.
 With ε = "none moves" (`threshold: null`) the map stays that of the first m rows: NOGD's.
 
 Cost per row: O(mD + mr + r²), O(m²r + mr²) more where a landmark moves, O(m³) once.
+Flops a row that moves a landmark: 9mD + 20m + 6m²r + 8mr² + 8mr + 17r³ + 2r².
 
 Reference: S. Si, S. Kumar, Y. Li, "Nonlinear online learning with adaptive Nyström approximation",
 2018, Alg. 1, eq. 9, 10 (m, r, ε, K̄ are theirs; E there is K here).

@@ -10,6 +10,8 @@ and moves A along the gradient of the regularised fitting error, by the nonparam
 (section V-A); past the budget one SV is dropped (Alg. 5).
 
 Cost per row: O(BD + Br + r²) censored, O(B²r + Br² + r³) more otherwise (section V-C).
+Flops a row that enters: 3BD + 10B + 2B²r + 3Br² + 11Br + 30r³ + 4r², an exponential taken for ten,
+of the parametric rule with z; a censored one has no more than 3BD + 10B + 2Br + 4r².
 
 Reference: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
 extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018.

@@ -99,6 +99,7 @@ def start_from(spec: Any, start: StartSet, key: str = "") -> Any:
         place = int(np.argmin(features.valid))
         reason = tracker.why_refused(spec, state, start.rows[place])
         raise ConfigError("landmark", place, f"a row that {spec.tracker} takes: {reason}")
+    # What was counted of the landmarks is not the model's: only what the arrays are led by stays.
     counts, reals = state.counts.copy(), state.reals.copy()
     kept = [rowstate.SIZE, rowstate.STARTED]
     if isinstance(spec, CovarianceSpec):

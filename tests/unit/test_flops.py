@@ -1,0 +1,34 @@
+"""The flop counts in the docstrings: each tracker and learner has one that can be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.flops import flops_of
+from kerneltrack.learners import LEARNERS
+from kerneltrack.trackers import TRACKERS
+
+SIZES = {"r": 3, "B": 5, "D": 2, "m": 5, "F": 16, "T": 4, "p": 3, "C": 2, "M": 5}
+PARTS: dict[str, Any] = {**TRACKERS, **LEARNERS}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_says_its_flops(name: str) -> None:
+    count = flops_of(PARTS[name], SIZES)
+    assert count > 0
+    doubled = {letter: 2 * size for letter, size in SIZES.items()}
+    assert flops_of(PARTS[name], doubled) > count
+
+
+def test_a_count_is_what_it_says() -> None:
+    # 3BD + 10B + 2B²r + 3Br² + 11Br + 30r³ + 4r²
+    assert flops_of(PARTS["okfeb"], SIZES) == 30 + 50 + 150 + 135 + 165 + 810 + 36
+    # 3BD + 10B + 4B²r + 28B² + 11Br² + 6Br + 40r³ + 4B³/64
+    expected = 30 + 50 + 300 + 700 + 495 + 90 + 1080 + 500 / 64
+    assert flops_of(PARTS["covariance"], SIZES) == expected
+    # 4Cp + 20C
+    assert flops_of(PARTS["logistic"], SIZES) == 24 + 40
+    with pytest.raises(ValueError, match="no flops in the docstring"):
+        flops_of(0, SIZES)
