@@ -51,7 +51,7 @@ TRACKER_SETTINGS: dict[str, dict[str, Any]] = {
 }
 CLASSIFIERS = tuple(LEARNERS)
 # With the bandwidth from the first rows they would learn nothing from as few as there are here.
-SETTINGS: dict[str, dict[str, Any]] = {"polk": {"gamma": 1.0}, "bsgd": {"gamma": 1.0}}
+SETTINGS: dict[str, dict[str, Any]] = {name: {"gamma": 1.0} for name in ("polk", "bsgd", "nolana")}
 REGRESSORS = tuple(name for name in LEARNERS if "regression" in LEARNERS[name].spec_type.tasks)
 ESTIMATORS = (SubspaceTracker, SubspaceClassifier, SubspaceRegressor)
 ROWS = walk(seed=3, count=90, width=3)
