@@ -120,7 +120,9 @@ def score(stream: Stream, predicted: IntArray | FloatArray) -> Scores:
     accuracy = float(right.mean())
     recalls = [right[truth == code].mean() for code in np.unique(truth)]
     last = float(np.mean(truth == stream.target[CHUNK - 1 : -1]))
-    return Scores(accuracy, float(np.mean(recalls)), (accuracy - last) / (1 - last), nan, nan)
+    # Where every row has the label of the one before, there is nothing to be better than.
+    kappa = (accuracy - last) / (1 - last) if last < 1 else nan
+    return Scores(accuracy, float(np.mean(recalls)), kappa, nan, nan)
 
 
 def _coded(rows: FloatArray, labels: list[str]) -> Stream:

@@ -21,6 +21,7 @@ from pipelines import cli, track_stream
 from pipelines.stream_pipeline import Ends, StreamJob
 from transforms import kafka
 from transforms.chunks import Chunk
+from transforms.commands import Commands
 from transforms.encode import PLACE_FIELDS, EncodeFn
 from transforms.kafka import ReadMessages
 from transforms.message_rows import Outgoing
@@ -49,7 +50,12 @@ class CopyFn(beam.DoFn):
 def build(pipeline: beam.Pipeline, job: StreamJob, ends: Ends) -> None:
     """Put the steps into a pipeline, as `stream_pipeline.build` does."""
     read = pipeline | "Read" >> ReadMessages(
-        ends.topic, job.columns, ends.form, ends.consumer, ends.expansion_service
+        ends.topic,
+        job.columns,
+        ends.form,
+        Commands(job.spec, job.learner, job.columns.width),
+        ends.consumer,
+        ends.expansion_service,
     )
     schema = pa.schema(
         [

@@ -6,6 +6,8 @@
 | laplacian | exp(-‖x-y‖₁/γ) | gamma |
 | polynomial | (xᵀy + c)^p | degree p, offset c |
 | linear | xᵀy | |
+
+Reference: B. Schölkopf, A. Smola, "Learning with kernels", 2002, chapter 2.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 | gaussian | exp(-‖δ‖²/γ) | √2 cos(ωᵀx + b) | N(0, 2/γ) |
 | laplacian | exp(-‖δ‖₁/γ) | √2 cos(ωᵀx + b) | Cauchy/γ |
 | cauchy | Π 1/(1 + δ_i²/γ) | √2 cos(ωᵀx + b) | Laplace/√γ |
-| matern12, 32, 52 | Matérn of ν = ½, 3/2, 5/2 and ℓ = √γ | √2 cos(ωᵀx + b) | t_2ν/√γ |
-| arccosine0, 1, 2 | (1/π)‖x‖ⁿ‖y‖ⁿJ_n(angle) | √2 (ωᵀx)ⁿ where ωᵀx > 0 | N(0, 1) |
+| matern12, matern32, matern52 | Matérn of ν = ½, 3/2, 5/2 and ℓ = √γ | √2 cos(ωᵀx + b) | t_2ν/√γ |
+| arccosine0, arccosine1, arccosine2 | (1/π)‖x‖ⁿ‖y‖ⁿJ_n(angle) | √2 (ωᵀx)ⁿ where ωᵀx > 0 | N(0, 1) |
 | polynomial | (xᵀy + c)^p | Π_{t=1..p} ω_tᵀ(x, √c) | ±1 |
 | linear | xᵀy | ωᵀx | ±1 |
 | expsemigroup | exp(-Σ√((x_i + y_i)/γ)), x >= 0 | exp(-ωᵀx) | Lévy(½)/γ |

@@ -24,6 +24,9 @@ RULES = ("parametric", "nonparametric")
 STEPS = ("normalised", "inverse_norm", "inverse_n", "inverse_n2", "majorised")
 EMITS = ("z", "q")
 STARTS = ("rows", "rank_one")
+AUTO = "auto"
+"""What may stand for a setting that a spec resolves by itself."""
+MAX_RANK = 1000
 MOVING_WINDOW = 100
 """Losses in the moving average of the censoring threshold (OK-FEB, section VII-D)."""
 
@@ -76,7 +79,7 @@ class SubspaceSpec:
             value = getattr(self, field.name)
             if type(value) is int:
                 object.__setattr__(self, field.name, _as_declared(str(field.type), value))
-        check_int("rank", self.rank, 1, 1000)
+        check_int("rank", self.rank, 1, MAX_RANK)
         check_choice("kernel", self.kernel, self.kernels)
         if isinstance(self.gamma, str):
             if self.gamma != "median":

@@ -17,6 +17,7 @@ from pipelines import (
     inspect_snapshot,
     job,
     landmarks,
+    list_parts,
     options,
     replay_options,
     score_files,
@@ -100,6 +101,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     landmarks.add_flags(
         add("landmarks", "Choose the rows of an input that hold the others best.", landmarks.run)
     )
+    add("list", "Name trackers, learners, kernels and budget policies.", _list)
     report = add("report", "Write the report of a finished run again.", _report)
     report.add_argument("output", metavar="DIR", help="a run's folder")
     inspected = add("inspect", "Print what a snapshot holds.", _inspect)
@@ -117,10 +119,18 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     replay_options.add_letter_flags(
         add("replay-dead-letters", "Send refused messages once more.", _replay_dead_letters)
     )
+    replay_options.add_reset_flags(
+        add("reset", "Let a model of a live job begin anew, or from a snapshot.", _reset)
+    )
     stop_stream.add_flags(add("stop", "End a live job, with a savepoint or without.", _stop))
     local = add("cluster", "Start, stop and look at a local Flink and Kafka.", _cluster)
     made.update((nested.prog, nested) for nested in cluster.add_flags(local))
     return parser, made
+
+
+def _list(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    sys.stdout.write(list_parts.describe() + "\n")
+    return 0
 
 
 def _report(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
@@ -161,6 +171,10 @@ def _replay_dead_letters(
     args: argparse.Namespace, beam: PipelineOptions, command: list[str]
 ) -> int:
     return int(_live("dead_letters").run(args))
+
+
+def _reset(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:
+    return int(_live("reset_model").run(args))
 
 
 def _stop(args: argparse.Namespace, beam: PipelineOptions, command: list[str]) -> int:

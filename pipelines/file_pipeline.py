@@ -12,6 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from kerneltrack.drift import DriftSpec
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers.start import StartSet
 from pipelines import output_folder
 from transforms import learn, track
 from transforms.chunks import Failures
@@ -47,6 +48,7 @@ class Job:
         metrics_window: Seconds of the windows of the learner's metrics.
         snapshot_every: Seconds between snapshots.
         before: Snapshots to begin from.
+        start: Landmarks to begin from, and their file.
         float32: Snapshots of trackers in single precision.
     """
 
@@ -61,6 +63,7 @@ class Job:
     metrics_window: float | None = None
     snapshot_every: float | None = None
     before: SnapshotFolder | None = None
+    start: tuple[StartSet, str] | None = None
     float32: bool = False
 
     @property
@@ -104,6 +107,8 @@ def settings(read: ReadChunks, job: Job) -> dict[str, Any]:
         }
     if job.before is not None:
         settings["warm_start"] = job.before.folder
+    if job.start is not None:
+        settings["start_from"] = job.start[1]
     return settings
 
 
@@ -125,7 +130,7 @@ def build(pipeline: beam.Pipeline, read: ReadChunks, job: Job, sources: Sequence
         measure=job.measure,
         drift=job.drift,
         snapshot_every=job.snapshot_every,
-        warm=job.before,
+        warm=job.start[0] if job.start else job.before,
     )
     late = tracked[track.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
         Failures

@@ -20,12 +20,14 @@ import numpy as np
 import numpy.typing as npt
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from kerneltrack.batch.landmarks import MAX_ROWS, Landmarks, choose_landmarks
 from kerneltrack.batch.landmarkspec import LandmarkSpec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.specs import check_int
+from kerneltrack.trackers.start import StartSet
 from pipelines import options
 from pipelines.job import say
 from pipelines.spec_options import Role
@@ -140,3 +142,44 @@ def encode(
     whole = {field: np.ascontiguousarray(array) for field, array in arrays.items()}
     result: bytes = save(whole, metadata={KEY: json.dumps(header, sort_keys=True)})
     return result
+
+
+def decode(data: bytes, name: str) -> StartSet:
+    """Return what models begin from, of landmarks as `encode` writes them.
+
+    Raises:
+        DataError: for bytes that are no landmarks, or damaged ones.
+    """
+    try:
+        if PurePosixPath(name).suffix == ".json":
+            header = arrays = json.loads(data)
+        else:
+            arrays = load(data)
+            length = int.from_bytes(data[:8], "little")
+            header = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][KEY])
+        if header["version"] != VERSION:
+            raise DataError(name, f"format version {header['version']!r}: not {VERSION}")
+        rows, shift, scale = (
+            np.array(arrays[field], dtype=np.float64) for field in ("rows", "shift", "scale")
+        )
+        start = StartSet(
+            rows=rows,
+            shift=shift,
+            scale=scale,
+            gamma=float(header["gamma"]),
+            kernel=header["spec"]["kernel"],
+            standardise=header["spec"]["standardise"],
+        )
+    except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+        raise DataError(name, "not a file of landmarks") from error
+    good = (
+        rows.ndim == 2
+        and min(rows.shape) > 0
+        and shift.shape == scale.shape == rows.shape[1:]
+        and all(np.isfinite(array).all() for array in (rows, shift, scale))
+        and (scale > 0).all()
+        and 0 < start.gamma < np.inf
+    )
+    if not good:
+        raise DataError(name, "damaged landmarks")
+    return start

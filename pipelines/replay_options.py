@@ -1,4 +1,4 @@
-"""Command-line flags of `replay`, `read-output` and `replay-dead-letters`."""
+"""Command-line flags of `replay`, `read-output`, `replay-dead-letters` and `reset`."""
 
 from __future__ import annotations
 
@@ -96,6 +96,30 @@ def add_letter_flags(parser: argparse.ArgumentParser) -> None:
     for flag, about in (("--since", "at or after"), ("--until", "before")):
         text = f"only messages whose record timestamp is {about} it"
         parser.add_argument(flag, default=None, metavar="TIME", help=text)
+
+
+def add_reset_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `reset` to a parser."""
+    parser.add_argument("model", metavar="MODEL", help="its id")
+    _add_brokers(parser)
+    parser.add_argument("--topic", required=True, help="the job's input")
+    parser.add_argument(
+        "--snapshots",
+        default=None,
+        metavar="DIR",
+        help="go on from the model's newest snapshot there (default: begin anew)",
+    )
+    parser.add_argument(
+        "--from-model", default=None, metavar="ID", help="from another model's snapshot"
+    )
+    parser.add_argument(
+        "--partition",
+        type=int,
+        default=None,
+        metavar="N",
+        help="that holds the model's rows (default: where this client puts the id; "
+        "--client partitioner=murmur2_random puts it where Java's producers do)",
+    )
 
 
 def _add_brokers(parser: argparse.ArgumentParser) -> None:

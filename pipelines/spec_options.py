@@ -20,7 +20,7 @@ from apache_beam.io.filesystems import FileSystems
 from kerneltrack.drift import DriftSpec, parse_drift_spec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import LEARNERS, LearnerSpec, parse_learner_spec
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.specs import AUTO, SubspaceSpec
 from kerneltrack.trackers import DEFAULT_TRACKER, TRACKERS, parse_spec
 
 _METAVARS = {"int": "N", "str": "NAME"}
@@ -284,7 +284,7 @@ def _typed(flag: str, kind: str, text: Any) -> Any:
             try:
                 return read(text)
             except ValueError:
-                if "str" in kind:
-                    return text
+                if "str" in kind or text == AUTO:
+                    return text  # the spec says whether the word will do
                 raise ConfigError(flag, text, allowed) from None
     return text

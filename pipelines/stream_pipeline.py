@@ -16,6 +16,7 @@ from kerneltrack.specs import SubspaceSpec
 from transforms import kafka, learn, track
 from transforms.chunks import Failures
 from transforms.columns import Columns
+from transforms.commands import Commands
 from transforms.encode import EncodeFn, placed_schema
 from transforms.expiry import Expiry
 from transforms.fetch import FetchFn
@@ -133,7 +134,12 @@ def build(pipeline: beam.Pipeline, job: StreamJob, ends: Ends) -> None:
         ends: Where they come from, and results go to.
     """
     read = pipeline | "Read" >> ReadMessages(
-        ends.topic, job.columns, ends.form, ends.consumer, ends.expansion_service
+        ends.topic,
+        job.columns,
+        ends.form,
+        Commands(job.spec, job.learner, job.columns.width),
+        ends.consumer,
+        ends.expansion_service,
     )
     tracked = read[kafka.ROWS] | "TrackSubspace" >> TrackSubspace(
         job.spec,

@@ -89,7 +89,6 @@ class NewestTime:
                 break
             self.silent = None
             if high and self._seen.get(partition) != high:
-                self._seen[partition] = high
                 self._take(confluent_kafka.TopicPartition(self._topic, partition, high - 1))
         return self._newest
 
@@ -97,7 +96,9 @@ class NewestTime:
         self._consumer.assign([place])
         message = self._consumer.poll(ASK)
         if message is None or message.error() is not None:
+            # It did not come in time: the next look asks for it again.
             return
+        self._seen[place.partition] = place.offset + 1
         try:
             if self._form == "arrow":
                 time_of: Any = batch_of(message.value()).column("time").to_pylist()[-1]

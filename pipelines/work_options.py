@@ -117,8 +117,8 @@ def _length(flag: str, value: float) -> float:
     return value
 
 
-def add_snapshot_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of snapshots."""
+def add_snapshot_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the flags of snapshots; returns their group."""
     group = parser.add_argument_group("snapshots")
     group.add_argument(
         "--snapshot-every",
@@ -136,6 +136,7 @@ def add_snapshot_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--float32", action="store_true", help="trackers in single precision: half the size"
     )
+    return group
 
 
 def add_label_flags(parser: argparse.ArgumentParser) -> None:

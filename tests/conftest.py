@@ -24,21 +24,24 @@ hypothesis.settings.load_profile("kerneltrack")
 
 
 class Turns(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives a file's tests to one process, and those of all files that run clusters to one.
+    """Gives a file's tests to one process, and those of files that run clusters to one of two.
 
-    So what a file prepares is prepared once, and never two tests need a Flink at once.
+    So what a file prepares is prepared once, and there are never more than two clusters: the one
+    that live jobs share, and one that a test has for itself.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "clusters" if runs_clusters(file) else file
+        return clusters_of(file) or file
 
 
 @lru_cache
-def runs_clusters(file: str) -> bool:
-    """Say whether a file's tests, by its path in the project, run a Flink or a Kafka."""
+def clusters_of(file: str) -> str | None:
+    """Say which clusters a file's tests run, by its path in the project; None: none."""
     text = (ROOT / file).read_text(encoding="utf-8") if file.startswith("tests/e2e/") else ""
-    return re.search(r"from tests\.e2e\.(clusters|live) import", text) is not None
+    if not re.search(r"from tests\.e2e\.(clusters|live) import", text):
+        return None
+    return "clusters of their own" if re.search(r"\bjars\b", text) else "the shared cluster"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns:

@@ -24,7 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 SECOND = 1_000_000_000
-CLOCK_VERSION = 3
+CLOCK_VERSION = 4
 OLDEST_VERSION = 2
 """The first that live jobs wrote."""
 NEVER = int(np.iinfo(np.int64).max)
@@ -100,6 +100,7 @@ class Clock(NamedTuple):
         learned: Rows before this time, ns, were learned from before this job; None if none were.
         flushed: Rows before this time, ns, were taken because no newer ones came; None if none
             were.
+        before: Index of the next row, as long as there is no state.
     """
 
     newest: int | None = None
@@ -109,6 +110,7 @@ class Clock(NamedTuple):
     due: int = NEVER
     learned: int | None = None
     flushed: int | None = None
+    before: int = 0
 
     def encode(self) -> bytes:
         """Write the clock as bytes, for Beam's state."""

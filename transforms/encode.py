@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk, encode_batch
+from transforms.commands import command_of
 from transforms.message_rows import Outgoing
 from transforms.messages import offset_and_place
 from transforms.schemas import TIME
@@ -59,8 +60,10 @@ class EncodeFn(beam.DoFn):
         self._form = form
 
     def process(self, element: tuple[str, Chunk]) -> Iterator[Outgoing]:
-        """Give the chunk's messages."""
+        """Give the chunk's messages; a command is none."""
         key, chunk = element
+        if command_of(chunk) is not None:
+            return
         batch = rows_of(key, chunk, self._schema)
         for value in self._values(batch):
             yield key.encode("utf-8"), value, []

@@ -15,8 +15,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk
 from transforms.columns import Columns
-from transforms.message_rows import Gathering, Outgoing
-from transforms.messages import FORMATS, Message
+from transforms.commands import Commands
+from transforms.message_rows import NO_ROW, Gathering, Outgoing, Reason, dead_letter
+from transforms.messages import FORMATS, BadMessageError, Message
+from transforms.metrics import count
 
 ROWS = "rows"
 DEAD_LETTERS = "dead_letters"
@@ -41,6 +43,8 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         topic: The topic.
         columns: What each field of a row is.
         form: How messages are written.
+        commands: Reads the commands among the messages (see `commands`), which go on as elements of
+            their own between the rows before them and those after.
         consumer: Settings of Java's consumer, `bootstrap.servers` among them.
         expansion_service: Address of Beam's expansion service.
 
@@ -53,6 +57,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         topic: str,
         columns: Columns,
         form: str,
+        commands: Commands,
         consumer: Mapping[str, str],
         expansion_service: str,
     ) -> None:
@@ -63,6 +68,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         self._topic = topic
         self._columns = columns
         self._form = form
+        self._commands = commands
         self._consumer = dict(consumer)
         self._expansion_service = expansion_service
 
@@ -76,7 +82,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
             expansion_service=self._expansion_service,
         )
         outputs = messages | "Gather" >> beam.ParDo(
-            GatherFn(self._columns, self._form)
+            GatherFn(self._columns, self._form, self._commands)
         ).with_output_types(tuple[str, Chunk]).with_outputs(DEAD_LETTERS, main=ROWS)
         outputs[DEAD_LETTERS].element_type = Any
         return {ROWS: outputs[ROWS], DEAD_LETTERS: outputs[DEAD_LETTERS]}
@@ -85,10 +91,11 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
 class GatherFn(beam.DoFn):
     """Gather the messages of a bundle; see `Gathering`."""
 
-    def __init__(self, columns: Columns, form: str) -> None:
+    def __init__(self, columns: Columns, form: str, commands: Commands) -> None:
         """Keep the arguments."""
         self._columns = columns
         self._form = form
+        self._commands = commands
 
     def start_bundle(self) -> None:
         """Begin without messages."""
@@ -105,8 +112,21 @@ class GatherFn(beam.DoFn):
             element.key,
             element.value,
         )
-        self._gathering.add(message)
         self._earliest = min(self._earliest, timestamp)
+        headers = [(header.key, header.value or b"") for header in element.headers or ()]
+        try:
+            command = self._commands.read(message, headers) if headers else None
+        except BadMessageError as error:
+            letter = dead_letter(message, [Reason(NO_ROW, str(error))])
+            count("dead_letters", 1)
+            yield pvalue.TaggedOutput(DEAD_LETTERS, self._placed(letter))
+            return
+        if command is not None:
+            yield from self._taken()
+            yield self._placed(command)
+            self.start_bundle()
+            return
+        self._gathering.add(message)
         full = self._gathering.rows >= MOST_GATHERED_ROWS
         if full or self._gathering.bytes >= MOST_GATHERED_BYTES:
             yield from self._taken()

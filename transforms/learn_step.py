@@ -24,6 +24,7 @@ from apache_beam.utils.timestamp import Timestamp
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, get_learner
 from transforms.chunks import Chunk, ChunkCoder, Failures
+from transforms.commands import Command, command_of
 from transforms.expiry import Expiry, Kept, is_name, recall
 from transforms.label_values import label_values, no_labels
 from transforms.late import Lost, arrive, left_over
@@ -36,12 +37,12 @@ from transforms.learning import (
     opened,
 )
 from transforms.metrics import count
-from transforms.narrow import first_index, gap, in_turn
+from transforms.narrow import first_index, gap, in_turn, turn
 from transforms.prequential import Outcome, Plan, end_metrics, run_rows, settle_rest
 from transforms.snapshots import SnapshotFolder
 from transforms.tally import metrics_chunk
 from transforms.timers import in_time
-from transforms.waiting import FeatureRows, PredictedRows, prediction_chunk
+from transforms.waiting import FeatureRows, PredictedRows, none_waiting, prediction_chunk
 
 PREDICTIONS = "predictions"
 SCORED = "scored"
@@ -91,7 +92,7 @@ class LearnFn(beam.DoFn):
             data = self._wake(key, data, early)
         before = now = self._read(key, data)
         outcome = Outcome()
-        if not chunk.has("z"):
+        if not chunk.has("z") and command_of(chunk) is None:
             now = self._take_labels(now, [chunk], outcome)
         elif first_index(chunk) > now.rows:
             early.add(chunk)
@@ -100,7 +101,7 @@ class LearnFn(beam.DoFn):
             now = self._run(key, now, chunk, outcome)
             if now.early is not None and now.early <= now.rows:
                 # Adding to a bag while reading it would never end.
-                chunks = sorted(early.read(), key=first_index)
+                chunks = sorted(early.read(), key=turn)
                 early.clear()
                 now = now._replace(early=None)
                 for waiting in chunks:
@@ -193,7 +194,11 @@ class LearnFn(beam.DoFn):
         return now._replace(pending=pending)
 
     def _run(self, key: str, now: Learning, chunk: Chunk, outcome: Outcome) -> Learning:
-        """Run a chunk's rows, those that came before left out."""
+        """Run a chunk's rows, those that came before left out; or obey a command."""
+        command = command_of(chunk)
+        if command is not None:
+            came_before = first_index(chunk) < now.rows
+            return now if came_before else self._obey(key, command, now, outcome)
         again = min(now.rows - first_index(chunk), len(chunk))
         count("rows_again", again)
         if again == len(chunk):
@@ -212,6 +217,19 @@ class LearnFn(beam.DoFn):
             label = no_labels(self._plan.spec, len(chunk))
         rows = FeatureRows(now.rows, time, clock, z, label)
         return run_rows(self._plan, key, now, rows, outcome)
+
+    def _obey(self, key: str, command: Command, now: Learning, outcome: Outcome) -> Learning:
+        """Let the learner begin anew where it is; what it had to say is said."""
+        spec = self._plan.spec
+        if now.state is not None:
+            now = end_metrics(settle_rest(self._plan, now, outcome), outcome)
+        after = begin(spec, now.rows)
+        if command.learner is not None:
+            known = decode(spec, command.learner, f"learner of model {key!r}")
+            after = after._replace(state=known.state)
+            if known.state is not None:
+                after = after._replace(waiting=none_waiting(spec, known.state, now.rows))
+        return after._replace(time=now.time, early=now.early)
 
     def _outputs(
         self, key: str, before: Learning, now: Learning, outcome: Outcome

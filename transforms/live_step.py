@@ -72,7 +72,7 @@ class LiveTrackFn(TrackFn):
         """Run the rows that wait for newer ones, which have not come."""
         now = Clock.decode(clock.read())
         flushed = flush(now)
-        if may_release(self._order, flushed, self._work.spec.rows_to_start):
+        if may_release(self._order, flushed, self._work.rows_to_start):
             flushed = yield from self._release(key, flushed, model, buffer)
             # A model that cannot begin yet goes on waiting.
             clock.write((flushed if flushed.started else now).encode())

@@ -21,6 +21,7 @@ from kerneltrack.moving import MovingWindow
 from kerneltrack.movingloop import WindowState
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import get_tracker
+from kerneltrack.trackers.start import StartSet, start_from
 from transforms.hold import Held
 from transforms.windows import MeasureMismatch, OpenWindows
 
@@ -41,6 +42,7 @@ class Work:
         measure: Mismatch of windows, if asked for.
         drift: Alerts when the loss changes regime, if asked for.
         every: Distance of the boundaries at which snapshots are due, ns of event time.
+        start: Landmarks that new models begin from, if they do.
     """
 
     spec: SubspaceSpec
@@ -49,6 +51,12 @@ class Work:
     measure: MeasureMismatch | None = None
     drift: DriftSpec | None = None
     every: int | None = None
+    start: StartSet | None = None
+
+    @property
+    def rows_to_start(self) -> int:
+        """Usable rows that must be there before a model can begin."""
+        return self.spec.rows_to_start if self.start is None else 1
 
     @property
     def window(self) -> MovingWindow | None:
@@ -70,6 +78,8 @@ class Model(NamedTuple):
         moving: The moving window, if asked for.
         moving_times: Times of the last N - 1 rows or fewer, ns, the newest last.
         drift: State of the drift detector, if asked for.
+        before: Rows of this model ID before the tracker's first: indexes go on from there. Less
+            than 0 if the tracker comes from a snapshot that had seen more.
     """
 
     state: Any
@@ -80,12 +90,46 @@ class Model(NamedTuple):
     moving: WindowState | None = None
     moving_times: IntArray = np.zeros(0, np.int64)
     drift: Any = None
+    before: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Index of the next row."""
+        return self.before + int(self.state.n)
 
 
-def begin(work: Work, key: str, first_rows: npt.NDArray[Any]) -> Model:
-    """Make the working state of a model of this ID from its first rows, finite, shape (m, D)."""
-    state = get_tracker(work.spec.tracker).init(work.spec, first_rows, key)
-    return _with_companions(work, Model(state), {}, first_rows.shape[1])
+def begin(work: Work, key: str, first_rows: npt.NDArray[Any], before: int = 0) -> Model:
+    """Make the working state of a model of this ID from its first rows, finite, shape (m, D).
+
+    `before` as for `Model`.
+    """
+    if work.start is not None:
+        state = start_from(work.spec, work.start, key)
+    else:
+        state = get_tracker(work.spec.tracker).init(work.spec, first_rows, key)
+    return _with_companions(work, Model(state, before=before), {}, first_rows.shape[1])
+
+
+def take_over(work: Work, data: bytes, name: str, before: Model | None, rows: int) -> Model:
+    """Make the working state of a model that goes on with a snapshot's tracker.
+
+    Windows, what is held of missing values, and the drift detector begin anew.
+
+    Args:
+        work: What is done with its rows.
+        data: The snapshot.
+        name: Where it came from, for errors.
+        before: What the model was; None before its first rows. Its times are kept.
+        rows: Index of its next row.
+
+    Raises:
+        DataError: for bytes that are no tracker's state.
+    """
+    state = codec.decode(data, name).state
+    model = Model(state, before=rows - int(state.n))
+    if before is not None:
+        model = model._replace(time=before.time, until=before.until)
+    return _with_companions(work, model, {}, len(state.shift))
 
 
 def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
@@ -100,11 +144,13 @@ def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
     parts: dict[str, Arrays] = {}
     about: dict[str, Any] = {
         "model_id": key,
-        "rows": int(model.state.n),
+        "rows": model.rows,
         "time": model.time,
         "until": model.until,
         "final": final,
     }
+    if model.before:
+        about["before"] = model.before
     if model.held is not None:
         parts["held"] = model.held._asdict()
     if work.measure is not None:
@@ -187,7 +233,7 @@ def _go_on(work: Work, snapshot: codec.Snapshot) -> Model:
         beside.pop("moving", None)
     if work.drift is None or about.get("drift") != work.drift.to_dict():
         beside.pop("drift", None)
-    model = Model(snapshot.state, about["time"], about["until"])
+    model = Model(snapshot.state, about["time"], about["until"], before=about.get("before", 0))
     return _with_companions(work, model, beside, len(snapshot.state.shift))
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import LearnerSpec
 from transforms.chunks import Chunk
+from transforms.commands import command_of
 from transforms.label_values import label_column
 from transforms.metrics import count
 
@@ -36,6 +37,9 @@ class NarrowFn(beam.DoFn):
             ConfigError: for rows without the times that are needed, or labels of a wrong type.
         """
         key, chunk = element
+        if command_of(chunk) is not None:
+            yield element
+            return
         batch = chunk.batch
         columns = {"index": batch.column("index")}
         if chunk.has("time"):
@@ -68,6 +72,11 @@ def first_index(chunk: Chunk) -> int:
     """Return the index of the chunk's first row."""
     index: int = chunk.batch.column("index")[0].as_py()
     return index
+
+
+def turn(chunk: Chunk) -> tuple[int, bool]:
+    """Return what puts rows and commands in order: a command is before the rows of its index."""
+    return first_index(chunk), command_of(chunk) is None
 
 
 def gap(key: str, expected: int, found: int) -> DataError:

@@ -69,6 +69,13 @@ class Outcome:
     alerts: list[Alert] = dataclasses.field(default_factory=list)
     snapshots: list[bytes] = dataclasses.field(default_factory=list)
 
+    def move_on(self, rows: int) -> None:
+        """Add so many rows to every index: those before the tracker's first."""
+        for features in self.features:
+            features.index[...] += rows
+        self.measured = [line._replace(last=line.last + rows) for line in self.measured]
+        self.alerts = [alert._replace(row=alert.row + rows) for alert in self.alerts]
+
 
 class _Segment(NamedTuple):
     """Rows that no event divides.
@@ -129,6 +136,8 @@ def run_rows(
     if start < len(rows):
         segment = _cut(rows, times, clock, opened, start, len(rows))
         model = _run_segment(work, model, segment, outcome)
+    if model.before:
+        outcome.move_on(model.before)
     return model, outcome
 
 

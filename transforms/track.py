@@ -14,6 +14,7 @@ from kerneltrack.mismatch import stores_rows
 from kerneltrack.moving import ON_A_BUDGET
 from kerneltrack.specs import SubspaceSpec, check_number
 from kerneltrack.trackers import RowsSpec, get_tracker
+from kerneltrack.trackers.start import StartSet
 from transforms.chunks import Chunk, Failures
 from transforms.clock import Order, nanoseconds
 from transforms.expiry import Expiry
@@ -89,8 +90,9 @@ class TrackSubspace(
         drift: How changes of the loss are detected; None: not at all.
         snapshot_every: Seconds of event time between the boundaries at which snapshots are
             written: multiples of it since 1970, where a row passes one.
-        warm: Snapshots of an earlier job to begin from. Rows of a time that a model had learned
-            from before are refused.
+        warm: Snapshots of an earlier job to begin from: rows of a time that a model had learned
+            from before are refused. Or landmarks that all models begin with (`trackers.start`):
+            nothing waits for a warm-up then.
         expiry: When models that are silent leave the runner's state (see `expiry`); None: never.
             Nothing in the results tells of it.
 
@@ -107,7 +109,7 @@ class TrackSubspace(
         measure: MeasureMismatch | None = None,
         drift: DriftSpec | None = None,
         snapshot_every: float | None = None,
-        warm: SnapshotFolder | None = None,
+        warm: SnapshotFolder | StartSet | None = None,
         expiry: Expiry | None = None,
     ) -> None:
         """Check the arguments; see the class."""
@@ -134,8 +136,9 @@ class TrackSubspace(
             measure=measure,
             drift=drift,
             every=None if snapshot_every is None else nanoseconds(snapshot_every),
+            start=warm if isinstance(warm, StartSet) else None,
         )
-        self._warm = warm
+        self._warm = None if isinstance(warm, StartSet) else warm
         self._expiry = expiry
         if expiry is not None:
             expiry.check_longer(self._order.idle_flush)

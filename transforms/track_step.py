@@ -24,6 +24,7 @@ from kerneltrack import codec
 from kerneltrack.trackers import get_tracker
 from transforms.chunks import Chunk, ChunkCoder, Failures
 from transforms.clock import (
+    NEVER,
     Clock,
     Order,
     admit,
@@ -34,10 +35,11 @@ from transforms.clock import (
     still_waiting,
     without_duplicates,
 )
+from transforms.commands import Command, as_chunk, command_of
 from transforms.features import alert_chunk, feature_chunk, join_features
 from transforms.hold import hold_last
 from transforms.metrics import count, count_lags, count_losses
-from transforms.model import LastWritten, Model, Work, begin, decode, encode
+from transforms.model import LastWritten, Model, Work, begin, decode, encode, take_over
 from transforms.segments import Outcome, next_event, run_rows
 from transforms.snapshot_files import read_whole
 from transforms.snapshots import SnapshotFolder
@@ -74,7 +76,7 @@ class TrackFn(beam.DoFn):
     def take(
         self, element: tuple[str, Chunk], model: Any, clock: Any, buffer: Any
     ) -> Iterator[Any]:
-        """Take rows in, and run those that are ready."""
+        """Take rows in, and run those that are ready; or a command, and obey."""
         key, chunk = element
         if self._order.waits_for_end:
             buffer.add(chunk)
@@ -85,6 +87,10 @@ class TrackFn(beam.DoFn):
             now, encoded = self._resume(key)
             if encoded is not None:
                 model.write(encoded)
+        command = command_of(chunk)
+        if command is not None:
+            yield from self._obey(key, command, now, model, clock)
+            return
         chunk = yield from self._unlearned(key, now, chunk)
         now, late, wild, ahead = admit(self._order, now, chunk)
         if wild.any():
@@ -102,9 +108,28 @@ class TrackFn(beam.DoFn):
             chunk = chunk.take(np.flatnonzero(~refused))
         if len(chunk):
             buffer.add(chunk)
-        if may_release(self._order, now, self._work.spec.rows_to_start):
+        if may_release(self._order, now, self._work.rows_to_start):
             now = yield from self._release(key, now, model, buffer)
         clock.write(now.encode())
+
+    def _obey(
+        self, key: str, command: Command, now: Clock, model: Any, clock: Any
+    ) -> Iterator[Any]:
+        """Let the model begin anew; the rows that wait are the first that it will have."""
+        data, name = model.read(), f"state of model {key!r}"
+        known = None if data is None else self._written.take(self._work, key, data, name)
+        rows = now.before if known is None else known.rows
+        if command.tracker is None:
+            model.clear()
+            now = now._replace(started=False, due=NEVER, before=rows)
+            count("models_reset", 1)
+        else:
+            after = take_over(self._work, command.tracker, name, known, rows)
+            model.write(self._written.put(self._work, key, after))
+            now = now._replace(started=True, due=next_event(self._work, after))
+            count("models_replaced", 1)
+        clock.write(now.encode())
+        yield key, as_chunk(command, rows)
 
     def finish(self, key: str, model: Any, clock: Any, buffer: Any) -> Iterator[Any]:
         """Run what still waits when the input has ended."""
@@ -120,7 +145,7 @@ class TrackFn(beam.DoFn):
             ready = yield from self._unlearned(key, now, ready)
         if ready is not None and self._order.max_disorder > 0:
             ready = without_duplicates(self._order, ready.in_order())
-        after = yield from self._run(key, ready, encoded, math.inf)
+        after = yield from self._run(key, ready, encoded, math.inf, now.before)
         if after is not None:
             data = encode(self._work, key, after, final=True)
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
@@ -158,7 +183,7 @@ class TrackFn(beam.DoFn):
             buffer.add(waiting)
             return still_waiting(now, waiting)
         until = progress(self._order, now)
-        after = yield from self._run(key, ready, model.read(), until)
+        after = yield from self._run(key, ready, model.read(), until, now.before)
         if after is not None:
             model.write(self._written.put(self._work, key, after))
             now = now._replace(started=True, due=next_event(self._work, after))
@@ -170,7 +195,7 @@ class TrackFn(beam.DoFn):
         """Tell whether there are rows enough to begin a model with."""
         if ready is None:
             return False
-        return len(self._usable(ready)) >= self._work.spec.rows_to_start
+        return len(self._usable(ready)) >= self._work.rows_to_start
 
     def _usable(self, ready: Chunk) -> npt.NDArray[Any]:
         """Return the rows, missing values held if that is asked for, that are finite."""
@@ -182,9 +207,11 @@ class TrackFn(beam.DoFn):
         return usable
 
     def _run(
-        self, key: str, ready: Chunk | None, encoded: bytes | None, until: float
+        self, key: str, ready: Chunk | None, encoded: bytes | None, until: float, before: int
     ) -> Generator[Any, None, Model | None]:
         """Run ordered rows through a model; what comes out leaves slice by slice.
+
+        A new model's first row has the index `before`.
 
         Returns:
             The model after the rows; None if no row was fit to begin with.
@@ -198,8 +225,8 @@ class TrackFn(beam.DoFn):
             if not len(usable):
                 yield _failures(key, ready, [NOTHING_HELD] * len(ready))
                 return None
-            model = begin(self._work, key, usable[: self._work.spec.rows_to_start])
-        before = self._tracker.counters(model.state)
+            model = begin(self._work, key, usable[: self._work.rows_to_start], before)
+        earlier = self._tracker.counters(model.state)
         length = 0 if ready is None else len(ready)
         for start in range(0, max(length, 1), SLICE_ROWS):
             stop = min(start + SLICE_ROWS, length)
@@ -207,7 +234,7 @@ class TrackFn(beam.DoFn):
             last = until if stop == length else -math.inf
             model = yield from self._run_slice(key, piece, model, last)
         for name, total in self._tracker.counters(model.state).items():
-            count(name, total - before[name])
+            count(name, total - earlier[name])
         return model
 
     def _run_slice(

@@ -234,6 +234,13 @@ class Learner(Protocol):
         """
         ...
 
+    def settled(self, spec: Any, state: Any) -> Any:
+        """Return the state as if no more rows came: what waits for further ones is learned.
+
+        For predictions only: `update` goes on from the state that was given.
+        """
+        ...
+
     def predict(self, spec: Any, state: Any, features: npt.ArrayLike) -> Predictions:
         """Predict rows with the state as it is."""
         ...

@@ -3,14 +3,18 @@
 C functions f_c(x) = Σ_j w_cj κ(d_j, x) share the stored rows. A labelled row whose margin is
 violated, 1 + f_r(x) - f_y(x) > 0 with the rival r = argmax_{c≠y} f_c(x), is stored with weight η
 for its class and -η for the rival, after f_c ← (1 - ηλ)f_c. If there are then more than B rows,
-one goes, by `maintenance`:
+one goes:
 
-- removal: that of the least Σ_c w_cj², with all that it knew;
-- projection: that whose removal moves the functions least, its share given to the others by least
-  squares (see `dictsteps`);
-- merging: that of the least Σ_c w_cm² and another become z = h·d_m + (1 - h)d_n with the weights
-  w_cz = w_cm κ(d_m, z) + w_cn κ(d_n, z). h maximises Σ_c w_cz², so that the functions move least,
-  by a golden section search of `SEARCH` steps; n is the best of all (Gaussian kernel).
+| maintenance | the row that goes |
+|---|---|
+| removal | of the least Σ_c w_cj², with all that it knew |
+| projection | whose removal moves the functions least, its share given to the others |
+| merging | of the least Σ_c w_cm², into one with another (Gaussian kernel) |
+
+The share is that of least squares (see `dictsteps`). Merging, the rows m and n become
+z = h·d_m + (1 - h)d_n with the weights w_cz = w_cm κ(d_m, z) + w_cn κ(d_n, z). h maximises
+Σ_c w_cz², so that the functions move least, by a golden section search of `SEARCH` steps; n is the
+best of all.
 
 Flops per labelled row: 3MD + 2CM, and where it is stored CM more with removal, 4M² + 6M² with
 projection, M(3D + 4C·SEARCH) with merging.

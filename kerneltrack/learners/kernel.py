@@ -118,6 +118,14 @@ class KernelLearner(PrequentialLearner[_S, _T]):
                 known = max(known, self._begin(spec, arrays))
         return self.trimmed(spec, state) if mode.learn else state
 
+    def settled(self, spec: _S, state: _T) -> _T:
+        """Return the state with the bandwidth of as many rows as wait for it, and these learned."""
+        if not len(state.early):
+            return state
+        room = self.roomy(spec, state, state.classes, 0)
+        self._begin(spec, self.writeable(room))
+        return self.trimmed(spec, room)
+
     def _begin(self, spec: _S, state: Any) -> int:
         """Find the bandwidth and learn the rows that waited for it; return the classes known."""
         rows = np.ascontiguousarray(state.early[:, :-1])

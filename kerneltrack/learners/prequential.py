@@ -89,6 +89,10 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         """Learn rows in order without predicting them; see `Learner.learn`."""
         return self._learn(spec, state, features, labels, False)[0]
 
+    def settled(self, spec: _S, state: _T) -> _T:
+        """Return the state as if no more rows came; see `Learner.settled`. Nothing waits here."""
+        return state
+
     def predict(self, spec: _S, state: _T, features: npt.ArrayLike) -> Predictions:
         """Predict rows with the state as it is; see `Learner.predict`."""
         rows, valid = self.checked_rows(spec, state, features)

@@ -54,7 +54,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         self,
         *,
         tracker: str = "okfeb",
-        rank: int = 10,
+        rank: int | str = 10,
         budget: int = 20,
         kernel: str = "gaussian",
         gamma: float | str = "median",

@@ -31,12 +31,14 @@ class SubspacePredictor(TrackingEstimator):
     learner_state_: LearnerState
     _kept_labels: list[Any]
     """Labels of the rows that wait for the warm-up to be full."""
+    _goes_on: LearnerState
+    """The state that the next rows go to: in it rows may still wait for the learner's bandwidth."""
 
     def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters here
         self,
         *,
         tracker: str = "okfeb",
-        rank: int = 10,
+        rank: int | str = 10,
         budget: int = 20,
         kernel: str = "gaussian",
         gamma: float | str = "median",
@@ -119,6 +121,9 @@ class SubspacePredictor(TrackingEstimator):
     def _learn(self, rows: FloatArray, labels: list[Any], spec: LearnerSpec, fresh: bool) -> None:
         """Track rows, then learn their labels from the features that the tracker gave them.
 
+        A bandwidth that the learner takes from its first rows is until then that of the rows that
+        came: so the state is always that of one `fit` over these.
+
         Args:
             rows: Shape (n, D).
             labels: n class names or targets.
@@ -129,9 +134,10 @@ class SubspacePredictor(TrackingEstimator):
         features = emitted(self._track(rows, fresh))
         learner = get_learner(spec.learner)
         begins = fresh or kept
-        state = learner.init(spec, features.shape[1]) if begins else self.learner_state_
+        state = learner.init(spec, features.shape[1]) if begins else self._goes_on
         labels = kept + labels
-        self.learner_state_, _ = learner.update(spec, state, features, labels)
+        self._goes_on, _ = learner.update(spec, state, features, labels)
+        self.learner_state_ = learner.settled(spec, self._goes_on)
         self.learner_spec_ = spec
         self._kept_labels = labels if len(self._kept) else []
 

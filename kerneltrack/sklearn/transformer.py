@@ -29,7 +29,8 @@ class SubspaceTracker(
     Args:
         tracker: "okfeb" (on a budget), "okfe" (without one, for small data) or "covariance" (on a
             budget, without a step size).
-        rank: Dimension r of the subspace and of the features, 1 to 1000.
+        rank: Dimension r of the subspace and of the features, 1 to 1000; "auto" for the budget,
+            with a `rank_factor` of 1.5 unless one is given (covariance).
         budget: Most stored rows B, rank to 10,000 (okfeb, covariance).
         kernel: "gaussian", "laplacian", "polynomial" or "linear".
         gamma: Bandwidth of the Gaussian (exp(-‖x-y‖²/γ): scikit-learn's gamma is 1/γ) and the

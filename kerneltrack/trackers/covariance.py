@@ -50,7 +50,8 @@ without any ridge, z = Tq with the rotation T that moves the stored rows' featur
 update (orthogonal Procrustes), s = K^½Eq. Rows count as `initial` until the subspace has r
 directions.
 
-**The rank** is `rank`, or chosen from the stream, `rank` at most: see `covrank`. All r directions
+**The rank** is `rank`, or chosen from the stream, `rank` at most (as much as the budget can hold if
+that is "auto"): see `covrank`. All r directions
 are followed; of those not in use q is 0, so that z keeps its width and moves no more than it must.
 
 **Admission.** All rows enter until B have; then by novelty as in OK-FEB (section V-A, VII-D there),
@@ -63,9 +64,9 @@ the row's leverage on the directions that are not tracked yet). ln c moves by
 Cost per row: O(BD + Br + r²) refused, O(B²r + Br² + r³) more admitted, O(B³) every max(64, B)
 admitted rows. All products are `sums`': the same bits however rows are cut into calls.
 
-References: for the setting, censoring and the stored rows F. Sheikholeslami, D. Berberidis,
-G. B. Giannakis, "Large-scale kernel-based feature extraction via low-rank subspace tracking on a
-budget", IEEE Trans. Signal Process., 2018: S, B, r, K, k, q, ℓ are theirs, ΦE is their L = ΦA with
+References: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
+extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018, for the
+setting, censoring and the stored rows: S, B, r, K, k, q, ℓ are theirs, ΦE is their L = ΦA with
 AᵀKA = I. For weights by leverage: M. Cohen, C. Musco, J. Pachocki, "Online row sampling", APPROX
 2016. For the iteration: G. Golub, C. Van Loan, "Matrix Computations", section 8.2.
 
@@ -84,7 +85,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.specs import SubspaceSpec, check_choice, check_int, check_number
+from kerneltrack.specs import AUTO, MAX_RANK, SubspaceSpec, check_choice, check_int, check_number
 from kerneltrack.trackers import covstate
 from kerneltrack.trackers.base import Features, IntArray
 from kerneltrack.trackers.calls import (
@@ -100,6 +101,8 @@ from kerneltrack.trackers.calls import (
 from kerneltrack.trackers.covloop import run_rows
 from kerneltrack.trackers.covstate import CovarianceState
 
+AUTO_FACTOR = 1.5
+"""`rank_factor` where the rank is "auto" and no other is given."""
 ADMISSIONS = ("every", "fixed", "moving", "rate", "leverage")
 
 
@@ -114,6 +117,8 @@ class CovarianceSpec(SubspaceSpec):
             rows with times.
         rank_factor: Chooses the rank from the stream, `rank` at most: the smallest whose fitting
             error is at most this factor of that of all stored rows, > 1. None: the rank is `rank`.
+            The rank "auto" stands for the budget, 1000 at most, and a factor of 1.5 if none is
+            given.
         admission: Which rows enter the covariance once as many as the budget have: "every",
             by novelty "fixed" (ℓ >= threshold), "moving" (ℓ >= mean of the last 100 losses) or
             "rate" (ε is steered so that the fraction `admission_rate` enters), or "leverage" (at
@@ -142,8 +147,13 @@ class CovarianceSpec(SubspaceSpec):
         Raises:
             ConfigError: naming the field, the value and what is allowed.
         """
-        super().__post_init__()
         check_int("budget", self.budget, 1, 10_000)
+        given: Any = self.rank
+        if given == AUTO:
+            object.__setattr__(self, "rank", min(self.budget, MAX_RANK))
+            if self.rank_factor is None:
+                object.__setattr__(self, "rank_factor", AUTO_FACTOR)
+        super().__post_init__()
         if self.budget < self.rank:
             raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
         if self.halflife is not None:

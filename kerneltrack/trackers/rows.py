@@ -3,6 +3,8 @@
 z = x/scale - shift, clipped, with centre and scale of the first rows as every tracker takes them.
 Nothing else is learned, no row is stored, the fitting error is 0: on a learner of rows (POLK, BSGD)
 it is as if there were no tracker. Cost O(D) a row, 8(2D + 9) bytes of state.
+
+Reference: none, there is nothing to it.
 """
 
 from __future__ import annotations

@@ -26,15 +26,15 @@ POLL = 0.2
 T = TypeVar("T")
 
 
-def wait_for(what: str, look: Callable[[], T | None]) -> T:
-    """Look until there is something to see."""
+def wait_for(what: str, look: Callable[[], T | None], tell: Callable[[], str] = str) -> T:
+    """Look until there is something to see; if it never comes, say what `tell` has to tell."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         seen = look()
         if seen:
             return seen
         time.sleep(POLL)
-    pytest.fail(f"waited in vain for {what}")
+    pytest.fail(f"waited in vain for {what}\n{tell()}")
 
 
 @dataclass(frozen=True)

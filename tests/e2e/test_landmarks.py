@@ -14,8 +14,10 @@ from safetensors.numpy import load_file
 
 from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.batch.landmarkspec import METHODS, LandmarkSpec
+from kerneltrack.trackers import get_tracker, parse_spec
+from kerneltrack.trackers.start import start_from
 from pipelines.cli import main
-from pipelines.landmarks import KEY
+from pipelines.landmarks import KEY, decode
 from tests.e2e.jobs import CHANNELS, COLUMNS, sensor_table
 from transforms.columns import ColumnOptions, resolve
 from transforms.read import look
@@ -109,3 +111,69 @@ def test_every_row_is_as_likely_to_be_drawn(source: Path) -> None:
     # Binomial(300, 1/10): mean 30, deviation 5.2; quarters of the input have deviation 52.
     assert np.abs(drawn - 30).max() < 6 * 5.2
     assert np.abs(drawn.reshape(4, 100).sum(axis=1) - 3000).max() < 5 * 52
+
+
+SIZES = ("--rank", "4", "--budget", "9")
+
+
+@pytest.mark.parametrize(
+    ("tracker", "name"), [("okfeb", "m.json"), ("covariance", "m.safetensors"), ("oana", "m.json")]
+)
+def test_a_job_starts_from_them(source: Path, tmp_path: Path, tracker: str, name: str) -> None:
+    marks, out = tmp_path / name, tmp_path / "out"
+    choice = ("--method", "bcd-pg", "--count", "9", "--rank", "4")
+    assert main(["landmarks", str(source), *COLUMNS, *choice, "--output", str(marks)]) == 0
+    flags = ("--tracker", tracker, *SIZES, "--start-from", str(marks))
+    assert main(["track", str(source), *COLUMNS, *flags, "--output", str(out)]) == 0
+    run = json.loads((out / "run.json").read_text())
+    assert run["start_from"] == str(marks)
+    # Every model's features are those of the core alone, bit for bit.
+    spec = parse_spec({"tracker": tracker, "rank": 4, "budget": 9})
+    start = decode(marks.read_bytes(), str(marks))
+    told = pq.read_table(out / "features").sort_by(
+        [("model_id", "ascending"), ("row", "ascending")]
+    )
+    for model_id in set(TABLE["model_id"].to_pylist()):
+        of_model = np.array(TABLE["model_id"].to_pylist()) == model_id
+        begun = start_from(spec, start, model_id)
+        _, features = get_tracker(tracker).update(spec, begun, ROWS[of_model])
+        lines = told.filter(np.array(told["model_id"].to_pylist()) == model_id)
+        assert lines["loss"].to_numpy().tobytes() == features.loss.tobytes()
+        assert lines["index"].to_pylist() == features.index.tolist()
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--budget", "8", "--rank", "4"), "budget = 8: must be at least 9"),
+        (("--rank", "4", "--tracker", "okfe"), "tracker = 'okfe': must be okfeb or"),
+        ((*SIZES, "--kernel", "laplacian"), "kernel = 'laplacian'"),
+        ((*SIZES, "--features", CHANNELS[0]), "number of features = 1"),
+        ((*SIZES, "--warm-start", "x"), "left out with --warm-start"),
+    ],
+)
+def test_a_job_that_cannot_start_from_them(
+    source: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...],
+    says: str,
+) -> None:
+    marks = tmp_path / "marks.json"
+    choice = ("--method", "uniform", "--count", "9")
+    assert main(["landmarks", str(source), *COLUMNS, *choice, "--output", str(marks)]) == 0
+    out = str(tmp_path / "out")
+    given = ("--start-from", str(marks), "--output", out)
+    assert main(["track", str(source), *COLUMNS, *flags, *given]) == 2
+    assert says in capsys.readouterr().err
+    assert not Path(out).exists()
+
+
+@pytest.mark.parametrize("name", ["m.json", "m.safetensors"])
+def test_another_file_is_refused(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / name).write_bytes(b'{"version": 1, "rows": [[1]]}')
+    given = ("--start-from", str(tmp_path / name), "--output", str(tmp_path / "out"))
+    assert main(["track", str(source), *COLUMNS, *given]) == 2
+    assert f"{name}: not a file of landmarks" in capsys.readouterr().err

@@ -181,6 +181,21 @@ def test_settings_that_older_code_did_not_know_have_their_defaults() -> None:
         check_same(Left("file:///there", Record("a", "n", 1.0, "in", "digest", newer)), settings)
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "--brokers = '': must be HOST:PORT of Kafka's brokers"),
+        (["--from-model", "m2"], "--from-model = 'm2': must be given with --snapshots only"),
+        (["--snapshots", "nowhere"], "nowhere/index.json: cannot be read"),
+    ],
+)
+def test_a_reset_that_cannot_be_is_refused(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["reset", "m1", "--topic", "in", *words]) == 2
+    assert line in capsys.readouterr().err
+
+
 def test_rows_come_once_and_two_values_of_one_are_counted() -> None:
     once = Once()
     rows = [

@@ -20,6 +20,7 @@ from apache_beam.testing.test_stream import TestStream
 
 from kerneltrack.learners import LearnerSpec, RidgeSpec
 from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.commands import command_of
 from transforms.expiry import Expiry
 from transforms.learn import (
     FAILURES,
@@ -283,7 +284,7 @@ class Step:
 
     def take(self, chunk: Chunk) -> list[tuple[str, Any]]:
         """What comes out as a chunk of features or labels comes in: output and element."""
-        if chunk.has("z"):
+        if chunk.has("z") or command_of(chunk) is not None:
             narrowed = list(NarrowFn(self._spec, {}).process(("m", chunk)))
         else:
             narrowed = [narrow_labels(("m", chunk), self._spec)]

@@ -20,6 +20,7 @@ from apache_beam.testing.test_stream import TestStream
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import OKFEBSpec, run_all
 from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.commands import command_of
 from transforms.track import (
     ALERTS,
     FEATURES,
@@ -130,10 +131,13 @@ class Outcome:
     failures: list[tuple[str | None, int, int, str]] = field(default_factory=list)
     mismatch: dict[str, list[Line]] = field(default_factory=dict)
     alerts: dict[str, list[Line]] = field(default_factory=dict)
+    commands: list[Element] = field(default_factory=list)
 
     def keep(self, name: str, element: Any) -> None:
         """Take in an element of the output of this name."""
-        if name == FEATURES:
+        if name == FEATURES and command_of(element[1]) is not None:
+            self.commands.append(element)
+        elif name == FEATURES:
             self.features.setdefault(element[0], []).append(element[1])
         elif name in {MISMATCH, ALERTS}:
             kept = self.mismatch if name == MISMATCH else self.alerts

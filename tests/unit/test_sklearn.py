@@ -50,8 +50,6 @@ TRACKER_SETTINGS: dict[str, dict[str, Any]] = {
     "covariance": {**SMALL, "tracker": "covariance", "admission": "leverage", "halflife": 30.0},
 }
 CLASSIFIERS = tuple(LEARNERS)
-# With the bandwidth from the first rows they would learn nothing from as few as there are here.
-SETTINGS: dict[str, dict[str, Any]] = {name: {"gamma": 1.0} for name in ("polk", "bsgd", "nolana")}
 REGRESSORS = tuple(name for name in LEARNERS if "regression" in LEARNERS[name].spec_type.tasks)
 ESTIMATORS = (SubspaceTracker, SubspaceClassifier, SubspaceRegressor)
 ROWS = walk(seed=3, count=90, width=3)
@@ -63,9 +61,9 @@ CHECKED = [
     SubspaceTracker(tracker="okfe", emit="q"),
     SubspaceTracker(tracker="covariance", admission="leverage"),
     SubspaceTracker(rank=4, warmup=20, kernel="laplacian", censor="rate", policy="compensated"),
-    *(SubspaceClassifier(learner=name, learner_params=SETTINGS.get(name)) for name in CLASSIFIERS),
+    *(SubspaceClassifier(learner=name) for name in CLASSIFIERS),
     SubspaceClassifier(tracker="okfe", learner="logistic", warmup=30),
-    *(SubspaceRegressor(learner=name, learner_params=SETTINGS.get(name)) for name in REGRESSORS),
+    *(SubspaceRegressor(learner=name) for name in REGRESSORS),
     SubspaceRegressor(tracker="okfe", warmup=30, learner_params={"forgetting": 1.0}),
 ]
 
@@ -144,6 +142,7 @@ def test_the_classifier_is_learn_all(options: dict[str, Any], learner: str) -> N
     assert emitted is not None
     learned, said = learn_all(LEARNERS[learner].spec_type(), emitted, LABELS.tolist())
     assert state_bytes(model.state_) == state_bytes(state)
+    learned = get_learner(learner).settled(model.learner_spec_, learned)
     same_state(model.learner_state_, learned)
     assert said.correct is not None
     assert model.prequential_accuracy_ == said.correct.sum() / said.scored.sum()
@@ -156,16 +155,19 @@ def test_the_classifier_is_learn_all(options: dict[str, Any], learner: str) -> N
 
 @pytest.mark.parametrize("learner", REGRESSORS)
 def test_the_regressor_is_learn_all(learner: str) -> None:
-    spec, given = OKFEBSpec(**SMALL), SETTINGS.get(learner, {})
-    model = SubspaceRegressor(**SMALL, learner=learner, learner_params=given).fit(ROWS, TARGETS)
+    spec = OKFEBSpec(**SMALL)
+    model = SubspaceRegressor(**SMALL, learner=learner).fit(ROWS, TARGETS)
     state, features = run_all(spec, ROWS)
     assert features.z is not None
-    told = LEARNERS[learner].spec_type(task="regression", **given)
+    told = LEARNERS[learner].spec_type(task="regression")
     learned, said = learn_all(told, features.z, TARGETS)
+    learned = get_learner(learner).settled(told, learned)
     same_state(model.learner_state_, learned)
     assert said.error is not None
-    rmse = np.sqrt(np.mean(said.error[said.scored] ** 2))
-    assert model.prequential_rmse_ == pytest.approx(rmse, rel=1e-12)
+    # A learner with a kernel waits for its bandwidth, and there are too few rows for that.
+    assert said.scored.any() == (learner not in {"polk", "nolana"})
+    rmse = np.sqrt(np.mean(said.error[said.scored] ** 2)) if said.scored.any() else np.nan
+    assert model.prequential_rmse_ == pytest.approx(rmse, rel=1e-12, nan_ok=True)
     z = get_tracker("okfeb").project(spec, state, ROWS).z
     assert z is not None
     predicted = get_learner(learner).predict(model.learner_spec_, learned, z)
@@ -209,6 +211,25 @@ def test_it_is_fitted_to_the_rows_that_came_at_every_row() -> None:
         assert state_bytes(model.state_) == state_bytes(whole.state_)
         same_state(model.learner_state_, whole.learner_state_)
         assert model.predict(ROWS).tolist() == whole.predict(ROWS).tolist()
+
+
+@pytest.mark.parametrize("learner", ["polk", "bsgd", "nolana"])
+def test_a_bandwidth_comes_from_the_rows_that_there_are(learner: str) -> None:
+    # Fewer than the 100 that the learner would wait for; then as many, then more.
+    rows = walk(seed=5, count=130, width=3)
+    labels = np.where(rows[:, 0] > 0, "up", "down")
+    begun: Any = SubspaceClassifier(**SMALL, learner=learner)
+    for start, stop in ((0, 1), (1, 30), (30, 99), (99, 100), (100, 130)):
+        begun.partial_fit(rows[start:stop], labels[start:stop], classes=["up", "down"])
+        whole = SubspaceClassifier(**SMALL, learner=learner).fit(rows[:stop], labels[:stop])
+        same_state(begun.learner_state_, whole.learner_state_)
+        assert begun.prequential_accuracy_ == whole.prequential_accuracy_ or stop == 1
+        assert begun.learner_state_.bandwidth[0] > 0
+        if stop >= 30:
+            assert (begun.predict(rows[:stop]) == labels[:stop]).mean() > 0.7
+    emitted = run_all(OKFEBSpec(**SMALL), rows)[1].z
+    assert emitted is not None
+    same_state(begun.learner_state_, learn_all(begun.learner_spec_, emitted, labels.tolist())[0])
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -269,8 +290,7 @@ def test_labels_come_back_in_their_type(labels: npt.NDArray[Any]) -> None:
 
 @pytest.mark.parametrize("learner", CLASSIFIERS)
 def test_decision_values_are_the_learners(learner: str) -> None:
-    given = SETTINGS.get(learner)
-    model = SubspaceClassifier(**SMALL, learner=learner, learner_params=given).fit(ROWS, LABELS)
+    model = SubspaceClassifier(**SMALL, learner=learner).fit(ROWS, LABELS)
     values = model.decision_function(ROWS)
     assert values.shape == (len(ROWS), 3)
     assert model.classes_[values.argmax(axis=1)].tolist() == model.predict(ROWS).tolist()
@@ -290,8 +310,7 @@ def test_decision_values_are_the_learners(learner: str) -> None:
 
 @pytest.mark.parametrize("learner", CLASSIFIERS)
 def test_two_classes_have_one_decision_value(learner: str) -> None:
-    given = SETTINGS.get(learner)
-    model = SubspaceClassifier(**SMALL, kernel="linear", learner=learner, learner_params=given)
+    model = SubspaceClassifier(**SMALL, kernel="linear", learner=learner)
     values = model.fit(ROWS, ROWS[:, 0] > 0).decision_function(ROWS)
     assert values.shape == (len(ROWS),)
     assert (values > 0).tolist() == model.predict(ROWS).tolist()

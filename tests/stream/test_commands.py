@@ -1,0 +1,295 @@
+"""A model that begins anew, or goes on from a snapshot, between two rows of its stream."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from apache_beam import pvalue
+from apache_beam.transforms.window import FixedWindows
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kerneltrack import codec
+from kerneltrack.drift import DriftSpec
+from kerneltrack.trackers import OKFEBSpec
+from tests.stream import learning
+from tests.stream.running import (
+    SECOND,
+    SPEC,
+    Element,
+    Outcome,
+    Rows,
+    Step,
+    Table,
+    assert_same,
+    core_alone,
+    exact,
+    make_rows,
+    track_stream,
+)
+from tests.stream.test_messages import columns
+from transforms.clock import Order
+from transforms.commands import HEADER, Command, Commands, as_chunk, command_of
+from transforms.kafka import DEAD_LETTERS, GatherFn
+from transforms.learn import PREDICTIONS
+from transforms.messages import BadMessageError, Message
+from transforms.model import decode
+from transforms.track import MeasureMismatch
+
+DISORDER = 5
+ORDER = Order(max_disorder=DISORDER, max_jump=3600)
+RESET = Command(None, None)
+CUTS = st.lists(st.integers(1, 40), min_size=1, max_size=6)
+
+
+def released(rows: Rows) -> int:
+    """How many of these rows, two a second, do not wait for others."""
+    assert rows.time is not None
+    return int(np.sum(rows.time < rows.time[-1] - DISORDER * SECOND))
+
+
+def moved_on(table: Table, rows: int) -> Table:
+    return {**table, "index": table["index"] + rows}
+
+
+def joined(*tables: Table) -> Table:
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+
+
+def snapshot_of(rows: Rows, spec: OKFEBSpec = SPEC) -> bytes:
+    step = Step(spec=spec)
+    step.push("other", rows.chunk())
+    ((_, data),) = step.finish().snapshots
+    return data
+
+
+@given(before=CUTS, after=CUTS)
+def test_a_model_that_is_reset_is_a_new_one_with_later_indexes(
+    before: list[int], after: list[int]
+) -> None:
+    """The rows that wait are its first ones, however all of them were cut."""
+    rows = make_rows(160)
+    first = rows.take(np.arange(90))
+    step = Step(order=ORDER)
+    for chunk in first.cut(before):
+        step.push("m", chunk)
+    step.push("m", as_chunk(RESET))
+    for chunk in rows.take(np.arange(90, 160)).cut(after):
+        step.push("m", chunk)
+    outcome = step.finish()
+    old = released(first)
+    wanted = [core_alone(rows.take(part)) for part in (np.arange(old), np.arange(old, 160))]
+    assert_same(outcome.table("m"), joined(wanted[0], moved_on(wanted[1], old)))
+    assert outcome.late == []
+    ((key, command),) = outcome.commands
+    assert (key, command.column("index").tolist()) == ("m", [old])
+
+
+def test_a_model_that_is_replaced_goes_on_as_the_snapshot_would() -> None:
+    known, rows = make_rows(70, seed=3), make_rows(160)
+    first = rows.take(np.arange(90))
+    step = Step(order=ORDER)
+    step.push("m", first.chunk())
+    data = snapshot_of(known)
+    step.push("m", as_chunk(Command(data, None)))
+    step.push("m", rows.take(np.arange(90, 160)).chunk())
+    outcome = step.finish()
+    old = released(first)
+    later = rows.take(np.arange(old, 160))
+    both = make_rows(70 + len(later))
+    both = dataclasses.replace(both, x=np.concatenate([known.x, later.x]))
+    alone = {name: values[70:] for name, values in core_alone(both).items()}
+    wanted = joined(core_alone(rows.take(np.arange(old))), moved_on(alone, old - 70))
+    assert_same(outcome.table("m"), wanted, ignore=("time", "row", "source"))
+    ((_, last),) = outcome.snapshots
+    about = codec.decode(last).header["about"]
+    assert (about["rows"], about["before"]) == (160, old - 70)
+
+
+def test_a_model_that_was_not_known_begins_at_row_0_with_a_snapshot() -> None:
+    step = Step(order=Order(max_disorder=0, max_jump=3600))
+    step.push("new", as_chunk(Command(snapshot_of(make_rows(70)), None)))
+    outcome = step.push("new", make_rows(5, seed=2).chunk())
+    assert outcome.table("new")["index"].tolist() == list(range(5))
+    assert not outcome.table("new")["initial"].any()
+
+
+def test_windows_alerts_and_snapshots_go_on_with_the_indexes() -> None:
+    asked: dict[str, Any] = {
+        "measure": MeasureMismatch(FixedWindows(7), moving=5),
+        "drift": DriftSpec(settle=20),
+        "snapshot_every": 10,
+        "order": Order(max_disorder=0, max_jump=3600),
+    }
+    rows = make_rows(160)
+    second = rows.take(np.arange(80, 160))
+    step, alone = Step(**asked), Step(**asked)
+    for each in (step, alone):
+        if each is step:
+            step.push("m", rows.take(np.arange(80)).chunk())
+            step.push("m", as_chunk(RESET))
+            step.outcome = Outcome()
+        each.push("m", second.chunk())
+        each.finish()
+    assert exact(step.outcome.mismatch["m"]) == exact(
+        [{**line, "index": line["index"] + 80} for line in alone.outcome.mismatch["m"]]
+    )
+    shifted = [{**line, "index": line["index"] + 80} for line in alone.outcome.alerts.get("m", [])]
+    assert exact(step.outcome.alerts.get("m", [])) == exact(shifted)
+    ends = [codec.decode(data).header["about"]["rows"] for _, data in step.outcome.snapshots]
+    assert ends == [
+        codec.decode(data).header["about"]["rows"] + 80 for _, data in alone.outcome.snapshots
+    ]
+    model = decode(step.work, step.outcome.snapshots[-1][1], "m")
+    assert model.rows == 160
+
+
+@pytest.mark.parametrize("sizes", [[1], [7], [200]])
+def test_a_live_pipeline_obeys_in_the_order_of_arrival(sizes: list[int]) -> None:
+    rows, data = make_rows(120), snapshot_of(make_rows(70, seed=3))
+    parts = np.array_split(np.arange(120), 3)
+    elements: list[Element] = []
+    for part, command in zip(parts, (RESET, Command(data, None), None), strict=True):
+        elements += [("m", chunk) for chunk in rows.take(part).cut(sizes)]
+        elements += [("n", chunk) for chunk in rows.take(part).cut(sizes)]
+        if command is not None:
+            elements.append(("m", as_chunk(command)))
+    outcome = track_stream([[element] for element in elements], order=ORDER)
+    step = Step(order=ORDER)
+    for part, command in zip(parts, (RESET, Command(data, None), None), strict=True):
+        step.push("m", rows.take(part).chunk())
+        if command is not None:
+            step.push("m", as_chunk(command))
+    assert_same(outcome.table("m"), step.finish().table("m"))
+    assert outcome.table("m")["index"].tolist() == list(range(120))
+    assert_same(outcome.table("n"), core_alone(rows))
+
+
+def test_a_learner_begins_anew_with_its_model() -> None:
+    table = learning.make_features(120)
+    step, alone = learning.Step(learning.SPEC), learning.Step(learning.SPEC)
+    step.take(table.part(0, 60).chunk())
+    step.take(as_chunk(RESET, 60))
+    later = table.part(60, 120)
+    assert scores(step.take(later.chunk())) == scores(
+        alone.take(dataclasses.replace(later, first=0).chunk())
+    )
+
+
+def test_a_learner_goes_on_with_what_a_snapshot_had_learned() -> None:
+    table = learning.make_features(160)
+    whole = learning.Step(learning.SPEC)
+    whole.take(table.part(0, 60).chunk())
+    data = whole.learner.value
+    step = learning.Step(learning.SPEC)
+    step.take(dataclasses.replace(table.part(100, 140), first=0).chunk())
+    step.take(as_chunk(Command(b"the tracker's own", data), 40))
+    later = table.part(60, 100)
+    wanted = scores(whole.take(later.chunk()))
+    assert scores(step.take(dataclasses.replace(later, first=40).chunk())) == wanted
+
+
+def test_a_command_that_comes_early_waits_for_its_turn() -> None:
+    table = learning.make_features(120)
+    step, alone = learning.Step(learning.SPEC), learning.Step(learning.SPEC)
+    step.take(table.part(0, 20).chunk())
+    found = step.take(table.part(60, 120).chunk())
+    found += step.take(as_chunk(RESET, 60))
+    assert scores(found) == []
+    found = step.take(table.part(20, 60).chunk())
+    wanted = alone.take(dataclasses.replace(table.part(60, 120), first=0).chunk())
+    assert scores(found)[40:] == scores(wanted)
+
+
+def scores(outputs: Sequence[tuple[str, Any]]) -> list[str]:
+    said = [element for name, element in outputs if name == PREDICTIONS]
+    return [score.hex() for _, chunk in said for score in chunk.column("score").tolist()]
+
+
+COMMANDS = Commands(SPEC, learning.SPEC, 3)
+
+
+def message(key: bytes | None = b"m") -> Message:
+    return Message("rows", 0, 5, 1_600_000_000_000, key, None)
+
+
+def test_a_message_without_the_header_is_none() -> None:
+    assert COMMANDS.read(message(), [("traceparent", b"00-1")]) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "headers", "reason"),
+    [
+        (None, [(HEADER, b"reset")], "without a model id"),
+        (b"\xff", [(HEADER, b"reset")], "key is no model id"),
+        (b"m", [(HEADER, b"forget")], "command 'forget': must be reset or replace"),
+        (b"m", [(HEADER, b"\xff")], "must be reset or replace"),
+        (b"m", [(HEADER, b"replace")], "without a header tracker"),
+        (b"m", [(HEADER, b"replace"), ("tracker", b"")], "command replace: tracker: "),
+        (b"m", [(HEADER, b"replace"), ("tracker", b"x" * 99)], "command replace: tracker: "),
+    ],
+)
+def test_what_cannot_be_obeyed_is_refused(
+    key: bytes | None, headers: list[tuple[str, bytes]], reason: str
+) -> None:
+    with pytest.raises(BadMessageError, match=reason):
+        COMMANDS.read(message(key), headers)
+
+
+def test_states_of_other_jobs_are_refused() -> None:
+    rows = make_rows(70)
+    other = snapshot_of(rows, dataclasses.replace(SPEC, budget=6))
+    good, wide = snapshot_of(rows), snapshot_of(make_rows(70, width=4))
+    step = learning.Step(learning.SPEC)
+    step.take(learning.make_features(9, width=5).chunk())
+    assert step.learner.value is not None
+    for headers, reason in [
+        ([("tracker", other)], "a tracker with other settings"),
+        ([("tracker", wide)], "of 4 features, this job has 3"),
+        ([("tracker", good), ("learner", good)], "learner: "),
+        ([("tracker", good), ("learner", step.learner.value)], "of 5 features, a row has 3"),
+    ]:
+        with pytest.raises(BadMessageError, match=reason):
+            COMMANDS.read(message(), [(HEADER, b"replace"), *headers])
+
+
+def test_a_job_without_a_learner_takes_the_tracker_alone() -> None:
+    command = Command(snapshot_of(make_rows(70)), b"a learner's")
+    found = Commands(SPEC, None, 3).read(message(), command.headers)
+    assert found is not None
+    assert command_of(found[1]) == command._replace(learner=None)
+
+
+def test_a_bundle_keeps_commands_between_the_rows() -> None:
+    gather = GatherFn(columns(), "json", Commands(SPEC, None, 2))
+    gather.start_bundle()
+    values = [b'{"time": 1, "a": 1, "b": 2, "label": "x"}'] * 2
+    sent = [(values[0], b"m", []), (None, b"n", [HEADER]), (values[1], b"m", [])]
+    elements = [*_gathered(gather, sent), *gather.finish_bundle()]
+    found = [each.value for each in elements if not isinstance(each, pvalue.TaggedOutput)]
+    assert [(key, command_of(chunk), len(chunk)) for key, chunk in found] == [
+        ("m", None, 1),
+        ("n", RESET, 1),
+        ("m", None, 1),
+    ]
+    gather.start_bundle()
+    (letter,) = _gathered(gather, [(None, None, [HEADER])])
+    assert letter.tag == DEAD_LETTERS
+    assert dict(letter.value.value[2])["reason"] == b"a command without a model id as its key"
+
+
+def _gathered(gather: GatherFn, sent: Sequence[tuple[Any, Any, list[str]]]) -> list[Any]:
+    found: list[Any] = []
+    for offset, (value, key, names) in enumerate(sent):
+        headers = [SimpleNamespace(key=name, value=b"reset") for name in names]
+        record = SimpleNamespace(
+            topic="rows", partition=0, offset=offset, timestamp=5, key=key, value=value,
+            headers=headers,
+        )  # fmt: skip
+        found += gather.process(record, timestamp=0)
+    return found
