@@ -87,6 +87,7 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
     """A learner that keeps rows; a subclass brings the compiled row loop."""
 
     state_type = DictionaryState
+    loop_type = Dictionary
 
     def projects(self, spec: _S) -> bool:
         """Say whether the learner needs K⁻¹."""
@@ -142,12 +143,6 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
     def stored(self, state: DictionaryState) -> int:
         """Return how many rows a state holds beside those that wait."""
         return len(state.rows)
-
-    def writeable(self, state: DictionaryState) -> Dictionary:
-        """Return the arrays for the loop; see `KernelLearner.writeable`."""
-        arrays = state._asdict()
-        del arrays["classes"]
-        return Dictionary(**{name: np.require(each, None, "W") for name, each in arrays.items()})
 
     def trimmed(self, spec: _S, state: DictionaryState) -> DictionaryState:
         """Return a state without the room that is not in use."""

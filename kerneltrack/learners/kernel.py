@@ -73,7 +73,10 @@ class KernelLearner(PrequentialLearner[_S, _T]):
 
     The state holds `bandwidth`, (1,), γ or 0 until it is known, `early`, (e, D + 1), the rows that
     wait for it, each with its target or its class's place, and their number in `counts`.
+    `loop_type` takes the arrays by their names.
     """
+
+    loop_type: Any
 
     @abc.abstractmethod
     def run(
@@ -94,9 +97,10 @@ class KernelLearner(PrequentialLearner[_S, _T]):
             How many rows were run, and the classes known then.
         """
 
-    @abc.abstractmethod
     def writeable(self, state: _T) -> Any:
         """Return the arrays for the loop: where it writes nothing, they may be read-only."""
+        named = self.arrays(state)
+        return self.loop_type(**{name: np.require(each, None, "W") for name, each in named.items()})
 
     @abc.abstractmethod
     def trimmed(self, spec: _S, state: _T) -> _T:

@@ -267,6 +267,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
     name = "nolana"
     spec_type: type[LearnerSpec] = NOLANASpec
     state_type = NOLANAState
+    loop_type = Arrays
 
     def run(
         self,
@@ -331,11 +332,6 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
         named["weights"] = resized(state.weights, (count, spec.rank))
         named["early"] = resized(state.early, early)
         return NOLANAState(**named, classes=classes)
-
-    def writeable(self, state: NOLANAState) -> Arrays:
-        """Return the arrays for the loop; see `KernelLearner.writeable`."""
-        named = self.arrays(state)
-        return Arrays(**{name: np.require(each, None, "W") for name, each in named.items()})
 
     def trimmed(self, spec: NOLANASpec, state: NOLANAState) -> NOLANAState:
         """Return a state without the room that is not in use."""
