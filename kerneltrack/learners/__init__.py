@@ -23,6 +23,7 @@ from kerneltrack.learners.bsgd import BSGD, BSGDSpec
 from kerneltrack.learners.hinge import Hinge, HingeSpec
 from kerneltrack.learners.lms import LMS, LMSSpec
 from kerneltrack.learners.logistic import Logistic, LogisticSpec
+from kerneltrack.learners.nolana import NOLANA, NOLANASpec
 from kerneltrack.learners.pa import PA, PASpec
 from kerneltrack.learners.pegasos import Pegasos, PegasosSpec
 from kerneltrack.learners.polk import POLK, POLKSpec
@@ -33,6 +34,7 @@ __all__ = [
     "BSGD",
     "LEARNERS",
     "LMS",
+    "NOLANA",
     "PA",
     "POLK",
     "TASKS",
@@ -48,6 +50,7 @@ __all__ = [
     "LinearSpec",
     "Logistic",
     "LogisticSpec",
+    "NOLANASpec",
     "PASpec",
     "POLKSpec",
     "Pegasos",
@@ -60,7 +63,17 @@ __all__ = [
     "parse_learner_spec",
 ]
 
-_ALL: tuple[Learner, ...] = (Ridge(), Logistic(), Hinge(), Pegasos(), LMS(), PA(), POLK(), BSGD())
+_ALL: tuple[Learner, ...] = (
+    Ridge(),
+    Logistic(),
+    Hinge(),
+    Pegasos(),
+    LMS(),
+    PA(),
+    POLK(),
+    BSGD(),
+    NOLANA(),
+)
 LEARNERS: dict[str, Learner] = {learner.name: learner for learner in _ALL}
 DEFAULT_LEARNER = "ridge"
 

@@ -45,13 +45,11 @@ from kerneltrack.learners.base import (
 )
 from kerneltrack.learners.dictionary import DictionaryLearner, DictionarySpec
 from kerneltrack.learners.dictsteps import (
-    EARLY,
     STORED,
     Dictionary,
     Work,
     cheapest,
     evaluate,
-    keep_waiting,
     make_work,
     move_row,
     remove,
@@ -60,6 +58,7 @@ from kerneltrack.learners.dictsteps import (
     store,
     take_back,
 )
+from kerneltrack.learners.kernel import EARLY, keep_waiting
 from kerneltrack.learners.labels import Coded
 from kerneltrack.learners.rows import (
     Mode,
@@ -81,7 +80,7 @@ GOLDEN = 0.6180339887498949
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BSGDSpec(DictionarySpec, GradientSpec):
-    """Settings of BSGD; see `DictionarySpec` and `GradientSpec` for the shared ones.
+    """Settings of BSGD; see `KernelSpec` and `GradientSpec` for the shared ones.
 
     Attributes:
         maintenance: "removal", "projection" or "merging" (with the Gaussian kernel).
@@ -303,7 +302,7 @@ class BSGD(DictionaryLearner[BSGDSpec]):
         labels: Coded,
         out: Outputs,
     ) -> tuple[int, int]:
-        """Run rows through the compiled loop; see `DictionaryLearner.run`."""
+        """Run rows through the compiled loop; see `KernelLearner.run`."""
         settings = _Settings(
             ridge=float(spec.ridge),
             step_size=float(spec.step_size),

@@ -28,7 +28,7 @@ from kerneltrack.linalg import inverse_cholesky
 from kerneltrack.sums import dot, fused
 
 # Places in `counts` behind those of all learners.
-STORED, PENDING, EARLY, SINCE = range(COUNTS, COUNTS + 4)
+STORED, PENDING, _, SINCE = range(COUNTS, COUNTS + 4)
 DICTIONARY_COUNTS = COUNTS + 4
 
 IN_SPAN = 1e-6
@@ -106,16 +106,6 @@ def evaluate_rows(kernel: Kernel, state: Dictionary, rows: FloatArray, out: Floa
     k = np.empty(state.counts[STORED])
     for n in range(rows.shape[0]):
         evaluate(kernel, state, rows[n], state.weights.shape[0], k, out[n])
-
-
-@inlined
-def keep_waiting(state: Dictionary, row: FloatArray, target: float) -> None:
-    """Put a row and its label to those that wait for the bandwidth."""
-    place, width = state.counts[EARLY], row.shape[0]
-    for d in range(width):
-        state.early[place, d] = row[d]
-    state.early[place, width] = target
-    state.counts[EARLY] = place + 1
 
 
 @inlined

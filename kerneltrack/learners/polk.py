@@ -38,7 +38,6 @@ from kerneltrack.kernels import Kernel, kernel_row
 from kerneltrack.learners.base import LEARNED, FloatArray, GradientSpec, LearnerSpec
 from kerneltrack.learners.dictionary import DictionaryLearner, DictionarySpec
 from kerneltrack.learners.dictsteps import (
-    EARLY,
     PENDING,
     STORED,
     Dictionary,
@@ -46,7 +45,6 @@ from kerneltrack.learners.dictsteps import (
     cheapest,
     evaluate,
     in_span,
-    keep_waiting,
     make_work,
     remove,
     renew_root,
@@ -54,24 +52,24 @@ from kerneltrack.learners.dictsteps import (
     store,
     take_back,
 )
+from kerneltrack.learners.kernel import EARLY, keep_waiting
 from kerneltrack.learners.labels import Coded
 from kerneltrack.learners.rows import (
+    LOSSES,
     Mode,
     Outputs,
     decayed_step,
+    descent,
     is_learnable,
     report,
-    rival_of,
     softmax,
 )
 from kerneltrack.specs import check_choice, check_int, check_number
 
-LOSSES = ("hinge", "logistic")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class POLKSpec(DictionarySpec, GradientSpec):
-    """Settings of POLK; see `DictionarySpec` and `GradientSpec` for the shared ones.
+    """Settings of POLK; see `KernelSpec` and `GradientSpec` for the shared ones.
 
     Attributes:
         loss: "hinge" or "logistic" in classification; regression has the squared loss.
@@ -117,27 +115,6 @@ class _Settings(NamedTuple):
     batch: int
     budget: int
     warmup: int
-
-
-@inlined
-def _descent(
-    settings: _Settings, mode: Mode, values: FloatArray, known: int, code: int, target: float
-) -> None:
-    """Turn the functions' values of a row into -∂ℓ/∂f_c."""
-    if mode.regression:
-        values[0] = target - values[0]
-    elif settings.logistic:
-        softmax(values, known, values)
-        for c in range(known):
-            values[c] = (1.0 if c == code else 0.0) - values[c]
-    else:
-        rival = rival_of(values, known, code)
-        wrong = rival >= 0 and 1.0 + values[rival] - values[code] > 0.0
-        for c in range(known):
-            values[c] = 0.0
-        if wrong:
-            values[code] = 1.0
-            values[rival] = -1.0
 
 
 @inlined
@@ -230,7 +207,7 @@ def _run_rows(
         learned = counts[LEARNED]
         first = learned - learned % settings.batch
         step = decayed_step(settings.step_size, settings.decay_rows, first)
-        _descent(settings, mode, values, known, code, target)
+        descent(mode.regression, settings.logistic, values, known, code, target)
         # Of the squared loss, a row never moves past its own target.
         share = min(step, 1.0) if mode.regression else step
         _add(state, features[n], values, known, share / settings.batch)
@@ -265,7 +242,7 @@ class POLK(DictionaryLearner[POLKSpec]):
         labels: Coded,
         out: Outputs,
     ) -> tuple[int, int]:
-        """Run rows through the compiled loop; see `DictionaryLearner.run`."""
+        """Run rows through the compiled loop; see `KernelLearner.run`."""
         settings = _Settings(
             ridge=float(spec.ridge),
             step_size=float(spec.step_size),

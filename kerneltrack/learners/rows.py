@@ -24,6 +24,10 @@ MAX_ERROR = 1e150
 """An error counts as at most this much: its square is still finite."""
 
 
+LOSSES = ("hinge", "logistic")
+"""Of classification, where a learner has a choice; regression has the squared loss."""
+
+
 class Mode(NamedTuple):
     """What a call does with each row.
 
@@ -203,3 +207,28 @@ def rival_of(values: FloatArray, known: int, code: int) -> int:
         if c != code and (rival < 0 or values[c] > values[rival]):
             rival = c
     return rival
+
+
+@inlined
+def descent(
+    regression: bool, logistic: bool, values: FloatArray, known: int, code: int, target: float
+) -> None:
+    """Turn a row's decision values s into -∂ℓ/∂s_c of its loss.
+
+    The losses: (y - s)²/2 in regression; -log of the label's probability; Crammer and Singer's
+    multi-class hinge.
+    """
+    if regression:
+        values[0] = target - values[0]
+    elif logistic:
+        softmax(values, known, values)
+        for c in range(known):
+            values[c] = (1.0 if c == code else 0.0) - values[c]
+    else:
+        rival = rival_of(values, known, code)
+        wrong = rival >= 0 and 1.0 + values[rival] - values[code] > 0.0
+        for c in range(known):
+            values[c] = 0.0
+        if wrong:
+            values[code] = 1.0
+            values[rival] = -1.0

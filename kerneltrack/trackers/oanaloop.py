@@ -30,7 +30,7 @@ NOTHING, MOVES, BEGINS = range(3)
 
 
 @inlined
-def _project(state: OANAState, work: Work, own: float) -> float:
+def project(state: OANAState, work: Work, own: float) -> float:
     """Fill q = Eᵀk of the row whose k is in `work` and return ℓ = κ(x,x) - ‖q‖² in [0, κ(x,x)]."""
     size, rank = state.counts[SIZE], state.factor.shape[0]
     for c in range(rank):
@@ -39,7 +39,7 @@ def _project(state: OANAState, work: Work, own: float) -> float:
 
 
 @inlined
-def _nearest(state: OANAState, x: FloatArray) -> tuple[int, float]:
+def nearest(state: OANAState, x: FloatArray) -> tuple[int, float]:
     """Return the landmark nearest to a row, the first of equals, and its squared distance."""
     place, least = -1, np.inf
     for i in range(state.counts[SIZE]):
@@ -50,7 +50,7 @@ def _nearest(state: OANAState, x: FloatArray) -> tuple[int, float]:
 
 
 @inlined
-def _what_for(settings: Settings, state: OANAState, least: float) -> int:
+def what_for(settings: Settings, state: OANAState, least: float) -> int:
     """Say what a row at this squared distance from its landmark does."""
     if state.counts[SIZE] + 1 < state.support.shape[0]:
         # A row that is there already says nothing new, but counts in the landmark's mean.
@@ -80,20 +80,20 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
         out.valid[n] = True
         out.number[n] = counts[N]
         kernel_row(kernel, state.support, counts[SIZE], work.x, work.k)
-        loss = _project(state, work, own)
+        loss = project(state, work, own)
         place = -1
         action = NOTHING
         started = False
         if settings.learn:
             counts[N] += 1
-            place, least = _nearest(state, work.x)
-            action = _what_for(settings, state, least)
+            place, least = nearest(state, work.x)
+            action = what_for(settings, state, least)
             # Without a direction for each row the features of a new one would say nothing.
             started = action == BEGINS and counts[STARTED] < rank and loss > NEW * own
             if started:
                 begin(settings, state, work, own)
                 kernel_row(kernel, state.support, counts[SIZE], work.x, work.k)
-                loss = _project(state, work, own)
+                loss = project(state, work, own)
         if settings.aligned:
             for c in range(rank):
                 out.z[n, c] = dot(state.frame[c], work.q, rank)

@@ -46,6 +46,17 @@ def begin(settings: Settings, state: OANAState, work: Work, own: float) -> None:
 
     Cost O(m(D + r)), once O(m³) with the last landmark.
     """
+    if enlist(state, work, own):
+        adopt(settings, state, work, state.counts[SIZE] - 1)
+
+
+@compiled
+def enlist(state: OANAState, work: Work, own: float) -> bool:
+    """Make the row in `work` the next landmark, but leave the subspace for `adopt` to change.
+
+    Returns:
+        Whether it was the last: then the new subspace is in `work`, else there is none.
+    """
     size, rank = state.counts[SIZE], state.factor.shape[0]
     for d in range(work.x.shape[0]):
         state.support[size, d] = work.x[d]
@@ -61,13 +72,15 @@ def begin(settings: Settings, state: OANAState, work: Work, own: float) -> None:
     state.counts[SIZE] = size + 1
     if state.counts[STARTED] < rank:
         _add_direction(state, size)
-    if size + 2 == state.support.shape[0]:
-        _settle(settings, state, work)
+    last = bool(size + 2 == state.support.shape[0])
+    if last:
+        _settle(state, work)
+    return last
 
 
 @compiled
-def _settle(settings: Settings, state: OANAState, work: Work) -> None:
-    """Make the subspace that of K's r largest eigenvectors. Cost O(m³)."""
+def _settle(state: OANAState, work: Work) -> None:
+    """Write the basis of K's r largest eigenvectors, and its image, to `work`. Cost O(m³)."""
     size, rank = state.counts[SIZE], state.factor.shape[0]
     matrix = state.gram[:size, :size].copy()
     vectors = np.empty((size, size))
@@ -87,7 +100,6 @@ def _settle(settings: Settings, state: OANAState, work: Work) -> None:
             work.left[c, i] = vectors[best, i] * inverse
             work.right[c, i] = vectors[best, i] * root
         values[best] = -1.0
-    _take(settings, state, work)
 
 
 @compiled
@@ -95,6 +107,16 @@ def move(settings: Settings, kernel: Kernel, state: OANAState, work: Work, place
     """Move a landmark to the mean of its rows and the one in `work`, the subspace with it.
 
     Cost O(mD + m²r + mr²).
+    """
+    displace(kernel, state, work, place)
+    adopt(settings, state, work, place)
+
+
+@compiled
+def displace(kernel: Kernel, state: OANAState, work: Work, place: int) -> None:
+    """Move a landmark, but leave the subspace, whose successor is in `work`, for `adopt`.
+
+    The image is that of the old subspace and the landmarks at their new places.
     """
     size, rank = state.counts[SIZE], state.factor.shape[0]
     state.members[place] += 1
@@ -126,14 +148,14 @@ def move(settings: Settings, kernel: Kernel, state: OANAState, work: Work, place
             for i in range(size):
                 left[c, i] = work.k[i]
         finish(state, work, size, rank)
-    _take(settings, state, work)
-    if state.counts[STARTED] < rank:
-        _add_direction(state, place)
 
 
-@inlined
-def _take(settings: Settings, state: OANAState, work: Work) -> None:
-    """Make the basis in work.left the state's, with its image; directions that vanished go last."""
+@compiled
+def adopt(settings: Settings, state: OANAState, work: Work, place: int) -> None:
+    """Make the basis in work.left the state's, with its image; `place` is the landmark that is new.
+
+    Directions that have vanished go last, and the new landmark may begin another.
+    """
     size, rank = state.counts[SIZE], state.factor.shape[0]
     left, right = work.left, work.right
     known = 0
@@ -154,3 +176,5 @@ def _take(settings: Settings, state: OANAState, work: Work) -> None:
         for i in range(size):
             state.factor[c, i] = left[c, i]
             state.image[c, i] = right[c, i]
+    if known < rank:
+        _add_direction(state, place)

@@ -418,7 +418,7 @@ def test_help_tells_the_learners_settings_apart(capsys: pytest.CaptureFixture[st
     (ridge,) = re.findall(r"--learner-ridge X (.*?) --learner-", text)
     assert re.fullmatch(
         r"ridge: .* \(default 0\.1\)\. logistic, hinge, lms: .* \(default 0\.0\)\. "
-        r"pegasos: .* \(default 0\.0003\)\. polk, bsgd: .* \(default 1e-06\)",
+        r"pegasos: .* \(default 0\.0003\)\. polk, bsgd, nolana: .* \(default 1e-06\)",
         ridge,
     )
     assert (

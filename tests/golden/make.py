@@ -17,6 +17,7 @@ from kerneltrack.learners import (
     LearnerSpec,
     LMSSpec,
     LogisticSpec,
+    NOLANASpec,
     PASpec,
     PegasosSpec,
     POLKSpec,
@@ -54,6 +55,7 @@ LEARNERS: dict[str, LearnerSpec] = {
     "pa": PASpec(variant="pa2"),
     "bsgd": BSGDSpec(warmup=20, budget=8, maintenance="projection"),
     "bsgd_merging": BSGDSpec(gamma=3.0, budget=8),
+    "nolana": NOLANASpec(gamma=3.0, budget=8, rank=5, threshold=0.5),
     "polk": POLKSpec(warmup=20, budget=12, batch=3),
     "polk_targets": POLKSpec(task="regression", gamma=3.0, budget=12),
 }

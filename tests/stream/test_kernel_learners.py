@@ -18,7 +18,14 @@ from apache_beam.testing.test_stream import TestStream as Arrivals
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import BSGDSpec, LearnerSpec, PASpec, POLKSpec, parse_learner_spec
+from kerneltrack.learners import (
+    BSGDSpec,
+    LearnerSpec,
+    NOLANASpec,
+    PASpec,
+    POLKSpec,
+    parse_learner_spec,
+)
 from kerneltrack.trackers import RowsSpec, run_all
 from pipelines.cli import main
 from tests.e2e.jobs import (
@@ -53,6 +60,11 @@ CASES: dict[str, tuple[str, LearnerSpec, tuple[str, ...]]] = {
             "--learner polk --learner-task regression --learner-budget 9 --learner-batch 4".split()
         ),
     ),
+    "nolana": (
+        "string",
+        NOLANASpec(warmup=60, budget=9, rank=7),
+        tuple("--learner nolana --learner-budget 9 --learner-rank 7".split()),
+    ),
 }
 
 
@@ -77,14 +89,20 @@ def test_a_file_job_gives_the_cores_predictions_and_states(name: str, tmp_path: 
 WATCH = ["ax", "ay", "az", "wx", "wy", "wz"]
 
 
-@pytest.mark.parametrize("spec", [POLKSpec(loss="logistic"), BSGDSpec(budget=60), PASpec()])
+@pytest.mark.parametrize(
+    "spec", [POLKSpec(loss="logistic"), BSGDSpec(budget=60), PASpec(), NOLANASpec(threshold=1.0)]
+)
 def test_a_recording_is_classified_as_the_core_does(
     spec: LearnerSpec, sample: Path, tmp_path: Path
 ) -> None:
     table = pq.read_table(sample)
     table = table.take(np.arange(0, table.num_rows, 80))
     source, out = write(tmp_path / "watch.parquet", table), tmp_path / "out"
-    more = {"polk": ("--learner-loss", "logistic"), "bsgd": ("--learner-budget", "60")}
+    more = {
+        "polk": ("--learner-loss", "logistic"),
+        "bsgd": ("--learner-budget", "60"),
+        "nolana": ("--learner-threshold", "1"),
+    }
     flags = ("--tracker", "rows", "--rank", "6", "--warmup", "100", *more.get(spec.learner, ()))
     track(source, *COLUMNS, *flags, "--learner", spec.learner, "--output", str(out))
     found, right = lines_of(out, "predictions"), 0
@@ -98,13 +116,15 @@ def test_a_recording_is_classified_as_the_core_does(
     assert right > 0.7 * table.num_rows
 
 
-@pytest.mark.parametrize("learner", ["polk", "pa"])
+@pytest.mark.parametrize("learner", ["polk", "pa", "nolana"])
 def test_house_prices_are_predicted_as_the_core_does(
     learner: str, data_file: Callable[[str], Path], tmp_path: Path
 ) -> None:
     values = np.loadtxt(data_file("cadata.tsv.gz"), max_rows=1000, skiprows=1)
     names = [*(f"x{place}" for place in range(values.shape[1] - 1)), "label"]
     values[:, -1] /= 1e5
+    # In the file they go from one end of the state to the other.
+    values = np.random.default_rng(0).permutation(values)
     table = pa.table(dict(zip(names, values.T, strict=True)))
     source, out = write(tmp_path / "cadata.parquet", table), tmp_path / "out"
     flags = ("--tracker", "rows", "--rank", "8", "--learner", learner, "--label", "label")
@@ -127,7 +147,14 @@ def _keep(element: Any, name: str) -> None:
     _KEPT[-1].append((name, *element))
 
 
-@pytest.mark.parametrize("spec", [POLKSpec(warmup=60), POLKSpec(loss="logistic", batch=4)])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        POLKSpec(warmup=60),
+        POLKSpec(loss="logistic", batch=4),
+        NOLANASpec(warmup=60, budget=20, rank=15),
+    ],
+)
 def test_a_live_stream_out_of_order_gives_the_cores_predictions(spec: LearnerSpec) -> None:
     rng = np.random.default_rng(4)
     times = np.arange(250) * (SECOND // 50)

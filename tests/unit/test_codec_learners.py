@@ -16,7 +16,7 @@ from safetensors.numpy import load, save
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, RidgeSpec, get_learner
-from kerneltrack.learners.dictionary import DictionarySpec
+from kerneltrack.learners.kernel import KernelSpec
 from kerneltrack.trackers import OKFEBSpec, run_all
 from tests.golden.make import LEARNERS
 from tests.oracles.learner_cases import (
@@ -242,7 +242,7 @@ def test_impossible_counts_do_no_harm(spec: LearnerSpec, value: int) -> None:
     state = state_of(spec)
     state = state._replace(counts=np.full(len(state.counts), value))
     data = codec.encode_learner(spec, state)
-    if isinstance(spec, DictionarySpec):
+    if isinstance(spec, KernelSpec):
         # They say how many rows there are.
         with pytest.raises(DataError, match="counts"):
             codec.decode_learner(data)

@@ -17,6 +17,7 @@ from kerneltrack.learners import (
     LearnerSpec,
     LMSSpec,
     LogisticSpec,
+    NOLANASpec,
     PASpec,
     Pegasos,
     PegasosSpec,
@@ -289,6 +290,7 @@ def test_hinge_waits_for_a_second_class() -> None:
         (PASpec(), 0.9),
         (POLKSpec(), 0.93),
         (BSGDSpec(), 0.9),
+        (NOLANASpec(), 0.93),
     ],
     ids=lambda value: getattr(value, "learner", ""),
 )

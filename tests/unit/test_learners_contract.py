@@ -19,6 +19,7 @@ from kerneltrack.learners import (
     Learner,
     LearnerSpec,
     LinearSpec,
+    NOLANASpec,
     get_learner,
     learn_all,
     parse_learner_spec,
@@ -43,6 +44,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "lms": {"ridge": 0, "step_size": 1},
     "pa": {"aggressiveness": 1, "insensitivity": 0},
     "bsgd": {"ridge": 0, "step_size": 1, "gamma": 1},
+    "nolana": {"ridge": 0, "step_size": 1, "gamma": 1, "threshold": 0, "refit_ridge": 1},
     "polk": {"ridge": 0, "step_size": 1, "parsimony": 1, "gamma": 1},
     "ridge": {"ridge": 1, "forgetting": 1},
 }
@@ -128,6 +130,11 @@ def test_bytes_are_bounded_as_documented(spec: LearnerSpec, count: int) -> None:
         size = WIDTH + int(spec.bias)
         memory = {"ridge": size * size, "pegasos": size}.get(spec.learner, 0)
         expected = classes * size + memory + 6
+    elif isinstance(spec, NOLANASpec):
+        slots, early = spec.budget + 1, int(state.counts[6])
+        assert state.size <= spec.budget and early < spec.warmup
+        expected = slots * (WIDTH + 2 * spec.rank + slots + 1) + classes * spec.rank
+        expected += early * (WIDTH + 1) + 11
     else:
         stored, pending, early = (int(each) for each in state.counts[4:7])
         assert isinstance(spec, DictionarySpec) and stored <= spec.budget

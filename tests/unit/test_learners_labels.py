@@ -11,7 +11,6 @@ import pytest
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import (
     LEARNERS,
-    BSGDSpec,
     LearnerSpec,
     LMSSpec,
     POLKSpec,
@@ -20,6 +19,7 @@ from kerneltrack.learners import (
     learn_all,
     parse_learner_spec,
 )
+from kerneltrack.learners.kernel import KernelSpec
 from tests.oracles.learner_cases import WIDTH, begun, every_classifier, every_spec, same_state
 
 
@@ -27,7 +27,7 @@ def at_once(spec: LearnerSpec) -> LearnerSpec:
     """The spec of a learner that does not wait for more rows before it learns."""
     if isinstance(spec, POLKSpec):
         return dataclasses.replace(spec, gamma=1.0, batch=1)
-    return dataclasses.replace(spec, gamma=1.0) if isinstance(spec, BSGDSpec) else spec
+    return dataclasses.replace(spec, gamma=1.0) if isinstance(spec, KernelSpec) else spec
 
 
 @every_classifier

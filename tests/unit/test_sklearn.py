@@ -164,8 +164,8 @@ def test_the_regressor_is_learn_all(learner: str) -> None:
     learned = get_learner(learner).settled(told, learned)
     same_state(model.learner_state_, learned)
     assert said.error is not None
-    # POLK predicts nothing before it has its bandwidth, and there are too few rows for that.
-    assert said.scored.any() == (learner != "polk")
+    # A learner with a kernel waits for its bandwidth, and there are too few rows for that.
+    assert said.scored.any() == (learner not in {"polk", "nolana"})
     rmse = np.sqrt(np.mean(said.error[said.scored] ** 2)) if said.scored.any() else np.nan
     assert model.prequential_rmse_ == pytest.approx(rmse, rel=1e-12, nan_ok=True)
     z = get_tracker("okfeb").project(spec, state, ROWS).z
@@ -213,7 +213,7 @@ def test_it_is_fitted_to_the_rows_that_came_at_every_row() -> None:
         assert model.predict(ROWS).tolist() == whole.predict(ROWS).tolist()
 
 
-@pytest.mark.parametrize("learner", ["polk", "bsgd"])
+@pytest.mark.parametrize("learner", ["polk", "bsgd", "nolana"])
 def test_a_bandwidth_comes_from_the_rows_that_there_are(learner: str) -> None:
     # Fewer than the 100 that the learner would wait for; then as many, then more.
     rows = walk(seed=5, count=130, width=3)
