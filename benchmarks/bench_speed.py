@@ -128,6 +128,8 @@ def learner_spec(name: str, budget: int) -> LearnerSpec:
     if name == "polk":
         # It forgets, so that it is an older row that goes: else three in four new ones go at once.
         own |= {"parsimony": 0.0, "ridge": 0.1}
+    if name == "nolana":
+        own |= {"rank": budget * 4 // 5}
     return parse_learner_spec({"learner": name, **own})
 
 
@@ -143,6 +145,7 @@ def learners(
             spec, learner.init(spec, given.shape[1]), given[:FIRST], labels[:FIRST]
         )
         sizes = {"D": given.shape[1], "M": budget, "C": CLASSES, "p": given.shape[1] + 1}
+        sizes |= {"m": budget, "r": getattr(spec, "rank", 0)}
 
         def run(
             count: int, spec: Any = spec, state: Any = state, given: FloatArray = given

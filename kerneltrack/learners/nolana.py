@@ -16,8 +16,8 @@ The losses: Crammer and Singer's multi-class hinge, multinomial logistic, whose 
 are the landmarks. With `threshold: null` they stay so, which is NOGD. Any orthonormal basis of the
 map's subspace gives the same functions, so features are not aligned.
 
-Flops per labelled row: 6mD + 2mr + 4Cr; 6m²r + 13mr² + 2r³/3 + 4Cmr more where a landmark
-moves. 3mD + 2mr + 2Cr for a row that is predicted only.
+Flops a labelled row that moves a landmark: 6mD + 2mr + 4Cr + 6m²r + 13mr² + 2r³/3 + 4Cmr; the
+first three terms where none moves, 3mD + 2mr + 2Cr for a row that is predicted only.
 
 Reference: S. Si, S. Kumar, Y. Li, "Nonlinear online learning with adaptive Nyström approximation",
 2018, Alg. 2, eq. 11 and 12; J. Lu, S. C. H. Hoi, J. Wang, P. Zhao, Z.-Y. Liu, "Large scale online
