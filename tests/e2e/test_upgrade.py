@@ -122,7 +122,7 @@ def test_a_job_under_traffic_goes_on_in_newer_code(
     live = Live(cluster, "traffic", "json")
     live.make_topic(PARTITIONS)
     first, *between, last = recording.portions
-    traffic = tmp_path / "traffic.parquet"
+    traffic = tmp_path / "feed.parquet"
     pq.write_table(pa.concat_tables(pq.read_table(portion) for portion in between), traffic)
     feeding = command(*live.replay(traffic, 5, "--speed", "0.2"))
     with ExitStack() as stack:
