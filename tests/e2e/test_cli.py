@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "labels.csv").write_text("model_id,index,label\nm/0,3,walk\n")
     (folder / "drift.yaml").write_text("drift: [1]\n")
     (folder / "learner.yaml").write_text("learner:\n  rigde: 1\n")
-    (folder / "nolearner.yaml").write_text("learner: nolana\n")
+    (folder / "nolearner.yaml").write_text("learner: winnow\n")
     (folder / "empty.csv").write_text("")
     rows = "".join(f"{i % 97},{i % 89}\n" for i in range(900_000))
     packed = gzip.compress(b"a,b\n" + rows.encode(), 1, mtime=0)
@@ -174,7 +174,7 @@ LEARNS = f"{IDS} --label label --learner ridge"
 LABELS = f"{IDS} --learner ridge --labels labels.csv --label-index index"
 # What the user types after `kerneltrack track in.parquet`, and what the one line must say.
 LEARNING_MISTAKES = {
-    "a learner that is none": (f"{IDS} --learner nolana", r"--learner: invalid choice: 'nolana'"),
+    "a learner that is none": (f"{IDS} --learner winnow", r"--learner: invalid choice: 'winnow'"),
     "a learner without labels": (
         f"{IDS} --learner ridge",
         r"--learner = 'ridge': must be none without --label or --labels",
@@ -213,7 +213,7 @@ LEARNING_MISTAKES = {
     ),
     "a learner's section that names none": (
         f"{IDS} --label label --spec nolearner.yaml",
-        r"learner = 'nolana': must be one of ridge",
+        r"learner = 'winnow': must be one of ridge",
     ),
     "a drift section of something else": (
         f"{IDS} --spec drift.yaml",
