@@ -103,6 +103,9 @@ def flink(cluster: Cluster) -> dict[str, Any]:
         **_jobs(),
         "heartbeat.interval": 2500,
         "heartbeat.timeout": 10000,
+        # No metric is fetched before the last fetch has ended: one of a TaskManager that died
+        # meanwhile ends by this alone, by default after 10 minutes.
+        "web.timeout": 30000,
         "metrics.reporter.prom.factory.class": (
             "org.apache.flink.metrics.prometheus.LoopbackReporterFactory"
         ),

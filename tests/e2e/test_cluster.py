@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from tests.e2e.jobs import ROOT, environment, run_process
 
 PARTS = {"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"}
 KEYS = 3
+FETCHED_EVERY = 10.5
+"""Seconds, and half a second more."""
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +167,17 @@ def completed(cluster: LocalCluster, job: str) -> int:
     return int(cluster.ask_flink(f"/jobs/{job}/checkpoints")["counts"]["completed"])
 
 
+def kill_while_metrics_are_fetched(cluster: LocalCluster, taskmanager: int) -> None:
+    """Kill it when the JobManager waits for its metrics, which it asks for every 10 s."""
+    wait_for("metrics", lambda: cluster.ask_flink("/taskmanagers/metrics"))
+    os.kill(taskmanager, signal.SIGSTOP)
+    stopped = time.monotonic()
+    while time.monotonic() < stopped + FETCHED_EVERY:
+        cluster.ask_flink("/taskmanagers/metrics")
+        time.sleep(POLL)
+    os.kill(taskmanager, signal.SIGKILL)
+
+
 def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -> None:
     brokers = cluster.status()["brokers"]
     make_topics(brokers, "words", "counts")
@@ -182,7 +196,7 @@ def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -
     assert len(status["workers"]) == 2
     everything = {*status["workers"], *(part["pid"] for part in status["parts"].values())}
     assert listening(everything) == {"0100007F"}, "not on the loopback address alone"
-    os.kill(dead, signal.SIGKILL)
+    kill_while_metrics_are_fetched(cluster, dead)
     wait_for("a new TaskManager", lambda: cluster("status").returncode == 0)
     status = cluster.status()
     reborn = status["parts"]["taskmanager"]
@@ -191,6 +205,7 @@ def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -
     send(brokers, "words", range(60, 120))
     assert reader.read(120) == counts(120)
     consumer.close()
+    wait_for("its metrics", lambda: cluster.ask_flink("/taskmanagers/metrics"))
     log = cluster("logs", "supervisor").stdout
     assert f"taskmanager (process {dead}) is dead" in log
     assert f"taskmanager was started again: process {reborn['pid']}" in log
