@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +28,6 @@ from tests.e2e.jobs import ROOT, environment, run_process
 
 PARTS = {"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"}
 KEYS = 3
-FETCHED_EVERY = 10.5
-"""Seconds, and half a second more."""
 
 
 @pytest.fixture(scope="module")
@@ -167,17 +164,6 @@ def completed(cluster: LocalCluster, job: str) -> int:
     return int(cluster.ask_flink(f"/jobs/{job}/checkpoints")["counts"]["completed"])
 
 
-def kill_while_metrics_are_fetched(cluster: LocalCluster, taskmanager: int) -> None:
-    """Kill it when the JobManager waits for its metrics, which it asks for every 10 s."""
-    wait_for("metrics", lambda: cluster.ask_flink("/taskmanagers/metrics"))
-    os.kill(taskmanager, signal.SIGSTOP)
-    stopped = time.monotonic()
-    while time.monotonic() < stopped + FETCHED_EVERY:
-        cluster.ask_flink("/taskmanagers/metrics")
-        time.sleep(POLL)
-    os.kill(taskmanager, signal.SIGKILL)
-
-
 def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -> None:
     brokers = cluster.status()["brokers"]
     make_topics(brokers, "words", "counts")
@@ -196,7 +182,7 @@ def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -
     assert len(status["workers"]) == 2
     everything = {*status["workers"], *(part["pid"] for part in status["parts"].values())}
     assert listening(everything) == {"0100007F"}, "not on the loopback address alone"
-    kill_while_metrics_are_fetched(cluster, dead)
+    os.kill(dead, signal.SIGKILL)
     wait_for("a new TaskManager", lambda: cluster("status").returncode == 0)
     status = cluster.status()
     reborn = status["parts"]["taskmanager"]
