@@ -121,7 +121,7 @@ def test_versions_stand_in_one_pom() -> None:
         for path in POMS.glob("*/pom.xml")
     }
     # But for the parent's, which is always 1.
-    assert stated == dict.fromkeys(("flink", "kafka", "jobserver", "rocksdb"), ["1"])
+    assert stated == {name: ["1"] for name in ("flink", "kafka", "jobserver", "rocksdb")}
 
 
 def test_poms_name_no_repository() -> None:
