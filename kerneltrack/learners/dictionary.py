@@ -27,7 +27,6 @@ from kerneltrack.learners.kernel import (
     KernelLearner,
     KernelSpec,
     early_room,
-    kernel_of,
     resized,
 )
 from kerneltrack.learners.prequential import MAX_WIDTH
@@ -88,6 +87,7 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
 
     state_type = DictionaryState
     loop_type = Dictionary
+    evaluate = staticmethod(evaluate_rows)
 
     def projects(self, spec: _S) -> bool:
         """Say whether the learner needs K⁻¹."""
@@ -112,13 +112,6 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
         """Return the number of features that a state was made for."""
         width: int = state.rows.shape[1]
         return width
-
-    def values(self, spec: _S, state: DictionaryState, features: npt.ArrayLike) -> FloatArray:
-        """Return f_c(x) of every class and row, as the row loops compute it."""
-        rows, _ = self.checked_rows(spec, state, features)
-        out = np.zeros((len(rows), len(state.weights)))
-        evaluate_rows(kernel_of(spec, state.bandwidth), self.writeable(state), rows, out)
-        return out
 
     def roomy(
         self, spec: _S, state: DictionaryState, classes: tuple[str, ...], rows: int

@@ -8,6 +8,7 @@ import math
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from kerneltrack.compiled import inlined
 from kerneltrack.errors import ConfigError
@@ -73,10 +74,12 @@ class KernelLearner(PrequentialLearner[_S, _T]):
 
     The state holds `bandwidth`, (1,), γ or 0 until it is known, `early`, (e, D + 1), the rows that
     wait for it, each with its target or its class's place, and their number in `counts`.
-    `loop_type` takes the arrays by their names.
+    `loop_type` takes the arrays by their names; `evaluate` takes a kernel, these, rows (n, D), and
+    writes f_c(x) of every row and class to (n, C).
     """
 
     loop_type: Any
+    evaluate: Any
 
     @abc.abstractmethod
     def run(
@@ -101,6 +104,13 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         """Return the arrays for the loop: where it writes nothing, they may be read-only."""
         named = self.arrays(state)
         return self.loop_type(**{name: np.require(each, None, "W") for name, each in named.items()})
+
+    def values(self, spec: _S, state: _T, features: npt.ArrayLike) -> FloatArray:
+        """Return f_c(x) of every class and row, as the row loop computes it."""
+        rows, _ = self.checked_rows(spec, state, features)
+        out = np.zeros((len(rows), len(state.weights)))
+        self.evaluate(kernel_of(spec, state.bandwidth), self.writeable(state), rows, out)
+        return out
 
     @abc.abstractmethod
     def trimmed(self, spec: _S, state: _T) -> _T:

@@ -55,7 +55,6 @@ from kerneltrack.learners.kernel import (
     KernelSpec,
     early_room,
     keep_waiting,
-    kernel_of,
     resized,
 )
 from kerneltrack.learners.labels import Coded
@@ -268,6 +267,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
     spec_type: type[LearnerSpec] = NOLANASpec
     state_type = NOLANAState
     loop_type = Arrays
+    evaluate = staticmethod(_evaluate_rows)
 
     def run(
         self,
@@ -314,13 +314,6 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
         """Return the number of features that a state was made for."""
         width: int = state.support.shape[1]
         return width
-
-    def values(self, spec: NOLANASpec, state: NOLANAState, features: npt.ArrayLike) -> FloatArray:
-        """Return f_c(x) of every class and row, as the row loop computes it."""
-        rows, _ = self.checked_rows(spec, state, features)
-        out = np.zeros((len(rows), len(state.weights)))
-        _evaluate_rows(kernel_of(spec, state.bandwidth), self.writeable(state), rows, out)
-        return out
 
     def roomy(
         self, spec: NOLANASpec, state: NOLANAState, classes: tuple[str, ...], rows: int
