@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TextIO
 from urllib.parse import quote
@@ -24,6 +24,9 @@ from transforms.secrets import resolve
 
 INTERVAL = 1.0
 SAVEPOINT_PATIENCE = 120.0
+SILENCE = 300.0
+"""Seconds without an answer from Flink after which a job is not followed any more."""
+
 ASK = 2.0
 MOST_PARTITIONS = 8
 """Partitions of the features whose last message is looked at for the lag."""
@@ -61,12 +64,12 @@ class NewestTime:
         """Begin without a time."""
         self._topic = ends.topics["features"]
         self._form = ends.output_form
-        settings = {
+        self._settings = {
             **resolve(ends.client),
             "group.id": "kerneltrack-status",
             "enable.auto.commit": False,
         }
-        self._consumer = confluent_kafka.Consumer(settings)
+        self._consumer = confluent_kafka.Consumer(self._settings)
         found = self._consumer.list_topics(self._topic, timeout=ASK).topics[self._topic]
         self._partitions = sorted(found.partitions)[:MOST_PARTITIONS]
         self._seen: dict[int, int] = {}
@@ -86,6 +89,9 @@ class NewestTime:
                 _, high = self._consumer.get_watermark_offsets(place, ASK)
             except confluent_kafka.KafkaException as error:
                 self.silent = f"{self._topic}: {error.args[0].str()}"
+                # What it knows of the brokers may be of before the trouble.
+                self._consumer.close()
+                self._consumer = confluent_kafka.Consumer(self._settings)
                 break
             self.silent = None
             if high and self._seen.get(partition) != high:
@@ -180,20 +186,13 @@ def follow(place: Place, record: Record, ends: Ends, show: bool | None) -> int:
         0, or 130 after Ctrl-C.
 
     Raises:
-        KerneltrackError: if the job failed.
+        KerneltrackError: if the job failed, or Flink has not answered for `SILENCE`.
     """
     line, newest = StatusLine(sys.stderr, show), NewestTime(ends)
     try:
         with Interruption() as interruption:
-            while not interruption.came:
-                if _has_ended(place, record):
-                    return 0
-                try:
-                    _look(place, record, newest, line)
-                except FlinkError:
-                    # The JobManager may come back; a job that has ended is told above.
-                    interruption.pause(INTERVAL)
-                interruption.pause(INTERVAL)
+            if watch(lambda: _look(place, record, newest, line), line, interruption):
+                return 0
             line.end()
             say("stopping with a savepoint ...")
             location = stop(place, record, None, SAVEPOINT_PATIENCE)
@@ -203,8 +202,45 @@ def follow(place: Place, record: Record, ends: Ends, show: bool | None) -> int:
     return INTERRUPTED_EXIT
 
 
-def _look(place: Place, record: Record, newest: NewestTime, line: StatusLine) -> None:
-    """Look once, and tell."""
+def watch(
+    look: Callable[[], bool],
+    line: StatusLine,
+    interruption: Interruption,
+    silence: float = SILENCE,
+) -> bool:
+    """Look at a job again and again, and tell if Flink does not answer.
+
+    Args:
+        look: Looks, and says whether the job has ended.
+        line: Where to tell.
+        interruption: What ends it before.
+        silence: Seconds without an answer after which it gives up.
+
+    Returns:
+        Whether the job has ended; False if a signal came before.
+
+    Raises:
+        FlinkError: if it gives up.
+    """
+    answered = time.monotonic()
+    while not interruption.came:
+        try:
+            if look():
+                return True
+            answered = time.monotonic()
+        except FlinkError as error:
+            # The JobManager may come back.
+            if time.monotonic() - answered > silence:
+                raise
+            line.tell([str(error)])
+        interruption.pause(INTERVAL)
+    return False
+
+
+def _look(place: Place, record: Record, newest: NewestTime, line: StatusLine) -> bool:
+    """Look once, and tell; say whether the job has ended."""
+    if _has_ended(place, record):
+        return True
     checkpoints = None if place.cluster is None else place.cluster.folder / "checkpoints"
     troubles = look(place.flink, record.job).troubles(time.time(), checkpoints)
     time_of_newest = newest.look()
@@ -213,6 +249,7 @@ def _look(place: Place, record: Record, newest: NewestTime, line: StatusLine) ->
     line.tell(troubles)
     if line.shown:
         line.show(counters(place.flink, record.job), time_of_newest)
+    return False
 
 
 def _has_ended(place: Place, record: Record) -> bool:

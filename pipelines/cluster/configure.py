@@ -137,6 +137,8 @@ def _jobs() -> dict[str, Any]:
         "restart-strategy.exponential-delay.initial-backoff": "1 s",
         "restart-strategy.exponential-delay.max-backoff": "10 s",
         "restart-strategy.exponential-delay.reset-backoff-threshold": "30 s",
+        # One that hangs is given up, and the next one tried; by default after 10 minutes.
+        "execution.checkpointing.timeout": "60 s",
         # Else those of a job that failed or was cancelled are deleted.
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
     }

@@ -44,7 +44,9 @@ class Followed:
     def says(self, pattern: str, beyond: int = 0) -> re.Match[str]:
         """Wait for a line, after so many characters."""
         seen = re.compile(f"{pattern}.*$", re.M)
-        return wait_for(pattern, lambda: seen.search(self.log.read_text(), beyond))
+        return wait_for(
+            pattern, lambda: seen.search(self.log.read_text(), beyond), self.log.read_text
+        )
 
 
 @contextmanager

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.flink import cause_of
+from pipelines import stream_status
+from pipelines.cluster.interruption import Interruption
+from pipelines.flink import Flink, FlinkError, cause_of
 from pipelines.stream_health import RECENT, STALE, Health
-from pipelines.stream_status import StatusLine
+from pipelines.stream_status import StatusLine, watch
 
 NOW = 1_800_000_000.0
 WELL = Health("RUNNING", 0, None, "", NOW - 1)
@@ -72,3 +74,26 @@ def test_each_trouble_is_told_once_and_its_end() -> None:
         "the job runs well again",
         "no checkpoint for 31 s",
     ]
+
+
+def test_a_jobmanager_that_does_not_answer_is_told_of_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_status, "INTERVAL", 0.01)
+    # Nothing listens at port 1.
+    flink, shown = Flink("127.0.0.1:1"), io.StringIO()
+    line, looks = StatusLine(shown, False), iter([True, True, False])
+
+    def look() -> bool:
+        if next(looks):
+            flink.state("a job")
+        line.tell([])
+        return True
+
+    with Interruption() as interruption:
+        assert watch(look, line, interruption)
+        silent, well = shown.getvalue().splitlines()
+        assert silent.startswith("Flink at 127.0.0.1:1 does not answer: ")
+        assert well == "the job runs well again"
+        with pytest.raises(FlinkError, match="does not answer"):
+            watch(lambda: bool(flink.state("a job")), line, interruption, silence=0.05)
