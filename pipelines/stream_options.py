@@ -104,7 +104,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="models that send nothing for so long leave Flink's state for --snapshots, until "
         "they come back; results are the same (default: never)",
     )
-    parser.epilog = "All other flags are Beam's own (--parallelism, --max_parallelism, ...)."
+    parser.epilog = "All other flags are Beam's own (--parallelism, --environment_type, ...)."
 
 
 def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:

@@ -49,9 +49,11 @@ from transforms.track import Order
 
 DEFAULTS: dict[str, Any] = {
     "streaming": True,
+    # No max_parallelism: Beam would have so many readers, as far as there are partitions. It takes
+    # one message of each in turn, and waits milliseconds at each that has none: few busy models in
+    # a topic of many partitions would be read at tens of messages a second. Without it there is one
+    # for each subtask, which reads all its partitions at once.
     "parallelism": 1,
-    # The source keeps the number of splits of its first run, state that of key groups.
-    "max_parallelism": 128,
     # Else a checkpoint may send the watermark ahead of a bundle's output.
     "finish_bundle_before_checkpointing": True,
     # Beam's flag for *not* failing, its default being to fail: a checkpoint that cannot be written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -50,6 +51,10 @@ def test_a_live_job_gives_the_bytes_of_the_file_job(
         live.send(others, 1)
         assert_same_as_file_job(live, recording, tmp_path)
     assert 0 in live.sizes(live.topic)
+    # With more readers than one, those without messages hold up the others.
+    log = (cluster.folder / "logs" / "taskmanager.log").read_text()
+    readers = re.findall(r"is reading from sources: \[(.*)\]", log)[-parallelism:]
+    assert [names.count("@") for names in readers] == [1] * parallelism
 
 
 def test_killed_workers_lose_and_change_nothing(

@@ -285,7 +285,8 @@ def test_the_command_line_reads_the_submitted_flags(where: str, tmp_path: Path) 
     given = beam_options.get_all_options(drop_default=True)
     assert given["environment_type"] == "EXTERNAL"
     assert given["experiments"] == ["disable_logging_submission_environment"]
-    assert given["max_parallelism"] == 128
+    # It would be the number of Kafka's readers.
+    assert "max_parallelism" not in given
 
 
 def test_brokers_passwords_come_from_the_mounted_secret() -> None:
