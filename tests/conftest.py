@@ -24,24 +24,26 @@ hypothesis.settings.load_profile("kerneltrack")
 
 
 class Turns(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives a file's tests to one process, and those of files that run clusters to one of two.
+    """Gives a file's tests to one process, so that what they prepare is prepared once.
 
-    So what a file prepares is prepared once, and there are never more than two clusters: the one
-    that live jobs share, and one that a test has for itself.
+    Those that share a cluster go to one process, whatever their file.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return clusters_of(file) or file
+        return shared_by(file) or file
 
 
 @lru_cache
-def clusters_of(file: str) -> str | None:
-    """Say which clusters a file's tests run, by its path in the project; None: none."""
+def shared_by(file: str) -> str | None:
+    """Say what a file's tests share with those of others, by its path in the project."""
     text = (ROOT / file).read_text(encoding="utf-8") if file.startswith("tests/e2e/") else ""
     if not re.search(r"from tests\.e2e\.(clusters|live) import", text):
         return None
-    return "clusters of their own" if re.search(r"\bjars\b", text) else "the shared cluster"
+    if not re.search(r"\bjars\b", text):
+        return "the cluster"
+    # Commands as users give them: while a part is down, another cluster could take its port.
+    return None if "ports_beside(" in text or "running(" in text else "the usual ports"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns:

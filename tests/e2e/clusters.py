@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,11 +19,14 @@ from pipelines.cluster import records
 from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
+from pipelines.cluster.settings import PORTS, is_free
 from pipelines.flink import Flink
 from tests.e2e.jobs import command, run_process
 
 PATIENCE = 240.0
 POLL = 0.2
+FIRST_PORT, PORTS_EACH, PROCESSES = 20_000, 50, 200
+"""Ports of clusters: below those that systems take for outgoing connections."""
 
 T = TypeVar("T")
 
@@ -69,12 +74,23 @@ class LocalCluster:
         return self.flink.ask(path)
 
 
+def ports_beside(flags: Sequence[str]) -> list[str]:
+    """Flags for the ports that are not given, of numbers that only this process's clusters take.
+
+    Another cluster could take the usual one of a part that is down for a while.
+    """
+    given = {flag.partition("=")[0] for flag in flags}
+    free = filter(is_free, count(FIRST_PORT + os.getpid() % PROCESSES * PORTS_EACH))
+    names = (name for name in PORTS if name not in given)
+    return [flag for name in names for flag in ("--port", f"{name}={next(free)}")]
+
+
 @contextmanager
 def running(folder: Path, *flags: str) -> Iterator[LocalCluster]:
     """Run a cluster, started where there is no Maven."""
     cluster = LocalCluster(folder)
     bare = {"PATH": "/nonexistent", "JAVA_HOME": str(find_java().home)}
-    started = cluster("up", *flags, changes=bare)
+    started = cluster("up", *flags, *ports_beside(flags), changes=bare)
     try:
         assert started.returncode == 0, started.stdout + started.stderr
         yield cluster

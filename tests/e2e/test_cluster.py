@@ -23,7 +23,15 @@ from pipelines.cluster.java import find_java
 from pipelines.cluster.parts import kafka_format
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.versions import versions
-from tests.e2e.clusters import PATIENCE, POLL, LocalCluster, left_in, running, wait_for
+from tests.e2e.clusters import (
+    PATIENCE,
+    POLL,
+    LocalCluster,
+    left_in,
+    ports_beside,
+    running,
+    wait_for,
+)
 from tests.e2e.jobs import ROOT, environment, run_process
 
 PARTS = {"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"}
@@ -249,7 +257,7 @@ def test_a_start_that_fails_is_undone(
     flags: tuple[str, str], shown: str, last: str, jars: None, tmp_path: Path
 ) -> None:
     cluster = LocalCluster(tmp_path / "failing")
-    failed = cluster("up", *flags)
+    failed = cluster("up", *flags, *ports_beside(flags))
     assert (failed.returncode, failed.stdout) == (1, "")
     assert shown in failed.stderr
     assert failed.stderr.splitlines()[-1] == f"kerneltrack: {last}"
@@ -260,7 +268,7 @@ def test_a_start_that_fails_is_undone(
 def test_an_interrupted_start_leaves_nothing(jars: None, tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path / "interrupted")
     with subprocess.Popen(
-        cluster.command("up"),
+        cluster.command("up", *ports_beside(())),
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -29,7 +29,6 @@ import yaml
 from pipelines.cluster.configure import class_path_jar, worker_command
 from pipelines.cluster.folder import Cluster, Folder, load
 from pipelines.cluster.probes import grpc_answers
-from pipelines.cluster.settings import PORTS
 from tests.deployment import (
     ALERTS,
     DASHBOARD,
@@ -130,9 +129,7 @@ def deployed(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[D
     """The manifests' servers and workers, running beside a Flink and a Kafka."""
     folder = tmp_path_factory.mktemp("deployed")
     with ExitStack() as stack:
-        # Of its own: another cluster could take a usual one while the TaskManager is down.
-        ports = [flag for name in PORTS for flag in ("--port", f"{name}={free_port()}")]
-        local = stack.enter_context(running(folder / "cluster", *ports))
+        local = stack.enter_context(running(folder / "cluster"))
         cluster = load(Folder(local.folder))
         assert cluster is not None
         replaced = addresses(cluster, folder)
