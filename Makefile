@@ -46,8 +46,8 @@ demo: env ## track, measure and learn on the sample; leaves a report in build/de
 live-demo: env ## track a replayed recording on a local Flink and Kafka (Java 17 and Maven); SPEED=8
 	$(PY) -m pipelines.live_demo --speed $(SPEED)
 
-test: env ## run all tests, in three processes: those of live jobs wait more than they compute
-	$(PY) -m pytest --numprocesses 3
+test: env ## run all tests, side by side
+	$(PY) -m pytest --numprocesses auto --maxprocesses 4
 
 lint: env ## check style and format
 	$(VENV)/bin/ruff check .

@@ -48,7 +48,8 @@ class Job:
         metrics_window: Seconds of the windows of the learner's metrics.
         snapshot_every: Seconds between snapshots.
         before: Snapshots to begin from.
-        start: Landmarks to begin from, and their file.
+        start: Landmarks that models begin from.
+        start_from: Their file.
         float32: Snapshots of trackers in single precision.
     """
 
@@ -63,7 +64,8 @@ class Job:
     metrics_window: float | None = None
     snapshot_every: float | None = None
     before: SnapshotFolder | None = None
-    start: tuple[StartSet, str] | None = None
+    start: StartSet | None = None
+    start_from: str | None = None
     float32: bool = False
 
     @property
@@ -107,8 +109,8 @@ def settings(read: ReadChunks, job: Job) -> dict[str, Any]:
         }
     if job.before is not None:
         settings["warm_start"] = job.before.folder
-    if job.start is not None:
-        settings["start_from"] = job.start[1]
+    if job.start_from is not None:
+        settings["start_from"] = job.start_from
     return settings
 
 
@@ -130,7 +132,7 @@ def build(pipeline: beam.Pipeline, read: ReadChunks, job: Job, sources: Sequence
         measure=job.measure,
         drift=job.drift,
         snapshot_every=job.snapshot_every,
-        warm=job.start[0] if job.start else job.before,
+        warm=job.start or job.before,
     )
     late = tracked[track.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
         Failures

@@ -13,6 +13,7 @@ import pyarrow as pa
 from kerneltrack.drift import DriftSpec
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers.start import StartSet
 from transforms import kafka, learn, track
 from transforms.chunks import Failures
 from transforms.columns import Columns
@@ -82,6 +83,7 @@ class StreamJob:
     snapshots: str | None = None
     expiry: Expiry | None = None
     before: SnapshotFolder | None = None
+    start: StartSet | None = None
     float32: bool = False
 
     @property
@@ -108,6 +110,7 @@ class StreamJob:
             "order": dataclasses.asdict(self.order),
             "metrics_window": self.metrics_window,
             "snapshot_every": self.snapshot_every,
+            "start_from": self.start and self.start.digest(),
             "extras": list(self.extras),
             "columns": {
                 "model_id": self.columns.model_id,
@@ -148,7 +151,7 @@ def build(pipeline: beam.Pipeline, job: StreamJob, ends: Ends) -> None:
         measure=job.measure,
         drift=job.drift,
         snapshot_every=job.snapshot_every,
-        warm=job.before,
+        warm=job.start or job.before,
         expiry=job.expiry,
     )
     late = tracked[track.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(

@@ -21,8 +21,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.trackers.start import StartSet
-from pipelines import landmarks, options, output_folder, spec_options, work_options
+from pipelines import options, output_folder, spec_options, work_options
 from pipelines.file_pipeline import Job, build, settings
 from pipelines.job import compile_loops, explain, say
 from pipelines.progress import StatusLine
@@ -40,7 +39,6 @@ from transforms import learn
 from transforms.labels import ReadLabels
 from transforms.learn import LateLabels
 from transforms.read import ReadChunks, known_rows
-from transforms.snapshot_files import read_whole
 from transforms.snapshots import SnapshotFolder
 from transforms.track import Order
 
@@ -82,12 +80,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     spec_options.add_spec_flags(parser)
     work_options.add_label_flags(parser)
     work_options.add_window_flags(parser)
-    work_options.add_snapshot_flags(parser).add_argument(
-        "--start-from",
-        default=None,
-        metavar="FILE",
-        help="begin models from the landmarks that `kerneltrack landmarks` wrote",
-    )
+    work_options.add_snapshot_flags(parser)
     parser.epilog = (
         "All other flags are Beam's own (--runner, --direct_num_workers, ...). The default runner "
         "works in this process."
@@ -101,8 +94,6 @@ def job_from_flags(args: argparse.Namespace, read: ReadChunks) -> Job:
         ConfigError: for a bad flag or spec, or flags that do not go together.
         DataError: for snapshots, labels or a spec that cannot be read.
     """
-    if None not in (args.start_from, args.warm_start):
-        raise ConfigError("--start-from", args.start_from, "left out with --warm-start")
     before = None if args.warm_start is None else SnapshotFolder(args.warm_start)
     learner = spec_options.learner_from_flags(args, before.learner_spec if before else None)
     has_time = read.columns.time is not None
@@ -124,7 +115,8 @@ def job_from_flags(args: argparse.Namespace, read: ReadChunks) -> Job:
         metrics_window=args.metrics_window,
         snapshot_every=args.snapshot_every,
         before=before if before is None or learner is None else before.with_learner(),
-        start=None if args.start_from is None else _start(args, read.columns.width),
+        start=work_options.start_from_flags(args, read.columns.width),
+        start_from=args.start_from,
         float32=args.float32,
     )
     if learner is None:
@@ -140,14 +132,6 @@ def job_from_flags(args: argparse.Namespace, read: ReadChunks) -> Job:
     if learner is not None and read.columns.label is not None:
         learn.check_label_type(learner, read.columns.label_type)
     return job
-
-
-def _start(args: argparse.Namespace, width: int) -> tuple[StartSet, str]:
-    """Return the landmarks that models begin from, and their file."""
-    start = landmarks.decode(read_whole(args.start_from), args.start_from)
-    if start.rows.shape[1] != width:
-        raise ConfigError("number of features", width, f"that of landmarks: {len(start.scale)}")
-    return start, args.start_from
 
 
 def _check_before(job: Job, before: SnapshotFolder, width: int) -> None:
@@ -233,7 +217,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         raise explain(error, job.output) from error
     # Nothing of an earlier run is removed before all that can be refused has been.
     inputs = [*sources, *([] if job.before is None else [job.before.folder])]
-    inputs += [] if job.start is None else [job.start[1]]
+    inputs += [] if job.start_from is None else [job.start_from]
     output_folder.clear(job.output, job.parts, args.overwrite, inputs)
     try:
         compile_loops(job.spec, job.learner, job.measure)

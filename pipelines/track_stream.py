@@ -126,6 +126,7 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
         snapshots=snapshots,
         expiry=expiry,
         before=before if before is None or learner is None else before.with_learner(),
+        start=work_options.start_from_flags(args, columns.width),
         float32=args.float32,
     )
     if job.before is not None:

@@ -1,4 +1,4 @@
-"""Command-line flags of what a job does beside tracking: windows, labels, snapshots."""
+"""Command-line flags of what a job does beside tracking: windows, labels, snapshots, starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import check_number
+from kerneltrack.trackers.start import StartSet
+from pipelines import landmarks
 from pipelines.spec_options import flags_named
+from transforms.snapshot_files import read_whole
 from transforms.windows import MeasureMismatch
 
 MICRO = 1e-6
@@ -117,8 +120,8 @@ def _length(flag: str, value: float) -> float:
     return value
 
 
-def add_snapshot_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the flags of snapshots; returns their group."""
+def add_snapshot_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of snapshots, and of what models begin from."""
     group = parser.add_argument_group("snapshots")
     group.add_argument(
         "--snapshot-every",
@@ -134,9 +137,31 @@ def add_snapshot_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
         help="begin from another run's snapshots (DIR/snapshots)",
     )
     group.add_argument(
+        "--start-from",
+        default=None,
+        metavar="FILE",
+        help="begin models from the landmarks that `kerneltrack landmarks` wrote",
+    )
+    group.add_argument(
         "--float32", action="store_true", help="trackers in single precision: half the size"
     )
-    return group
+
+
+def start_from_flags(args: argparse.Namespace, width: int) -> StartSet | None:
+    """Return the landmarks that models of so many features begin from, if there are any.
+
+    Raises:
+        ConfigError: for landmarks of another width, or with --warm-start.
+        DataError: for a file that holds none.
+    """
+    if args.start_from is None:
+        return None
+    if args.warm_start is not None:
+        raise ConfigError("--start-from", args.start_from, "left out with --warm-start")
+    start = landmarks.decode(read_whole(args.start_from), args.start_from)
+    if start.rows.shape[1] != width:
+        raise ConfigError("number of features", width, f"that of landmarks: {len(start.scale)}")
+    return start
 
 
 def add_label_flags(parser: argparse.ArgumentParser) -> None:

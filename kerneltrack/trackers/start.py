@@ -9,6 +9,7 @@ told as -1, as no row of the model.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,13 @@ class StartSet:
     gamma: float
     kernel: str
     standardise: bool
+
+    def digest(self) -> str:
+        """Return a short hash that tells landmarks apart."""
+        hashed = hashlib.sha256(repr((self.gamma, self.kernel, self.standardise)).encode())
+        for array in (self.rows, self.shift, self.scale):
+            hashed.update(array.tobytes())
+        return hashed.hexdigest()[:16]
 
     def check(self, spec: SubspaceSpec) -> None:
         """Refuse a tracker that cannot start from these landmarks.

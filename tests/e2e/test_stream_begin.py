@@ -1,4 +1,4 @@
-"""Where a live job begins to read, and one that is followed until Ctrl-C, on a real Flink."""
+"""Where and with what a live job begins, and one that is followed until Ctrl-C, on Flink."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient
 
+from kerneltrack.trackers import OKFEB, OKFEBSpec
+from kerneltrack.trackers.start import start_from
+from pipelines import landmarks
 from pipelines.cli import main
 from pipelines.read_output import OutputReader
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
@@ -28,31 +34,54 @@ FLAGS = ("--max-disorder", "0", "--time", "")
 """Rows come out as they come in; their time is the record's."""
 
 
+def row(at: int) -> dict[str, float]:
+    """Return a row's features by name."""
+    return {name: float((at * 7 % 11) + number) for number, name in enumerate(CHANNELS)}
+
+
 def send(live: Live, first: int, last: int) -> None:
     """Send rows, one a message, a second apart."""
     producer = confluent_kafka.Producer(live.client)
     for at in range(first, last):
-        row = {name: (at * 7 % 11) + number for number, name in enumerate(CHANNELS)}
-        value = json.dumps({**row, "label": "x"})
+        value = json.dumps({**row(at), "label": "x"})
         producer.produce(live.topic, value, b"m", timestamp=START + at * 1000)
     assert producer.flush(60) == 0
 
 
-def offsets_out(live: Live, enough: Callable[[list[int]], bool]) -> list[int]:
-    """Offsets of the rows that have come out, once there are enough."""
+Rows = dict[int, dict[str, Any]]
+
+
+def rows_out(live: Live, enough: Callable[[Rows], bool]) -> Rows:
+    """The rows that have come out, by their offsets, once there are enough."""
     reader = OutputReader(live.client, f"{live.topic}-out", "json")
-    found: list[int] = []
+    found: Rows = {}
 
     def look() -> bool:
-        found.extend(row["offset"] for row in reader.rows())
+        found.update((row["offset"], row) for row in reader.rows())
         return enough(found)
 
     wait_for("rows", look)
     reader.close()
-    return sorted(set(found))
+    return found
 
 
-def test_they_begin_where_they_are_told(cluster: LocalCluster) -> None:
+def losses_after(marks: str) -> list[float]:
+    """The losses of a model's rows from `FROM` on, by the core alone, begun from landmarks."""
+    spec = OKFEBSpec(rank=4, budget=7, warmup=50)
+    state = start_from(spec, landmarks.decode(Path(marks).read_bytes(), marks), "m")
+    x = np.array([list(row(at).values()) for at in range(FROM, ROWS)], dtype=np.float32)
+    _, features = OKFEB().update(spec, state, x)
+    return [float(loss) for loss in features.loss]
+
+
+def test_they_begin_where_and_with_what_they_are_told(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    rows = pa.Table.from_pylist([row(at) for at in range(FROM)])
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    marks = str(tmp_path / "marks.safetensors")
+    chosen = ("--method", "uniform", "--count", "7", "--rank", "4", "--features", *CHANNELS)
+    assert main(["landmarks", str(tmp_path / "rows.parquet"), *chosen, "--output", marks]) == 0
     # Between two messages.
     moment = datetime.fromtimestamp((START + FROM * 1000 - 500) / 1000, timezone.utc)
     timed, latest = (Live(cluster, f"from-{where}", "json") for where in ("time", "latest"))
@@ -60,14 +89,17 @@ def test_they_begin_where_they_are_told(cluster: LocalCluster) -> None:
         live.make_topic(1)
         send(live, 0, ROWS)
     with ThreadPoolExecutor(2) as both:
-        starts = ((timed, moment.isoformat()), (latest, "latest"))
-        jobs = [both.submit(live.start, "--from", begin, *FLAGS) for live, begin in starts]
+        starts = ((timed, moment.isoformat(), ("--start-from", marks)), (latest, "latest", ()))
+        jobs = [
+            both.submit(live.start, "--from", begin, *FLAGS, *more) for live, begin, more in starts
+        ]
     try:
-        found = offsets_out(timed, lambda found: len(set(found)) >= ROWS - FROM)
-        assert found == list(range(FROM, ROWS))
+        found = rows_out(timed, lambda found: len(found) >= ROWS - FROM)
+        assert sorted(found) == list(range(FROM, ROWS))
+        assert [found[at]["loss"] for at in range(FROM, ROWS)] == losses_after(marks)
         sent = ROWS
 
-        def more(found: list[int]) -> bool:
+        def more(found: Rows) -> bool:
             nonlocal sent
             if not found:
                 # It begins at some time after Flink says that it runs.
@@ -75,7 +107,7 @@ def test_they_begin_where_they_are_told(cluster: LocalCluster) -> None:
                 sent += 100
             return bool(found)
 
-        assert min(offsets_out(latest, more)) >= ROWS
+        assert min(rows_out(latest, more)) >= ROWS
     finally:
         for job in jobs:
             assert main(["stop", *timed.place, job.result()]) == 0
@@ -100,8 +132,8 @@ def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
     admin = AdminClient(live.client)
     try:
         wait_for("its topic", lambda: f"{live.topic}-out" in admin.list_topics(timeout=60).topics)
-        found = offsets_out(live, lambda found: len(set(found)) >= ROWS - FROM)
-        assert found == list(range(FROM, ROWS))
+        found = rows_out(live, lambda found: len(found) >= ROWS - FROM)
+        assert sorted(found) == list(range(FROM, ROWS))
         # Not all of them, should Flink have started it again: counters begin at 0 then.
         line = r"[1-9]\d* rows read, [\d,]+ rows/s, [1-9]\d* tracked, lag [\d,.]+ s, "
         line += "0 late, 0 failed, 0 alerts\n"
@@ -115,6 +147,6 @@ def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
     assert (Path(savepoint.removeprefix("file:")) / "_metadata").exists()
     resumed: Any = live.start("--resume", savepoint, *FLAGS)
     send(live, ROWS, ROWS + 10)
-    found = offsets_out(live, lambda found: len(set(found)) >= ROWS + 10 - FROM)
-    assert found == list(range(FROM, ROWS + 10))
+    found = rows_out(live, lambda found: len(found) >= ROWS + 10 - FROM)
+    assert sorted(found) == list(range(FROM, ROWS + 10))
     assert main(["stop", *live.place, resumed]) == 0
