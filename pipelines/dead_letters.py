@@ -14,7 +14,8 @@ import confluent_kafka
 from kerneltrack.errors import ConfigError, KerneltrackError
 from pipelines import replay_options
 from pipelines.cluster.interruption import Interruption
-from pipelines.job import INTERRUPTED_EXIT, say
+from pipelines.command_line import INTERRUPTED_EXIT
+from pipelines.job import say
 from pipelines.kafka_topics import Topics, moment_of
 from pipelines.replay import Sender
 from transforms.message_rows import NOT_IN_KAFKA

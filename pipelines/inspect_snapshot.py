@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,22 @@ from kerneltrack import codec
 from kerneltrack.learners import get_learner
 from kerneltrack.trackers import get_tracker
 from transforms.snapshot_files import read_whole
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the command's flags to a parser."""
+    parser.add_argument("file", metavar="FILE", help="a .safetensors file of a run")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what a snapshot holds; the exit code is 0.
+
+    Raises:
+        DataError: if it cannot be read or is no snapshot.
+    """
+    sys.stdout.write(describe(args.file, as_json=args.json) + "\n")
+    return 0
 
 
 def describe(path: str, as_json: bool = False) -> str:

@@ -11,11 +11,10 @@ from kerneltrack.errors import KerneltrackError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.warm import warm_up
+from pipelines.command_line import INPUT_EXIT, INTERRUPTED_EXIT
 from pipelines.record import JobError
 from transforms.windows import MeasureMismatch
 
-INPUT_EXIT = 2
-INTERRUPTED_EXIT = 130
 AGAIN = "run the same command with --overwrite"
 
 COMPILE_NOTICE = 4.0

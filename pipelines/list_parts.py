@@ -7,6 +7,7 @@ choices there are.
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 import sys
@@ -28,6 +29,12 @@ CHOICES: tuple[tuple[str, ModuleType], ...] = (
     ("Budget policies of bsgd (--learner-maintenance)", bsgd),
 )
 """Where the docstring of a module has a table of choices."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the list; the exit code is 0."""
+    sys.stdout.write(describe() + "\n")
+    return 0
 
 
 def describe() -> str:

@@ -24,7 +24,8 @@ from typing import Any
 from pipelines import cli
 from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.interruption import Interruption
-from pipelines.job import INTERRUPTED_EXIT, say
+from pipelines.command_line import INTERRUPTED_EXIT
+from pipelines.job import say
 from pipelines.read_output import Once, OutputReader
 
 DATA = "samples/watch.parquet"

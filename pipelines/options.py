@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from apache_beam.options import pipeline_options
 
+from pipelines.command_line import UsageError
 from transforms.columns import ColumnOptions
 from transforms.formats import FORMATS, FormatOptions
 
 DEFAULT_RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner.FnApiRunner"
 """The in-process runner by its full name: Beam's `DirectRunner` looks for a binary of another
 runner on the network first."""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and name the nearest flag for an unknown one."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise what `main` turns into one line and exit code 2."""
-        raise UsageError(f"{message} (see {self.prog} --help)")
-
-
-class UsageError(Exception):
-    """The command line itself is wrong."""
 
 
 def add_input_flags(parser: argparse.ArgumentParser) -> None:
@@ -175,17 +163,3 @@ def _beam_parser(own: Iterable[str]) -> argparse.ArgumentParser:
     for flag in own:
         parser._option_string_actions.pop(flag, None)
     return parser
-
-
-def refuse(arguments: Sequence[str], known: Iterable[str]) -> None:
-    """Refuse unknown flags, naming the nearest known one.
-
-    Raises:
-        UsageError: if there is any.
-    """
-    for argument in arguments:
-        name = argument.partition("=")[0]
-        if name.startswith("-"):
-            near = difflib.get_close_matches(name, list(known), n=1)
-            hint = f": did you mean {near[0]}?" if near else ""
-            raise UsageError(f"unknown flag {name}{hint}")

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from kerneltrack.errors import DataError, KerneltrackError
 from pipelines import replay_options
 from pipelines.cluster.interruption import Interruption
-from pipelines.job import INTERRUPTED_EXIT
+from pipelines.command_line import INTERRUPTED_EXIT
 from pipelines.kafka_topics import Topics
 from transforms.messages import BadMessageError, batch_of, records_of
 from transforms.secrets import resolve

@@ -19,7 +19,8 @@ from kerneltrack.errors import ConfigError, KerneltrackError
 from kerneltrack.specs import check_number
 from pipelines import options, replay_options
 from pipelines.cluster.interruption import Interruption
-from pipelines.job import INTERRUPTED_EXIT, say
+from pipelines.command_line import INTERRUPTED_EXIT
+from pipelines.job import say
 from pipelines.kafka_topics import Topics
 from transforms.chunks import ONLY_MODEL, encode_batch
 from transforms.kinds import texts_of

@@ -14,8 +14,9 @@ from urllib.parse import quote
 import confluent_kafka
 
 from pipelines.cluster.interruption import Interruption
+from pipelines.command_line import INTERRUPTED_EXIT
 from pipelines.flink import ENDED, Flink, FlinkError
-from pipelines.job import INTERRUPTED_EXIT, say
+from pipelines.job import say
 from pipelines.stream_health import look
 from pipelines.stream_jobs import NotSubmittedError, Place, Record, stop
 from pipelines.stream_pipeline import Ends

@@ -94,6 +94,7 @@ def job_from_flags(args: argparse.Namespace, read: ReadChunks) -> Job:
         ConfigError: for a bad flag or spec, or flags that do not go together.
         DataError: for snapshots, labels or a spec that cannot be read.
     """
+    start = work_options.start_from_flags(args, read.columns.width)
     before = None if args.warm_start is None else SnapshotFolder(args.warm_start)
     learner = spec_options.learner_from_flags(args, before.learner_spec if before else None)
     has_time = read.columns.time is not None
@@ -115,7 +116,7 @@ def job_from_flags(args: argparse.Namespace, read: ReadChunks) -> Job:
         metrics_window=args.metrics_window,
         snapshot_every=args.snapshot_every,
         before=before if before is None or learner is None else before.with_learner(),
-        start=work_options.start_from_flags(args, read.columns.width),
+        start=start,
         start_from=args.start_from,
         float32=args.float32,
     )

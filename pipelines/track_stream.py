@@ -23,10 +23,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from kerneltrack.errors import ConfigError, KerneltrackError
 from pipelines import kafka_options, spec_options, stream_options, work_options
+from pipelines.command_line import UsageError
 from pipelines.flink import ENDED
 from pipelines.job import compile_loops, say
 from pipelines.kafka_topics import Topics, start_settings
-from pipelines.options import DEFAULT_RUNNER, UsageError, split_beam_flags
+from pipelines.options import DEFAULT_RUNNER, split_beam_flags
 from pipelines.stable_ids import StableIds
 from pipelines.stream_jobs import (
     FORMATS,
@@ -80,6 +81,7 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
         DataError: for snapshots or a spec that cannot be read.
     """
     columns = stream_options.columns_from_flags(args)
+    start = work_options.start_from_flags(args, columns.width)
     before = None if args.warm_start is None else SnapshotFolder(args.warm_start)
     learner = spec_options.learner_from_flags(args, before.learner_spec if before else None)
     if learner is None:
@@ -126,7 +128,7 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
         snapshots=snapshots,
         expiry=expiry,
         before=before if before is None or learner is None else before.with_learner(),
-        start=work_options.start_from_flags(args, columns.width),
+        start=start,
         float32=args.float32,
     )
     if job.before is not None:

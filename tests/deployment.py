@@ -16,7 +16,7 @@ import pytest
 import yaml
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import cli, options
+from pipelines import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
@@ -106,16 +106,7 @@ def submit_arguments() -> list[str]:
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, PipelineOptions]:
     """Read a command line as `kerneltrack` does."""
-    parser, commands = cli._parser()
-    flags = [
-        flag
-        for command in commands.values()
-        for action in command._actions
-        for flag in action.option_strings
-    ]
-    beam_options, own = options.split_beam_flags(arguments, flags)
-    args, rest = parser.parse_known_args(own)
-    assert rest == []
+    args, beam_options, _ = cli.read(arguments)
     return args, beam_options
 
 

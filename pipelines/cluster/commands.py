@@ -27,21 +27,20 @@ PATIENCE = 180.0
 LINES = 40
 
 
-def add_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """Add the commands up, down, status and logs; return their parsers."""
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the commands up, down, status and logs."""
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    made: list[argparse.ArgumentParser] = []
 
     def add(name: str, about: str, run: Callable[[argparse.Namespace, Folder], int]) -> Any:
-        made.append(commands.add_parser(name, help=about, description=about, allow_abbrev=False))
-        made[-1].set_defaults(action_run=run)
-        made[-1].add_argument(
+        made = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
+        made.set_defaults(action_run=run)
+        made.add_argument(
             "--folder",
             default=None,
             metavar="DIR",
             help="where the cluster's settings, logs and data lie (default: in the user's cache)",
         )
-        return made[-1]
+        return made
 
     _add_up_flags(add("up", "Start Flink, Kafka and Beam's servers on this machine.", _up))
     down = add("down", "Stop what `up` started.", _down)
@@ -54,7 +53,6 @@ def add_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     log.add_argument("part", nargs="?", choices=logs.NAMES, default=None, help="(default: all)")
     log.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
     log.add_argument("-n", "--lines", type=int, default=LINES, help="(default %(default)s)")
-    return made
 
 
 def _add_up_flags(up: argparse.ArgumentParser) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 from typing import cast
 
 from pipelines.report.alerts import alerts_of
@@ -39,6 +41,21 @@ from pipelines.report.totals import (
 _ALL_BINS = 24_000
 _FEWEST_BINS = 480
 _MOST_BINS = 1_200
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `kerneltrack report` to a parser."""
+    parser.add_argument("output", metavar="DIR", help="a run's folder")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write a run's report again and say where it is; the exit code is 0.
+
+    Raises:
+        DataError: as `write_report`.
+    """
+    sys.stdout.write(write_report(args.output) + "\n")
+    return 0
 
 
 def write_report(output: str) -> str:
