@@ -276,9 +276,14 @@ def draw(features: FeatureMap, first: int, count: int, drawn: Drawn) -> None:
 
 @inlined
 def _project(drawn: Drawn, x: FloatArray, start: int, count: int, out: FloatArray) -> None:
-    """Add Σ_d ω_d x_d to `out` for each feature, ω from row `start` of the drawn numbers on."""
+    """Add Σ_d ω_d x_d to `out` for each feature, ω from row `start` of the drawn numbers on.
+
+    Zeros are passed over, so that sparse rows cost less.
+    """
     for d in range(x.shape[0]):
         value = x[d]
+        if value == 0.0:
+            continue
         omega = drawn.omega[start + d]
         for j in range(count):
             out[j] = fused(omega[j], value, out[j])

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
+from kerneltrack.linalg import inverse_cholesky
 from kerneltrack.randomfeatures import FeatureMap, draw, evaluate, make_room
-from kerneltrack.sums import fused
+from kerneltrack.sums import dot, fused
 from kerneltrack.trackers.dsloop import (
     LOSSES,
     MENDED,
@@ -39,14 +40,17 @@ from kerneltrack.trackers.rowsteps import rank_among
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-KSVD, KCCA = range(2)
+KSVD, KCCA, NEWTON = range(3)
+DAMPING = 0.3
+"""μ in mean eigenvalues of G. With T = 2B, a tenth fits the mini-batch's noise, 1 is slower."""
 
 
 class PairState(NamedTuple):
     """State of a model of two views; every array keeps its shape for the model's whole life.
 
     The bytes of its arrays are 8(2rF + 4rB + 7r² + 2D + window + 9), F features in each view's
-    pool, B of them in a mini-batch. Leading dimensions of 2 are the views.
+    pool, B of them in a mini-batch, and 16B² more in the form "kcca-newton". Leading dimensions of
+    2 are the views.
 
     Attributes:
         factor: (2, r, F) αᵀ and βᵀ.
@@ -56,6 +60,7 @@ class PairState(NamedTuple):
         link: (r, r) Σuvᵀ over them.
         cross: (2, r, B) Σvφ(x)ᵀ and Σuφ(y)ᵀ over them, of the features that their step moves.
         own: (2, r, B) Σuφ(x)ᵀ and Σvφ(y)ᵀ.
+        gram: (2, B, B) Σφ(x)φ(x)ᵀ and Σφ(y)φ(y)ᵀ, lower triangles; (2, 0, 0) in the other forms.
         shift: (D,) centre over scale.
         scale: (D,) standard deviation.
         bandwidth: (2,) γ of each view.
@@ -71,6 +76,7 @@ class PairState(NamedTuple):
     link: FloatArray
     cross: FloatArray
     own: FloatArray
+    gram: FloatArray
     shift: FloatArray
     scale: FloatArray
     bandwidth: FloatArray
@@ -90,10 +96,11 @@ class PairState(NamedTuple):
 
 
 class Tie(NamedTuple):
-    """What ties two views together: `link` and `own` of the state."""
+    """What the step of a pair takes beside the views' own: parts of the state."""
 
     link: FloatArray
     own: FloatArray
+    gram: FloatArray
 
 
 @inlined
@@ -108,11 +115,37 @@ def _gather(
         for j in range(block):
             state.cross[c, j] = fused(of[c], view.phi[j], state.cross[c, j])
             tie.own[at, c, j] = fused(h[c], view.phi[j], tie.own[at, c, j])
+    for i in range(tie.gram.shape[1]):
+        for j in range(i + 1):
+            tie.gram[at, i, j] = fused(view.phi[i], view.phi[j], tie.gram[at, i, j])
+
+
+@inlined
+def _solve(gram: FloatArray, right: FloatArray) -> None:
+    """Turn rows c of `right` into (gram + μI)⁻¹c. Cost O(B³ + rB²).
+
+    Where all features of a mini-batch are zero nothing happens: so are the rows.
+    """
+    rank, block = right.shape
+    shift = 0.0
+    for j in range(block):
+        shift += DAMPING * gram[j, j] / block
+    if not shift > 0.0:
+        return
+    inverse = np.empty((block, block))
+    transposed = np.empty((block, block))
+    inverse_cholesky(gram, shift, np.empty((block, block)), inverse, transposed)
+    half = np.empty(block)
+    for c in range(rank):
+        for j in range(block):
+            half[j] = dot(inverse[j], right[c], j + 1)
+        for j in range(block):
+            right[c, j] = dot(transposed[j, j:], half[j:], block - j)
 
 
 @inlined
 def _move(
-    settings: Settings, state: DoublyState, own: FloatArray, w: FloatArray, eta: float
+    settings: Settings, state: DoublyState, tie: Tie, at: int, w: FloatArray, eta: float
 ) -> None:
     """Move one view's coefficients: Algorithm 3, lines 7 to 10, or Algorithm 4, lines 7 and 8."""
     (rank, block), used = state.cross.shape, blocks_in_use(state)
@@ -127,9 +160,12 @@ def _move(
         for c in range(rank):
             for e in range(rank):
                 for j in range(block):
-                    state.cross[c, j] = fused(-w[c, e], own[e, j], state.cross[c, j])
-    first = next_block(state) * block
+                    state.cross[c, j] = fused(-w[c, e], tie.own[at, e, j], state.cross[c, j])
     grow = eta / (settings.row_batch * float(block))
+    if settings.form == NEWTON:
+        _solve(tie.gram[at], state.cross)
+        grow = eta
+    first = next_block(state) * block
     for c in range(rank):
         for j in range(block):
             state.factor[c, first + j] = fused(grow, state.cross[c, j], state.factor[c, first + j])
@@ -171,8 +207,8 @@ def step_pair(settings: Settings, one: DoublyState, two: DoublyState, tie: Tie) 
         eta = 1.0 / energy
     before_one = one.factor.copy()
     before_two = two.factor.copy()
-    _move(settings, one, tie.own[0], w, eta)
-    _move(settings, two, tie.own[1], w, eta)
+    _move(settings, one, tie, 0, w, eta)
+    _move(settings, two, tie, 1, w, eta)
     # Both states share their counts.
     one.counts[STEPS] += 1
     one.counts[WAITING] = 0
@@ -185,6 +221,7 @@ def step_pair(settings: Settings, one: DoublyState, two: DoublyState, tie: Tie) 
     _clear(one)
     _clear(two)
     tie.own[:] = 0.0
+    tie.gram[:] = 0.0
     tie.link[:] = 0.0
 
 

@@ -144,7 +144,10 @@ class PairModel(NamedTuple):
 def pair_step(
     model: PairModel, phi: tuple[Array, Array], block: int, form: str, theta: tuple[float, float]
 ) -> PairModel:
-    """One mini-batch of Algorithm 3 or 4; phi holds φ_i(x) and φ_i(y) of its rows (T×F)."""
+    """One mini-batch of Algorithm 3 or 4; phi holds φ_i(x) and φ_i(y) of its rows (T×F).
+
+    "kcca-newton" takes the step of Algorithm 4 times B, left-multiplied by (G + μI)⁻¹.
+    """
     (count, pool), rank = phi[0].shape, model.alpha.shape[1]
     one, two = Model(model.alpha, model.used, 0), Model(model.beta, model.used, 0)
     u = [evaluate(one, phi[0][b]) for b in range(count)]
@@ -167,4 +170,11 @@ def pair_step(
             back = u[b] if form == "ksvd" else u[b] - w @ v[b]
             alpha[i] += eta * phi[0][b, i] * forward / (count * block)
             beta[i] += eta * phi[1][b, i] * back / (count * block)
+    if form == "kcca-newton":
+        moved = slice(first, first + block)
+        for part, before, features in ((alpha, model.alpha, phi[0]), (beta, model.beta, phi[1])):
+            gram = sum(np.outer(row, row) for row in features[:, moved]) / count
+            gram = gram + 0.3 * np.trace(gram) / block * np.eye(block)
+            change = block * (part[moved] - before[moved])
+            part[moved] = before[moved] + np.linalg.lstsq(gram, change)[0]
     return PairModel(alpha, beta, min(max(model.used, first + block), pool), model.steps + 1)

@@ -98,6 +98,9 @@ PAIRS: dict[str, SubspaceSpec] = {
     "dspair-ksvd": DSPairSpec(
         **SMALL, budget=9, feature_batch=9, row_batch=1, form="ksvd", first_view=2, clip=3.0
     ),
+    "dspair-newton": DSPairSpec(
+        **SMALL, budget=24, feature_batch=8, row_batch=10, form="kcca-newton"
+    ),
 }
 """They take rows of two columns at least."""
 SPECS |= PAIRS
