@@ -80,11 +80,13 @@ def compiled(function: _F) -> _F:
     as it is written. With "fast math" it would also depend on how often a step was compiled into
     others, in this process or in the one that filled the cache, and on where arrays lie in memory.
     What that would buy is in `sums`: sums in vector registers and fused multiplications.
+
+    Python's other threads go on meanwhile: a worker decodes, encodes and runs other models.
     """
     before = _CONFIG.CACHE_DIR
     _CONFIG.CACHE_DIR = _cache_folder(_module_of(function))
     try:
-        jit = numba.njit(cache=True, error_model="numpy")
+        jit = numba.njit(cache=True, nogil=True, error_model="numpy")
         return cast(_F, jit(function))
     finally:
         _CONFIG.CACHE_DIR = before
