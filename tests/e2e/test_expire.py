@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipelines.cli import main
 from tests.e2e.clusters import LocalCluster, wait_for
-from tests.e2e.live import Live, record
+from tests.e2e.live import PORTIONS, Live, record
 from tests.e2e.test_stream import assert_same_as_file_job
 
 ROWS = 600
@@ -54,6 +54,8 @@ def test_silent_models_leave_the_state_and_come_back(
 
     with live.running("--resume", "latest", *snapshots):
         live.send(recording.portions[1], 5)
+        # A worker that dies before its first message is missed by Beam after 3 minutes only.
+        live.read("", MODELS * ROWS // PORTIONS, tmp_path)
         for pid in cluster.status()["workers"]:
             os.kill(pid, signal.SIGKILL)
         for portion in recording.portions[2:]:
