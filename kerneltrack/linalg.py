@@ -79,6 +79,25 @@ def inverse_cholesky(
         out[j, j] = scale
 
 
+@inlined
+def solve_factored(
+    inverse: FloatArray,
+    transposed: FloatArray,
+    right: FloatArray,
+    half: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Write (CCᵀ)⁻¹ `right` into `out`, of C⁻¹ and C⁻ᵀ as `inverse_cholesky` leaves them.
+
+    `half`, (r,), is workspace; `out` may be `right`. Cost O(r²).
+    """
+    size = inverse.shape[0]
+    for j in range(size):
+        half[j] = dot(inverse[j], right, j + 1)
+    for j in range(size):
+        out[j] = dot(transposed[j, j:], half[j:], size - j)
+
+
 @compiled
 def semidefinite_factor(matrix: FloatArray, rest: FloatArray, out: FloatArray) -> None:
     """Write R into `out` with RRᵀ = matrix, by Cholesky with diagonal pivoting.

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
-from kerneltrack.linalg import inverse_cholesky, multiply_transposed
+from kerneltrack.linalg import inverse_cholesky, multiply_transposed, solve_factored
 from kerneltrack.sums import dot, fused
 
 FloatArray = npt.NDArray[np.float64]
@@ -138,10 +138,7 @@ def solve_q(factor: FloatArray, image: FloatArray, ridge: float, q: FloatArray) 
     inverse_cholesky(inner, ridge, chol, solver, solver_t)
     half = np.empty(rank)
     for n in range(count):
-        for c in range(rank):
-            half[c] = dot(solver[c], image[n], c + 1)
-        for c in range(rank):
-            q[c, n] = dot(solver_t[c, c:], half[c:], rank - c)
+        solve_factored(solver, solver_t, image[n], half, q[:, n])
 
 
 @compiled

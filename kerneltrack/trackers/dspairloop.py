@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
-from kerneltrack.linalg import inverse_cholesky
+from kerneltrack.linalg import inverse_cholesky, solve_factored
 from kerneltrack.randomfeatures import FeatureMap, draw, evaluate, make_room
-from kerneltrack.sums import dot, fused
+from kerneltrack.sums import fused
 from kerneltrack.trackers.dsloop import (
     LOSSES,
     MENDED,
@@ -137,10 +137,7 @@ def _solve(gram: FloatArray, right: FloatArray) -> None:
     inverse_cholesky(gram, shift, np.empty((block, block)), inverse, transposed)
     half = np.empty(block)
     for c in range(rank):
-        for j in range(block):
-            half[j] = dot(inverse[j], right[c], j + 1)
-        for j in range(block):
-            right[c, j] = dot(transposed[j, j:], half[j:], block - j)
+        solve_factored(inverse, transposed, right[c], half, right[c])
 
 
 @inlined
