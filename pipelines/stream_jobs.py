@@ -16,9 +16,10 @@ from pipelines.cluster import status
 from pipelines.cluster.folder import Cluster, Folder, load
 from pipelines.flink import ENDED, Flink
 from transforms.clock import CLOCK_VERSION, Order
+from transforms.model_log import LOG_VERSION
 
 VERSION = 1
-FORMATS = {"clock": CLOCK_VERSION, "state": codec.VERSION}
+FORMATS = {"clock": CLOCK_VERSION, "log": LOG_VERSION, "state": codec.VERSION}
 """Versions of what a job keeps for each model; it reads these and all before them."""
 SIDECAR = "kerneltrack.json"
 JOBS = "jobs"

@@ -19,11 +19,12 @@ from apache_beam.utils.timestamp import Timestamp
 
 from transforms.chunks import Chunk
 from transforms.clock import Clock, Order, flush, may_release
-from transforms.expiry import Expiry, Kept, is_name, recall
+from transforms.expiry import Expiry, Kept
 from transforms.model import Work
+from transforms.model_log import BUFFER, LOG, OLD_CLOCK, OLD_MODEL, Cells, ModelLog
 from transforms.snapshots import SnapshotFolder
 from transforms.timers import in_time
-from transforms.track_step import SNAPSHOTS, TrackFn, drain
+from transforms.track_step import SNAPSHOTS, TrackFn
 
 
 class LiveTrackFn(TrackFn):
@@ -36,55 +37,36 @@ class LiveTrackFn(TrackFn):
         self, work: Work, order: Order, warm: SnapshotFolder | None, expiry: Expiry | None
     ) -> None:
         """Keep the arguments, as of `TrackSubspace`."""
-        super().__init__(work, order, warm)
-        self._expiry = expiry
+        super().__init__(work, order, warm, expiry)
         self._idle_flush = order.idle_flush
         self._expire_after = None if expiry is None else expiry.after
 
-    def wake(self, key: str, model: Any, clock: Any, buffer: Any) -> None:
-        """Take a model up again that has expired.
-
-        Raises:
-            DataError: if its file is not there, or the job does not know where it is.
-        """
-        name = clock.read()
-        if not is_name(name):
-            return
-        kept = recall(self._expiry, key, name)
-        clock.write(kept.clock)
-        if kept.state is not None:
-            model.write(kept.state)
-        for chunk in kept.waiting:
-            buffer.add(chunk)
-
-    def watch(self, clock: Any, idle: Any, silent: Any) -> None:
+    def watch(self, log: ModelLog, idle: Any, silent: Any) -> None:
         """Set the timers anew: the model has shown itself."""
         now = time.time()
         if self._idle_flush is not None:
-            if Clock.decode(clock.read()).waiting:
+            if log.clock is not None and log.clock.waiting:
                 idle.set(Timestamp.of(now + self._idle_flush))
             else:
                 idle.clear()
         if self._expire_after is not None:
             silent.set(Timestamp.of(now + self._expire_after))
 
-    def flush(self, key: str, model: Any, clock: Any, buffer: Any) -> Iterator[Any]:
+    def flush(self, key: str, log: ModelLog) -> Iterator[Any]:
         """Run the rows that wait for newer ones, which have not come."""
-        now = Clock.decode(clock.read())
+        now = log.clock or Clock()
         flushed = flush(now)
         if may_release(self._order, flushed, self._work.rows_to_start):
-            flushed = yield from self._release(key, flushed, model, buffer)
+            flushed = yield from self._release(key, flushed, log)
             # A model that cannot begin yet goes on waiting.
-            clock.write((flushed if flushed.started else now).encode())
+            log.put_clock(flushed if flushed.started else now)
 
-    def expire(self, key: str, model: Any, clock: Any, buffer: Any) -> Iterator[Any]:
+    def expire(self, key: str, log: ModelLog) -> Iterator[Any]:
         """Write all that is kept of a model into a file, and keep the file's name instead."""
-        known = clock.read()
-        if self._expiry is None or known is None or is_name(known):
+        if self._expiry is None or log.clock is None:
             return
-        kept = Kept(model.read(), known, tuple(drain(buffer)))
-        clock.write(self._expiry.write(key, kept))
-        model.clear()
+        kept = Kept(log.model, log.clock.encode(), tuple(log.drain()))
+        log.expire(self._expiry.write(key, kept))
         if kept.state is not None:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, kept.state))
 
@@ -100,57 +82,67 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
 
         @with_input_types(tuple[str, Chunk])
         @with_output_types(tuple[str, Chunk])
-        def process(
+        def process(  # noqa: PLR0917 - Beam reads the parameters here
             self,
             element: tuple[str, Chunk],
-            model: Any = beam.DoFn.StateParam(TrackFn.MODEL),
-            clock: Any = beam.DoFn.StateParam(TrackFn.CLOCK),
-            buffer: Any = beam.DoFn.StateParam(TrackFn.BUFFER),
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
             end: Any = beam.DoFn.TimerParam(end_of_input),
             idle: Any = beam.DoFn.TimerParam(idleness),
             silent: Any = beam.DoFn.TimerParam(silence),
         ) -> Iterator[Any]:
-            end.set(GlobalWindow().max_timestamp())
-            self.wake(element[0], model, clock, buffer)
-            yield from self.take(element, model, clock, buffer)
-            self.watch(clock, idle, silent)
+            kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+            if kept.clock is None:
+                end.set(GlobalWindow().max_timestamp())
+            yield from self.take(element, kept)
+            self.watch(kept, idle, silent)
+            kept.commit()
 
         @on_timer(end_of_input)
         def at_end(
             self,
             key: Any = beam.DoFn.KeyParam,
-            model: Any = beam.DoFn.StateParam(TrackFn.MODEL),
-            clock: Any = beam.DoFn.StateParam(TrackFn.CLOCK),
-            buffer: Any = beam.DoFn.StateParam(TrackFn.BUFFER),
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
         ) -> Iterator[Any]:
-            return self.finish(key, model, clock, buffer)
+            return self.finish(key, Cells(log, buffer, old_model, old_clock))
 
         @on_timer(idleness)
         def at_idle(
             self,
             key: Any = beam.DoFn.KeyParam,
-            model: Any = beam.DoFn.StateParam(TrackFn.MODEL),
-            clock: Any = beam.DoFn.StateParam(TrackFn.CLOCK),
-            buffer: Any = beam.DoFn.StateParam(TrackFn.BUFFER),
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
             idle: Any = beam.DoFn.TimerParam(idleness),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
             if self._idle_flush is not None and in_time(idle, due, self._idle_flush):
-                yield from self.flush(key, model, clock, buffer)
+                kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+                yield from self.flush(key, kept)
+                kept.commit()
 
         @on_timer(silence)
-        def at_silence(
+        def at_silence(  # noqa: PLR0917 - Beam reads the parameters here
             self,
             key: Any = beam.DoFn.KeyParam,
-            model: Any = beam.DoFn.StateParam(TrackFn.MODEL),
-            clock: Any = beam.DoFn.StateParam(TrackFn.CLOCK),
-            buffer: Any = beam.DoFn.StateParam(TrackFn.BUFFER),
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
             end: Any = beam.DoFn.TimerParam(end_of_input),
             silent: Any = beam.DoFn.TimerParam(silence),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
             if self._expire_after is not None and in_time(silent, due, self._expire_after):
-                yield from self.expire(key, model, clock, buffer)
+                kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+                yield from self.expire(key, kept)
+                kept.commit()
                 end.clear()
 
     return _LiveTrackFn

@@ -148,7 +148,8 @@ class TrackSubspace(
     ) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
         name, work = timer_name(rows.pipeline), (self._work, self._order, self._warm)
-        if self._order.idle_flush is None and self._expiry is None:
+        silent = self._order.idle_flush is not None or self._expiry is not None
+        if self._order.waits_for_end or not silent:
             step: Any = track_fn(name)(*work)
         else:
             step = live_track_fn(name)(*work, self._expiry)

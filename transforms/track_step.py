@@ -9,20 +9,15 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
-from apache_beam import coders, pvalue
+from apache_beam import pvalue
 from apache_beam.transforms.timeutil import TimeDomain
-from apache_beam.transforms.userstate import (
-    BagStateSpec,
-    ReadModifyWriteStateSpec,
-    TimerSpec,
-    on_timer,
-)
+from apache_beam.transforms.userstate import TimerSpec, on_timer
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
 from kerneltrack.trackers import get_tracker
-from transforms.chunks import Chunk, ChunkCoder, Failures
+from transforms.chunks import Chunk, Failures
 from transforms.clock import (
     NEVER,
     Clock,
@@ -36,10 +31,12 @@ from transforms.clock import (
     without_duplicates,
 )
 from transforms.commands import Command, as_chunk, command_of
+from transforms.expiry import Expiry, recall
 from transforms.features import alert_chunk, feature_chunk, join_features
 from transforms.hold import hold_last
 from transforms.metrics import count, count_lags, count_losses
 from transforms.model import LastWritten, Model, Work, begin, decode, encode, take_over
+from transforms.model_log import BUFFER, LOG, OLD_CLOCK, OLD_MODEL, Cells, ModelLog
 from transforms.segments import Outcome, next_event, run_rows
 from transforms.snapshot_files import read_whole
 from transforms.snapshots import SnapshotFolder
@@ -61,35 +58,39 @@ NOTHING_HELD = "a value is missing and none recent enough can stand in for it"
 class TrackFn(beam.DoFn):
     """The stateful step: buffer by the model's clock, run the tracker, emit."""
 
-    MODEL = ReadModifyWriteStateSpec("model", coders.BytesCoder())
-    CLOCK = ReadModifyWriteStateSpec("clock", coders.BytesCoder())
-    BUFFER = BagStateSpec("buffer", ChunkCoder())
-
-    def __init__(self, work: Work, order: Order, warm: SnapshotFolder | None) -> None:
+    def __init__(
+        self,
+        work: Work,
+        order: Order,
+        warm: SnapshotFolder | None,
+        expiry: Expiry | None = None,
+    ) -> None:
         """Keep the arguments, as of `TrackSubspace`."""
         self._work = work
         self._order = order
         self._warm = warm
+        self._expiry = expiry
         self._tracker = get_tracker(work.spec.tracker)
         self._written = LastWritten()
 
-    def take(
-        self, element: tuple[str, Chunk], model: Any, clock: Any, buffer: Any
-    ) -> Iterator[Any]:
-        """Take rows in, and run those that are ready; or a command, and obey."""
+    def take(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
+        """Take rows in, and run those that are ready; or a command, and obey.
+
+        Raises:
+            DataError: if the model has expired and its file is not there, or the job does not know
+                where it is.
+        """
         key, chunk = element
-        if self._order.waits_for_end:
-            buffer.add(chunk)
-            return
-        known = clock.read()
-        now = Clock.decode(known)
-        if known is None and self._warm is not None:
+        if log.expired is not None:
+            log.wake(recall(self._expiry, key, log.expired))
+        now = log.clock
+        if now is None:
             now, encoded = self._resume(key)
             if encoded is not None:
-                model.write(encoded)
+                log.put_model(encoded)
         command = command_of(chunk)
         if command is not None:
-            yield from self._obey(key, command, now, model, clock)
+            yield from self._obey(key, command, now, log)
             return
         chunk = yield from self._unlearned(key, now, chunk)
         now, late, wild, ahead = admit(self._order, now, chunk)
@@ -107,38 +108,37 @@ class TrackFn(beam.DoFn):
         if refused.any():
             chunk = chunk.take(np.flatnonzero(~refused))
         if len(chunk):
-            buffer.add(chunk)
+            log.add(chunk)
         if may_release(self._order, now, self._work.rows_to_start):
-            now = yield from self._release(key, now, model, buffer)
-        clock.write(now.encode())
+            now = yield from self._release(key, now, log)
+        log.put_clock(now)
 
-    def _obey(
-        self, key: str, command: Command, now: Clock, model: Any, clock: Any
-    ) -> Iterator[Any]:
+    def _obey(self, key: str, command: Command, now: Clock, log: ModelLog) -> Iterator[Any]:
         """Let the model begin anew; the rows that wait are the first that it will have."""
-        data, name = model.read(), f"state of model {key!r}"
+        data, name = log.model, f"state of model {key!r}"
         known = None if data is None else self._written.take(self._work, key, data, name)
         rows = now.before if known is None else known.rows
         if command.tracker is None:
-            model.clear()
+            log.put_model(None)
             now = now._replace(started=False, due=NEVER, before=rows)
             count("models_reset", 1)
         else:
             after = take_over(self._work, command.tracker, name, known, rows)
-            model.write(self._written.put(self._work, key, after))
+            log.put_model(self._written.put(self._work, key, after))
             now = now._replace(started=True, due=next_event(self._work, after))
             count("models_replaced", 1)
-        clock.write(now.encode())
+        log.put_clock(now)
         yield key, as_chunk(command, rows)
 
-    def finish(self, key: str, model: Any, clock: Any, buffer: Any) -> Iterator[Any]:
+    def finish(self, key: str, cells: Cells) -> Iterator[Any]:
         """Run what still waits when the input has ended."""
         # State expires with the window; each access to it costs a millisecond on some runners.
         if self._order.waits_for_end:
             now, encoded = self._resume(key)
+            chunks = list(cells.buffer.read())
         else:
-            now, encoded = Clock.decode(clock.read()), model.read()
-        chunks = list(buffer.read())
+            log = ModelLog(cells)
+            now, encoded, chunks = log.clock or Clock(), log.model, log.drain()
         ready = Chunk.concat(chunks) if chunks else None
         del chunks
         if ready is not None and self._order.waits_for_end:
@@ -170,25 +170,23 @@ class TrackFn(beam.DoFn):
         yield _failures(key, chunk.take(rows), [LEARNED_BEFORE] * len(rows))
         return chunk.take(np.flatnonzero(~again))
 
-    def _release(
-        self, key: str, now: Clock, model: Any, buffer: Any
-    ) -> Generator[Any, None, Clock]:
+    def _release(self, key: str, now: Clock, log: ModelLog) -> Generator[Any, None, Clock]:
         """Run the rows that are ready."""
-        chunks = drain(buffer)
+        chunks = log.drain()
         waiting = Chunk.concat(chunks) if chunks else None
         ready, rest = split_ready(self._order, now, waiting) if waiting else (None, None)
         if ready is not None:
             ready = without_duplicates(self._order, ready)
         if waiting is not None and not now.started and not self._can_start(ready):
-            buffer.add(waiting)
+            log.add(waiting)
             return still_waiting(now, waiting)
         until = progress(self._order, now)
-        after = yield from self._run(key, ready, model.read(), until, now.before)
+        after = yield from self._run(key, ready, log.model, until, now.before)
         if after is not None:
-            model.write(self._written.put(self._work, key, after))
+            log.put_model(self._written.put(self._work, key, after))
             now = now._replace(started=True, due=next_event(self._work, after))
         if rest is not None and len(rest):
-            buffer.add(rest)
+            log.add(rest)
         return still_waiting(now, rest)
 
     def _can_start(self, ready: Chunk | None) -> bool:
@@ -293,23 +291,32 @@ def track_fn(timer: str) -> type[TrackFn]:
         def process(
             self,
             element: tuple[str, Chunk],
-            model: Any = beam.DoFn.StateParam(TrackFn.MODEL),
-            clock: Any = beam.DoFn.StateParam(TrackFn.CLOCK),
-            buffer: Any = beam.DoFn.StateParam(TrackFn.BUFFER),
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
             end: Any = beam.DoFn.TimerParam(end_of_input),
         ) -> Iterator[Any]:
-            end.set(GlobalWindow().max_timestamp())
-            return self.take(element, model, clock, buffer)
+            if self._order.waits_for_end:
+                end.set(GlobalWindow().max_timestamp())
+                buffer.add(element[1])
+                return
+            kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+            if kept.clock is None:
+                end.set(GlobalWindow().max_timestamp())
+            yield from self.take(element, kept)
+            kept.commit()
 
         @on_timer(end_of_input)
         def at_end(
             self,
             key: Any = beam.DoFn.KeyParam,
-            model: Any = beam.DoFn.StateParam(TrackFn.MODEL),
-            clock: Any = beam.DoFn.StateParam(TrackFn.CLOCK),
-            buffer: Any = beam.DoFn.StateParam(TrackFn.BUFFER),
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
         ) -> Iterator[Any]:
-            return self.finish(key, model, clock, buffer)
+            return self.finish(key, Cells(log, buffer, old_model, old_clock))
 
     return _TrackFn
 
@@ -318,10 +325,3 @@ def _failures(key: str, rows: Chunk, reasons: list[str]) -> pvalue.TaggedOutput[
     count("rows_failed", len(reasons))
     failures = Failures.of(key, rows.column("source"), rows.column("row"), reasons)
     return pvalue.TaggedOutput(FAILURES, failures)
-
-
-def drain(buffer: Any) -> list[Chunk]:
-    """Take all chunks out of a bag (reading one while adding to it would never end)."""
-    chunks = list(buffer.read())
-    buffer.clear()
-    return chunks

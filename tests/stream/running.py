@@ -20,7 +20,9 @@ from apache_beam.testing.test_stream import TestStream
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import OKFEBSpec, run_all
 from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.clock import Clock
 from transforms.commands import command_of
+from transforms.model_log import BUFFER, LOG, Expired
 from transforms.track import (
     ALERTS,
     FEATURES,
@@ -238,8 +240,8 @@ def track_stream(
 class _Value:
     """One key's bytes, in memory."""
 
-    def __init__(self) -> None:
-        self.value: bytes | None = None
+    def __init__(self, value: bytes | None = None) -> None:
+        self.value = value
 
     def read(self) -> bytes | None:
         return self.value
@@ -252,19 +254,47 @@ class _Value:
 
 
 class _Bag:
-    """One key's rows that wait, in memory."""
+    """One key's elements, in memory as bytes."""
 
-    def __init__(self) -> None:
-        self.chunks: list[Chunk] = []
+    def __init__(self, coder: Any) -> None:
+        self._coder = coder
+        self.encoded: list[bytes] = []
 
-    def read(self) -> list[Chunk]:
-        return self.chunks
+    def read(self) -> list[Any]:
+        return [self._coder.decode(data) for data in self.encoded]
 
-    def add(self, chunk: Chunk) -> None:
-        self.chunks.append(chunk)
+    def add(self, value: Any) -> None:
+        self.encoded.append(self._coder.encode(value))
 
     def clear(self) -> None:
-        self.chunks = []
+        self.encoded = []
+
+
+def empty_cells() -> dict[str, Any]:
+    """The cells of a model that has not come yet, by the step's parameters."""
+    return {
+        "log": _Bag(LOG.coder),
+        "buffer": _Bag(BUFFER.coder),
+        "old_model": _Value(),
+        "old_clock": _Value(),
+    }
+
+
+def as_before_logs(cells: dict[str, Any]) -> dict[str, Any]:
+    """The same in the cells of jobs that had no log."""
+    old = empty_cells()
+    for chunk in cells["buffer"].read():
+        old["buffer"].add(chunk)
+    for entry in cells["log"].read():
+        if isinstance(entry, Chunk):
+            old["buffer"].add(entry)
+        elif isinstance(entry, bytes):
+            old["old_model"].write(entry)
+        elif isinstance(entry, Clock):
+            old["old_clock"].write(entry.encode())
+        elif isinstance(entry, Expired):
+            old["old_clock"].write(entry.name)
+    return old
 
 
 class _Timer:
@@ -296,10 +326,12 @@ class Step:
 
     def push(self, key: str, chunk: Chunk) -> Outcome:
         """Give the step an element; return what that alone brought out."""
-        cells = self._cells.setdefault(
-            key, {"model": _Value(), "clock": _Value(), "buffer": _Bag()}
-        )
+        cells = self._cells.setdefault(key, empty_cells())
         return self._take(self._step.process((key, chunk), **cells, end=_Timer()))
+
+    def leave_as_before_logs(self) -> None:
+        """Let all be kept as a job without logs has left it."""
+        self._cells = {key: as_before_logs(cells) for key, cells in self._cells.items()}
 
     def finish(self) -> Outcome:
         """End the input; return all that came out since the first element."""
@@ -309,8 +341,8 @@ class Step:
 
     def model(self, key: str) -> bytes | None:
         """What is kept of a model, None before its first rows were learned from."""
-        data: bytes | None = self._cells[key]["model"].read()
-        return data
+        models = [entry for entry in self._cells[key]["log"].read() if isinstance(entry, bytes)]
+        return models[-1] if models else None
 
     def _take(self, elements: Iterable[Any]) -> Outcome:
         now = Outcome()

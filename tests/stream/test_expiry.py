@@ -19,14 +19,13 @@ from tests.stream.running import (
     SPEC,
     Outcome,
     Rows,
-    _Bag,
-    _Value,
+    as_before_logs,
     assert_same,
     core_alone,
+    empty_cells,
     make_rows,
 )
 from tests.stream.test_idle_flush import Timer
-from transforms.chunks import Chunk
 from transforms.clock import Order
 from transforms.expiry import Expiry, Kept
 from transforms.learn import LateLabels
@@ -44,7 +43,7 @@ class Tracking:
     def __init__(self, folder: Path, order: Order = ORDER) -> None:
         work = Work(spec=SPEC)
         self.step: Any = live_track_fn("end")(work, order, None, Expiry(str(folder), 60))
-        self.cells: dict[str, Any] = {"model": _Value(), "clock": _Value(), "buffer": _Bag()}
+        self.cells = empty_cells()
         self.end, self.idle, self.silent = Timer(), Timer(), Timer()
         self.outcome = Outcome()
 
@@ -64,10 +63,12 @@ class Tracking:
 
     @property
     def kept(self) -> int:
-        values = [self.cells[name].read() for name in ("model", "clock")]
-        sizes = [len(value) for value in values if value is not None]
-        waiting: list[Chunk] = self.cells["buffer"].read()
-        return sum([*sizes, *(int(chunk.batch.nbytes) for chunk in waiting)])
+        return sum(len(data) for name in ("log", "buffer") for data in self.cells[name].encoded)
+
+    @property
+    def model(self) -> bytes:
+        (found,) = (entry for entry in self.cells["log"].read() if isinstance(entry, bytes))
+        return found
 
     def _keep(self, elements: Any) -> None:
         for element in elements:
@@ -79,10 +80,10 @@ class Tracking:
 def test_what_stays_of_a_silent_model_is_a_name(tmp_path: Path) -> None:
     tracking = Tracking(tmp_path)
     tracking.push(make_rows(60))
-    before = tracking.cells["model"].read()
+    before = tracking.model
     assert tracking.kept > 1000
     tracking.expire()
-    assert tracking.kept == 16
+    assert tracking.kept == 17
     assert tracking.end.due is None
     (path,) = tmp_path.iterdir()
     assert path.name.startswith("robot%2F7@")
@@ -91,18 +92,22 @@ def test_what_stays_of_a_silent_model_is_a_name(tmp_path: Path) -> None:
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=12))
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.booleans(), st.booleans()), min_size=1, max_size=12)
+)
 def test_a_model_that_comes_back_goes_on(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[int, bool]]
+    tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[int, bool, bool]]
 ) -> None:
     tracking = Tracking(tmp_path_factory.mktemp("idle"))
-    rows = make_rows(sum(count for count, _ in parts))
+    rows = make_rows(sum(count for count, _, _ in parts))
     start = 0
-    for count, expires in parts:
+    for count, expires, left_by_older_code in parts:
         tracking.push(rows.take(np.arange(start, start + count)))
         start += count
         if expires:
             tracking.expire()
+        if left_by_older_code:
+            tracking.cells = as_before_logs(tracking.cells)
     if not parts[-1][1]:
         tracking.finish()
         if tracking.outcome.features:
@@ -121,7 +126,7 @@ def test_a_model_that_has_not_begun_expires_with_its_rows(tmp_path: Path) -> Non
     rows = make_rows(40)
     tracking.push(rows.take([0, 1]))
     tracking.expire()
-    assert (tracking.kept, tracking.outcome.snapshots) == (16, [])
+    assert (tracking.kept, tracking.outcome.snapshots) == (17, [])
     tracking.push(rows.take(np.arange(2, 40)))
     assert_same(tracking.finish().table(KEY), core_alone(rows))
 
@@ -153,10 +158,10 @@ def test_expiring_again_writes_the_same_file(tmp_path: Path) -> None:
     tracking.push(make_rows(60))
     cells = copy.deepcopy(tracking.cells)
     tracking.expire()
-    name = tracking.cells["clock"].read()
+    name = tracking.cells["log"].encoded
     tracking.cells = cells
     tracking.expire()
-    assert tracking.cells["clock"].read() == name
+    assert tracking.cells["log"].encoded == name
     assert len(list(tmp_path.iterdir())) == 1
 
 

@@ -14,10 +14,9 @@ from tests.stream.running import (
     Outcome,
     Rows,
     Step,
-    _Bag,
     _Timer,
-    _Value,
     core_alone,
+    empty_cells,
     make_rows,
 )
 from transforms.clock import Order
@@ -45,7 +44,7 @@ class Flushing:
 
     def __init__(self) -> None:
         self._step: Any = live_track_fn("end")(Work(spec=SPEC), ORDER, None, None)
-        self._cells: dict[str, Any] = {"model": _Value(), "clock": _Value(), "buffer": _Bag()}
+        self._cells = empty_cells()
         self.idle = Timer()
         self.outcome = Outcome()
 

@@ -19,14 +19,19 @@ from tests.stream.running import (
     Element,
     Outcome,
     Rows,
+    Step,
+    _Timer,
+    _Value,
     assert_same,
     core_alone,
+    empty_cells,
     make_rows,
     track,
     track_stream,
 )
 from transforms.chunks import Chunk
 from transforms.model import Work
+from transforms.model_log import MOST_ENTRIES
 from transforms.track import Order
 from transforms.track_step import track_fn
 
@@ -268,48 +273,34 @@ class _CountingBag:
     """A bag that counts the rows that go through it."""
 
     def __init__(self) -> None:
-        self.chunks: list[Chunk] = []
+        self.held: list[Any] = []
         self.rows = 0
 
-    def read(self) -> list[Chunk]:
-        self.rows += sum(map(len, self.chunks))
-        return self.chunks
+    def read(self) -> list[Any]:
+        self.rows += sum(map(_rows, self.held))
+        return self.held
 
-    def add(self, chunk: Chunk) -> None:
-        self.rows += len(chunk)
-        self.chunks.append(chunk)
-
-    def clear(self) -> None:
-        self.chunks = []
-
-
-class _Value:
-    def __init__(self) -> None:
-        self.value: bytes | None = None
-
-    def read(self) -> bytes | None:
-        return self.value
-
-    def write(self, value: bytes) -> None:
-        self.value = value
+    def add(self, entry: Any) -> None:
+        self.rows += _rows(entry)
+        self.held.append(entry)
 
     def clear(self) -> None:
-        self.value = None
+        self.held = []
 
 
-class _Timer:
-    def set(self, when: Any) -> None:
-        """Fires by hand in these tests."""
+def _rows(entry: Any) -> int:
+    return len(entry) if isinstance(entry, Chunk) else 0
 
 
 def rows_touched(count: int, order: Order) -> int:
-    """Feed one-row chunks to the stateful step itself, over a bag that counts."""
+    """Feed one-row chunks to the stateful step itself, over bags that count."""
     step = _step(order)
-    bag, model, clock = _CountingBag(), _Value(), _Value()
+    log, buffer = _CountingBag(), _CountingBag()
+    cells = {**empty_cells(), "log": log, "buffer": buffer}
     for chunk in make_rows(count).cut([1]):
-        list(step.process(("m", chunk), model=model, clock=clock, buffer=bag, end=_Timer()))
-    list(step.at_end("m", model=model, clock=clock, buffer=bag))
-    return bag.rows
+        list(step.process(("m", chunk), **cells, end=_Timer()))
+    list(step.at_end("m", **cells))
+    return log.rows + buffer.rows
 
 
 def _step(order: Order) -> Any:
@@ -325,14 +316,37 @@ def test_the_work_of_a_row_does_not_grow_with_the_backlog(max_disorder: float) -
     assert third - second == 2 * (second - first)
 
 
+@pytest.mark.parametrize("max_disorder", [500.0, math.inf])
+def test_nor_where_rows_wait_for_long(max_disorder: float) -> None:
+    """They leave the log, which is read for each chunk, and are not looked at until they run."""
+    order = Order(max_disorder=max_disorder, max_jump=1e6)
+    touched = [rows_touched(count, order) for count in (200, 400, 800)]
+    assert touched[2] < 2.2 * touched[1] < 2.2 * 2.2 * touched[0]
+    assert touched[2] < 800 * (MOST_ENTRIES // 2)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=40),
+    left=st.sets(st.integers(0, 39), max_size=6),
+    max_disorder=st.sampled_from([0.0, 2.0, 60.0]),
+)
+def test_what_jobs_without_logs_left_is_gone_on_from(
+    sizes: list[int], left: set[int], max_disorder: float
+) -> None:
+    """At any moment, with rows that wait or none, as often as it happens."""
+    rows = make_rows(150)
+    step = Step(order=Order(max_disorder=max_disorder))
+    for number, chunk in enumerate(rows.cut(sizes)):
+        step.push("m", chunk)
+        if number in left:
+            step.leave_as_before_logs()
+    assert_same(step.finish().table("m"), core_alone(rows))
+
+
 def test_a_clock_of_another_version_is_refused() -> None:
     step = _step(Order(max_disorder=2.0))
-    clock = _Value()
-    clock.write(b'{"version": 99}')
+    cells = {**empty_cells(), "old_clock": _Value(b'{"version": 99}')}
     (chunk,) = make_rows(1).cut([1])
     with pytest.raises(DataError, match="format version 99"):
-        list(
-            step.process(
-                ("m", chunk), model=_Value(), clock=clock, buffer=_CountingBag(), end=_Timer()
-            )
-        )
+        list(step.process(("m", chunk), **cells, end=_Timer()))
