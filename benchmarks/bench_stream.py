@@ -86,7 +86,7 @@ CELLS = (
     Cell(1000, 50, "arrow", 600_000),
     Cell(1, 1, "json", 80_000),
     Cell(16, 1, "arrow", 60_000),
-    Cell(1000, 1, "json", 80_000),
+    Cell(1000, 1, "json", 60_000),
 )
 QUICK = ("16x1000-arrow", "1x1-json")
 
@@ -274,9 +274,9 @@ class Bench:
         rate, per_cpu = _rates(sent, counts, cpu)
         starts, before = self.ends(output), self.ends(topic)
         pace.after(rate)
-        self.send(
-            topic, cell, messages(cell, int(pace.rate * pace.seconds), pace.next_row), pace.rate
-        )
+        least = LEAST_MESSAGES * cell.models * cell.message_rows
+        count = max(int(pace.rate * pace.seconds), least)
+        self.send(topic, cell, messages(cell, count, pace.next_row), pace.rate)
         self.settle(output, sum(starts))
         since = {
             (message.partition(), message.offset()): message.timestamp()[1] / 1000
