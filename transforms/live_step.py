@@ -30,7 +30,7 @@ from transforms.track_step import SNAPSHOTS, TrackFn
 class LiveTrackFn(TrackFn):
     """Takes rows that no newer ones follow, and lets silent models expire.
 
-    What stays of an expired model is the name of its file, where its clock was.
+    What stays of an expired model is the name of its file, its log's one entry.
     """
 
     def __init__(
