@@ -27,12 +27,17 @@ from transforms.kafka import ReadMessages
 from transforms.message_rows import Outgoing
 from transforms.schemas import TIME
 from transforms.send import SendMessages
+from transforms.state_cache import measure_values_only
 
 
 class CopyFn(beam.DoFn):
     """Number a model's rows, and pass them on."""
 
     COUNT = ReadModifyWriteStateSpec("count", VarIntCoder())
+
+    def setup(self) -> None:
+        """Prepare the worker as the live job's steps do."""
+        measure_values_only()
 
     def process(
         self, element: tuple[str, Chunk], count: Any = beam.DoFn.StateParam(COUNT)
