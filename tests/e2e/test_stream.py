@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.e2e.clusters import PATIENCE, LocalCluster
@@ -34,10 +36,20 @@ def assert_same_as_file_job(live: Live, recording: Recording, folder: Path) -> N
     assert sum(live.sizes(f"{live.topic}-out-dead-letters")) == 0
 
 
-@pytest.mark.parametrize(("form", "parallelism"), [("json", 2), ("arrow", 1)])
+def doubled(file: Path, folder: Path) -> Path:
+    """Write a file that has every row of another one twice."""
+    table, path = pq.read_table(file), folder / "doubled.parquet"
+    pq.write_table(pa.concat_tables([table, table]), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "parallelism", "duplicates"), [("json", 2, "keep"), ("arrow", 1, "drop")]
+)
 def test_a_live_job_gives_the_bytes_of_the_file_job(
     form: str,
     parallelism: int,
+    duplicates: str,
     cluster: LocalCluster,
     recording: Recording,
     tmp_path: Path,
@@ -46,8 +58,8 @@ def test_a_live_job_gives_the_bytes_of_the_file_job(
     live.make_topic(PARTITIONS)
     some, others = recording.files
     # One half is there before the job, the other comes while it runs.
-    live.send(some, 50)
-    with live.running(f"--parallelism={parallelism}"):
+    live.send(doubled(some, tmp_path) if duplicates == "drop" else some, 50)
+    with live.running(f"--parallelism={parallelism}", "--duplicates", duplicates):
         live.send(others, 1)
         assert_same_as_file_job(live, recording, tmp_path)
     assert 0 in live.sizes(live.topic)
