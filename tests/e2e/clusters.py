@@ -90,8 +90,8 @@ def running(folder: Path, *flags: str) -> Iterator[LocalCluster]:
     """Run a cluster, started where there is no Maven."""
     cluster = LocalCluster(folder)
     bare = {"PATH": "/nonexistent", "JAVA_HOME": str(find_java().home)}
-    started = cluster("up", *flags, *ports_beside(flags), changes=bare)
     try:
+        started = cluster("up", *flags, *ports_beside(flags), changes=bare)
         assert started.returncode == 0, started.stdout + started.stderr
         yield cluster
     finally:
