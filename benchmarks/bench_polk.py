@@ -10,9 +10,10 @@
   of the rows, as in the paper.
 - mnist (Table 3): pixels in [0, 1], hinge with η = 24, mini-batches of 32, and σ = 4, η taken for
   each row: with σ² = 4 hardly any two digits are alike (κ near e^-12), and with η taken for the
-  mean of 32 rows ε = 28 is more than any step moves f, so that nothing would ever be kept. Goal:
-  an error of at most 2.6 % at a model order of at most 1,100 after the 60,000 rows. `--quick`
-  learns 10,000.
+  mean of 32 rows ε = 28 is more than any step moves f, so that nothing would ever be kept. With a
+  step that falls, a hard cap and σ² = 24 also in six passes over the rows (the paper does not say
+  how many it took). Goal: an error of at most 2.6 % at a model order of at most 1,100 with the
+  60,000 rows. `--quick` learns 10,000.
 - brodatz (Table 3): texton histograms of patches of 13 textures (see `brodatz`; reading them takes
   Pillow), 10,000 to learn and 5,000 to test, hinge with the paper's σ² = .1 and η = 24, for each
   row as above, and with a step that falls. Goal: an error of at most 5 % at a model order of at
@@ -70,6 +71,10 @@ TABLE_3 = {
 GOALS = {"mnist": (0.026, 1100), "brodatz": (0.05, 1200)}
 """The largest error and model order of hinge."""
 SIZES = (50, 100, 200, 400, 800)
+FALLING = "hinge, falling step, cap 1,100"
+PASSES = 6
+"""Over mnist's rows, of what learns them more than once."""
+
 LAST = 20
 """Times that the error is measured over the last 5 % of the rows."""
 
@@ -119,19 +124,27 @@ def mnist(rows: int, tests: int) -> Problem:
     return Problem(x.reshape(rows, -1), y, test.reshape(tests, -1), truth, 0.0)
 
 
-def run(method: str, spec: LearnerSpec, problem: Problem, draw: int, times: int) -> Figures:
-    """Learn all rows once, and test over the last 5 % of them."""
+def run(
+    method: str, spec: LearnerSpec, problem: Problem, draw: int, times: int, passes: int = 1
+) -> Figures:
+    """Learn all rows, in another order in each pass; test over the last 5 % of the last one."""
     learner = get_learner(spec.learner)
-    names = [str(label) for label in problem.y]
+    names = np.array([str(label) for label in problem.y], dtype=object)
     state: DictionaryState = learner.init(spec, problem.x.shape[1])
-    count = len(names)
-    begin = time.perf_counter()
-    state = learner.learn(spec, state, problem.x[: count * 19 // 20], names[: count * 19 // 20])
-    seconds = time.perf_counter() - begin
+    rng, count = np.random.default_rng(1), len(names)
+    x, seconds = problem.x, 0.0
+    for number in range(passes):
+        rest = count if number + 1 < passes else count * 19 // 20
+        begin = time.perf_counter()
+        state = learner.learn(spec, state, x[:rest], names[:rest].tolist())
+        seconds += time.perf_counter() - begin
+        if number + 1 < passes:
+            order = rng.permutation(count)
+            x, names = x[order], names[order]
     errors = []
     edges = np.linspace(count * 19 // 20, count, times + 1).astype(int)
     for low, high in itertools.pairwise(edges):
-        state = learner.learn(spec, state, problem.x[low:high], names[low:high])
+        state = learner.learn(spec, state, x[low:high], names[low:high].tolist())
         said = learner.predict(spec, state, problem.test)
         places = np.array([int(name) for name in said.classes])
         errors.append(float((places[said.code] != problem.truth).mean()))
@@ -144,6 +157,7 @@ def polk(
     step: float,
     variance: float,
     *,
+    batch: int = 32,
     decay_rows: int = 0,
     budget: int = 10_000,
 ) -> POLKSpec:
@@ -154,7 +168,7 @@ def polk(
         step_size=step,
         gamma=2.0 * variance,
         ridge=1e-6,
-        batch=32,
+        batch=batch,
         decay_rows=decay_rows,
         budget=budget,
     )
@@ -217,12 +231,12 @@ def run_mnist(quick: bool) -> tuple[list[Figures], list[str], str]:
     specs: dict[str, LearnerSpec] = {
         "hinge, K = .24": _summed(0.24, 16.0),
         "hinge, K = .16": _summed(0.16, 16.0),
-        "hinge, falling step, cap 1,100": POLKSpec(
-            parsimony=0.05, step_size=1.0, gamma=32.0, ridge=1e-6, decay_rows=5000, budget=1100
-        ),
+        FALLING: polk("hinge", 0.0, 16.0, 24.0, batch=1, decay_rows=1000, budget=1100),
         "BSGD, removal": bsgd("removal", 16.0, 1086),
         "BSGD, merging": bsgd("merging", 16.0, 1086),
     }
+    for method in (FALLING, "BSGD, merging"):
+        specs[f"{method}, {PASSES} passes"] = specs[method]
     runs, missed, table = _run_table_3("mnist", specs, problem)
     return runs, [] if quick else missed, table
 
@@ -248,7 +262,10 @@ def run_brodatz(quick: bool) -> tuple[list[Figures], list[str], str]:
 def _run_table_3(
     name: str, specs: dict[str, LearnerSpec], problem: Problem
 ) -> tuple[list[Figures], list[str], str]:
-    runs = [run(method, spec, problem, 0, 5) for method, spec in specs.items()]
+    runs = [
+        run(method, spec, problem, 0, 5, PASSES if "passes" in method else 1)
+        for method, spec in specs.items()
+    ]
     lines = [
         f"## {name}, {len(problem.y):,} rows",
         "",
