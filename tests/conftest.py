@@ -13,8 +13,9 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.parts import IN_CI, missing
+
 ROOT = Path(__file__).resolve().parents[1]
-IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
 # No deadline: the first call of a compiled loop compiles it. In CI the same examples every time.
 hypothesis.settings.register_profile(
@@ -64,10 +65,7 @@ def data_file() -> Callable[[str], Path]:
     def find(name: str) -> Path:
         path = folder / name
         if not path.exists():
-            reason = f"no data set {path}: set KERNELTRACK_DATA to the folder that holds {name}"
-            if IN_CI:
-                pytest.fail(reason)
-            pytest.skip(reason)
+            missing(f"no data set {path}: set KERNELTRACK_DATA to the folder that holds {name}")
         return path
 
     return find

@@ -1,18 +1,13 @@
-"""What the tests of deploy/ share: where its files are, and the programs that check them."""
+"""What the tests of deploy/ share: where its files are, what stands in them, how checks are run."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import os
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -27,30 +22,6 @@ DASHBOARD = DEPLOY / "grafana" / "kerneltrack.json"
 ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
 SPECS = "/etc/kerneltrack/specs"
 METRIC = re.compile(r"\bflink_(?:job|task)manager_\w+")
-
-
-def missing(reason: str) -> None:
-    """Fail in CI, where all tools must be there; skip elsewhere."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-def program(name: str, package: str) -> str:
-    """Find a program, beside Python or on the path."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    found = shutil.which(name, path=path)
-    if found is None:
-        missing(f"there is no {name}: install {package}")
-    return str(found)
-
-
-def module(name: str, package: str) -> Any:
-    """Import a module that only these tests need."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        missing(f"there is no module {name}: install {package}")
 
 
 def check(*command: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -12,17 +10,14 @@ from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
 from pipelines.cluster.resolve import resolve
 from tests.e2e.clusters import LocalCluster, running
+from tests.parts import program
 
 
 @pytest.fixture(scope="session")
 def jars() -> None:
     """The jars, fetched with Maven if this machine has not got them."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            reason = f"the local cluster needs Java 17 and Maven, and there is no {program}"
-            if os.environ.get("CI"):
-                pytest.fail(reason)
-            pytest.skip(reason)
+    program("java", "Java 17")
+    program("mvn", "Maven")
     resolve(find_java(), Interruption(), lambda line: None)
 
 

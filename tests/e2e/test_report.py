@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from pipelines.report import write_report
+from tests.parts import missing
 from tests.report_runs import alerts, predictions, put, windows
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\n\"'& é漢\u2028🙂"
@@ -76,10 +76,7 @@ def chromium() -> str:
         path = shutil.which(name)
         if path:
             return path
-    reason = "no chromium on the path: install Debian's package chromium"
-    if os.environ.get("CI", "").lower() in {"1", "true"}:
-        pytest.fail(reason)
-    pytest.skip(reason)
+    missing("no chromium on the path: install Debian's package chromium")
 
 
 @pytest.fixture

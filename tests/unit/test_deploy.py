@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -33,14 +32,12 @@ from tests.deployment import (
     config,
     documents,
     flink_containers,
-    missing,
-    module,
     parse,
     pod_containers,
-    program,
     resources,
     submit_arguments,
 )
+from tests.parts import module, program
 
 OPERATOR = "1.10.0"
 """Of the Flink Kubernetes Operator, whose schema the FlinkDeployment is held against."""
@@ -174,12 +171,10 @@ def operator_schema() -> Path:
     jar = cache_folder() / "schemas" / name
     if jar.exists():
         return jar
-    maven = shutil.which("mvn")
-    if maven is None:
-        missing(f"there is no {jar}, and no mvn to fetch it")
+    maven = program("mvn", f"Maven, which fetches {jar}")
     part = jar.parent / "part"
     check(
-        *(str(maven), "--batch-mode", "--quiet", MAVEN_COPY, "-Dtransitive=false"),
+        *(maven, "--batch-mode", "--quiet", MAVEN_COPY, "-Dtransitive=false"),
         f"-Dartifact=org.apache.flink:flink-kubernetes-operator-api:{OPERATOR}",
         f"-DoutputDirectory={part}",
     )
@@ -227,9 +222,8 @@ def test_the_operator_accepts_the_flink_deployment() -> None:
 
 def test_flink_knows_its_settings() -> None:
     """Every key stands in a class of Flink: a misspelt one would pass unseen."""
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            missing(f"Flink's jars need {tool}")
+    program("java", "Java 17")
+    program("mvn", "Maven")
     jars = resolve(find_java(), Interruption(), lambda line: None)
     known = bytearray()
     for jar in (jars.folder / "flink").glob("flink-*-1*.jar"):

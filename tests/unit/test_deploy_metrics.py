@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from tests.deployment import ALERTS, DASHBOARD, check, dashboard_queries, program
+from tests.deployment import ALERTS, DASHBOARD, check, dashboard_queries
+from tests.parts import program
 
 CASES = ALERTS.with_name("alerts_test.yaml")
 SUBJECTS = ("Restarts", "CheckpointAge", "Lag", "LateRows", "InvalidRows")

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import load_svmlight_file
 
 from kerneltrack.errors import DataError
 from transforms.formats import PAMAP2_NAMES, FormatOptions, inspect, read
@@ -484,9 +485,8 @@ def test_real_files(name: str, data_file: Callable[[str], Path]) -> None:
 
 
 def test_real_libsvm_values(data_file: Callable[[str], Path]) -> None:
-    sklearn = pytest.importorskip("sklearn.datasets")
     path = str(data_file("ijcnn1.libsvm.bz2"))
-    expected, labels = sklearn.load_svmlight_file(path, n_features=22)
+    expected, labels = load_svmlight_file(path, n_features=22)
     info = inspect(path, FormatOptions(width=22))
     columns = dict(zip(info.schema.names, info.schema.types, strict=True))
     parts = [part.batch for part in read(info.pieces[0], columns)]

@@ -32,6 +32,7 @@ from kerneltrack.trackers.base import Features
 from kerneltrack.trackers.okfeb import CENSORS, POLICIES
 from kerneltrack.trackers.rowstate import SubspaceState
 from tests.oracles.streams import feature_bytes, state_bytes, walk
+from tests.parts import module
 
 FloatArray = npt.NDArray[np.float64]
 Exact = npt.NDArray[np.longdouble]
@@ -317,7 +318,7 @@ def test_a_window_without_valid_rows_has_no_value(rows: FloatArray) -> None:
 
 
 def test_a_long_window_takes_no_square_memory() -> None:
-    resource = pytest.importorskip("resource")
+    resource = module("resource", "Python on a Unix")
     rows = np.random.default_rng(0).normal(size=(12_000, 1))
     spec, state = tracked("linear", rows[:20])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
