@@ -89,7 +89,7 @@ def measure(cluster: LocalCluster, models: int, folder: Path) -> int:
     live = Live(cluster, "passing", "arrow")
     live.make_topic(2)
     snapshots = ("--snapshots", str(folder / "snapshots"))
-    expiring = ("--expire-after", SILENT, *snapshots)
+    expiring = ("--expire-after", SILENT, "--parallelism=2", *snapshots)
     job = live.start(*expiring)
     for tenth in range(TENTHS):
         begin = time.monotonic()

@@ -25,7 +25,7 @@ from typing import Any
 
 from scipy.stats import theilslopes
 
-from benchmarks.bench_stream import Bench, Cell, Rows, messages, run_command
+from benchmarks.live_cluster import Cell, LiveCluster, Rows, messages, run_command
 from pipelines.cluster import records
 from pipelines.cluster.folder import Folder, load
 from pipelines.flink import Flink
@@ -105,13 +105,15 @@ def _sum(pattern: str, text: str) -> float:
     return sum(float(value) for value in re.findall(pattern, text, re.M))
 
 
-def feed(bench: Bench, topic: str, rate: float, minutes: float, ended: threading.Event) -> None:
+def feed(
+    cluster: LiveCluster, topic: str, rate: float, minutes: float, ended: threading.Event
+) -> None:
     """Send rows at a rate until the time is over."""
     turns, end = 0, time.monotonic() + 60 * minutes
     while time.monotonic() < end and not ended.is_set():
         parts = messages(CELL, round(rate * CHUNK), turns * CELL.message_rows)
         turns += len(parts) // CELL.models
-        bench.send(topic, CELL, parts, rate)
+        cluster.send(topic, CELL, parts, rate)
 
 
 def report(seen: list[tuple[float, dict[str, float]]], end: float) -> bool:
@@ -149,13 +151,13 @@ def main() -> int:
 
 def soak(folder: Path, rate: float, minutes: float) -> bool:
     """Run the job at a rate; tell whether nothing grew."""
-    bench = Bench(folder, Rows())
-    topic = bench.topic()
-    bench.start(
+    cluster = LiveCluster(folder, Rows())
+    topic = cluster.topic()
+    cluster.start(
         ("-m", "pipelines.cli"), topic, f"{topic}-out", CELL, "--checkpointing_interval=5000"
     )
     watch, ended = Watch(folder), threading.Event()
-    feeder = threading.Thread(target=feed, args=(bench, topic, rate, minutes, ended))
+    feeder = threading.Thread(target=feed, args=(cluster, topic, rate, minutes, ended))
     feeder.start()
     seen: list[tuple[float, dict[str, Any]]] = []
     try:
