@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import PORTS, is_free
+from pipelines.cluster.status import ANSWERS
 from pipelines.flink import Flink
 from tests.e2e.jobs import command, run_process
 
@@ -60,6 +62,21 @@ class LocalCluster:
     def status(self) -> dict[str, Any]:
         shown: dict[str, Any] = json.loads(self("status", "--json").stdout)
         return shown
+
+    def kill_taskmanager(self) -> tuple[int, dict[str, Any]]:
+        """Kill Flink's TaskManager and wait until another one answers; its process, the status.
+
+        A status at once could still be the dead one's: a process takes a while to end.
+        """
+        dead = self.status()["parts"]["taskmanager"]["pid"]
+        os.kill(dead, signal.SIGKILL)
+
+        def another() -> dict[str, Any] | None:
+            status = self.status()
+            reborn = status["parts"]["taskmanager"]
+            return status if reborn["state"] == ANSWERS and reborn["pid"] != dead else None
+
+        return dead, wait_for("a new TaskManager", another)
 
     def processes(self) -> list[Process]:
         return records.read_all(self.folder / "run")

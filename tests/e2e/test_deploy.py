@@ -11,7 +11,6 @@ import http.client
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -256,8 +255,7 @@ def test_pools_give_workers_to_the_next_taskmanager(
 
     so_far = completed()
     wait_for("a checkpoint of all that was read", lambda: completed() > so_far + 1)
-    os.kill(deployed.cluster.status()["parts"]["taskmanager"]["pid"], signal.SIGKILL)
-    wait_for("a new TaskManager", lambda: deployed.cluster("status").returncode == 0)
+    deployed.cluster.kill_taskmanager()
     replay(deployed, sample, 100)
     # Its counters begin at 0; these rows have been there before.
     wait_for("rows", lambda: deployed.total("rows_late") == 100)
