@@ -4,10 +4,11 @@
 
 On a local cluster of its own each model sends 60 rows and falls silent; a live job with
 `--expire-after 20` lets them go, a tenth of the models at a time. Prints after each tenth what
-Flink says of the state (its files, in which what was removed stays until they are compacted), in
-the end the bytes of a savepoint (what is really there), and of the files that the models went to.
-Then some come back with 60 rows more, whose features must be those of a model that never went.
-Exit code 1 if they are not, or if the savepoint has more than 300 bytes a model.
+Flink says of the state (its files, in which what was removed stays until they are compacted) and
+the Python worker's memory, in the end the bytes of a savepoint (what is really there), and of the
+files that the models went to. Then some come back with 60 rows more, whose features must be those
+of a model that never went. Exit code 1 if they are not, or if the savepoint has more than 300 bytes
+a model.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from benchmarks.live_cluster import worker_memory
 from kerneltrack.trackers import OKFEBSpec, run_all
 from pipelines.cli import main as kerneltrack
 from tests.e2e.clusters import LocalCluster, running
@@ -99,7 +101,8 @@ def measure(cluster: LocalCluster, models: int, folder: Path) -> int:
         newest = cluster.ask_flink(f"/jobs/{job}/checkpoints")["latest"]["completed"]
         say(
             f"{some.stop:>7,} models: checkpoint {newest['state_size'] / 1e6:.2f} MB, "
-            f"{newest['end_to_end_duration']} ms; {time.monotonic() - begin:.0f} s"
+            f"{newest['end_to_end_duration']} ms; "
+            f"worker {worker_memory(cluster.folder) / 1e6:.0f} MB; {time.monotonic() - begin:.0f} s"
         )
     if kerneltrack(["stop", *live.place, "--savepoint"]):
         return 1

@@ -25,8 +25,14 @@ from typing import Any
 
 from scipy.stats import theilslopes
 
-from benchmarks.live_cluster import Cell, LiveCluster, Rows, messages, run_command
-from pipelines.cluster import records
+from benchmarks.live_cluster import (
+    Cell,
+    LiveCluster,
+    Rows,
+    messages,
+    run_command,
+    worker_memory,
+)
 from pipelines.cluster.folder import Folder, load
 from pipelines.flink import Flink
 from pipelines.stream_health import look
@@ -78,7 +84,7 @@ class Watch:
         known = self._flink.ask(f"/jobs/{self._job}/checkpoints")["latest"]["completed"]
         found = {
             "JVM heap, MiB": _sum(HEAP, text) / MEBIBYTE,
-            "worker memory, MiB": self._workers() / MEBIBYTE,
+            "worker memory, MiB": worker_memory(self._folder) / MEBIBYTE,
             "checkpoint size, MiB": known["state_size"] / MEBIBYTE,
             "checkpoint duration, ms": float(known["end_to_end_duration"]),
             "rows/s": new / LOOK,
@@ -90,15 +96,6 @@ class Watch:
     def restarts(self) -> int:
         """Return how often the job was started again."""
         return look(self._flink, self._job).restarts
-
-    def _workers(self) -> float:
-        total = 0.0
-        for process in records.read_all(self._folder / "run", "worker-"):
-            command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
-            if b"sdk_worker_main" in command:
-                status = Path(f"/proc/{process.pid}/status").read_text()
-                total += 1024 * _sum(r"^VmRSS:\s+(\d+) kB$", status)
-        return total
 
 
 def _sum(pattern: str, text: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -105,6 +106,18 @@ def messages(cell: Cell, rows: int, first: int = 0) -> list[Sendable]:
         for turn in range(turns)
         for model in range(cell.models)
     ]
+
+
+def worker_memory(folder: Path) -> float:
+    """Return the resident memory of a cluster's Python workers, in bytes."""
+    total = 0.0
+    for process in records.read_all(folder / "run", "worker-"):
+        command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        if b"sdk_worker_main" in command:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            (kilobytes,) = re.findall(r"^VmRSS:\s+(\d+) kB$", status, re.M)
+            total += 1024.0 * int(kilobytes)
+    return total
 
 
 class LiveCluster:
