@@ -27,7 +27,7 @@ from transforms.kafka import ReadMessages
 from transforms.message_rows import Outgoing
 from transforms.schemas import TIME
 from transforms.send import SendMessages
-from transforms.state_cache import measure_values_only
+from transforms.state_cache import measure_entries
 
 
 class CopyFn(beam.DoFn):
@@ -37,7 +37,7 @@ class CopyFn(beam.DoFn):
 
     def setup(self) -> None:
         """Prepare the worker as the live job's steps do."""
-        measure_values_only()
+        measure_entries()
 
     def process(
         self, element: tuple[str, Chunk], count: Any = beam.DoFn.StateParam(COUNT)

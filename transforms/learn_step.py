@@ -40,7 +40,7 @@ from transforms.metrics import count
 from transforms.narrow import first_index, gap, in_turn, turn
 from transforms.prequential import Outcome, Plan, end_metrics, run_rows, settle_rest
 from transforms.snapshots import SnapshotFolder
-from transforms.state_cache import measure_values_only
+from transforms.state_cache import measure_entries
 from transforms.tally import metrics_chunk
 from transforms.timers import in_time
 from transforms.waiting import FeatureRows, PredictedRows, none_waiting, prediction_chunk
@@ -80,7 +80,7 @@ class LearnFn(beam.DoFn):
 
     def setup(self) -> None:
         """Prepare the worker that this runs in."""
-        measure_values_only()
+        measure_entries()
 
     def take(self, element: tuple[str, Chunk], learner: Any, early: Any, end: Any) -> Iterator[Any]:
         """Take rows or labels in, and run the rows whose turn it is."""

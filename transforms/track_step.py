@@ -40,7 +40,7 @@ from transforms.model_log import BUFFER, LOG, OLD_CLOCK, OLD_MODEL, Cells, Model
 from transforms.segments import Outcome, next_event, run_rows
 from transforms.snapshot_files import read_whole
 from transforms.snapshots import SnapshotFolder
-from transforms.state_cache import measure_values_only
+from transforms.state_cache import measure_entries
 from transforms.windows import mismatch_chunk
 
 FEATURES = "features"
@@ -76,7 +76,7 @@ class TrackFn(beam.DoFn):
 
     def setup(self) -> None:
         """Prepare the worker that this runs in."""
-        measure_values_only()
+        measure_entries()
 
     def take(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
         """Take rows in, and run those that are ready; or a command, and obey.

@@ -1,22 +1,27 @@
-"""Beam's cache of state measures our values as it did, without looking at every module."""
+"""Beam's cache of state measures what its entries take, without looking at every module."""
 
 from __future__ import annotations
 
 import importlib
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.portability.api import beam_fn_api_pb2
 from apache_beam.runners.worker import statecache
 
 from transforms.chunks import Chunk
 from transforms.clock import Clock
 from transforms.model_log import Expired, Spilled
-from transforms.state_cache import measure_values_only
+from transforms.state_cache import ENTRY, measure_entries
 
+MOST = 4 << 20
+TRANSFORM = "ref_AppliedPTransform_Track-ParDo-TrackFn-_31"
 ROWS = pa.RecordBatch.from_pydict({"time": np.arange(3), "x": np.arange(3.0)})
+BagUserState = beam_fn_api_pb2.StateKey.BagUserState
 KEPT: list[Any] = [
     [],
     [b"bytes of a model", Clock(), Chunk(ROWS), Chunk(ROWS.slice(1))],
@@ -34,10 +39,24 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("value", KEPT)
-def test_sizes_are_those_that_beam_finds(slow: None, value: Any) -> None:
+def test_sizes_are_those_that_beam_finds_and_the_entrys(slow: None, value: Any) -> None:
     expected = statecache.get_deep_size(value)
-    measure_values_only()
-    assert statecache.get_deep_size(value) == expected > 0
+    measure_entries()
+    measure_entries()
+    assert statecache.get_deep_size(value) == ENTRY + expected > ENTRY
+
+
+def test_what_the_cache_takes_is_bounded(slow: None) -> None:
+    """Of cells that are empty nearly all is their entries'."""
+    measure_entries()
+    cache, token = statecache.StateCache(MOST), bytes(36)
+    tracemalloc.start()
+    for number in range(3 * MOST // ENTRY):
+        state = BagUserState(transform_id=TRANSFORM, user_state_id="log", key=b"model-%d" % number)
+        cache.put((beam_fn_api_pb2.StateKey(bag_user_state=state).SerializeToString(), token), [])
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.5 * MOST < taken < 1.2 * MOST
 
 
 def test_modules_are_not_looked_at(slow: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +70,7 @@ def test_modules_are_not_looked_at(slow: None, monkeypatch: pytest.MonkeyPatch) 
     cache = statecache.StateCache(1 << 20)
     cache.put("before", [b"x"])
     assert looks
-    measure_values_only()
+    measure_entries()
     looks.clear()
     cache.put("after", [b"x"])
     assert cache.peek("after") == [b"x"]
