@@ -7,10 +7,13 @@ import signal
 import time
 from pathlib import Path
 
+import pyarrow as pa
+
 from pipelines.cli import main
 from tests.e2e.clusters import LocalCluster, wait_for
-from tests.e2e.live import PORTIONS, Live, record
-from tests.e2e.test_stream import assert_same_as_file_job
+from tests.e2e.jobs import table_of, track
+from tests.e2e.live import COLUMNS, PORTIONS, Live, Recording, assert_same_bits, record
+from tests.e2e.test_stream import FEATURES, PREDICTIONS, assert_same_as_file_job
 
 ROWS = 600
 MODELS = 4
@@ -61,3 +64,33 @@ def test_silent_models_leave_the_state_and_come_back(
         for portion in recording.portions[2:]:
             live.send(portion, 5)
         assert_same_as_file_job(live, recording, tmp_path)
+    assert_jobs_begin_alike(folder, Live(cluster, "warmed", "json"), recording, tmp_path)
+
+
+def assert_jobs_begin_alike(folder: Path, live: Live, recording: Recording, place: Path) -> None:
+    """A live job and a file job that go on from a live job's snapshots give the same bits."""
+    warm, rest = ("--warm-start", str(folder)), recording.portions[2:]
+    output = place / "warm"
+    track(*map(str, rest), *COLUMNS, *warm, "--output", str(output))
+    wanted = {name: table_of(output, name) for name in ("features", "predictions")}
+    live.make_topic(2)
+    with live.running(*warm):
+        for portion in rest:
+            live.send(portion, 5)
+        count = wanted["features"].num_rows - MODELS
+        found = {
+            "features": live.read("", count, place),
+            "predictions": live.read("-predictions", count, place),
+        }
+    for name, columns in (("features", FEATURES), ("predictions", PREDICTIONS)):
+        # The closing rows wait.
+        assert_same_bits(found[name], without_last(wanted[name]), columns)
+
+
+def without_last(table: pa.Table) -> pa.Table:
+    """Leave out each model's last row; sorted by model and index."""
+    parts = []
+    for name in sorted(table.column("model_id").unique().to_pylist()):
+        part = table.filter(pa.compute.equal(table.column("model_id"), name)).sort_by("index")
+        parts.append(part.slice(0, len(part) - 1))
+    return pa.concat_tables(parts)
