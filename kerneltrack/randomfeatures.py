@@ -88,6 +88,8 @@ POSITIVE = frozenset({"expsemigroup", "recsemigroup"})
 
 TURN = 2.0 * np.pi
 ROOT_2 = np.sqrt(2.0)
+GROUP = 8
+"""Rows that are worked on side by side: what they meet is read from memory once for all of them."""
 BITS = 64
 # sin(πf) = f Σ SINE[k] f^(2k); the next term is below 2e-18 for |f| <= ½.
 SINE = (
@@ -275,18 +277,19 @@ def draw(features: FeatureMap, first: int, count: int, drawn: Drawn) -> None:
 
 
 @inlined
-def _project(drawn: Drawn, x: FloatArray, start: int, count: int, out: FloatArray) -> None:
-    """Add Σ_d ω_d x_d to `out` for each feature, ω from row `start` of the drawn numbers on.
+def _project(drawn: Drawn, rows: FloatArray, start: int, count: int, out: FloatArray) -> None:
+    """Add Σ_d ω_d x_d to `out` (n, count), ω from row `start` of the drawn numbers on.
 
     Zeros are passed over, so that sparse rows cost less.
     """
-    for d in range(x.shape[0]):
-        value = x[d]
-        if value == 0.0:
-            continue
+    for d in range(rows.shape[1]):
         omega = drawn.omega[start + d]
-        for j in range(count):
-            out[j] = fused(omega[j], value, out[j])
+        for n in range(rows.shape[0]):
+            value = rows[n, d]
+            if value == 0.0:
+                continue
+            for j in range(count):
+                out[n, j] = fused(omega[j], value, out[n, j])
 
 
 def _typed_nearest(_: Any, value: Any) -> Any:
@@ -328,46 +331,53 @@ def cosine_of_turns(turns: float) -> float:
 
 @compiled
 def evaluate(
-    features: FeatureMap, drawn: Drawn, x: FloatArray, count: int, out: FloatArray
+    features: FeatureMap, drawn: Drawn, rows: FloatArray, count: int, out: FloatArray
 ) -> None:
-    """Write φ(x) of the drawn features to `out`. Cost O(count · D), times p for polynomials."""
-    code = features.code
+    """Write φ of the drawn features to `out` (n, count) for rows (n, D), of which `GROUP` are best.
+
+    Cost O(n · count · D), times p for polynomials.
+    """
+    code, many = features.code, rows.shape[0]
     if code in (POLYNOMIAL, LINEAR):
-        width = x.shape[0]
-        factor = np.empty(count)
+        width = rows.shape[1]
+        factor = np.empty((many, count))
         for t in range(features.degree):
             start = t * (width + 1)
-            for j in range(count):
-                factor[j] = drawn.omega[start + width, j]
-            _project(drawn, x, start, count, factor)
-            for j in range(count):
-                out[j] = factor[j] if t == 0 else out[j] * factor[j]
+            for n in range(many):
+                for j in range(count):
+                    factor[n, j] = drawn.omega[start + width, j]
+            _project(drawn, rows, start, count, factor)
+            for n in range(many):
+                for j in range(count):
+                    out[n, j] = factor[n, j] if t == 0 else out[n, j] * factor[n, j]
         return
     cosines = code < ARC0
-    for j in range(count):
-        out[j] = drawn.phase[j] if cosines else 0.0
-    _project(drawn, x, 0, count, out)
-    if cosines:
+    for n in range(many):
         for j in range(count):
-            out[j] = ROOT_2 * cosine_of_turns(out[j])
-    elif code in (EXP_SEMIGROUP, REC_SEMIGROUP):
-        for j in range(count):
-            out[j] = np.exp(-out[j])
-    else:
-        for j in range(count):
-            along = out[j]
-            value = ROOT_2 if along > 0.0 else 0.0
-            for _ in range(code - ARC0):
-                value *= along
-            out[j] = value
+            out[n, j] = drawn.phase[j] if cosines else 0.0
+    _project(drawn, rows, 0, count, out)
+    for n in range(many):
+        if cosines:
+            for j in range(count):
+                out[n, j] = ROOT_2 * cosine_of_turns(out[n, j])
+        elif code in (EXP_SEMIGROUP, REC_SEMIGROUP):
+            for j in range(count):
+                out[n, j] = np.exp(-out[n, j])
+        else:
+            for j in range(count):
+                along = out[n, j]
+                value = ROOT_2 if along > 0.0 else 0.0
+                for _ in range(code - ARC0):
+                    value *= along
+                out[n, j] = value
 
 
 @compiled
 def _feature_rows(features: FeatureMap, rows: FloatArray, first: int, out: FloatArray) -> None:
     drawn = make_room(features, rows.shape[1], out.shape[1])
     draw(features, first, out.shape[1], drawn)
-    for n in range(rows.shape[0]):
-        evaluate(features, drawn, rows[n], out.shape[1], out[n])
+    for n in range(0, rows.shape[0], GROUP):
+        evaluate(features, drawn, rows[n : n + GROUP], out.shape[1], out[n : n + GROUP])
 
 
 def feature_rows(features: FeatureMap, rows: npt.ArrayLike, first: int, count: int) -> FloatArray:

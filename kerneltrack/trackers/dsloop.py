@@ -21,6 +21,7 @@ from kerneltrack.linalg import (
 )
 from kerneltrack.randomfeatures import (
     EXP_SEMIGROUP,
+    GROUP,
     REC_SEMIGROUP,
     Drawn,
     FeatureMap,
@@ -116,7 +117,7 @@ class View(NamedTuple):
         h: (T, r) H(x).
         own: (T,) κ̂(x,x).
         good: (T,) whether the row can be used.
-        phi: (B,) features of one row.
+        phi: (GROUP, B) features of some rows.
         v: (r,) half-way to q.
         q: (r,) projection coefficients of one row.
     """
@@ -138,7 +139,7 @@ def make_view(most: int, width: int, rank: int, block: int) -> View:
         np.empty((most, rank)),
         np.empty(most),
         np.empty(most, dtype=np.bool_),
-        np.empty(block),
+        np.empty((GROUP, block)),
         np.empty(rank),
         np.empty(rank),
     )
@@ -178,9 +179,10 @@ def evaluate_view(
 ) -> None:
     """Fill h = H(x) and own = κ̂(x,x) = Σφ²/F' of the view's good rows (Algorithm 2).
 
-    `used` blocks of the pool are in use. Rows with a κ̂(x,x) that is too large turn bad.
+    `used` blocks of the pool are in use. Rows with a κ̂(x,x) that is too large turn bad. A row's
+    sums have the order of its own features, whatever rows stand beside it.
     """
-    rank, block = factor.shape[0], view.phi.shape[0]
+    rank, block = factor.shape[0], view.phi.shape[1]
     for b in range(count):
         view.own[b] = 0.0
         for c in range(rank):
@@ -188,12 +190,15 @@ def evaluate_view(
     for at in range(used):
         first = at * block
         draw(features, first, block, drawn)
-        for b in range(count):
-            if view.good[b]:
-                evaluate(features, drawn, view.x[b], block, view.phi)
-                view.own[b] += dot(view.phi, view.phi, block)
-                for c in range(rank):
-                    view.h[b, c] += dot(factor[c, first:], view.phi, block)
+        for start in range(0, count, GROUP):
+            stop = min(start + GROUP, count)
+            evaluate(features, drawn, view.x[start:stop], block, view.phi)
+            for b in range(start, stop):
+                phi = view.phi[b - start]
+                view.own[b] += dot(phi, phi, block)
+            for c in range(rank):
+                for b in range(start, stop):
+                    view.h[b, c] += dot(factor[c, first:], view.phi[b - start], block)
     for b in range(count):
         view.own[b] /= used * block
         view.good[b] = view.good[b] and view.own[b] <= MAX_KERNEL
@@ -242,15 +247,33 @@ def refresh(settings: Settings, state: DoublyState) -> bool:
 
 
 @inlined
-def _gather(state: DoublyState, h: FloatArray, phi: FloatArray) -> None:
-    """Add a row to the open mini-batch's moments."""
-    rank, block = state.cross.shape
-    for c in range(rank):
-        for e in range(rank):
-            state.moment[c, e] = fused(h[c], h[e], state.moment[c, e])
-        weight = h[c]
-        for j in range(block):
-            state.cross[c, j] = fused(weight, phi[j], state.cross[c, j])
+def add_products(
+    left: FloatArray, right: FloatArray, good: BoolArray, lower: bool, out: FloatArray
+) -> None:
+    """Add Σ left_b right_bᵀ over the good rows b, in their order, to `out`, or its lower triangle.
+
+    `out` is walked through once for all rows: it is larger than a processor's nearest caches.
+    """
+    for i in range(out.shape[0]):
+        most = i + 1 if lower else out.shape[1]
+        for b in range(good.shape[0]):
+            if good[b]:
+                weight = left[b, i]
+                for j in range(most):
+                    out[i, j] = fused(weight, right[b, j], out[i, j])
+
+
+@inlined
+def _gather(features: FeatureMap, drawn: Drawn, state: DoublyState, view: View, count: int) -> None:
+    """Add the good ones of `count` rows to the open mini-batch's moments."""
+    block = state.cross.shape[1]
+    draw(features, next_block(state) * block, block, drawn)
+    for b in range(0, count, GROUP):
+        part = slice(b, min(b + GROUP, count))
+        h, good = view.h[part], view.good[part]
+        evaluate(features, drawn, view.x[part], block, view.phi)
+        add_products(h, h, good, False, state.moment)
+        add_products(h, view.phi, good, False, state.cross)
 
 
 @compiled
@@ -357,20 +380,18 @@ def run_rows(
             x = work.x[b]
             work.good[b] = scale_row(settings, state, rows[place + b], positive, x)
         evaluate_view(features, state.factor, blocks_in_use(state), drawn, work, count)
-        if settings.learn:
-            draw(features, next_block(state) * block, block, drawn)
         for b in range(count):
             if not work.good[b]:
                 continue
             _tell(settings, state, work, b, out, place + b)
             if settings.learn:
-                evaluate(features, drawn, work.x[b], block, work.phi)
-                _gather(state, work.h[b], work.phi)
                 state.recent[counts[LOSSES] % state.recent.shape[0]] = out.loss[place + b]
                 counts[LOSSES] += 1
                 counts[N] += 1
                 counts[WAITING] += 1
                 out.informative[place + b] = True
+        if settings.learn:
+            _gather(features, drawn, state, work, count)
         place += count
         if settings.learn and counts[WAITING] == settings.row_batch:
             step(settings, state)

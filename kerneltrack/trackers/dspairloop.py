@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.linalg import inverse_cholesky, solve_factored
-from kerneltrack.randomfeatures import FeatureMap, draw, evaluate, make_room
+from kerneltrack.randomfeatures import GROUP, Drawn, FeatureMap, draw, evaluate, make_room
 from kerneltrack.sums import fused
 from kerneltrack.trackers.dsloop import (
     LOSSES,
@@ -24,6 +24,7 @@ from kerneltrack.trackers.dsloop import (
     N,
     Settings,
     View,
+    add_products,
     blocks_in_use,
     evaluate_view,
     is_positive_only,
@@ -105,19 +106,35 @@ class Tie(NamedTuple):
 
 @inlined
 def _gather(
-    state: DoublyState, tie: Tie, at: int, view: View, h: FloatArray, of: FloatArray
+    maps: tuple[FeatureMap, FeatureMap],
+    rooms: tuple[Drawn, Drawn],
+    one: DoublyState,
+    two: DoublyState,
+    tie: Tie,
+    both: tuple[View, View],
+    count: int,
 ) -> None:
-    """Add a row to one view's sums: h its own functions, `of` the other view's, view.phi drawn."""
-    rank, block = state.cross.shape
-    for c in range(rank):
-        for e in range(rank):
-            state.moment[c, e] = fused(h[c], h[e], state.moment[c, e])
-        for j in range(block):
-            state.cross[c, j] = fused(of[c], view.phi[j], state.cross[c, j])
-            tie.own[at, c, j] = fused(h[c], view.phi[j], tie.own[at, c, j])
-    for i in range(tie.gram.shape[1]):
-        for j in range(i + 1):
-            tie.gram[at, i, j] = fused(view.phi[i], view.phi[j], tie.gram[at, i, j])
+    """Add the good ones of `count` rows to the open mini-batch's sums."""
+    left, right = both
+    block = one.cross.shape[1]
+    first = next_block(one) * block
+    draw(maps[0], first, block, rooms[0])
+    draw(maps[1], first, block, rooms[1])
+    for b in range(0, count, GROUP):
+        part = slice(b, min(b + GROUP, count))
+        good, u, v = left.good[part], left.h[part], right.h[part]
+        evaluate(maps[0], rooms[0], left.x[part], block, left.phi)
+        evaluate(maps[1], rooms[1], right.x[part], block, right.phi)
+        add_products(u, v, good, False, tie.link)
+        add_products(u, u, good, False, one.moment)
+        add_products(v, v, good, False, two.moment)
+        add_products(v, left.phi, good, False, one.cross)
+        add_products(u, right.phi, good, False, two.cross)
+        add_products(u, left.phi, good, False, tie.own[0])
+        add_products(v, right.phi, good, False, tie.own[1])
+        if tie.gram.shape[1] > 0:
+            add_products(left.phi, left.phi, good, True, tie.gram[0])
+            add_products(right.phi, right.phi, good, True, tie.gram[1])
 
 
 @inlined
@@ -238,8 +255,7 @@ def run_pairs(
     """
     (rank, block), total = one.cross.shape, rows.shape[0]
     counts, most, split = one.counts, settings.row_batch, one.scale.shape[0]
-    room_one = make_room(maps[0], split, block)
-    room_two = make_room(maps[1], two.scale.shape[0], block)
+    rooms = make_room(maps[0], split, block), make_room(maps[1], two.scale.shape[0], block)
     left = make_view(min(most, total), split, rank, block)
     right = make_view(min(most, total), two.scale.shape[0], rank, block)
     place = 0
@@ -252,13 +268,11 @@ def run_pairs(
             left.good[b] = good and also
             right.good[b] = good and also
         used = blocks_in_use(one)
-        evaluate_view(maps[0], one.factor, used, room_one, left, count)
-        evaluate_view(maps[1], two.factor, used, room_two, right, count)
-        if settings.learn:
-            draw(maps[0], next_block(one) * block, block, room_one)
-            draw(maps[1], next_block(one) * block, block, room_two)
+        evaluate_view(maps[0], one.factor, used, rooms[0], left, count)
+        evaluate_view(maps[1], two.factor, used, rooms[1], right, count)
         for b in range(count):
-            if not (left.good[b] and right.good[b]):
+            left.good[b] = left.good[b] and right.good[b]
+            if not left.good[b]:
                 continue
             n, u, v = place + b, left.h[b], right.h[b]
             loss = 0.5 * project_row(one, u, left, left.own[b])
@@ -276,18 +290,13 @@ def run_pairs(
             if out.s.shape[0] > 0:
                 write_coordinates(one, left.q, out.s[n])
             if settings.learn:
-                evaluate(maps[0], room_one, left.x[b], block, left.phi)
-                evaluate(maps[1], room_two, right.x[b], block, right.phi)
-                _gather(one, tie, 0, left, u, v)
-                _gather(two, tie, 1, right, v, u)
-                for c in range(rank):
-                    for e in range(rank):
-                        tie.link[c, e] = fused(u[c], v[e], tie.link[c, e])
                 one.recent[counts[LOSSES] % one.recent.shape[0]] = out.loss[n]
                 counts[LOSSES] += 1
                 counts[N] += 1
                 counts[WAITING] += 1
                 out.informative[n] = True
+        if settings.learn:
+            _gather(maps, rooms, one, two, tie, (left, right), count)
         place += count
         if settings.learn and counts[WAITING] == most:
             step_pair(settings, one, two, tie)
