@@ -1,14 +1,14 @@
 """Models that come and go leave Flink's state as small as it was: bytes while 100,000 pass.
 
-    python benchmarks/bench_expire.py [MODELS]
+    python benchmarks/bench_expire.py [MODELS [FLAG ...]]
 
 On a local cluster of its own each model sends 60 rows and falls silent; a live job with
-`--expire-after 20` lets them go, a tenth of the models at a time. Prints after each tenth what
-Flink says of the state (its files, in which what was removed stays until they are compacted) and
-the Python worker's memory, in the end the bytes of a savepoint (what is really there), and of the
-files that the models went to. Then some come back with 60 rows more, whose features must be those
-of a model that never went. Exit code 1 if they are not, or if the savepoint has more than 300 bytes
-a model.
+`--expire-after 20` (and the flags) lets them go, a tenth of the models at a time. Prints after each
+tenth what Flink says of the state (its files, in which what was removed stays until they are
+compacted) and the Python worker's memory, in the end the bytes of a savepoint (what is really
+there), and of the files that the models went to. Then some come back with 60 rows more, whose
+features must be those of a model that never went. Exit code 1 if they are not, or if the savepoint
+has more than 300 bytes a model.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -86,12 +87,12 @@ def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("*") if path.is_file())
 
 
-def measure(cluster: LocalCluster, models: int, folder: Path) -> int:
+def measure(cluster: LocalCluster, models: int, flags: Sequence[str], folder: Path) -> int:
     """Let the models come and go, and some come back."""
     live = Live(cluster, "passing", "arrow")
     live.make_topic(2)
     snapshots = ("--snapshots", str(folder / "snapshots"))
-    expiring = ("--expire-after", SILENT, "--parallelism=2", *snapshots)
+    expiring = ("--expire-after", SILENT, "--parallelism=2", *snapshots, *flags)
     job = live.start(*expiring)
     for tenth in range(TENTHS):
         begin = time.monotonic()
@@ -125,11 +126,11 @@ def measure(cluster: LocalCluster, models: int, folder: Path) -> int:
     return 0 if same == BACK and left <= GOAL else 1
 
 
-def main(models: int) -> int:
+def main(models: int, flags: Sequence[str]) -> int:
     """Measure on a cluster of its own."""
     with tempfile.TemporaryDirectory() as folder, running(Path(folder) / "cluster") as cluster:
-        return measure(cluster, models, Path(folder))
+        return measure(cluster, models, flags, Path(folder))
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else MODELS))
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else MODELS, sys.argv[2:]))
