@@ -83,7 +83,7 @@ def _newton(features: int) -> DSPairSpec:
         row_batch=2048,
         form="kcca-newton",
         step_size=1.0,
-        step_decay=0.01,
+        step_decay=0.05,
     )
 
 
@@ -91,7 +91,7 @@ PRINTED = DSPairSpec(
     rank=TOP, budget=2048, feature_batch=512, row_batch=1024, step_size=2.0, step_decay=0.001
 )
 FORMS = (
-    Form("DSGD-KCCA, Newton", _newton(16_384), (30, 60, 120)),
+    Form("DSGD-KCCA, Newton", _newton(16_384), (30, 100, 300, 600)),
     Form("DSGD-KCCA, Newton", _newton(4096), (30, 60)),
     Form("DSGD-KCCA, Newton", _newton(2048), (30, 60)),
     Form("DSGD-KCCA, as printed", PRINTED, (100, 400)),
