@@ -13,6 +13,14 @@ from tests.e2e.clusters import LocalCluster, running
 from tests.parts import program
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> Iterator[None]:
+    """Compile Java quickly and once: a cluster is gone before better code would pay for itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        yield
+
+
 @pytest.fixture(scope="session")
 def jars() -> None:
     """The jars, fetched with Maven if this machine has not got them."""
