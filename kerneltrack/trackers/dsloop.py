@@ -177,10 +177,11 @@ def scale_row(
 def evaluate_view(
     features: FeatureMap, factor: FloatArray, used: int, drawn: Drawn, view: View, count: int
 ) -> None:
-    """Fill h = H(x) and own = κ̂(x,x) = Σφ²/F' of the view's good rows (Algorithm 2).
+    """Fill h = H(x) and own = κ̂(x,x) = Σφ²/F' of the view's first rows (Algorithm 2).
 
-    `used` blocks of the pool are in use. Rows with a κ̂(x,x) that is too large turn bad. A row's
-    sums have the order of its own features, whatever rows stand beside it.
+    `used` blocks of the pool are in use. Rows with a κ̂(x,x) that is too large turn bad, and what is
+    filled for bad ones means nothing. A row's sums have the order of its own features, whatever
+    rows stand beside it.
     """
     rank, block = factor.shape[0], view.phi.shape[1]
     for b in range(count):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipelines.cli import main
 from tests.e2e.clusters import LocalCluster, wait_for
-from tests.e2e.jobs import table_of, track
+from tests.e2e.jobs import models_of, table_of, track
 from tests.e2e.live import COLUMNS, PORTIONS, Live, Recording, assert_same_bits, record
 from tests.e2e.test_stream import FEATURES, PREDICTIONS, assert_same_as_file_job
 
@@ -89,8 +89,5 @@ def assert_jobs_begin_alike(folder: Path, live: Live, recording: Recording, plac
 
 def without_last(table: pa.Table) -> pa.Table:
     """Leave out each model's last row; sorted by model and index."""
-    parts = []
-    for name in sorted(table.column("model_id").unique().to_pylist()):
-        part = table.filter(pa.compute.equal(table.column("model_id"), name)).sort_by("index")
-        parts.append(part.slice(0, len(part) - 1))
-    return pa.concat_tables(parts)
+    parts = (part.sort_by("index") for part in models_of(table).values())
+    return pa.concat_tables(part.slice(0, len(part) - 1) for part in parts)
