@@ -30,24 +30,21 @@ Reference: S. Si, S. Kumar, Y. Li, "Nonlinear online learning with adaptive Nyst
 from __future__ import annotations
 
 import argparse
-import bz2
 import csv
-import os
 import sys
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
-from sklearn.datasets import load_svmlight_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kerneltrack.kernels import gram, make_kernel, median_bandwidth
+from benchmarks.nolana_sets import FIRST, Rows, shuffled
+from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.learners import (
     HingeSpec,
     LearnerSpec,
@@ -64,12 +61,7 @@ from kerneltrack.trackers import OANA, OANASpec, run_all
 FloatArray = npt.NDArray[np.float64]
 
 OUT = Path(__file__).resolve().parents[1] / "build" / "benchmarks" / "nolana"
-DATA = Path(
-    os.environ.get("KERNELTRACK_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-)
 QUICK_ROWS = 2000
-FIRST = 500
-"""Rows that the bandwidth comes from, and the scale of cpusmall's target."""
 MEASURED_ROWS = 2000
 LEARNED = 0.8
 """Share of cpusmall's rows that are learned from."""
@@ -115,24 +107,6 @@ SETTINGS = {
 }
 
 
-class Rows(NamedTuple):
-    """Rows in random order with classes or targets; `median`: the median trick's bandwidth."""
-
-    x: FloatArray
-    y: npt.NDArray[Any]
-    median: float
-
-    @property
-    def regression(self) -> bool:
-        """Whether the labels are targets."""
-        return self.y.dtype == np.float64
-
-    @property
-    def labels(self) -> Any:
-        """Labels as the learners take them."""
-        return self.y if self.regression else [str(label) for label in self.y]
-
-
 class Value(NamedTuple):
     """A value that was measured; `parameter`: ε in table1, m elsewhere."""
 
@@ -144,34 +118,6 @@ class Value(NamedTuple):
     value: float
     moved: int
     seconds: float
-
-
-@lru_cache(maxsize=1)
-def raw_rows(name: str) -> tuple[FloatArray, npt.NDArray[Any]]:
-    """Read a set."""
-    if name == "cpusmall":
-        table = np.loadtxt(DATA / "cpusmall.tsv.gz", skiprows=1)
-        low, high = table.min(axis=0), table.max(axis=0)
-        x = 2.0 * (table[:, :-1] - low[:-1]) / (high - low)[:-1] - 1.0
-        return np.ascontiguousarray(x), table[:, -1].copy()
-    if name == "usps":
-        with np.load(DATA / "usps.npz") as data:
-            x = np.vstack([data["X"], data["Xt"]]).astype(np.float64)
-            return 2.0 * x - 1.0, np.concatenate([data["y"], data["yt"]]).astype(np.int64)
-    parts = []
-    for file in ("ijcnn1.libsvm.bz2", "ijcnn1.t.libsvm.bz2"):
-        with bz2.open(DATA / file) as text:
-            parts.append(load_svmlight_file(text, n_features=22))
-    x = np.vstack([part[0].toarray() for part in parts])
-    return x, np.concatenate([part[1] for part in parts]).astype(np.int64)
-
-
-def shuffled(name: str, seed: int, most: int | None) -> Rows:
-    """Return a set's rows in random order, the first `most` of them."""
-    x, y = raw_rows(name)
-    order = np.random.default_rng(seed).permutation(len(x))[:most]
-    x = np.ascontiguousarray(x[order])
-    return Rows(x, y[order], median_bandwidth("gaussian", x[:FIRST]))
 
 
 def nolana(name: str, rows: Rows, setting: Setting, epsilon: float | None) -> NOLANASpec:

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from benchmarks import bench_nolana as bench
+from benchmarks.nolana_sets import Rows, shuffled
 from kerneltrack.kernels import gram, make_kernel
 
 
 @pytest.fixture(scope="module")
-def usps(data_file: Callable[[str], Path]) -> bench.Rows:
+def usps(data_file: Callable[[str], Path]) -> Rows:
     data_file("usps.npz")
-    return bench.shuffled("usps", seed=7, most=1500)
+    return shuffled("usps", seed=7, most=1500)
 
 
-def test_moving_landmarks_are_worth_their_time(usps: bench.Rows) -> None:
+def test_moving_landmarks_are_worth_their_time(usps: Rows) -> None:
     found = {
         method: bench.run_method(method, "usps", usps, setting, seed=0)
         for method, setting in bench.SETTINGS["usps"].items()
@@ -30,7 +31,7 @@ def test_moving_landmarks_are_worth_their_time(usps: bench.Rows) -> None:
     assert 0.2 < found["NOLANA"][1] / len(usps.x) < 0.6
 
 
-def test_epsilon_steers_the_moves_from_all_to_none(usps: bench.Rows) -> None:
+def test_epsilon_steers_the_moves_from_all_to_none(usps: Rows) -> None:
     setting = bench.SETTINGS["usps"]["NOLANA"]
     moved = [
         bench.measure(bench.nolana("usps", usps, setting, epsilon), usps.x, usps)[1]
@@ -42,7 +43,7 @@ def test_epsilon_steers_the_moves_from_all_to_none(usps: bench.Rows) -> None:
 
 def test_moving_landmarks_come_nearer_to_the_kernel(data_file: Callable[[str], Path]) -> None:
     data_file("cpusmall.tsv.gz")
-    rows = bench.shuffled("cpusmall", seed=7, most=2000)
+    rows = shuffled("cpusmall", seed=7, most=2000)
     gamma, sample = rows.median, rows.x[1000:]
     whole = gram(make_kernel("gaussian", gamma), sample, sample)
     errors = []
