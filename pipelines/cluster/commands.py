@@ -18,7 +18,7 @@ from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
 from pipelines.cluster.resolve import cache_folder, resolve
-from pipelines.cluster.settings import MEMORY, PORTS, SLOTS, Settings, choose
+from pipelines.cluster.settings import CLASSES, PORTS, SLOTS, Settings, choose, usual_memory
 from pipelines.cluster.turns import turn
 from pipelines.cluster.up import bring_up
 from pipelines.cluster.versions import versions
@@ -70,8 +70,9 @@ def _add_up_flags(up: argparse.ArgumentParser) -> None:
         **pairs,
         metavar="NAME=MIB",
         help="may be repeated; NAME is one of "
-        + ", ".join(f"{name} ({size})" for name, size in MEMORY.items())
-        + "; all of the TaskManager's, the Java heap of the others",
+        + ", ".join(f"{name} ({size})" for name, size in usual_memory(SLOTS).items())
+        + f"; all of the TaskManager's (usually {CLASSES} more for each more slot), "
+        "the Java heap of the others",
     )
     up.add_argument(
         "--slots", type=int, default=SLOTS, metavar="N", help="of Flink (default %(default)s)"

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from pipelines.cluster.folder import Cluster
-from pipelines.cluster.settings import HOST, Settings
+from pipelines.cluster.settings import CLASSES, HOST, Settings
 
 TEMPLATES = Path(__file__).parent / "templates"
 PACKAGES = Path(__file__).resolve().parents[2]
@@ -26,9 +26,9 @@ MANIFEST_LINE = 70
 FRAMEWORK_HEAP = 128
 FRAMEWORK_OFF_HEAP = 128
 NETWORK = 64
-METASPACE = 256
 OVERHEAD = 128
-FIXED = FRAMEWORK_HEAP + FRAMEWORK_OFF_HEAP + NETWORK + METASPACE + OVERHEAD
+OWN_CLASSES = 128
+FIXED = FRAMEWORK_HEAP + FRAMEWORK_OFF_HEAP + NETWORK + OVERHEAD + OWN_CLASSES
 # And how the rest is shared; what is left is the heap of the tasks.
 MANAGED_SHARE = 0.4
 OFF_HEAP_SHARE = 0.15
@@ -52,10 +52,15 @@ def configure(cluster: Cluster) -> None:
 
 def task_memory(settings: Settings) -> tuple[int, int, int]:
     """Return MiB of the tasks' heap, of their direct buffers, and of RocksDB (managed memory)."""
-    free = settings.memory["taskmanager"] - FIXED
+    free = settings.memory["taskmanager"] - FIXED - settings.slots * CLASSES
     managed = int(free * MANAGED_SHARE)
     off_heap = int(free * OFF_HEAP_SHARE)
     return free - managed - off_heap, off_heap, managed
+
+
+def metaspace(settings: Settings) -> int:
+    """Return MiB for the classes of Flink and of the jobs: where it is used up, Java ends."""
+    return OWN_CLASSES + settings.slots * CLASSES
 
 
 def flink(cluster: Cluster) -> dict[str, Any]:
@@ -71,7 +76,7 @@ def flink(cluster: Cluster) -> dict[str, Any]:
         "network.min": NETWORK,
         "network.max": NETWORK,
         "managed.size": managed,
-        "jvm-metaspace.size": METASPACE,
+        "jvm-metaspace.size": metaspace(settings),
         "jvm-overhead.min": OVERHEAD,
         "jvm-overhead.max": OVERHEAD,
         "process.size": settings.memory["taskmanager"],

@@ -28,7 +28,8 @@ def spawn(
     Args:
         record_folder: Where it is written down, as `name`.
         name: What it is.
-        output: File that takes what it prints, emptied first.
+        output: File that takes what it prints, emptied first but for what the one before it,
+            that died, said last.
         command: Program and arguments.
         env: Its environment.
         restarts: How often it was started again by itself.
@@ -43,9 +44,10 @@ def main(arguments: Sequence[str]) -> None:
     """Do it."""
     folder, name, restarts, output, *command = arguments
     os.setsid()
+    begin = os.O_APPEND if int(restarts) else os.O_APPEND | os.O_TRUNC
     for target, path, flags in (
         (0, os.devnull, os.O_RDONLY),
-        (1, output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND),
+        (1, output, os.O_WRONLY | os.O_CREAT | begin),
     ):
         handle = os.open(path, flags, 0o644)
         os.dup2(handle, target)

@@ -11,11 +11,11 @@ from pipelines.cluster import launch, records
 from pipelines.cluster.configure import (
     FRAMEWORK_HEAP,
     FRAMEWORK_OFF_HEAP,
-    METASPACE,
     NETWORK,
     PACKAGES,
     TASKMANAGER_ID,
     class_path_jar,
+    metaspace,
     task_memory,
     worker_command,
 )
@@ -116,7 +116,7 @@ def _taskmanager(cluster: Cluster) -> list[str]:
         f"-Xmx{FRAMEWORK_HEAP + task_heap}m",
         f"-Xms{FRAMEWORK_HEAP + task_heap}m",
         f"-XX:MaxDirectMemorySize={FRAMEWORK_OFF_HEAP + task_off_heap + NETWORK}m",
-        f"-XX:MaxMetaspaceSize={METASPACE}m",
+        f"-XX:MaxMetaspaceSize={metaspace(cluster.settings)}m",
     )
     return [
         *_java(cluster, "taskmanager", *sizes, *FLINK_FLAGS),

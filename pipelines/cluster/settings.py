@@ -28,12 +28,29 @@ PORTS = {
 }
 """Names and usual numbers."""
 
-MEMORY = {"jobmanager": 320, "taskmanager": 1280, "kafka": 320, "jobserver": 320, "expansion": 192}
-"""MiB: all of a TaskManager's memory, the heap of the others. With two Python workers a job fits
-into the 4 GiB of a small laptop."""
-
-LEAST_MEMORY = {name: 128 for name in MEMORY} | {"taskmanager": 1024}
 SLOTS = 4
+CLASSES = 64
+"""MiB for a job's classes in the TaskManager: 46, and room for those of jobs that have ended, which
+go only when Java needs theirs. Each slot may be another job's."""
+
+
+def usual_memory(slots: int) -> dict[str, int]:
+    """Return MiB for each part: all of a TaskManager's memory, the heap of the others.
+
+    With two Python workers a job fits into the 4 GiB of a small laptop.
+    """
+    taskmanager = 1152 + slots * CLASSES
+    return {
+        **{"jobmanager": 320, "taskmanager": taskmanager},
+        **{"kafka": 320, "jobserver": 320, "expansion": 192},
+    }
+
+
+def least_memory(slots: int) -> dict[str, int]:
+    """Return the least that can be set of each part's memory."""
+    return {**dict.fromkeys(usual_memory(slots), 128), "taskmanager": 896 + slots * CLASSES}
+
+
 MOST_SLOTS = 256
 LAST_PORT = 65535
 FIRST_PORT = 1024
@@ -45,7 +62,7 @@ class Settings:
 
     Args:
         ports: Number of each port in PORTS.
-        memory: MiB of each part in MEMORY.
+        memory: MiB of each part, as `usual_memory` has them.
         slots: Slots of the TaskManager: the sum of the parallelism of all jobs.
         flink: Settings of Flink's own that are added or replaced.
         kafka: Settings of the broker's own that are added or replaced.
@@ -90,17 +107,19 @@ def choose(
             raise ClusterError(f"--port {name}={number}: another program listens there")
     if len(set(ports.values())) < len(ports):
         raise ConfigError("--port", dict(ports), "a number of its own for each name")
-    for name, size in memory.items():
-        _one_of("--memory", name, MEMORY)
-        if size < LEAST_MEMORY[name]:
-            raise ConfigError(f"--memory {name}", size, f"at least {LEAST_MEMORY[name]} (MiB)")
     if not 1 <= slots <= MOST_SLOTS:
         raise ConfigError("--slots", slots, f"1 to {MOST_SLOTS}")
+    sizes, least = usual_memory(slots), least_memory(slots)
+    for name, size in memory.items():
+        _one_of("--memory", name, sizes)
+        if size < least[name]:
+            allowed = f"at least {least[name]} (MiB) with {slots} slots"
+            raise ConfigError(f"--memory {name}", size, allowed)
     chosen: dict[str, int] = dict(ports)
     for name, usual in PORTS.items():
         if name not in chosen:
             chosen[name] = _free_from(former.get(name, usual), usual, chosen.values())
-    return Settings({name: chosen[name] for name in PORTS}, {**MEMORY, **memory}, slots)
+    return Settings({name: chosen[name] for name in PORTS}, {**sizes, **memory}, slots)
 
 
 def _one_of(flag: str, name: str, names: Iterable[str]) -> None:

@@ -17,11 +17,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from pipelines.cluster.configure import TASKMANAGER_ID
 from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.identity import identity
 from pipelines.cluster.java import find_java
 from pipelines.cluster.parts import kafka_format
-from pipelines.cluster.settings import is_free
+from pipelines.cluster.settings import CLASSES, is_free
 from pipelines.cluster.versions import versions
 from tests.e2e.clusters import (
     PATIENCE,
@@ -172,7 +173,16 @@ def completed(cluster: LocalCluster, job: str) -> int:
     return int(cluster.ask_flink(f"/jobs/{job}/checkpoints")["counts"]["completed"])
 
 
+def classes(cluster: LocalCluster) -> float:
+    """MiB that the classes in the TaskManager take."""
+    name = "Status.JVM.Memory.Metaspace.Used"
+    path = f"/taskmanagers/{TASKMANAGER_ID}/metrics?get={name}"
+    found = wait_for(name, lambda: cluster.ask_flink(path))
+    return int(found[0]["value"]) / 2**20
+
+
 def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -> None:
+    without_job = classes(cluster)
     brokers = cluster.status()["brokers"]
     make_topics(brokers, "words", "counts")
     send(brokers, "words", range(60))
@@ -196,7 +206,7 @@ def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -
     send(brokers, "words", range(60, 120))
     assert reader.read(120) == counts(120)
     consumer.close()
-    wait_for("its metrics", lambda: cluster.ask_flink("/taskmanagers/metrics"))
+    assert 20 < classes(cluster) - without_job < CLASSES, "a slot has no room for a job"
     log = cluster("logs", "supervisor").stdout
     assert f"taskmanager (process {dead}) is dead" in log
     assert f"taskmanager was started again: process {reborn['pid']}" in log

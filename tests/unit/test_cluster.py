@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +18,15 @@ import pytest
 from kerneltrack.errors import ConfigError
 from pipelines.cluster import identity as identities
 from pipelines.cluster import records
-from pipelines.cluster.configure import task_memory
+from pipelines.cluster.configure import metaspace, task_memory
 from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.identity import identity
 from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import Java, find_java
+from pipelines.cluster.launch import spawn
 from pipelines.cluster.records import Process
 from pipelines.cluster.resolve import resolve, stamp
-from pipelines.cluster.settings import HOST, MEMORY, PORTS, choose, is_free
+from pipelines.cluster.settings import HOST, PORTS, choose, is_free, least_memory, usual_memory
 from pipelines.cluster.tail import Tail
 from pipelines.cluster.versions import POMS, versions
 
@@ -163,12 +164,27 @@ def test_a_bad_setting_is_refused(name: str) -> None:
         choose(ports, memory, slots, {})
 
 
-@pytest.mark.parametrize("total", [1024, MEMORY["taskmanager"], 8192])
-def test_the_memory_of_a_taskmanager_adds_up(total: int) -> None:
-    settings = choose({}, {"taskmanager": total}, 4, {})
+@pytest.mark.parametrize("slots", [1, 4, 16])
+@pytest.mark.parametrize("sizes", [least_memory, usual_memory, lambda _: {"taskmanager": 8192}])
+def test_the_memory_of_a_taskmanager_adds_up(
+    sizes: Callable[[int], dict[str, int]], slots: int
+) -> None:
+    total = sizes(slots)["taskmanager"]
+    settings = choose({}, {"taskmanager": total}, slots, {})
     heap, off_heap, managed = task_memory(settings)
-    assert heap + off_heap + managed == total - 704
-    assert min(heap, managed) > off_heap > 0
+    assert metaspace(settings) == 128 + 64 * slots
+    assert heap + off_heap + managed == total - metaspace(settings) - 448
+    assert heap > managed > off_heap > 0
+
+
+def test_what_a_dead_part_said_last_is_kept(tmp_path: Path) -> None:
+    output = tmp_path / "part.out"
+    for restarts, said in ((0, "a"), (1, "b"), (2, "c")):
+        pid = spawn(tmp_path, "part", output, ["echo", said], dict(os.environ), restarts)
+        assert os.waitpid(pid, 0)[1] == 0
+    assert output.read_text() == "a\nb\nc\n"
+    os.waitpid(spawn(tmp_path, "part", output, ["echo", "new"], dict(os.environ)), 0)
+    assert output.read_text() == "new\n"
 
 
 def test_a_process_is_known_from_one_of_the_same_id(
