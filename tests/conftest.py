@@ -47,6 +47,11 @@ def shared_by(file: str) -> str | None:
     return None if "ports_beside(" in text or "running(" in text else "the usual ports"
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Say how many processes run tests: one more than processors, as live tests mostly wait."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns:
     """Say which process runs what; in the order of the files, clusters among the first."""
     config.option.loadscopereorder = False
