@@ -28,8 +28,8 @@ def spawn(
     Args:
         record_folder: Where it is written down, as `name`.
         name: What it is.
-        output: File that takes what it prints, emptied first but for what the one before it,
-            that died, said last.
+        output: File that takes what it prints, emptied first unless it takes a dead one's place:
+            what that one said last may be why it died.
         command: Program and arguments.
         env: Its environment.
         restarts: How often it was started again by itself.

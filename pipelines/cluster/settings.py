@@ -39,10 +39,12 @@ def usual_memory(slots: int) -> dict[str, int]:
 
     With two Python workers a job fits into the 4 GiB of a small laptop.
     """
-    taskmanager = 1152 + slots * CLASSES
     return {
-        **{"jobmanager": 320, "taskmanager": taskmanager},
-        **{"kafka": 320, "jobserver": 320, "expansion": 192},
+        "jobmanager": 320,
+        "taskmanager": 1152 + slots * CLASSES,
+        "kafka": 320,
+        "jobserver": 320,
+        "expansion": 192,
     }
 
 
