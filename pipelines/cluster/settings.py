@@ -29,6 +29,9 @@ PORTS = {
 """Names and usual numbers."""
 
 SLOTS = 4
+MOST_SLOTS = 256
+LAST_PORT = 65535
+FIRST_PORT = 1024
 CLASSES = 64
 """MiB for a job's classes in the TaskManager: 46, and room for those of jobs that have ended, which
 go only when Java needs theirs. Each slot may be another job's."""
@@ -51,11 +54,6 @@ def usual_memory(slots: int) -> dict[str, int]:
 def least_memory(slots: int) -> dict[str, int]:
     """Return the least that can be set of each part's memory."""
     return {**dict.fromkeys(usual_memory(slots), 128), "taskmanager": 896 + slots * CLASSES}
-
-
-MOST_SLOTS = 256
-LAST_PORT = 65535
-FIRST_PORT = 1024
 
 
 @dataclass(frozen=True)

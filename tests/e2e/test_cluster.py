@@ -206,6 +206,7 @@ def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -
     send(brokers, "words", range(60, 120))
     assert reader.read(120) == counts(120)
     consumer.close()
+    wait_for("its metrics", lambda: cluster.ask_flink("/taskmanagers/metrics"))
     assert 20 < classes(cluster) - without_job < CLASSES, "a slot has no room for a job"
     log = cluster("logs", "supervisor").stdout
     assert f"taskmanager (process {dead}) is dead" in log
