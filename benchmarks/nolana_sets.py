@@ -8,22 +8,18 @@ its pixels there, ijcnn1 is joined too. The folder is `KERNELTRACK_DATA`, by def
 from __future__ import annotations
 
 import bz2
-import os
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_svmlight_file
 
+from benchmarks.prequential_sets import DATA
 from kerneltrack.kernels import median_bandwidth
 
 FloatArray = npt.NDArray[np.float64]
 
-DATA = Path(
-    os.environ.get("KERNELTRACK_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-)
 FIRST = 500
 """Rows that the bandwidth comes from, and the scale of cpusmall's target."""
 
