@@ -15,13 +15,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from tests.oracles import okfeb as oracle

@@ -15,13 +15,10 @@ import argparse
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, get_tracker

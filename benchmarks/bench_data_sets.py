@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shlex
 import subprocess
 import sys
@@ -30,6 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.linalg import eigvalsh
 
+from benchmarks.places import DATA, ROOT
 from kerneltrack import codec
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.scaling import Scaling, apply_scaling
@@ -38,8 +38,6 @@ from transforms.formats import FormatOptions
 from transforms.parse import parse
 from transforms.read import look
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("KERNELTRACK_DATA", ROOT.parent / "shared" / "data"))
 KPCA_ROWS = 2_000
 GOAL = 1.5
 

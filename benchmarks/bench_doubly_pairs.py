@@ -29,11 +29,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import os
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,18 +42,15 @@ from sklearn.decomposition import PCA, KernelPCA
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import LinearRegression
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.exact_cca import exact_totals, summed
+from benchmarks.places import BUILD, DATA
 from kerneltrack.kernels import median_bandwidth
 from kerneltrack.trackers import DSPair, DSPairSpec
 from kerneltrack.trackers.dspairloop import PairState
 
-ROOT = Path(__file__).resolve().parents[1]
 FloatArray = npt.NDArray[np.float64]
 
-DATA = Path(os.environ.get("KERNELTRACK_DATA", ROOT.parent / "shared" / "data"))
-OUT = ROOT / "build" / "benchmarks" / "doubly_pairs.md"
+OUT = BUILD / "doubly_pairs.md"
 STEPS, FEATURES = 800, 2048
 """Of ksir."""
 TOP = 50

@@ -29,7 +29,6 @@ import argparse
 import csv
 import sys
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -38,14 +37,13 @@ from matplotlib.figure import Figure
 from numpy.polynomial.hermite import hermval
 from numpy.polynomial.hermite_e import hermegauss
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from benchmarks.places import BUILD
 from kerneltrack.trackers import DSKPCA, DSKPCASpec
 from kerneltrack.trackers.dskpca import functions
 
 FloatArray = npt.NDArray[np.float64]
 
-OUT = Path(__file__).resolve().parents[1] / "build" / "benchmarks" / "doubly_stochastic"
+OUT = BUILD / "doubly_stochastic"
 RANK = 3
 ROWS, FEATURES = 128, 32
 SLOPE, SLACK = -1.0, 0.25

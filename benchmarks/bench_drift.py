@@ -20,11 +20,9 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +30,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 from river.drift import ADWIN, PageHinkley
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from benchmarks.places import DATA
 from kerneltrack import drift
 from kerneltrack.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec, run_all
@@ -43,9 +40,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Detector = Callable[[FloatArray], IntArray]
 
-DATA = Path(
-    os.environ.get("KERNELTRACK_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-)
 STATIC, CHANGES, BETWEEN = 12_000, 8, 2_000
 LEARNED = 2_000
 WITHIN = 100

@@ -34,10 +34,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.places import DATA, ROOT
 from kerneltrack.trackers import OKFEBSpec, run_all
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("KERNELTRACK_DATA", ROOT.parent / "shared" / "data"))
 SOURCE = DATA / "motionsense.parquet"
 SPEC = OKFEBSpec(rank=10, budget=15)
 SENSORS = ("--model-id", "model_id", "--time", "time", "--label", "label")

@@ -20,17 +20,14 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
+from benchmarks.places import BUILD, DATA
 from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.batch.landmarkspec import METHODS, LandmarkSpec
 from kerneltrack.kernels import gram, make_kernel
@@ -41,9 +38,7 @@ from transforms.sample import sample_rows
 
 FloatArray = npt.NDArray[np.float64]
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("KERNELTRACK_DATA", ROOT.parent / "shared" / "data"))
-OUT = ROOT / "build" / "benchmarks" / "landmarks"
+OUT = BUILD / "landmarks"
 RANKS = (25, 50, 100, 200)
 SVD = "truncated SVD"
 

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from benchmarks.places import DATA
 from kerneltrack.learners import (
     HingeSpec,
     LearnerSpec,
@@ -36,9 +35,6 @@ from kerneltrack.trackers import Features, OKFEBSpec, get_tracker, run_all
 
 FloatArray = npt.NDArray[np.float64]
 
-DATA = Path(
-    os.environ.get("KERNELTRACK_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-)
 CHANNELS = ("ax", "ay", "az", "wx", "wy", "wz")
 CHUNK = 1000
 REPEATS = 5

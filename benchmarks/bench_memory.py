@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("KERNELTRACK_DATA", ROOT.parent / "shared" / "data"))
+from benchmarks.places import DATA, ROOT
+
 SOURCE = DATA / "motionsense.parquet"
 FLAGS = (
     *("--model-id", "model_id", "--time", "time", "--label", "label"),

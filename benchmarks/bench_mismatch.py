@@ -22,11 +22,9 @@ Usage: `python benchmarks/bench_mismatch.py [rows]`; the folder of the data is `
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +32,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 from scipy.spatial.distance import cdist
 
+from benchmarks.places import DATA
 from kerneltrack.mismatch import RANK_TOLERANCE, scaled_rows, window_mismatch
 from kerneltrack.moving import MovingWindow
 from kerneltrack.trackers import OKFEB, OKFEBSpec
@@ -57,9 +56,7 @@ CASES = {
 
 def read_rows(count: int) -> FloatArray:
     """Return the first rows of motionsense, subject after subject."""
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("KERNELTRACK_DATA", default))
-    path = folder / "motionsense.parquet"
+    path = DATA / "motionsense.parquet"
     if not path.exists():
         sys.exit(f"skipped: no {path}; KERNELTRACK_DATA names the folder of the data sets")
     table = pq.read_table(path).sort_by([("model_id", "ascending"), ("time", "ascending")])

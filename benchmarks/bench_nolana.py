@@ -34,16 +34,14 @@ import csv
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.nolana_sets import FIRST, Rows, shuffled
+from benchmarks.places import BUILD
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.learners import (
     HingeSpec,
@@ -60,7 +58,7 @@ from kerneltrack.trackers import OANA, OANASpec, run_all
 
 FloatArray = npt.NDArray[np.float64]
 
-OUT = Path(__file__).resolve().parents[1] / "build" / "benchmarks" / "nolana"
+OUT = BUILD / "nolana"
 QUICK_ROWS = 2000
 MEASURED_ROWS = 2000
 LEARNED = 0.8

@@ -35,30 +35,24 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
-import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.brodatz import texton_histograms
+from benchmarks.places import BUILD, DATA
 from kerneltrack.learners import BSGDSpec, LearnerSpec, POLKSpec, get_learner
 from kerneltrack.learners.dictionary import DictionaryState
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-OUT = Path(__file__).resolve().parents[1] / "build" / "benchmarks" / "polk"
-DATA = Path(
-    os.environ.get("KERNELTRACK_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-)
+OUT = BUILD / "polk"
 DRAWS, CLASSES, TRAIN, TEST = 10, 5, 5000, 2500
 VARIANCE = 0.2
 WITHIN = 0.01

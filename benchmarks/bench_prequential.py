@@ -24,20 +24,18 @@ import csv
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks import prequential_ours as ours
 from benchmarks import prequential_peers as peers
+from benchmarks.places import BUILD, DATA
 from benchmarks.prequential_goals import judge
-from benchmarks.prequential_sets import DATA, SOURCES, Scores, Source, Stream, score
+from benchmarks.prequential_sets import SOURCES, Scores, Source, Stream, score
 
-OUTPUT = Path(__file__).resolve().parents[1] / "build" / "benchmarks" / "prequential.csv"
+OUT = BUILD / "prequential.csv"
 ROWS_IF_QUICK = 3_000
 
 
@@ -133,13 +131,13 @@ def show(name: str, results: list[Result], seconds: float) -> None:
 
 def save(results: list[Result]) -> None:
     """Write all values, one line per method and seed."""
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    with OUTPUT.open("w", newline="", encoding="utf-8") as file:
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    with OUT.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["set", "budget", "method", "seed", "rows", *Scores._fields, "micros"])
         for result in results:
             table.writerow([*result[:5], *result.scores, result.micros])
-    print(f"\nAll values: {OUTPUT}")
+    print(f"\nAll values: {OUT}")
 
 
 def merits_of(results: list[Result]) -> dict[tuple[str, str], float]:

@@ -21,7 +21,6 @@ bit, and late rows are those of the file job in this process. Exit code 1 if any
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.places import DATA
 from pipelines.cli import main as kerneltrack
 from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.status import beam_flags
@@ -49,8 +49,6 @@ from tests.e2e.clusters import LocalCluster
 from tests.e2e.jobs import COLUMNS, REALS, array_of, command, run_process
 from tests.e2e.live import Live
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("KERNELTRACK_DATA", ROOT.parent / "shared" / "data"))
 SOURCE = DATA / "motionsense.parquet"
 MODELS = 16
 ROWS = 200_000

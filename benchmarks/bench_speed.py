@@ -26,7 +26,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,16 +34,15 @@ from river import feature_extraction, linear_model, multiclass
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import SGDClassifier
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.flops import flops_of
+from benchmarks.places import BUILD
 from kerneltrack.learners import LEARNERS, LearnerSpec, get_learner, parse_learner_spec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import TRACKERS, get_tracker, parse_spec, run_all
 
 FloatArray = npt.NDArray[np.float64]
 
-OUT = Path(__file__).resolve().parents[1] / "build" / "benchmarks" / "speed"
+OUT = BUILD / "speed"
 WIDTH, CLASSES, GAMMA, CHUNK = 12, 5, 24.0, 100
 SIZES = ((10, 20), (50, 100))
 GROWTH = (100, 200, 400, 800)

@@ -47,9 +47,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks import subspace_peers as peers
+from benchmarks.places import BUILD, DATA
 from benchmarks.subspace_peers import LENGTH, FloatArray, Peer, Stream, make_stream
 from kerneltrack.kernels import median_bandwidth
 from kerneltrack.mismatch import window_mismatch
@@ -57,9 +56,6 @@ from kerneltrack.moving import MovingWindow
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from tests.oracles.streams import spheroid
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("KERNELTRACK_DATA", ROOT.parent / "shared" / "data"))
-OUTPUT = ROOT / "build" / "benchmarks"
 RANKS = tuple(range(5, 51, 5))
 GOAL = 8
 SPHEROIDS, MOTIONSENSE = "two spheroids", "motionsense"
@@ -275,15 +271,15 @@ def main() -> int:
         streams.remove(MOTIONSENSE)
     begin = time.perf_counter()
     results = measure_all(streams, options.seeds, options.workers)
-    OUTPUT.mkdir(parents=True, exist_ok=True)
+    BUILD.mkdir(parents=True, exist_ok=True)
     reached, line = verdict(results, options.seeds)
     report = [text for stream in streams for text in (*table(results, stream), "")]
     report += [text for stream in streams for text in (*compare(results, stream), "")]
     report += [line, f"{options.seeds} seeds, {time.perf_counter() - begin:.0f} s"]
     print("\n".join(report))
-    (OUTPUT / "subspaces.txt").write_text("\n".join([*report, ""]), encoding="utf-8")
-    write_values(results, OUTPUT / "subspaces.csv")
-    plot(results, streams, OUTPUT / "subspaces.png")
+    (BUILD / "subspaces.txt").write_text("\n".join([*report, ""]), encoding="utf-8")
+    write_values(results, BUILD / "subspaces.csv")
+    plot(results, streams, BUILD / "subspaces.png")
     return 0 if reached else 1
 
 

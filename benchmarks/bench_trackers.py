@@ -35,8 +35,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.prequential_sets import WARMUP, Stream, score
 from benchmarks.tracker_sets import SETS, make
 from kerneltrack.kernels import gram, make_kernel

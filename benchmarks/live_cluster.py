@@ -20,13 +20,12 @@ import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from benchmarks.places import DATA, ROOT
 from pipelines.cluster import records
 from pipelines.cluster.folder import Folder, load
 from pipelines.stream_options import RUNNER_FLAGS
 from transforms.chunks import encode_batch
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("KERNELTRACK_DATA", ROOT.parent / "shared" / "data"))
 PARTITIONS = 4
 SECOND = 1_000_000_000
 STEP = SECOND // 50

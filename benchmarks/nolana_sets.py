@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_svmlight_file
 
-from benchmarks.prequential_sets import DATA
+from benchmarks.places import DATA
 from kerneltrack.kernels import median_bandwidth
 
 FloatArray = npt.NDArray[np.float64]

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +33,6 @@ from kerneltrack.scaling import apply_scaling, standard_scaling
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-DATA = Path(
-    os.environ.get("KERNELTRACK_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
-)
 WARMUP = 500
 """First rows that all methods may look at before they begin, without the labels: for centre and
 scale of the rows, bandwidth, and Nyström landmarks. In regression for the targets' scale too."""

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.prequential_sets import DATA, SOURCES, Stream
+from benchmarks.places import DATA
+from benchmarks.prequential_sets import SOURCES, Stream
 
 FloatArray = npt.NDArray[np.float64]
 EVERY = 5
