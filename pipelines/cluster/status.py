@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from pipelines.cluster import records
@@ -13,6 +14,7 @@ from pipelines.cluster.parts import PARTS, Part, taskmanager_state
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.supervisor import NAME as SUPERVISOR
+from pipelines.cluster.tail import Tail
 from pipelines.flink import ENDED, Flink, FlinkError
 from pipelines.stream_health import look
 
@@ -20,6 +22,10 @@ ANSWERS = "answers"
 SILENT = "silent"
 DEAD = "dead"
 STOPPED = "stopped"
+
+TERMINATING = "Terminating due to "
+"""With this Java begins the line in which it says why it ends itself."""
+LAST_LINES = 1000
 
 MINUTE = 60
 HOUR = 60 * MINUTE
@@ -30,7 +36,8 @@ def facts(folder: Folder, cluster: Cluster | None) -> dict[str, Any]:
     """Return the state of a folder's cluster, as `status --json` prints it.
 
     `running` says whether all parts answer. A part `answers`, is `silent` (its process lives but
-    does not answer), `dead` (it ended by itself) or `stopped`.
+    does not answer), `dead` (it ended by itself) or `stopped`. Its `ended_by` is the error by which
+    Java last ended it, if any did: what it had no memory for.
     """
     if cluster is None:
         return {"folder": str(folder.root), "running": False, "parts": {}}
@@ -97,7 +104,17 @@ def _part(cluster: Cluster, part: Part, process: Process | None) -> dict[str, An
         state = DEAD
     else:
         state = ANSWERS if part.answers(cluster, process) else SILENT
-    return {**_process(process, state), "address": cluster.settings.address(part.port)}
+    return {
+        **_process(process, state),
+        "ended_by": last_error(cluster.folder.output(part.name)),
+        "address": cluster.settings.address(part.port),
+    }
+
+
+def last_error(output: Path) -> str | None:
+    """Return the error by which Java last ended the part that prints there, if any did."""
+    lines = [line for line in Tail(output).last(LAST_LINES) if line.startswith(TERMINATING)]
+    return lines[-1].removeprefix(TERMINATING) if lines else None
 
 
 def _process(process: Process | None, state: str) -> dict[str, Any]:
@@ -138,6 +155,8 @@ def describe(found: dict[str, Any]) -> str:
         line += part.get("address", "")
         if part["restarts"]:
             line += f"  restarts: {part['restarts']}"
+        if part.get("ended_by"):
+            line += f"  ended by {part['ended_by']}"
         lines.append(line.rstrip())
     if found["slots"]:
         lines.append(f"slots: {found['slots']['all']}, free: {found['slots']['free']}")
