@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -18,7 +19,15 @@ from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
 from pipelines.cluster.resolve import cache_folder, resolve
-from pipelines.cluster.settings import CLASSES, PORTS, SLOTS, Settings, choose, usual_memory
+from pipelines.cluster.settings import (
+    CLASSES,
+    PORTS,
+    SLOTS,
+    Settings,
+    check_keys,
+    choose,
+    usual_memory,
+)
 from pipelines.cluster.turns import turn
 from pipelines.cluster.up import bring_up
 from pipelines.cluster.versions import versions
@@ -144,13 +153,10 @@ def _settings(args: argparse.Namespace, former: Settings | None) -> Settings:
         args.slots,
         former.ports if former is not None else {},
     )
-    return Settings(
-        chosen.ports,
-        chosen.memory,
-        chosen.slots,
-        _pairs("--flink", args.flink),
-        _pairs("--kafka", args.kafka),
-    )
+    flink, kafka = _pairs("--flink", args.flink), _pairs("--kafka", args.kafka)
+    check_keys("--flink", flink)
+    check_keys("--kafka", kafka)
+    return dataclasses.replace(chosen, flink=flink, kafka=kafka)
 
 
 def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:

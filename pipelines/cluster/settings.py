@@ -37,6 +37,24 @@ CLASSES = 64
 go only when Java needs theirs. Each slot may be another job's."""
 
 
+OWN_FLAGS = {
+    "--flink": {
+        "jobmanager.memory.": "--memory jobmanager=MIB",
+        "jobmanager.rpc.port": "--port flink-rpc=PORT",
+        "rest.bind-port": "--port flink=PORT",
+        "rest.port": "--port flink=PORT",
+        "taskmanager.memory.": "--memory taskmanager=MIB",
+        "taskmanager.numberOfTaskSlots": "--slots",
+    },
+    "--kafka": {
+        "advertised.listeners": "--port kafka=PORT",
+        "controller.quorum.voters": "--port kafka-controller=PORT",
+        "listeners": "--port kafka=PORT",
+    },
+}
+"""Beginnings of keys and the flag that sets them instead: Java's own flags, too, go by that one."""
+
+
 def usual_memory(slots: int) -> dict[str, int]:
     """Return MiB for each part: all of a TaskManager's memory, the heap of the others.
 
@@ -120,6 +138,22 @@ def choose(
         if name not in chosen:
             chosen[name] = _free_from(former.get(name, usual), usual, chosen.values())
     return Settings({name: chosen[name] for name in PORTS}, {**sizes, **memory}, slots)
+
+
+def check_keys(flag: str, given: Mapping[str, str]) -> None:
+    """Check that settings of Flink or of the broker are none that another flag sets.
+
+    Args:
+        flag: "--flink" or "--kafka".
+        given: Values by key.
+
+    Raises:
+        ConfigError: for the first one that is.
+    """
+    for key, value in given.items():
+        for beginning, own in OWN_FLAGS[flag].items():
+            if key.startswith(beginning):
+                raise ConfigError(f"{flag} {key}", value, f"set by {own}")
 
 
 def _one_of(flag: str, name: str, names: Iterable[str]) -> None:

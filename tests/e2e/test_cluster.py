@@ -248,8 +248,8 @@ def test_down_leaves_nothing_running(cluster: LocalCluster) -> None:
     ("flags", "shown", "last"),
     [
         (
-            ("--flink", "taskmanager.memory.task.heap.size=many"),
-            "for key 'taskmanager.memory.task.heap.size'",
+            ("--flink", "taskmanager.cpu.cores=many"),
+            "for key 'taskmanager.cpu.cores'",
             "taskmanager ended before it answered; what was started is stopped again",
         ),
         (

@@ -26,7 +26,15 @@ from pipelines.cluster.java import Java, find_java
 from pipelines.cluster.launch import spawn
 from pipelines.cluster.records import Process
 from pipelines.cluster.resolve import resolve, stamp
-from pipelines.cluster.settings import HOST, PORTS, choose, is_free, least_memory, usual_memory
+from pipelines.cluster.settings import (
+    HOST,
+    PORTS,
+    check_keys,
+    choose,
+    is_free,
+    least_memory,
+    usual_memory,
+)
 from pipelines.cluster.tail import Tail
 from pipelines.cluster.versions import POMS, versions
 
@@ -162,6 +170,20 @@ def test_a_bad_setting_is_refused(name: str) -> None:
     ports, memory, slots = MISTAKES[name]
     with pytest.raises(ConfigError):
         choose(ports, memory, slots, {})
+
+
+@pytest.mark.parametrize(
+    ("flag", "key", "own"),
+    [
+        ("--flink", "taskmanager.memory.jvm-metaspace.size", "--memory taskmanager=MIB"),
+        ("--flink", "taskmanager.numberOfTaskSlots", "--slots"),
+        ("--kafka", "listeners", "--port kafka=PORT"),
+    ],
+)
+def test_a_key_that_has_a_flag_of_its_own_is_refused(flag: str, key: str, own: str) -> None:
+    check_keys(flag, {"a": "1"})
+    with pytest.raises(ConfigError, match=f"^{flag} {key} = '1': must be set by {own}$"):
+        check_keys(flag, {"a": "1", key: "1"})
 
 
 @pytest.mark.parametrize("slots", [1, 4, 16])
