@@ -24,7 +24,7 @@ from pipelines.cluster.settings import (
     PORTS,
     SLOTS,
     Settings,
-    check_keys,
+    check_flink,
     choose,
     usual_memory,
 )
@@ -153,10 +153,9 @@ def _settings(args: argparse.Namespace, former: Settings | None) -> Settings:
         args.slots,
         former.ports if former is not None else {},
     )
-    flink, kafka = _pairs("--flink", args.flink), _pairs("--kafka", args.kafka)
-    check_keys("--flink", flink)
-    check_keys("--kafka", kafka)
-    return dataclasses.replace(chosen, flink=flink, kafka=kafka)
+    flink = _pairs("--flink", args.flink)
+    check_flink(flink)
+    return dataclasses.replace(chosen, flink=flink, kafka=_pairs("--kafka", args.kafka))
 
 
 def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:

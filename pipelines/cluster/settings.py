@@ -38,21 +38,14 @@ go only when Java needs theirs. Each slot may be another job's."""
 
 
 OWN_FLAGS = {
-    "--flink": {
-        "jobmanager.memory.": "--memory jobmanager=MIB",
-        "jobmanager.rpc.port": "--port flink-rpc=PORT",
-        "rest.bind-port": "--port flink=PORT",
-        "rest.port": "--port flink=PORT",
-        "taskmanager.memory.": "--memory taskmanager=MIB",
-        "taskmanager.numberOfTaskSlots": "--slots",
-    },
-    "--kafka": {
-        "advertised.listeners": "--port kafka=PORT",
-        "controller.quorum.voters": "--port kafka-controller=PORT",
-        "listeners": "--port kafka=PORT",
-    },
+    "jobmanager.memory.": "--memory jobmanager=MIB",
+    "jobmanager.rpc.port": "--port flink-rpc=PORT",
+    "rest.bind-port": "--port flink=PORT",
+    "rest.port": "--port flink=PORT",
+    "taskmanager.memory.": "--memory taskmanager=MIB",
+    "taskmanager.numberOfTaskSlots": "--slots",
 }
-"""Beginnings of keys and the flag that sets them instead: Java's own flags, too, go by that one."""
+"""Beginnings of Flink's keys and the flag that sets them: Java's own flags, too, go by that one."""
 
 
 def usual_memory(slots: int) -> dict[str, int]:
@@ -140,20 +133,19 @@ def choose(
     return Settings({name: chosen[name] for name in PORTS}, {**sizes, **memory}, slots)
 
 
-def check_keys(flag: str, given: Mapping[str, str]) -> None:
-    """Check that settings of Flink or of the broker are none that another flag sets.
+def check_flink(given: Mapping[str, str]) -> None:
+    """Check that settings of Flink are none that another flag sets.
 
     Args:
-        flag: "--flink" or "--kafka".
         given: Values by key.
 
     Raises:
         ConfigError: for the first one that is.
     """
     for key, value in given.items():
-        for beginning, own in OWN_FLAGS[flag].items():
+        for beginning, flag in OWN_FLAGS.items():
             if key.startswith(beginning):
-                raise ConfigError(f"{flag} {key}", value, f"set by {own}")
+                raise ConfigError(f"--flink {key}", value, f"set by {flag}")
 
 
 def _one_of(flag: str, name: str, names: Iterable[str]) -> None:

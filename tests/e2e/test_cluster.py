@@ -207,7 +207,9 @@ def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -
     assert reader.read(120) == counts(120)
     consumer.close()
     wait_for("its metrics", lambda: cluster.ask_flink("/taskmanagers/metrics"))
-    assert 20 < classes(cluster) - without_job < CLASSES, "a slot has no room for a job"
+    # They are some seconds old.
+    wait_for("a job's classes", lambda: classes(cluster) - without_job > 20)
+    assert classes(cluster) - without_job < CLASSES, "a slot has no room for a job"
     log = cluster("logs", "supervisor").stdout
     assert f"taskmanager (process {dead}) is dead" in log
     assert f"taskmanager was started again: process {reborn['pid']}" in log
