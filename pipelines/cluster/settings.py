@@ -36,7 +36,6 @@ CLASSES = 64
 """MiB for a job's classes in the TaskManager: 46, and room for those of jobs that have ended, which
 go only when Java needs theirs. Each slot may be another job's."""
 
-
 OWN_FLAGS = {
     "jobmanager.memory.": "--memory jobmanager=MIB",
     "jobmanager.rpc.port": "--port flink-rpc=PORT",

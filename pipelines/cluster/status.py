@@ -106,7 +106,7 @@ def _part(cluster: Cluster, part: Part, process: Process | None) -> dict[str, An
         state = ANSWERS if part.answers(cluster, process) else SILENT
     return {
         **_process(process, state),
-        "ended_by": last_error(cluster.folder.output(part.name)),
+        "ended_by": last_error(cluster.folder.output(part.name)) if process else None,
         "address": cluster.settings.address(part.port),
     }
 
