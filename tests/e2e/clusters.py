@@ -91,15 +91,20 @@ class LocalCluster:
         return self.flink.ask(path)
 
 
-def ports_beside(flags: Sequence[str]) -> list[str]:
-    """Flags for the ports that are not given, of numbers that only this process's clusters take.
+def own_ports() -> Iterator[int]:
+    """Free ports, of numbers that only this process's tests take.
 
     Another cluster could take the usual one of a part that is down for a while.
     """
+    return filter(is_free, count(FIRST_PORT + os.getpid() % PROCESSES * PORTS_EACH))
+
+
+def ports_beside(flags: Sequence[str]) -> list[str]:
+    """Flags for the ports that are not given."""
     given = {flag.partition("=")[0] for flag in flags}
-    free = filter(is_free, count(FIRST_PORT + os.getpid() % PROCESSES * PORTS_EACH))
     names = (name for name in PORTS if name not in given)
-    return [flag for name in names for flag in ("--port", f"{name}={next(free)}")]
+    chosen = zip(names, own_ports(), strict=False)
+    return [flag for name, port in chosen for flag in ("--port", f"{name}={port}")]
 
 
 @contextmanager

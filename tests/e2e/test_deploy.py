@@ -11,7 +11,6 @@ import http.client
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,19 +40,12 @@ from tests.deployment import (
     resources,
     submit_arguments,
 )
-from tests.e2e.clusters import LocalCluster, running, wait_for
+from tests.e2e.clusters import LocalCluster, own_ports, running, wait_for
 from tests.e2e.jobs import command, environment, run_process
 
 ROWS = 20_000
 INPUT = "readings"
 SCRAPES = ("jobmanager-metrics", "taskmanager-metrics")
-
-
-def free_port() -> int:
-    with socket.socket() as open_socket:
-        open_socket.bind(("127.0.0.1", 0))
-        port: int = open_socket.getsockname()[1]
-        return port
 
 
 @dataclass(frozen=True)
@@ -95,7 +87,7 @@ class Deployed:
 
 def addresses(cluster: Cluster, folder: Path) -> dict[str, str]:
     """What stands here in the place of the manifests' addresses and folders."""
-    ports = {name: free_port() for name in ("8099", "8098", "8097", "50000", "50001")}
+    ports = zip(("8099", "8098", "8097", "50000", "50001"), own_ports(), strict=False)
     return {
         "kafka-bootstrap.kafka:9092": cluster.settings.address("kafka"),
         "kerneltrack-rest:8081": cluster.settings.address("flink"),
@@ -106,7 +98,7 @@ def addresses(cluster: Cluster, folder: Path) -> dict[str, str]:
         "/var/lib/kerneltrack": str(folder / "state"),
         "kerneltrack-jobserver": "127.0.0.1",
         "$(POD_IP)": "127.0.0.1",
-        **{name: str(port) for name, port in ports.items()},
+        **{name: str(port) for name, port in ports},
     }
 
 
