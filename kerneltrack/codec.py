@@ -23,6 +23,7 @@ from safetensors.numpy import save
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import LearnerSpec, LearnerState, get_learner, parse_learner_spec
+from kerneltrack.limits import check_given
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import get_tracker, parse_spec
 
@@ -116,12 +117,17 @@ def _save(
     return result
 
 
-def decode(data: bytes, name: str = "snapshot") -> Snapshot:
+def decode(data: bytes, name: str = "snapshot", own: bool = False) -> Snapshot:
     """Read a tracker's state back.
+
+    Every count that leads a loop is held against its limits, so that no bytes reach memory that
+    is not the state's.
 
     Args:
         data: What `encode` wrote.
         name: Where the bytes came from, for errors.
+        own: Whether the job itself wrote them. Those of others must leave room: whatever rows
+            then come, the states that follow can be read again.
 
     Returns:
         The snapshot.
@@ -135,27 +141,42 @@ def decode(data: bytes, name: str = "snapshot") -> Snapshot:
         spec = parse_spec({**header["spec"], TRACKER: header[TRACKER]})
         arrays, beside = _arrays(data)
         state = get_tracker(spec.tracker).from_arrays(spec, arrays)
+        _check_room(state, own)
     except _DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
     return Snapshot(spec, state, header, beside)
 
 
-def decode_learner(data: bytes, name: str = "snapshot") -> LearnerSnapshot:
+def decode_learner(data: bytes, name: str = "snapshot", own: bool = False) -> LearnerSnapshot:
     """Read a learner's state back; see `decode`."""
     header = _header_of(LEARNER, data, name)
     try:
         spec = parse_learner_spec({**header["spec"], LEARNER: header[LEARNER]})
         arrays, beside = _arrays(data)
         state = get_learner(spec.learner).from_arrays(spec, arrays, header["state"])
+        _check_room(state, own)
     except _DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
     return LearnerSnapshot(spec, state, header, beside)
 
 
+def _check_room(state: Any, own: bool) -> None:
+    """Check that counts of others leave room for the rows to come."""
+    for name in () if own else COUNTS:
+        if name in state._fields:
+            check_given(f"state.{name}", getattr(state, name))
+
+
+COUNTS = ("counts", "members")
+"""Arrays of a state that count rows."""
+
 _DAMAGES = (
     AttributeError,
     ConfigError,
     KeyError,
+    MemoryError,
+    OverflowError,
+    RecursionError,
     TypeError,
     ValueError,
     safetensors.SafetensorError,
@@ -202,7 +223,7 @@ def read_header(data: bytes, name: str = "snapshot") -> dict[str, Any]:
         version = header["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(name, "not a kerneltrack snapshot") from error
-    if version != VERSION:
+    if type(version) is not int or version != VERSION:
         raise DataError(name, f"format version {version!r}: this code reads version {VERSION}")
     result: dict[str, Any] = header
     return result

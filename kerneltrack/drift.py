@@ -40,6 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.limits import Limit, check_counts, copies_like, likes
 from kerneltrack.specs import check_choice, check_int, check_number, spec_from_dict
 
 FloatArray = npt.NDArray[np.float64]
@@ -228,17 +229,15 @@ def from_arrays(spec: DriftSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> Drif
     """Make a state of what `arrays` gave.
 
     Raises:
-        ConfigError: for other names or shapes than the spec gives them.
+        ConfigError: for other names or shapes than the spec gives them, or counts that no state
+            has.
     """
-    fresh = init(spec)._asdict()
-    if set(arrays) != set(fresh):
-        raise ConfigError("drift", sorted(arrays), ", ".join(fresh))
-    for name, like in fresh.items():
-        if arrays[name].shape != like.shape:
-            raise ConfigError(f"drift.{name}", arrays[name].shape, f"of shape {like.shape}")
-    return DriftState(
-        **{name: np.array(arrays[name], dtype=like.dtype) for name, like in fresh.items()}
-    )
+    state = DriftState(**copies_like("drift", arrays, likes(init(spec)._asdict())))
+    check_counts("drift.counts", state.counts, Limit("losses that wait", 0, spec.block - 1))
+    usual = float(state.reals[_REALS.index("usual")])
+    if usual < 0.0:
+        raise ConfigError("drift.reals, usual loss", usual, "at least 0")
+    return state
 
 
 @dataclasses.dataclass(slots=True)

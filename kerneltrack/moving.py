@@ -24,6 +24,7 @@ section VII (N_wind = 100, stride 1).
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,16 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel
+from kerneltrack.limits import Limit, check_counts, copies_like, likes
 from kerneltrack.mismatch import scaled_rows
-from kerneltrack.movingloop import MovingMismatch, WindowState, run_window
+from kerneltrack.movingloop import (
+    DIRECTIONS,
+    SEEN,
+    STALE,
+    MovingMismatch,
+    WindowState,
+    run_window,
+)
 from kerneltrack.specs import SubspaceSpec, check_int
 from kerneltrack.trackers import covariance, okfeb
 from kerneltrack.trackers.base import Features, IntArray
@@ -96,6 +105,25 @@ class MovingWindow:
             own=np.zeros(length),
             counts=np.array([0, 0, 1]),
         )
+
+    def from_arrays(
+        self, spec: SubspaceSpec, state: Any, arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> WindowState:
+        """Make a window of arrays by name, as it was beside this state of the tracker.
+
+        Raises:
+            ConfigError: naming the array or count that no such window has.
+        """
+        like = likes(self.init(spec, state)._asdict())
+        window = WindowState(**copies_like("moving", arrays, like))
+        check_counts(
+            "moving.counts",
+            window.counts,
+            Limit("valid rows seen", SEEN, state.n),
+            Limit("directions", DIRECTIONS, spec.rank),
+            Limit("stale", STALE, 1),
+        )
+        return window
 
     def update(
         self,

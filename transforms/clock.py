@@ -127,7 +127,17 @@ class Clock(NamedTuple):
             allowed = f"{OLDEST_VERSION} to {CLOCK_VERSION}"
             raise DataError("clock", f"format version {version}: this code reads {allowed}")
         # Each version had what is newer left out: the defaults say the same.
-        return cls(**values)
+        try:
+            clock = cls(**values)
+        except TypeError as error:
+            raise DataError("clock", f"damaged: {error}") from error
+        for name, value in clock._asdict().items():
+            like = cls._field_defaults[name]
+            least = 0 if name in ("waiting", "before") else -NEVER
+            whole = type(value) is int and least <= value <= NEVER
+            if not (type(value) is bool if name == "started" else whole or value is like is None):
+                raise DataError("clock", f"damaged: {name} = {value!r}")
+        return clock
 
 
 class Admission(NamedTuple):

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.limits import Like, real, whole
+
 
 class Held(NamedTuple):
     """What each channel showed last.
@@ -18,6 +20,11 @@ class Held(NamedTuple):
 
     values: npt.NDArray[np.float64]
     times: npt.NDArray[np.int64]
+
+    @staticmethod
+    def layout(width: int) -> dict[str, Like]:
+        """Return what the arrays of D channels are like."""
+        return {"values": real(width), "times": whole(width)}
 
 
 def hold_last(

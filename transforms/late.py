@@ -362,6 +362,8 @@ def from_arrays(
     kinds = []
     for name, none in Pending.none(spec)._asdict().items():
         where = arrays.get(f"{name}.where", np.zeros((0, 4), np.int64))
+        if where.dtype != np.int64:
+            raise ValueError(f"labels {name} are named by {where.dtype}, not int64")
         key, source, row, used = where.T
         label = from_codes(arrays[f"{name}.label"], names) if len(key) else none.label
         if len(label) != len(key) or (key[1:] <= key[:-1]).any():

@@ -175,7 +175,7 @@ class LearnFn(beam.DoFn):
     def _read(self, key: str, data: bytes | None) -> Learning:
         spec = self._plan.spec
         if data is not None:
-            return decode(spec, data, f"learner of model {key!r}")
+            return decode(spec, data, f"learner of model {key!r}", own=True)
         if self._warm is None:
             return begin(spec)
         data = self._warm.state(key, "learner")

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, LearnerState, get_learner
+from kerneltrack.limits import MOST, MOST_GIVEN
+from transforms.about import read_about
 from transforms.late import (
     OpenRows,
     Pending,
@@ -118,44 +120,45 @@ def _encode(spec: LearnerSpec, key: str, now: Learning, more: dict[str, Any]) ->
     return codec.encode_learner(spec, state, about, beside)
 
 
-def decode(spec: LearnerSpec, data: bytes, name: str) -> Learning:
+def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Learning:
     """Read back what `encode_working` or `encode_snapshot` wrote.
+
+    Args:
+        spec: The learners' spec.
+        data: The bytes.
+        name: Where they came from, for errors.
+        own: Whether this job wrote them; see `codec.decode`.
 
     Raises:
         DataError: for bytes that are neither, are damaged, or are of other settings.
     """
-    snapshot = codec.decode_learner(data, name)
+    snapshot = codec.decode_learner(data, name, own)
     if snapshot.spec != spec:
         raise DataError(name, "made with other settings of the learner")
-    beside = snapshot.beside
+    told = read_about(snapshot.header, name, own)
+    about, beside = snapshot.header["about"], snapshot.beside
     try:
-        about = snapshot.header["about"]
         names = about.get("labels", []) if spec.classifies else None
-        if names is not None and not all(type(name) is str for name in names):
+        if spec.classifies and not (
+            isinstance(names, list) and all(type(name) is str for name in names)
+        ):
             raise ValueError(f"labels = {names!r}")
-        rows, time, early = (about.get(field) for field in ("rows", "time", "early"))
-        if rows is None or not _is_whole(rows, early) or not _is_time(time):
-            raise ValueError(f"rows = {rows!r}, time = {time!r}, early = {early!r}")
+        early = about.get("early")
+        if early is not None and not (type(early) is int and 0 <= early <= MOST):
+            raise ValueError(f"early = {early!r}")
         board = Board.empty()
         if any(field.startswith(_BOARD) for field in beside):
             classes = len(snapshot.state.classes)
-            board = Board.from_arrays(_part(beside, _BOARD), spec.max_classes, classes)
+            most = MOST if own else MOST_GIVEN
+            board = Board.from_arrays(_part(beside, _BOARD), spec.max_classes, classes, most)
         pending = from_arrays(spec, _part(beside, _PENDING), names)
         state, waiting = None, None
         if about.get("begun", True):
             state = snapshot.state
-            waiting = _waiting(spec, state, rows, beside, names)
+            waiting = _waiting(spec, state, told.rows, beside, names)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
-    return Learning(state, waiting, rows, time, early, pending, board)
-
-
-def _is_whole(*values: Any) -> bool:
-    return all(value is None or (type(value) is int and 0 <= value < 2**62) for value in values)
-
-
-def _is_time(value: Any) -> bool:
-    return value is None or (type(value) is int and -(2**63) <= value < 2**63)
+    return Learning(state, waiting, told.rows, told.time, early, pending, board)
 
 
 def _part(beside: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
@@ -185,6 +188,10 @@ def _waiting(
     for name in prediction_columns(none.said).keys() - given.keys():
         empty = np.full(count, np.nan) if name == "error" else np.zeros(count, np.bool_)
         given[name] = empty
+    whole = {"clock": columns["clock"], "time": rows.time, "code": given.get("code")}
+    for name, column in whole.items():
+        if column is not None and column.dtype != np.int64:
+            raise ValueError(f"{name} of the rows that wait is {column.dtype}, not int64")
     lengths = {len(array) for array in (*columns.values(), *given.values())}
     if lengths != {count} or first < 0 or rows.z.shape[1:] != none.rows.z.shape[1:]:
         raise ValueError("the rows that wait do not fit each other")

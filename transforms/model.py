@@ -17,15 +17,19 @@ import numpy.typing as npt
 from kerneltrack import codec, drift
 from kerneltrack.drift import DriftSpec
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.limits import check_whole, copies_like, whole
 from kerneltrack.moving import MovingWindow
 from kerneltrack.movingloop import WindowState
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import get_tracker
 from kerneltrack.trackers.start import StartSet, start_from
+from transforms.about import About, read_about
 from transforms.hold import Held
+from transforms.times import TIME_LIMIT
 from transforms.windows import MeasureMismatch, OpenWindows
 
 MOST_KEPT = 32 << 20
+TIMES = {"times": whole(0)}
 
 IntArray = npt.NDArray[np.int64]
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -167,21 +171,28 @@ def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
     return codec.encode(work.spec, model.state, about, beside=beside)
 
 
-def decode(work: Work, data: bytes, name: str) -> Model:
+def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
     """Read a model back.
 
     Windows and drift detector go on if they were of the same kind, and begin anew if not.
+
+    Args:
+        work: What is done with its rows.
+        data: What `encode` wrote.
+        name: Where it came from, for errors.
+        own: Whether this job wrote it; see `codec.decode`.
 
     Raises:
         DataError: for bytes that are no tracker's state (see `codec.decode`), that of a tracker
             with other settings, or damaged ones.
     """
-    snapshot = codec.decode(data, name)
+    snapshot = codec.decode(data, name, own)
+    about = read_about(snapshot.header, name, own)
     if snapshot.spec.to_dict() != work.spec.to_dict():
         raise DataError(name, "the state of a tracker with other settings")
     try:
-        return _go_on(work, snapshot)
-    except (ConfigError, KeyError) as error:
+        return _go_on(work, snapshot, about)
+    except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
 
 
@@ -203,7 +214,7 @@ class LastWritten:
         found = self._forget(key)
         if found is not None and found[0] == data:
             return found[1]
-        return decode(work, data, name)
+        return decode(work, data, name, own=True)
 
     def put(self, work: Work, key: str, model: Model) -> bytes:
         """Return the model as bytes, and keep it; as `encode`."""
@@ -222,18 +233,20 @@ class LastWritten:
         return found
 
 
-def _go_on(work: Work, snapshot: codec.Snapshot) -> Model:
-    about = snapshot.header["about"]
+def _go_on(work: Work, snapshot: codec.Snapshot, about: About) -> Model:
+    began = snapshot.header["about"]
     beside: dict[str, dict[str, npt.NDArray[Any]]] = {}
     for full, array in snapshot.beside.items():
         part, _, field = full.partition(".")
         beside.setdefault(part, {})[field] = array
-    if work.measure is None or about.get("measure") != work.measure.to_dict():
+    if work.measure is None or began.get("measure") != work.measure.to_dict():
         beside.pop("open", None)
         beside.pop("moving", None)
-    if work.drift is None or about.get("drift") != work.drift.to_dict():
+    if work.drift is None or began.get("drift") != work.drift.to_dict():
         beside.pop("drift", None)
-    model = Model(snapshot.state, about["time"], about["until"], before=about.get("before", 0))
+    model = Model(snapshot.state, about.time, about.until, before=about.before)
+    if model.rows != about.rows:
+        raise ConfigError("rows", about.rows, f"{model.rows}, as the state counts them")
     return _with_companions(work, model, beside, len(snapshot.state.shift))
 
 
@@ -242,23 +255,23 @@ def _with_companions(
 ) -> Model:
     """Give a model what works along with the tracker, from arrays where there are some."""
     if work.hold is not None and "held" in beside:
-        like = Held(np.zeros(width), np.zeros(width, np.int64))
-        model = model._replace(held=Held(**_as("held", beside["held"], like._asdict())))
+        held = Held(**copies_like("held", beside["held"], Held.layout(width)))
+        check_whole("held.times", held.times, -TIME_LIMIT, TIME_LIMIT)
+        model = model._replace(held=held)
     if work.measure is not None and work.measure.windows is not None:
         known = OpenWindows.none(width)
         if "open" in beside:
-            growing = ("windows", "rows", "numbers")
-            found = _as("open", beside["open"], known._asdict(), growing)
-            known = OpenWindows.from_arrays(found)
+            known = OpenWindows.from_arrays(beside["open"], work.measure, width, model.state.n)
         model = model._replace(open=known)
     if work.window is not None:
         spec: Any = work.spec
         moving, times = work.window.init(spec, model.state), model.moving_times
         if "moving" in beside:
-            both = {**moving._asdict(), "times": times}
-            found = _as("moving", beside["moving"], both, ("times",))
-            times = found.pop("times")
-            moving = WindowState(**found)
+            arrays = dict(beside["moving"])
+            times = copies_like("moving", {"times": arrays.pop("times")}, TIMES, ("times",))[
+                "times"
+            ]
+            moving = work.window.from_arrays(spec, model.state, arrays)
         model = model._replace(moving=moving, moving_times=times)
     if work.drift is not None:
         watched = (
@@ -268,21 +281,3 @@ def _with_companions(
         )
         model = model._replace(drift=watched)
     return model
-
-
-def _as(
-    part: str, arrays: Arrays, like: Arrays, growing: tuple[str, ...] = ()
-) -> dict[str, npt.NDArray[Any]]:
-    """Return copies of a part's arrays, held against those of a new model.
-
-    Raises:
-        ConfigError: for other names or shapes; of those that grow the first length is free.
-    """
-    if set(arrays) != set(like):
-        raise ConfigError(part, sorted(arrays), ", ".join(like))
-    for name, array in like.items():
-        free = 1 if name in growing else 0
-        shape = arrays[name].shape
-        if len(shape) != array.ndim or shape[free:] != array.shape[free:]:
-            raise ConfigError(f"{part}.{name}", shape, f"of shape {array.shape}")
-    return {name: np.array(arrays[name], dtype=array.dtype) for name, array in like.items()}

@@ -308,7 +308,8 @@ def _note_moving(
     if stamps is not None:
         known = np.concatenate([model.moving_times, stamps])
         model = model._replace(moving_times=known[max(len(known) - length + 1, 0) :])
-        times = known.tolist()[len(known) - len(times) :] if len(full) else []
+        # The window may hold rows of an earlier job, which had no times.
+        times = [*times, *known.tolist()][len(known) :]
     for place, at in enumerate(full.tolist()):
         found = Mismatch(
             length,

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.learners import LearnerSpec, Predictions
+from kerneltrack.limits import MOST
 from transforms.chunks import Chunk
 from transforms.kinds import codes_of, encode
 
@@ -77,7 +78,7 @@ class Board(NamedTuple):
 
     @staticmethod
     def from_arrays(
-        arrays: Mapping[str, npt.NDArray[Any]], max_classes: int, classes: int
+        arrays: Mapping[str, npt.NDArray[Any]], max_classes: int, classes: int, most: int = MOST
     ) -> Board:
         """Make a board of what `arrays` gave.
 
@@ -85,6 +86,7 @@ class Board(NamedTuple):
             arrays: By name.
             max_classes: Most classes there may be.
             classes: Those that are known.
+            most: Largest count.
 
         Raises:
             KeyError: if one is missing.
@@ -95,6 +97,9 @@ class Board(NamedTuple):
             tally = Tally(*(arrays[f"{part}.{name}"] for name in Tally._fields))
             if (tally.counts.shape, tally.sums.shape) != ((3,), (2,)):
                 raise ValueError(f"{part} has other counts")
+            for whole in (tally.counts, tally.pairs):
+                if whole.dtype != np.int64 or (whole < 0).any() or (whole > most).any():
+                    raise ValueError(f"{part} has counts that are not from 0 to {most}")
             pairs = tally.pairs.reshape(-1, 3)
             codes = pairs[:, :2]
             if (codes < 0).any() or (codes > [max_classes, classes - 1]).any():

@@ -19,10 +19,12 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows, WindowFn
 from kerneltrack.bounds import future_residual
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import NEEDS_BANDWIDTH
+from kerneltrack.limits import check_whole, copies_like, likes
 from kerneltrack.mismatch import Mismatch
 from kerneltrack.moving import MovingWindow
 from kerneltrack.specs import SubspaceSpec, check_int, check_number
 from transforms.chunks import Chunk
+from transforms.times import TIME_LIMIT
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -206,15 +208,36 @@ class OpenWindows(NamedTuple):
         return int(self.windows[:, 0].min()) + measure.size
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> OpenWindows:
+    def from_arrays(
+        cls, arrays: Mapping[str, npt.NDArray[Any]], measure: MeasureMismatch, width: int, rows: int
+    ) -> OpenWindows:
         """Make windows of arrays by name.
 
+        Args:
+            arrays: The arrays.
+            measure: What was asked for.
+            width: Number of channels D.
+            rows: Valid rows that the model has seen.
+
         Raises:
-            ConfigError: if there are not as many rows as numbers of rows.
+            ConfigError: naming the array or number that no windows have.
         """
-        if len(arrays["rows"]) != len(arrays["numbers"]):
-            raise ConfigError("open.rows", len(arrays["rows"]), f"{len(arrays['numbers'])} rows")
-        return cls(**arrays)
+        none = likes(cls.none(width)._asdict())
+        found = cls(**copies_like("open", arrays, none, ("windows", "rows", "numbers")))
+        kept, (starts, first, strides) = len(found.numbers), found.windows.T
+        if len(found.rows) != kept or kept > measure.most_rows:
+            allowed = f"{kept} rows, at most {measure.most_rows}"
+            raise ConfigError("open.rows", len(found.rows), allowed)
+        check_whole("open.numbers", found.numbers, 0, rows - 1)
+        if kept and (np.diff(found.numbers) <= 0).any():
+            raise ConfigError("open.numbers", found.numbers.tolist(), "rising")
+        check_whole("open.windows, start", starts, -TIME_LIMIT - measure.size, TIME_LIMIT)
+        check_whole("open.windows, first row", first, 0, rows)
+        for field, steps in (("open.windows, stride", strides), ("open.stride", found.stride)):
+            check_whole(field, steps, 1)
+            if (steps & (steps - 1)).any():
+                raise ConfigError(field, steps.tolist(), "powers of two")
+        return found
 
 
 class Measured(NamedTuple):

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.errors import ConfigError
 from kerneltrack.learners.base import LEARNED, SUMS, FloatArray, IntArray
 from kerneltrack.learners.dictsteps import (
     DICTIONARY_COUNTS,
@@ -23,13 +22,15 @@ from kerneltrack.learners.dictsteps import (
 )
 from kerneltrack.learners.kernel import (
     EARLY,
-    MAX_COUNT,
     KernelLearner,
     KernelSpec,
+    counts_of,
     early_room,
     resized,
+    width_of,
 )
 from kerneltrack.learners.prequential import MAX_WIDTH
+from kerneltrack.limits import Like, Limit, check_counts, real, whole
 from kerneltrack.specs import check_int
 
 
@@ -149,29 +150,27 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
             early=state.early[:early].copy(),
         )
 
-    def shapes(
+    def layout(
         self, spec: _S, arrays: dict[str, npt.NDArray[Any]], classes: int
-    ) -> dict[str, tuple[int, ...]]:
-        """Return the shapes that a state's arrays should have; see `PrequentialLearner`."""
-        rows, counts = arrays["rows"], arrays["counts"]
-        if rows.ndim != 2 or not 1 <= rows.shape[1] <= MAX_WIDTH:
-            raise ConfigError("state.rows", rows.shape, f"of 1 to {MAX_WIDTH} columns")
-        if counts.shape != (DICTIONARY_COUNTS,) or counts.min() < 0 or counts.max() > MAX_COUNT:
-            raise ConfigError("state.counts", counts.tolist(), f"{DICTIONARY_COUNTS} of them, >= 0")
+    ) -> dict[str, Like]:
+        """Return what a state's arrays should be like; see `PrequentialLearner`."""
+        counts, width = counts_of(arrays, DICTIONARY_COUNTS), width_of(arrays["rows"])
+        check_counts(
+            "state.counts",
+            counts,
+            Limit("stored rows", STORED, spec.budget),
+            Limit("rows of the mini-batch", PENDING, int(counts[LEARNED]) % spec.rows_a_step),
+            Limit("rows that wait", EARLY, spec.warmup - 1),
+        )
         stored, pending, early = (int(counts[place]) for place in (STORED, PENDING, EARLY))
-        learned = int(counts[LEARNED])
-        most = learned % spec.rows_a_step
-        if stored > spec.budget or pending > most or early >= spec.warmup:
-            allowed = f"at most {spec.budget}, {most} and {spec.warmup - 1} rows"
-            raise ConfigError("state.counts", counts.tolist(), allowed)
         size, inverse = stored + pending, stored if self.projects(spec) else 0
         return {
-            "rows": (size, rows.shape[1]),
-            "weights": (classes, size),
-            "root": (inverse, inverse),
-            "diagonal": (inverse,),
-            "early": (early, rows.shape[1] + 1),
-            "bandwidth": (1,),
-            "sums": (SUMS,),
-            "counts": (DICTIONARY_COUNTS,),
+            "rows": real(size, width),
+            "weights": real(classes, size),
+            "root": real(inverse, inverse),
+            "diagonal": real(inverse),
+            "early": real(early, width + 1),
+            "bandwidth": real(1),
+            "sums": real(SUMS),
+            "counts": whole(DICTIONARY_COUNTS),
         }

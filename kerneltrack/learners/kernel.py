@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,13 +16,13 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import NEEDS_BANDWIDTH, Kernel, make_kernel, median_bandwidth
 from kerneltrack.learners.base import COUNTS, FloatArray, LearnerSpec
 from kerneltrack.learners.labels import Coded
-from kerneltrack.learners.prequential import PrequentialLearner
+from kerneltrack.learners.prequential import MAX_WIDTH, PrequentialLearner
 from kerneltrack.learners.rows import Mode, Outputs
+from kerneltrack.limits import copies_like, whole
 from kerneltrack.specs import check_choice, check_int, check_number
 
 EARLY = COUNTS + 2
 """Place in `counts` of the rows that wait for the bandwidth; a learner's own lie beside it."""
-MAX_COUNT = 2**62
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -203,3 +204,26 @@ def _from(start: int, columns: _C) -> _C:
     fields: Any = columns
     rest: _C = type(fields)(*(column[start:] for column in fields))
     return rest
+
+
+def counts_of(arrays: Mapping[str, npt.NDArray[Any]], length: int) -> npt.NDArray[np.int64]:
+    """Return a state's counts, which say how large its other arrays are.
+
+    Raises:
+        ConfigError: for another number of them, or another type.
+    """
+    (counts,) = copies_like(
+        "state", {"counts": arrays["counts"]}, {"counts": whole(length)}
+    ).values()
+    return counts
+
+
+def width_of(rows: npt.NDArray[Any]) -> int:
+    """Return the number of features D of a state's rows, shape (n, D).
+
+    Raises:
+        ConfigError: for a shape that no state has.
+    """
+    if rows.ndim != 2 or not 1 <= rows.shape[1] <= MAX_WIDTH:
+        raise ConfigError("rows of the state", rows.shape, f"of 1 to {MAX_WIDTH} columns")
+    return int(rows.shape[1])

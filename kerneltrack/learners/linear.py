@@ -14,6 +14,7 @@ from kerneltrack.learners.base import COUNTS, SUMS, FloatArray, IntArray, Linear
 from kerneltrack.learners.labels import Coded
 from kerneltrack.learners.prequential import MAX_WIDTH, PrequentialLearner
 from kerneltrack.learners.rows import Arrays, Mode, Outputs, decision_values, load_row
+from kerneltrack.limits import Like, real, whole
 from kerneltrack.specs import check_int
 
 _S = TypeVar("_S", bound=LinearSpec)
@@ -117,10 +118,10 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
         self.run(spec, mode, arrays, features, labels, out)
         return state
 
-    def shapes(
+    def layout(
         self, spec: _S, arrays: dict[str, npt.NDArray[Any]], classes: int
-    ) -> dict[str, tuple[int, ...]]:
-        """Return the shapes that a state's arrays should have; see `PrequentialLearner`."""
+    ) -> dict[str, Like]:
+        """Return what a state's arrays should be like; see `PrequentialLearner`."""
         weights = arrays["weights"]
         size = weights.shape[-1] if weights.ndim else 0
         most = MAX_WIDTH + int(spec.bias)
@@ -128,10 +129,10 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
             raise ConfigError("state.weights", weights.shape, f"of at most {most} columns")
         rows = {0: 0, 1: 1, 2: size}[len(self.memory(spec, 2))]
         return {
-            "weights": (classes, size),
-            "memory": (rows, size),
-            "sums": (SUMS,),
-            "counts": (COUNTS,),
+            "weights": real(classes, size),
+            "memory": real(rows, size),
+            "sums": real(SUMS),
+            "counts": whole(COUNTS),
         }
 
 

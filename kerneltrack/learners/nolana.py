@@ -50,12 +50,13 @@ from kerneltrack.learners.base import (
 )
 from kerneltrack.learners.kernel import (
     EARLY,
-    MAX_COUNT,
     KernelLearner,
     KernelSpec,
+    counts_of,
     early_room,
     keep_waiting,
     resized,
+    width_of,
 )
 from kerneltrack.learners.labels import Coded
 from kerneltrack.learners.nolanasteps import (
@@ -84,6 +85,7 @@ from kerneltrack.learners.rows import (
     shrink_all,
     softmax,
 )
+from kerneltrack.limits import Like, Limit, check_counts, check_whole, real, whole
 from kerneltrack.specs import check_choice, check_int, check_number
 from kerneltrack.trackers import oanastate, rowstate
 from kerneltrack.trackers.oanaloop import BEGINS, MOVES, nearest, what_for
@@ -334,36 +336,33 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
         """Return how many rows a state holds beside those that wait."""
         return state.size
 
-    def shapes(
+    def layout(
         self, spec: NOLANASpec, arrays: dict[str, npt.NDArray[Any]], classes: int
-    ) -> dict[str, tuple[int, ...]]:
-        """Return the shapes that a state's arrays should have; see `PrequentialLearner`."""
-        support, counts = arrays["support"], arrays["counts"]
-        if support.ndim != 2 or not 1 <= support.shape[1] <= MAX_WIDTH:
-            raise ConfigError("state.support", support.shape, f"of 1 to {MAX_WIDTH} columns")
-        if counts.shape != (DIRECTIONS + 1,) or counts.min() < 0 or counts.max() > MAX_COUNT:
-            raise ConfigError("state.counts", counts.tolist(), f"{DIRECTIONS + 1} of them, >= 0")
-        size, early, started = (int(counts[place]) for place in (LANDMARKS, EARLY, DIRECTIONS))
-        if size > spec.budget or early >= spec.warmup or started > min(size, spec.rank):
-            allowed = f"at most {spec.budget} landmarks, {spec.warmup - 1} rows, {spec.rank}"
-            raise ConfigError("state.counts", counts.tolist(), allowed)
-        slots, rank, width = spec.budget + 1, spec.rank, support.shape[1]
+    ) -> dict[str, Like]:
+        """Return what a state's arrays should be like; see `PrequentialLearner`."""
+        counts, width = counts_of(arrays, DIRECTIONS + 1), width_of(arrays["support"])
+        check_counts(
+            "state.counts",
+            counts,
+            Limit("landmarks", LANDMARKS, spec.budget),
+            Limit("rows that wait", EARLY, spec.warmup - 1),
+            Limit("directions", DIRECTIONS, min(int(counts[LANDMARKS]), spec.rank)),
+        )
+        slots, rank = spec.budget + 1, spec.rank
         return {
-            "weights": (classes, rank),
-            "support": (slots, width),
-            "factor": (rank, slots),
-            "gram": (slots, slots),
-            "image": (rank, slots),
-            "members": (slots,),
-            "early": (early, width + 1),
-            "bandwidth": (1,),
-            "sums": (SUMS,),
-            "counts": (DIRECTIONS + 1,),
+            "weights": real(classes, rank),
+            "support": real(slots, width),
+            "factor": real(rank, slots),
+            "gram": real(slots, slots),
+            "image": real(rank, slots),
+            "members": whole(slots),
+            "early": real(int(counts[EARLY]), width + 1),
+            "bandwidth": real(1),
+            "sums": real(SUMS),
+            "counts": whole(DIRECTIONS + 1),
         }
 
     def sound(self, spec: NOLANASpec, state: NOLANAState) -> NOLANAState:
         """Check what the row loop is led by."""
-        members = state.members[: state.size]
-        if len(members) and not 1 <= members.min() <= members.max() <= MAX_COUNT:
-            raise ConfigError("state.members", members.tolist(), "at least 1 of each landmark")
+        check_whole("state.members", state.members[: state.size], 1)
         return super().sound(spec, state)

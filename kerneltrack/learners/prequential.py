@@ -25,6 +25,7 @@ from kerneltrack.learners.base import (
 )
 from kerneltrack.learners.labels import MAX_NAME, Coded, coded, no_labels
 from kerneltrack.learners.rows import Mode, Outputs, mark_rows
+from kerneltrack.limits import Like, check_counts, copies_like
 
 _S = TypeVar("_S", bound=LearnerSpec)
 _T = TypeVar("_T", bound=Any)
@@ -149,22 +150,17 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         classes = _checked_classes(spec, header.get("classes"))
         names = [name for name in self.state_type._fields if name != "classes"]
         if set(arrays) != set(names):
-            raise ConfigError("state", sorted(arrays), f"exactly {', '.join(names)}")
-        shapes = self.shapes(spec, arrays, len(classes) if spec.classifies else 1)
-        for name, shape in shapes.items():
-            if arrays[name].shape != shape:
-                raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {shape}")
-        kinds = self.init(spec, 1)._asdict()
-        parts = {name: np.array(arrays[name], dtype=kinds[name].dtype) for name in names}
-        return self.sound(spec, self.state_type(classes=classes, **parts))
+            raise ConfigError("state", sorted(set(arrays) ^ set(names)), ", ".join(names))
+        layout = self.layout(spec, arrays, len(classes) if spec.classifies else 1)
+        state = self.state_type(classes=classes, **copies_like("state", arrays, layout))
+        check_counts("state.counts", state.counts)
+        return self.sound(spec, state)
 
     @abc.abstractmethod
-    def shapes(
+    def layout(
         self, spec: _S, arrays: dict[str, npt.NDArray[Any]], classes: int
-    ) -> dict[str, tuple[int, ...]]:
-        """Return the shapes that a state's arrays should have, as far as these say its sizes.
-
-        No room is made for them: a damaged state may claim any size.
+    ) -> dict[str, Like]:
+        """Return what a state's arrays should be like, as far as these say its sizes.
 
         Raises:
             ConfigError: for sizes that no state has.

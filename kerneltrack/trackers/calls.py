@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -12,6 +12,14 @@ import numpy.typing as npt
 from kerneltrack import scaling
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import NEEDS_BANDWIDTH, Kernel, make_kernel, median_bandwidth
+from kerneltrack.limits import (
+    Like,
+    Limit,
+    check_counts,
+    check_finite,
+    check_positive,
+    copies_like,
+)
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import rowstate, rowsteps
 from kerneltrack.trackers.base import Features, IntArray
@@ -196,29 +204,26 @@ def refusal(state: Any, row: npt.ArrayLike, positive: str | None = None) -> str:
     return f"the kernel's value of the row with itself is above {rowsteps.MAX_KERNEL:g}"
 
 
-def checked(state_type: Any, expected: Any, arrays: Arrays, most_started: int) -> Any:
-    """Make a state of arrays by name, checking that they have the shapes of an expected one."""
-    parts = {}
-    for name, like in expected._asdict().items():
-        if arrays[name].shape != like.shape:
-            raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {like.shape}")
-        parts[name] = np.array(arrays[name], dtype=like.dtype)
-    state = state_type(**parts)
-    counts, slots = state.counts, len(state.support)
-    started = int(counts[rowstate.STARTED])
-    if counts.min() < 0 or counts.max() > 2**62 or state.size >= slots or started > most_started:
-        allowed = f"from 0 to 2**62, at most {slots - 1} of them stored rows"
-        raise ConfigError("state.counts", counts.tolist(), allowed)
-    if not 0 < state.bandwidth[0] < math.inf:
-        raise ConfigError("state.bandwidth", float(state.bandwidth[0]), "a finite number > 0")
+def restored(
+    state_type: Any, arrays: Arrays, layout: Callable[[int], Mapping[str, Like]], *limits: Limit
+) -> Any:
+    """Make a state of arrays by name, held against what leads the row loops.
+
+    Args:
+        state_type: The state's type.
+        arrays: Its arrays.
+        layout: What they are like for rows of D channels.
+        limits: Ranges of single counts.
+
+    Raises:
+        ConfigError: naming the array or count that no state has.
+    """
+    scale = arrays.get("scale", np.zeros(0))
+    width = scale.shape[0] if scale.ndim == 1 else 0
+    if not width:
+        raise ConfigError("state.scale", scale.shape, "of shape (D,)")
+    state = state_type(**copies_like("state", arrays, layout(width)))
+    check_counts("state.counts", state.counts, *limits)
+    check_finite("state.shift", state.shift)
+    check_positive("state.scale", state.scale)
     return state
-
-
-def width_of(state_type: Any, arrays: Arrays) -> int:
-    """Return D of arrays by name, checking that they are those of such a state."""
-    if set(arrays) != set(state_type._fields):
-        missing = sorted(set(state_type._fields) ^ set(arrays))
-        raise ConfigError("state", missing, "exactly the arrays of the tracker's state")
-    if arrays["support"].ndim != 2:
-        raise ConfigError("state.support", arrays["support"].shape, "of shape (slots, D)")
-    return int(arrays["support"].shape[1])

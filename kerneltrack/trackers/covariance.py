@@ -86,18 +86,18 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.limits import Like, Limit, check_counts, check_positive, real, whole
 from kerneltrack.specs import AUTO, MAX_RANK, SubspaceSpec, check_choice, check_int, check_number
-from kerneltrack.trackers import covstate
+from kerneltrack.trackers import covstate, rowstate
 from kerneltrack.trackers.base import Features, IntArray
 from kerneltrack.trackers.calls import (
-    checked,
     copied,
     look_at,
     refusal,
+    restored,
     run,
     stamps_of,
     totals,
-    width_of,
 )
 from kerneltrack.trackers.covloop import run_rows
 from kerneltrack.trackers.covstate import CovarianceState
@@ -175,29 +175,41 @@ class CovarianceSpec(SubspaceSpec):
         return self.halflife_seconds is not None
 
 
+def layout(spec: CovarianceSpec, width: int) -> dict[str, Like]:
+    """Return what the arrays of a state for rows of D channels are like."""
+    rank, slots = spec.rank, spec.budget + 1
+    reals, counts = covstate.REALS, covstate.COUNTS
+    if spec.rank_factor is not None:
+        reals, counts = covstate.SCORES + rank, rowstate.DIRECTIONS + 1
+    return {
+        "support": real(slots, width),
+        "factor": real(rank, slots),
+        "gram": real(slots, slots),
+        "image": real(rank, slots),
+        "weights": real(slots, slots),
+        "square": real(slots, slots),
+        "whitener": real(slots, slots),
+        "frame": real(rank, rank),
+        "born": whole(slots),
+        "shift": real(width),
+        "scale": real(width),
+        "bandwidth": real(1),
+        "recent": real(spec.novelty_window),
+        "key": whole(1 + spec.needs_times),
+        "reals": real(reals),
+        "counts": whole(counts),
+    }
+
+
 def make_state(spec: CovarianceSpec, first_rows: npt.ArrayLike, key: str = "") -> CovarianceState:
     """Make the state of a model of this key, scaled and tuned to its first rows (m, D)."""
-    seen, rank, slots = look_at(spec, first_rows), spec.rank, spec.budget + 1
-    reals, counts = covstate.REALS, [0] * covstate.COUNTS
+    seen = look_at(spec, first_rows)
+    arrays = {name: like.zeros() for name, like in layout(spec, len(seen.scale)).items()}
+    arrays["key"][covstate.COIN] = key_of(spec.seed, key)
     if spec.rank_factor is not None:
-        reals, counts = covstate.SCORES + rank, [*counts, rank, 0]
-    return CovarianceState(
-        support=np.zeros((slots, len(seen.scale))),
-        factor=np.zeros((rank, slots)),
-        gram=np.zeros((slots, slots)),
-        image=np.zeros((rank, slots)),
-        weights=np.zeros((slots, slots)),
-        square=np.zeros((slots, slots)),
-        whitener=np.zeros((slots, slots)),
-        frame=np.eye(rank),
-        born=np.zeros(slots, dtype=np.int64),
-        shift=seen.shift,
-        scale=seen.scale,
-        bandwidth=seen.bandwidth,
-        recent=np.zeros(spec.novelty_window),
-        key=np.array([key_of(spec.seed, key), *[0] * spec.needs_times]),
-        reals=np.zeros(reals),
-        counts=np.array(counts),
+        arrays["counts"][rowstate.RANK] = spec.rank
+    return CovarianceState(**arrays)._replace(
+        frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
     )
 
 
@@ -293,6 +305,16 @@ class CovarianceTracker:
         self, spec: CovarianceSpec, arrays: dict[str, npt.NDArray[Any]]
     ) -> CovarianceState:
         """Make a state of arrays that `arrays` gave."""
-        expected = make_state(spec, np.zeros((1, width_of(CovarianceState, arrays))))
-        state: CovarianceState = checked(CovarianceState, expected, arrays, spec.rank)
+        limits = [
+            Limit("stored rows", rowstate.SIZE, spec.budget),
+            Limit("rows of the start", rowstate.STARTED, spec.rank),
+        ]
+        if spec.rank_factor is not None:
+            limits.append(Limit("rank in use", rowstate.RANK, spec.rank, 1))
+        state: CovarianceState = restored(
+            CovarianceState, arrays, lambda width: layout(spec, width), *limits
+        )
+        check_positive("state.bandwidth", state.bandwidth)
+        last = Limit("valid rows at the last admitted one", covstate.LAST, state.n)
+        check_counts("state.counts", state.counts, last)
         return state

@@ -44,6 +44,7 @@ from kerneltrack.trackers.rowstate import (
 )
 from kerneltrack.trackers.rowsteps import (
     MAX_KERNEL,
+    bounded_loss,
     gram_root,
     least_loss,
     paper_features,
@@ -215,7 +216,7 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
         out.valid[n] = True
         out.number[n] = number
         kernel_row(kernel, state.support, counts[SIZE], work.x, work.k)
-        loss = min(max(_project(state, work, own), 0.0), own)
+        loss = bounded_loss(_project(state, work, own), own)
         weight = 0.0
         started = False
         gone = -1
@@ -228,7 +229,7 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
                 gone = _learn(settings, state, work, own, weight, times[n])
                 counts[STARTED] += 1
                 kernel_row(kernel, state.support, counts[SIZE], work.x, work.k)
-                loss = min(max(_project(state, work, own), 0.0), own)
+                loss = bounded_loss(_project(state, work, own), own)
         if settings.aligned:
             for c in range(rank):
                 out.z[n, c] = dot(state.frame[c], work.q, rank)

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,6 +43,7 @@ import numpy.typing as npt
 from kerneltrack import scaling
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import median_bandwidth
+from kerneltrack.limits import Like, Limit, check_positive, real, whole
 from kerneltrack.randomfeatures import (
     FEATURE_KERNELS,
     MEASURED,
@@ -60,6 +61,7 @@ from kerneltrack.trackers.calls import (
     matrix_of,
     outputs_for,
     refusal,
+    restored,
     writeable,
 )
 from kerneltrack.trackers.dsloop import DoublyState
@@ -149,23 +151,31 @@ def tuned(
     return scale, [median_bandwidth(spec.kernel, np.ascontiguousarray(g)) for g in groups]
 
 
+def layout(spec: DSKPCASpec, width: int) -> dict[str, Like]:
+    """Return what the arrays of a state for rows of D channels are like."""
+    rank = spec.rank
+    return {
+        "factor": real(rank, spec.budget),
+        "solver": real(rank, rank),
+        "solver_t": real(rank, rank),
+        "mapping": real(rank, rank),
+        "moment": real(rank, rank),
+        "cross": real(rank, spec.feature_batch),
+        "shift": real(width),
+        "scale": real(width),
+        "bandwidth": real(1),
+        "recent": real(spec.novelty_window),
+        "reals": real(dsloop.REALS),
+        "counts": whole(dsloop.COUNTS),
+    }
+
+
 def make_state(spec: DSKPCASpec, first_rows: npt.ArrayLike) -> DoublyState:
     """Make a state, scaled and tuned to the first rows."""
-    scale, (gamma,) = tuned(spec, first_rows)
-    rank = spec.rank
-    state = DoublyState(
-        factor=np.zeros((rank, spec.budget)),
-        solver=np.zeros((rank, rank)),
-        solver_t=np.zeros((rank, rank)),
-        mapping=np.zeros((rank, rank)),
-        moment=np.zeros((rank, rank)),
-        cross=np.zeros((rank, spec.feature_batch)),
-        shift=scale.shift,
-        scale=scale.scale,
-        bandwidth=np.array([gamma]),
-        recent=np.zeros(spec.novelty_window),
-        reals=np.zeros(dsloop.REALS),
-        counts=np.zeros(dsloop.COUNTS, dtype=np.int64),
+    scale, gammas = tuned(spec, first_rows)
+    arrays = {name: like.zeros() for name, like in layout(spec, len(scale.scale)).items()}
+    state = DoublyState(**arrays)._replace(
+        shift=scale.shift, scale=scale.scale, bandwidth=np.array(gammas)
     )
     state.factor[:, : spec.feature_batch] = first_functions(spec, 0)
     dsloop.refresh(settings_of(spec, True), state)
@@ -272,33 +282,17 @@ class DSKPCA:
         return state._asdict()
 
     def from_arrays(self, spec: DSKPCASpec, arrays: dict[str, npt.NDArray[Any]]) -> DoublyState:
-        """Make a state of arrays that `arrays` gave, each of the shape that the spec gives it."""
-        return DoublyState(**checked(spec, DoublyState._fields, arrays, make_state))
+        """Make a state of arrays that `arrays` gave."""
+        state: DoublyState = restored(
+            DoublyState, arrays, lambda width: layout(spec, width), waiting(spec)
+        )
+        check_positive("state.bandwidth", state.bandwidth)
+        return state
 
 
-def checked(
-    spec: Any,
-    names: tuple[str, ...],
-    arrays: dict[str, npt.NDArray[Any]],
-    make: Callable[[Any, FloatArray], Any],
-) -> dict[str, npt.NDArray[Any]]:
-    """Return copies of a state's arrays, each of the shape that the spec gives it."""
-    if set(arrays) != set(names):
-        missing = sorted(set(names) ^ set(arrays))
-        raise ConfigError("state", missing, "exactly the arrays of the tracker's state")
-    if arrays["scale"].ndim != 1 or not len(arrays["scale"]):
-        raise ConfigError("state.scale", arrays["scale"].shape, "of shape (D,)")
-    expected = make(spec, np.zeros((1, len(arrays["scale"]))))
-    parts: dict[str, npt.NDArray[Any]] = {}
-    for name, like in expected._asdict().items():
-        if arrays[name].shape != like.shape:
-            raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {like.shape}")
-        parts[name] = np.array(arrays[name], dtype=like.dtype)
-    counts = parts["counts"]
-    if counts.min() < 0 or counts.max() > 2**62 or counts[dsloop.WAITING] >= spec.row_batch:
-        allowed = f"from 0 to 2**62, less than {spec.row_batch} rows of them waiting"
-        raise ConfigError("state.counts", counts.tolist(), allowed)
-    return parts
+def waiting(spec: DSKPCASpec) -> Limit:
+    """Return the range of the rows in a mini-batch that is not whole yet."""
+    return Limit("rows in the open mini-batch", dsloop.WAITING, spec.row_batch - 1)
 
 
 def _run(

@@ -31,7 +31,7 @@ from kerneltrack.randomfeatures import (
 )
 from kerneltrack.sums import dot, fused
 from kerneltrack.trackers.rowstate import Outputs
-from kerneltrack.trackers.rowsteps import MAX_KERNEL, MAX_SCALED, rank_among
+from kerneltrack.trackers.rowsteps import MAX_KERNEL, MAX_SCALED, bounded_loss, rank_among
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -345,7 +345,7 @@ def _tell(settings: Settings, state: DoublyState, work: View, b: int, out: Outpu
     rank, counts = state.factor.shape[0], state.counts
     own = work.own[b]
     loss = project_row(state, work.h[b], work, own)
-    loss = min(max(loss, 0.0), own)
+    loss = bounded_loss(loss, own)
     out.valid[n] = True
     out.number[n] = counts[N]
     out.loss[n] = loss

@@ -38,6 +38,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.errors import ConfigError
+from kerneltrack.limits import Like, check_positive, real, whole
 from kerneltrack.randomfeatures import POSITIVE, FeatureMap, make_feature_map
 from kerneltrack.specs import SubspaceSpec, check_int
 from kerneltrack.trackers import dskpca, dsloop, dspairloop
@@ -48,6 +50,7 @@ from kerneltrack.trackers.calls import (
     matrix_of,
     outputs_for,
     refusal,
+    restored,
     writeable,
 )
 from kerneltrack.trackers.dskpca import DSKPCASpec
@@ -88,29 +91,37 @@ class DSPairSpec(DSKPCASpec):
         check_int("first_view", self.first_view, 1, 1_000_000)
 
 
+def layout(spec: DSPairSpec, width: int) -> dict[str, Like]:
+    """Return what the arrays of a state for rows of D channels are like."""
+    rank, block = spec.rank, spec.feature_batch
+    solved = block if spec.form == "kcca-newton" else 0
+    return {
+        "factor": real(2, rank, spec.budget),
+        "solver": real(2, rank, rank),
+        "solver_t": real(2, rank, rank),
+        "moment": real(2, rank, rank),
+        "link": real(rank, rank),
+        "cross": real(2, rank, block),
+        "own": real(2, rank, block),
+        "gram": real(2, solved, solved),
+        "shift": real(width),
+        "scale": real(width),
+        "bandwidth": real(2),
+        "recent": real(spec.novelty_window),
+        "reals": real(2),
+        "counts": whole(dsloop.COUNTS),
+    }
+
+
 def make_state(spec: DSPairSpec, first_rows: npt.ArrayLike) -> PairState:
     """Make a state, scaled and tuned to the first rows."""
     scale, gammas = dskpca.tuned(spec, first_rows, (spec.first_view,))
-    rank, block = spec.rank, spec.feature_batch
-    solved = block if spec.form == "kcca-newton" else 0
-    state = PairState(
-        factor=np.zeros((2, rank, spec.budget)),
-        solver=np.zeros((2, rank, rank)),
-        solver_t=np.zeros((2, rank, rank)),
-        moment=np.zeros((2, rank, rank)),
-        link=np.zeros((rank, rank)),
-        cross=np.zeros((2, rank, block)),
-        own=np.zeros((2, rank, block)),
-        gram=np.zeros((2, solved, solved)),
-        shift=scale.shift,
-        scale=scale.scale,
-        bandwidth=np.array(gammas),
-        recent=np.zeros(spec.novelty_window),
-        reals=np.zeros(2),
-        counts=np.zeros(dsloop.COUNTS, dtype=np.int64),
+    arrays = {name: like.zeros() for name, like in layout(spec, len(scale.scale)).items()}
+    state = PairState(**arrays)._replace(
+        shift=scale.shift, scale=scale.scale, bandwidth=np.array(gammas)
     )
     for which, half in enumerate(views(spec, state)):
-        half.factor[:, :block] = dskpca.first_functions(spec, which)
+        half.factor[:, : spec.feature_batch] = dskpca.first_functions(spec, which)
         dsloop.refresh(settings_of(spec, True), half)
     return state
 
@@ -206,8 +217,15 @@ class DSPair:
         return state._asdict()
 
     def from_arrays(self, spec: DSPairSpec, arrays: dict[str, npt.NDArray[Any]]) -> PairState:
-        """Make a state of arrays that `arrays` gave, each of the shape that the spec gives it."""
-        return PairState(**dskpca.checked(spec, PairState._fields, arrays, make_state))
+        """Make a state of arrays that `arrays` gave."""
+        state: PairState = restored(
+            PairState, arrays, lambda width: layout(spec, width), dskpca.waiting(spec)
+        )
+        check_positive("state.bandwidth", state.bandwidth)
+        if len(state.scale) <= spec.first_view:
+            allowed = f"of shape (D,), D more than first_view = {spec.first_view}"
+            raise ConfigError("state.scale", state.scale.shape, allowed)
+        return state
 
 
 def _run(

@@ -36,7 +36,7 @@ from kerneltrack.trackers.dsloop import (
     write_coordinates,
 )
 from kerneltrack.trackers.rowstate import Outputs
-from kerneltrack.trackers.rowsteps import rank_among
+from kerneltrack.trackers.rowsteps import bounded_loss, rank_among
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -279,7 +279,7 @@ def run_pairs(
             loss += 0.5 * project_row(two, v, right, right.own[b])
             out.valid[n] = True
             out.number[n] = counts[N]
-            out.loss[n] = min(max(loss, 0.0), 0.5 * (left.own[b] + right.own[b]))
+            out.loss[n] = bounded_loss(loss, 0.5 * (left.own[b] + right.own[b]))
             out.novelty[n] = rank_among(
                 one.recent, min(counts[LOSSES], one.recent.shape[0]), out.loss[n]
             )

@@ -45,17 +45,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.limits import Like, Limit, check_positive, check_whole, real, whole
 from kerneltrack.specs import SubspaceSpec, check_int, check_number
 from kerneltrack.trackers import rowstate
 from kerneltrack.trackers.base import Features, IntArray
 from kerneltrack.trackers.calls import (
-    checked,
     copied,
     look_at,
     refusal,
+    restored,
     run,
     totals,
-    width_of,
 )
 from kerneltrack.trackers.oanaloop import run_rows
 from kerneltrack.trackers.oanastate import OANAState, Settings
@@ -94,23 +94,32 @@ class OANASpec(SubspaceSpec):
             check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
 
 
+def layout(spec: OANASpec, width: int) -> dict[str, Like]:
+    """Return what the arrays of a state for rows of D channels are like."""
+    rank, slots = spec.rank, spec.budget + 1
+    return {
+        "support": real(slots, width),
+        "factor": real(rank, slots),
+        "gram": real(slots, slots),
+        "image": real(rank, slots),
+        "frame": real(rank, rank),
+        "members": whole(slots),
+        "born": whole(slots),
+        "shift": real(width),
+        "scale": real(width),
+        "bandwidth": real(1),
+        "recent": real(spec.novelty_window),
+        "reals": real(rowstate.REALS),
+        "counts": whole(rowstate.COUNTS),
+    }
+
+
 def make_state(spec: OANASpec, first_rows: npt.ArrayLike) -> OANAState:
     """Make the state of a model, scaled and tuned to its first rows (m, D)."""
-    seen, rank, slots = look_at(spec, first_rows), spec.rank, spec.budget + 1
-    return OANAState(
-        support=np.zeros((slots, len(seen.scale))),
-        factor=np.zeros((rank, slots)),
-        gram=np.zeros((slots, slots)),
-        image=np.zeros((rank, slots)),
-        frame=np.eye(rank),
-        members=np.zeros(slots, dtype=np.int64),
-        born=np.zeros(slots, dtype=np.int64),
-        shift=seen.shift,
-        scale=seen.scale,
-        bandwidth=seen.bandwidth,
-        recent=np.zeros(spec.novelty_window),
-        reals=np.zeros(rowstate.REALS),
-        counts=np.zeros(rowstate.COUNTS, dtype=np.int64),
+    seen = look_at(spec, first_rows)
+    arrays = {name: like.zeros() for name, like in layout(spec, len(seen.scale)).items()}
+    return OANAState(**arrays)._replace(
+        frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
     )
 
 
@@ -176,6 +185,13 @@ class OANA:
 
     def from_arrays(self, spec: OANASpec, arrays: dict[str, npt.NDArray[Any]]) -> OANAState:
         """Make a state of arrays that `arrays` gave."""
-        expected = make_state(spec, np.zeros((1, width_of(OANAState, arrays))))
-        state: OANAState = checked(OANAState, expected, arrays, spec.rank)
+        state: OANAState = restored(
+            OANAState,
+            arrays,
+            lambda width: layout(spec, width),
+            Limit("landmarks", rowstate.SIZE, spec.budget),
+            Limit("directions", rowstate.STARTED, spec.rank),
+        )
+        check_positive("state.bandwidth", state.bandwidth)
+        check_whole("state.members", state.members[: state.size], 1)
         return state

@@ -17,6 +17,7 @@ from kerneltrack.trackers.oanastate import OANAState, Settings, Work, make_work
 from kerneltrack.trackers.rowstate import INFORMATIVE, LOSSES, SIZE, STARTED, N, Outputs
 from kerneltrack.trackers.rowsteps import (
     MAX_KERNEL,
+    bounded_loss,
     gram_root,
     paper_features,
     rank_among,
@@ -35,7 +36,7 @@ def project(state: OANAState, work: Work, own: float) -> float:
     size, rank = state.counts[SIZE], state.factor.shape[0]
     for c in range(rank):
         work.q[c] = dot(work.k, state.factor[c], size)
-    return float(min(max(own - dot(work.q, work.q, rank), 0.0), own))
+    return float(bounded_loss(own - dot(work.q, work.q, rank), own))
 
 
 @inlined

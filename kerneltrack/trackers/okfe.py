@@ -31,6 +31,7 @@ from kerneltrack.trackers.okfeb import (
     CENSORS,
     POLICIES,
     make_state,
+    rows_to_begin,
     state_from_arrays,
 )
 from kerneltrack.trackers.rowloop import run_rows
@@ -97,7 +98,7 @@ def _settings(spec: OKFESpec, learn: bool) -> rowstate.Settings:
         censor=CENSORS.index("none"),
         threshold=0.0,
         admitted=1.0,
-        start_rows=spec.rank if spec.start == "rows" else 1,
+        start_rows=rows_to_begin(spec),
         clip=math.inf if spec.clip is None else spec.clip,
     )
 
@@ -173,10 +174,10 @@ class OKFE:
 
     def from_arrays(self, spec: OKFESpec, arrays: dict[str, npt.NDArray[Any]]) -> SubspaceState:
         """Make a state of arrays that `arrays` gave."""
-        counts = arrays["counts"]
+        counts = arrays.get("counts", np.zeros(0))
         size = int(counts[rowstate.SIZE]) if counts.shape == (rowstate.COUNTS,) else -1
         if not 0 <= size <= spec.max_rows:
-            raise ConfigError("state.counts", size, f"0 to {spec.max_rows} stored rows")
+            raise ConfigError("state.counts, stored rows", size, f"0 to {spec.max_rows}")
         return state_from_arrays(spec, arrays, size + SPARE_SLOTS)
 
 

@@ -37,6 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.limits import Like, Limit, check_positive, real, whole
 from kerneltrack.specs import (
     RULES,
     STEPS,
@@ -48,15 +49,7 @@ from kerneltrack.specs import (
 )
 from kerneltrack.trackers import rowstate
 from kerneltrack.trackers.base import Features, IntArray
-from kerneltrack.trackers.calls import (
-    checked,
-    copied,
-    look_at,
-    refusal,
-    run,
-    totals,
-    width_of,
-)
+from kerneltrack.trackers.calls import copied, look_at, refusal, restored, run, totals
 from kerneltrack.trackers.rowloop import run_rows
 from kerneltrack.trackers.rowstate import SubspaceState
 
@@ -113,28 +106,49 @@ class OKFEBSpec(GradientSpec):
         check_number("censor_rate", self.censor_rate, 0, 1)
 
 
+def layout(spec: GradientSpec, slots: int, width: int) -> dict[str, Like]:
+    """Return what the arrays of a state with so many slots for rows of D channels are like."""
+    rank = spec.rank
+    return {
+        "support": real(slots, width),
+        "factor": real(rank, slots),
+        "gram": real(slots, slots),
+        "image": real(rank, slots),
+        "solver": real(rank, rank),
+        "solver_t": real(rank, rank),
+        "frame": real(rank, rank),
+        "mapping": real(rank, rank),
+        "seeds": real(rank, rank),
+        "recency": real(slots),
+        "born": whole(slots),
+        "shift": real(width),
+        "scale": real(width),
+        "bandwidth": real(1),
+        "recent": real(spec.novelty_window),
+        "reals": real(rowstate.REALS),
+        "counts": whole(rowstate.COUNTS),
+    }
+
+
 def make_state(spec: GradientSpec, first_rows: npt.ArrayLike, slots: int) -> SubspaceState:
     """Make a state with room for `slots` stored rows, scaled and tuned to the first rows."""
     seen, rank = look_at(spec, first_rows), spec.rank
-    return SubspaceState(
-        support=np.zeros((slots, len(seen.scale))),
-        factor=np.zeros((rank, slots)),
-        gram=np.zeros((slots, slots)),
-        image=np.zeros((rank, slots)),
+    arrays = {name: like.zeros() for name, like in layout(spec, slots, len(seen.scale)).items()}
+    ones = spec.tracker == "okfe" and spec.start == "rank_one"
+    return SubspaceState(**arrays)._replace(
         solver=np.eye(rank) / math.sqrt(spec.ridge),
         solver_t=np.eye(rank) / math.sqrt(spec.ridge),
-        frame=np.zeros((rank, rank)),
-        mapping=np.zeros((rank, rank)),
-        seeds=_seed_rows(spec.seed, rank, spec.tracker == "okfe" and spec.start == "rank_one"),
-        recency=np.zeros(slots),
-        born=np.zeros(slots, dtype=np.int64),
+        seeds=_seed_rows(spec.seed, rank, ones),
         shift=seen.shift,
         scale=seen.scale,
         bandwidth=seen.bandwidth,
-        recent=np.zeros(spec.novelty_window),
         reals=np.array([spec.ridge, 0.0, 0.0, 0.0]),
-        counts=np.zeros(rowstate.COUNTS, dtype=np.int64),
     )
+
+
+def rows_to_begin(spec: GradientSpec) -> int:
+    """Return how many distinct rows form the start."""
+    return spec.rank if spec.start == "rows" else 1
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +176,7 @@ def settings_of(spec: OKFEBSpec, learn: bool) -> rowstate.Settings:
         censor=CENSORS.index(spec.censor),
         threshold=spec.threshold,
         admitted=1.0 - spec.censor_rate,
-        start_rows=spec.rank if spec.start == "rows" else 1,
+        start_rows=rows_to_begin(spec),
         clip=math.inf if spec.clip is None else spec.clip,
     )
 
@@ -229,8 +243,23 @@ class OKFEB:
 def state_from_arrays(
     spec: GradientSpec, arrays: dict[str, npt.NDArray[Any]], slots: int
 ) -> SubspaceState:
-    """Make a state of arrays by name, checking that each has the shape that the spec gives it."""
-    width = width_of(SubspaceState, arrays)
-    expected = make_state(spec, np.zeros((1, width)), slots)
-    state: SubspaceState = checked(SubspaceState, expected, arrays, spec.rank)
+    """Make a state of arrays by name, checking that each is what the spec makes it.
+
+    Raises:
+        ConfigError: naming the array or count that no state has.
+    """
+    most = rows_to_begin(spec)
+    state: SubspaceState = restored(
+        SubspaceState,
+        arrays,
+        lambda width: layout(spec, slots, width),
+        Limit("stored rows", rowstate.SIZE, slots - 1),
+        Limit("rows of the start", rowstate.STARTED, most),
+    )
+    check_positive("state.bandwidth", state.bandwidth)
+    # The start's rows are the only ones until there are enough of them: each takes a slot.
+    started = int(state.counts[rowstate.STARTED])
+    if state.size != started and (started < most or state.size < started):
+        allowed = f"{started}, the rows of the start" + (" or more" if started == most else "")
+        raise ConfigError("state.counts, stored rows", state.size, allowed)
     return state

@@ -33,6 +33,7 @@ from kerneltrack.trackers.rowstate import (
 )
 from kerneltrack.trackers.rowsteps import (
     MAX_KERNEL,
+    bounded_loss,
     gram_root,
     least_loss,
     paper_features,
@@ -121,7 +122,7 @@ def run_rows(  # noqa: PLR0915 - one loop, in steps
         tolerance = 1e-6 * own
         if settings.learn and not -tolerance <= loss <= own + tolerance:
             counts[MENDED] += 1
-        loss = min(max(loss, 0.0), own)
+        loss = bounded_loss(loss, own)
         if settings.aligned:
             for c in range(rank):
                 out.z[n, c] = dot(state.mapping[c], work.b, rank)

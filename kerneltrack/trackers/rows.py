@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from kerneltrack.compiled import compiled
 from kerneltrack.errors import ConfigError
+from kerneltrack.limits import Like, real, whole
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import calls, rowstate, rowsteps
 from kerneltrack.trackers.base import Features, IntArray
@@ -157,15 +158,13 @@ class Rows:
         return state._asdict()
 
     def from_arrays(self, spec: RowsSpec, arrays: dict[str, npt.NDArray[Any]]) -> RowsState:
-        """Make a state of arrays that `arrays` gave, checking their shapes."""
-        if set(arrays) != set(RowsState._fields):
-            raise ConfigError("state", sorted(arrays), "exactly shift, scale and counts")
-        shapes = {"shift": (spec.rank,), "scale": (spec.rank,), "counts": (rowstate.COUNTS,)}
-        for name, shape in shapes.items():
-            if arrays[name].shape != shape:
-                raise ConfigError(f"state.{name}", arrays[name].shape, f"of shape {shape}")
-        counts = np.array(arrays["counts"], dtype=np.int64)
-        if counts.min() < 0 or counts.max() > 2**62:
-            raise ConfigError("state.counts", counts.tolist(), "from 0 to 2**62")
-        shift = np.array(arrays["shift"], dtype=np.float64)
-        return RowsState(shift, np.array(arrays["scale"], dtype=np.float64), counts)
+        """Make a state of arrays that `arrays` gave."""
+        state: RowsState = calls.restored(RowsState, arrays, _layout)
+        if len(state.scale) != spec.rank:
+            raise ConfigError("state.scale", state.scale.shape, f"of shape ({spec.rank},)")
+        return state
+
+
+def _layout(width: int) -> dict[str, Like]:
+    """Return what the arrays of a state for rows of D channels are like."""
+    return {"shift": real(width), "scale": real(width), "counts": whole(rowstate.COUNTS)}

@@ -44,6 +44,12 @@ def scale_row(
 
 
 @inlined
+def bounded_loss(loss: float, own: float) -> float:
+    """Return ℓ within [0, κ(x,x)]; what the state cannot tell (NaN) is not explained at all."""
+    return own if np.isnan(loss) else min(max(loss, 0.0), own)
+
+
+@inlined
 def rank_among(recent: FloatArray, count: int, loss: float) -> float:
     """Return the mid-rank in (0, 1) of a loss among itself and the last `count` ones."""
     below = 0
@@ -113,9 +119,13 @@ def paper_features(
 
 @compiled
 def gram_root(gram: FloatArray, size: int) -> FloatArray:
-    """Return K_S^{1/2} of the first `size` stored rows."""
-    values, vectors = np.linalg.eigh(gram[:size, :size].copy())
+    """Return K_S^{1/2} of the first `size` stored rows, zeros if K_S is not finite."""
     root = np.zeros((size, size))
+    matrix = gram[:size, :size].copy()
+    # Only a state that no rows have made is not: the library would raise an error.
+    if not np.isfinite(matrix).all():
+        return root
+    values, vectors = np.linalg.eigh(matrix)
     for c in range(size):
         weight = np.sqrt(max(values[c], 0.0))
         for i in range(size):

@@ -1,0 +1,331 @@
+"""Crafted states of every tracker, learner and companion: `python -m tests.crafted_states`.
+
+Each trial changes some arrays of a real state, or what its header says, reads it as a job reads
+bytes from outside, and if it is taken runs rows through it. The loops' bounds checks are on: run
+it by `checked`, or with NUMBA_BOUNDSCHECK=1 and a cache folder of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from apache_beam.transforms.window import SlidingWindows
+from safetensors.numpy import load, save
+
+from kerneltrack import codec
+from kerneltrack.drift import DriftSpec
+from kerneltrack.errors import DataError
+from kerneltrack.learners import LearnerSpec, get_learner, parse_learner_spec
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import get_tracker, parse_spec
+from tests.oracles.streams import walk
+from transforms import learning, model, prequential, segments
+from transforms.clock import Clock
+from transforms.late import LateLabels
+from transforms.waiting import FeatureRows
+from transforms.windows import MeasureMismatch, mismatch_chunk
+
+ROOT = Path(__file__).resolve().parents[1]
+ROWS = walk(seed=7, count=90, width=4)
+TIMES = np.arange(len(ROWS), dtype=np.int64) * 10**9
+LABELS = ["inside" if row @ row < 4 else "outside" for row in ROWS]
+SECONDS_A_TRIAL = 30
+
+SMALL = {"rank": 3, "warmup": 20, "novelty_window": 100}
+TRACKERS: dict[str, dict[str, Any]] = {
+    "okfeb": {"budget": 6, "censor": "rate"},
+    "okfeb-paper": {
+        "budget": 6,
+        "rule": "nonparametric",
+        "step": "majorised",
+        "start": "rank_one",
+        "policy": "compensated",
+        "censor": "moving",
+    },
+    "okfe": {},
+    "covariance": {"budget": 6, "admission": "leverage", "halflife_seconds": 40.0},
+    "covariance-chosen": {"budget": 6, "halflife": 40.0, "rank_factor": 1.5},
+    "oana": {"budget": 6, "threshold": 0.2},
+    "rows": {"rank": 4},
+    "dskpca": {"budget": 24, "feature_batch": 4, "row_batch": 7},
+    "dspair": {"budget": 24, "feature_batch": 8, "row_batch": 10, "first_view": 2},
+    "dspair-newton": {
+        "budget": 24,
+        "feature_batch": 8,
+        "row_batch": 10,
+        "first_view": 2,
+        "form": "kcca-newton",
+    },
+}
+LEARNERS: dict[str, dict[str, Any]] = {
+    "ridge": {},
+    "ridge-targets": {"task": "regression"},
+    "logistic": {},
+    "hinge": {"decay_rows": 50},
+    "pegasos": {"project": True},
+    "lms": {},
+    "pa": {},
+    "polk": {"warmup": 20, "budget": 8, "batch": 3},
+    "polk-targets": {"task": "regression", "gamma": 3.0, "budget": 8},
+    "bsgd": {"warmup": 20, "budget": 8, "maintenance": "projection"},
+    "bsgd-merging": {"gamma": 3.0, "budget": 8},
+    "nolana": {"warmup": 20, "budget": 8, "rank": 5, "threshold": 0.5},
+}
+
+REALS = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e308, -1e308, 1e150, 1e16, 1e-308, 5e-324, -1.0, 0.5)
+WHOLES = (0, -1, 1, 2, 3, 7, 12, 100, 255, 2**31, 2**53, 2**53 + 1, 2**62, 2**63 - 1, -(2**63))
+ODD: tuple[Any, ...] = (*WHOLES, 2**70, 1.5, True, None, "x", [], {})
+
+
+class Case(NamedTuple):
+    """A state to change, and how a job goes on from it.
+
+    Attributes:
+        data: Its bytes.
+        read: Reads bytes as those of others, or as the job's own; a DataError refuses them.
+        run: Runs rows through what was read, and writes it again.
+    """
+
+    data: bytes
+    read: Callable[[bytes, bool], Any]
+    run: Callable[[Any], bytes]
+
+
+def cases() -> dict[str, Case]:
+    """Return a case of each tracker, learner and companion, and the clock's."""
+    found = {f"tracker {name}": _tracker(_spec(name)) for name in TRACKERS}
+    found |= {f"learner {name}": _learner(_learner_spec(name)) for name in LEARNERS}
+    found |= {f"model {name}": _model(_spec(name)) for name in ("okfeb", "covariance")}
+    for name in ("ridge", "ridge-targets", "polk", "nolana"):
+        found[f"learning {name}"] = _learning(_learner_spec(name))
+    return found
+
+
+def _spec(name: str) -> SubspaceSpec:
+    return parse_spec({"tracker": name.partition("-")[0], **SMALL, **TRACKERS[name]})
+
+
+def _learner_spec(name: str) -> LearnerSpec:
+    return parse_learner_spec({"learner": name.partition("-")[0], **LEARNERS[name]})
+
+
+def _labels(spec: LearnerSpec) -> Any:
+    return LABELS if spec.classifies else ROWS[:, 0]
+
+
+def _tracker(spec: SubspaceSpec) -> Case:
+    tracker = get_tracker(spec.tracker)
+
+    def run(state: Any) -> bytes:
+        tracker.project(spec, state, ROWS[:5], ("q", "s"))
+        state, _ = tracker.update(spec, state, ROWS[:60], ("q", "s"), TIMES[:60])
+        return codec.encode(spec, state)
+
+    def read(data: bytes, own: bool) -> Any:
+        return codec.decode(data, own=own).state
+
+    return Case(run(tracker.init(spec, ROWS[: spec.rows_to_start], "a")), read, run)
+
+
+def _learner(spec: LearnerSpec) -> Case:
+    learner = get_learner(spec.learner)
+
+    def run(state: Any) -> bytes:
+        learner.predict(spec, state, ROWS[:5])
+        learner.values(spec, state, ROWS[:5])
+        learner.settled(spec, state)
+        state, _ = learner.update(spec, state, ROWS[:70], _labels(spec)[:70])
+        return codec.encode_learner(spec, state)
+
+    def read(data: bytes, own: bool) -> Any:
+        return codec.decode_learner(data, own=own).state
+
+    return Case(run(learner.init(spec, ROWS.shape[1])), read, run)
+
+
+def _model(spec: SubspaceSpec) -> Case:
+    measure = MeasureMismatch(SlidingWindows(size=20, period=5), moving=15, most_rows=8)
+    drift = DriftSpec(settle=20, block=5)
+    work = model.Work(spec=spec, hold=10**9, measure=measure, drift=drift, every=7 * 10**9)
+
+    def run(now: model.Model) -> bytes:
+        begin = 0 if now.time is None else now.time + 10**9
+        begin = min(begin, 8 * 10**18)
+        now, outcome = segments.run_rows(work, "a", now, ROWS[:50], begin + TIMES[:50], begin)
+        segments.next_event(work, now)
+        mismatch_chunk(outcome.measured, spec, 0.95)
+        return model.encode(work, "a", now)
+
+    def read(data: bytes, own: bool) -> model.Model:
+        return model.decode(work, data, "state", own)
+
+    return Case(run(model.begin(work, "a", ROWS[:20])), read, run)
+
+
+def _learning(spec: LearnerSpec) -> Case:
+    plan = prequential.Plan(spec=spec, late=LateLabels(wait=20.0, most_rows=12), window=15 * 10**9)
+
+    def run(now: learning.Learning) -> bytes:
+        now = learning.opened(spec, now, ROWS.shape[1])
+        begin = min(0 if now.time is None else now.time + 10**9, 8 * 10**18)
+        times = begin + TIMES[:40]
+        label = np.array(_labels(spec)[:40], dtype=object if spec.classifies else np.float64)
+        label[::3] = None if spec.classifies else np.nan
+        rows = FeatureRows(now.rows, times, times, ROWS[:40], label)
+        now = prequential.run_rows(plan, "a", now, rows, prequential.Outcome())
+        prequential.settle_rest(plan, now, prequential.Outcome())
+        return learning.encode_working(spec, "a", now)
+
+    def read(data: bytes, own: bool) -> learning.Learning:
+        return learning.decode(spec, data, "state", own)
+
+    return Case(run(learning.begin(spec)), read, run)
+
+
+def crafted(data: bytes, rng: np.random.Generator) -> bytes:
+    """Return a state with some numbers, types, shapes or header values changed."""
+    arrays = {name: array.copy() for name, array in load(data).items()}
+    header = codec.read_header(data)
+    for _ in range(int(rng.choice([1, 1, 2, 4]))):
+        if rng.random() < 0.15:
+            _change_header(header, rng)
+            continue
+        name = str(rng.choice(sorted(arrays)))
+        arrays[name] = _changed(arrays[name], rng)
+    text = json.dumps(header)
+    return bytes(save(arrays, metadata={codec.KEY: text}))
+
+
+def _changed(array: npt.NDArray[Any], rng: np.random.Generator) -> npt.NDArray[Any]:
+    """Return an array with one number, or all, or its type or shape changed."""
+    way = rng.random()
+    if way < 0.05:
+        return array.astype(np.float64 if array.dtype == np.int64 else np.float32)
+    if way < 0.1:
+        return np.resize(array, (*array.shape[:-1], int(rng.integers(0, 12))))
+    if not array.size:
+        return array
+    whole = array.dtype == np.int64
+    special = WHOLES if whole else REALS
+    value = special[int(rng.integers(len(special)))]
+    if way < 0.25:
+        return np.full_like(array, value)
+    flat = array.reshape(-1)
+    place = int(rng.integers(flat.size))
+    if way < 0.5:
+        # Near misses: what a limit that is off by one would let in.
+        flat[place] += flat.dtype.type(rng.integers(-3, 4))
+    else:
+        flat[place] = value
+    return array
+
+
+def _change_header(header: dict[str, Any], rng: np.random.Generator) -> None:
+    about = header["about"]
+    value = ODD[int(rng.integers(len(ODD)))]
+    field = str(rng.choice(["rows", "time", "until", "before", "model_id", "early", "labels"]))
+    if rng.random() < 0.05:
+        header["about"] = value
+    elif rng.random() < 0.1:
+        about.pop(field, None)
+    elif isinstance(about, dict):
+        about[field] = value
+
+
+@contextmanager
+def _alarm(seconds: int) -> Iterator[None]:
+    """Raise a TimeoutError in what takes longer."""
+
+    def ring(number: int, frame: Any) -> None:
+        raise TimeoutError(f"not done after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def trial(case: Case, seed: int) -> bool:
+    """Go on from a crafted state; return whether it was taken.
+
+    Raises:
+        Exception: of any kind, if it was taken and did not go well.
+    """
+    data = crafted(case.data, np.random.default_rng(seed))
+    with _alarm(SECONDS_A_TRIAL):
+        try:
+            state = case.read(data, False)
+        except DataError:
+            return False
+        for _ in range(2):
+            state = case.read(case.run(state), True)
+    return True
+
+
+def clock_trial(seed: int) -> bool:
+    """Read a crafted clock; return whether it was taken."""
+    rng = np.random.default_rng(seed)
+    values = json.loads(Clock(newest=5, waiting=2, started=True).encode())
+    name = str(rng.choice(sorted(values)))
+    values[name] = ODD[int(rng.integers(len(ODD)))]
+    try:
+        clock = Clock.decode(json.dumps(values).encode())
+    except DataError:
+        return False
+    assert Clock.decode(clock.encode()) == clock
+    return True
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run trials of every case; print what went wrong, and how many states were taken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=10_000, help="of each case")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="cases whose name holds this")
+    args = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    found = 0
+    for name, case in cases().items():
+        if args.only not in name:
+            continue
+        taken = 0
+        for seed in range(args.seed, args.seed + args.trials):
+            try:
+                taken += trial(case, seed)
+            except Exception as error:
+                found += 1
+                sys.stdout.write(f"{name}, seed {seed}: {type(error).__name__}: {error}\n")
+        sys.stdout.write(f"{name}: {taken} of {args.trials} taken\n")
+        sys.stdout.flush()
+    if args.only in "clock":
+        taken = sum(clock_trial(seed) for seed in range(args.trials))
+        sys.stdout.write(f"clock: {taken} of {args.trials} taken\n")
+    return int(found > 0)
+
+
+def checked(trials: int, cache: Path, only: str = "") -> subprocess.CompletedProcess[str]:
+    """Run trials in a process whose loops check each index."""
+    env = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-m", "tests.crafted_states", "--trials", str(trials)]
+    return subprocess.run(
+        [*command, "--only", only], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
