@@ -67,8 +67,9 @@ class Mismatch(NamedTuple):
 
     @property
     def fitting_bound(self) -> float:
-        """The paper's bound 2√(κ̄ē) + ē (eq. 28b)."""
-        return fitting_bound(self.kappa, self.residual) if self.n else math.nan
+        """The paper's bound 2√(κ̄ē) + ē (eq. 28b); NaN where the subspace is none."""
+        known = self.n and math.isfinite(self.residual)
+        return fitting_bound(self.kappa, self.residual) if known else math.nan
 
 
 def stores_rows(tracker: Tracker) -> bool:

@@ -8,6 +8,7 @@ at or after it. So a window's value depends on the model's rows alone, however t
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -294,7 +295,7 @@ def mismatch_chunk(lines: list[Measured], spec: SubspaceSpec, confidence: float)
 
 def _future_bound(spec: SubspaceSpec, found: Mismatch, confidence: float) -> float | None:
     """Return Prop. 4's bound for as many future rows; None where κ(x,x) has no bound."""
-    if spec.kernel not in NEEDS_BANDWIDTH or not found.n:
+    if spec.kernel not in NEEDS_BANDWIDTH or not found.n or math.isnan(found.residual):
         return None
     residual = min(max(found.residual, 0.0), 1.0)
     return future_residual(residual, found.n, confidence, observed=found.n)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.drift import DriftSpec
-from kerneltrack.trackers import OKFEBSpec
+from kerneltrack.trackers import OKFEBSpec, rowstate
 from tests.stream import learning
 from tests.stream.running import (
     SECOND,
@@ -256,6 +256,17 @@ def test_states_of_other_jobs_are_refused() -> None:
     ]:
         with pytest.raises(BadMessageError, match=reason):
             COMMANDS.read(message(), [(HEADER, b"replace"), *headers])
+
+
+@pytest.mark.parametrize(("place", "name"), [(rowstate.SIZE, "stored rows"), (rowstate.LOSSES, "")])
+def test_states_that_would_lead_a_loop_astray_are_refused(place: int, name: str) -> None:
+    """Taken, they would end the worker at its next row, and again after every restart."""
+    known = codec.decode(snapshot_of(make_rows(70)))
+    known.state.counts[place] = 2**53 + 1
+    crafted = codec.encode(known.spec, known.state, known.header["about"])
+    reason = rf"command replace: tracker: damaged state: state\.counts.*{name} = 9007199254740993"
+    with pytest.raises(BadMessageError, match=reason):
+        COMMANDS.read(message(), [(HEADER, b"replace"), ("tracker", crafted)])
 
 
 def test_a_job_without_a_learner_takes_the_tracker_alone() -> None:
