@@ -68,7 +68,7 @@ class Mismatch(NamedTuple):
     @property
     def fitting_bound(self) -> float:
         """The paper's bound 2√(κ̄ē) + ē (eq. 28b); NaN where the subspace is none."""
-        known = self.n and math.isfinite(self.residual)
+        known = self.n and math.isfinite(self.residual + self.kappa)
         return fitting_bound(self.kappa, self.residual) if known else math.nan
 
 
