@@ -30,8 +30,10 @@ from kerneltrack.specs import check_int
 from kerneltrack.trackers.start import StartSet
 from pipelines import options
 from pipelines.job import say
+from pipelines.local_times import local_times, local_times_text
 from pipelines.spec_options import Role
 from transforms.columns import resolve
+from transforms.local_times import with_passages
 from transforms.read import look
 from transforms.sample import Sample, sample_rows
 from transforms.snapshot_files import write_whole
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     infos = look(args.input, options.formats_from_flags(args))
     if os.path.realpath(args.output) in {os.path.realpath(info.path) for info in infos}:
         raise ConfigError("--output", args.output, "another file than the input's")
-    columns = resolve(infos, options.columns_from_flags(args))
+    columns = with_passages(infos, resolve(infos, options.columns_from_flags(args)))
     if columns.width < 1:
         raise DataError(str(args.input[0]), "no feature column")
     sample = sample_rows(infos, columns, args.sample, spec.seed)
@@ -97,10 +99,11 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         args.output,
         encode(spec, chosen, sample, [info.path for info in infos], args.output),
     )
+    doubt = local_times_text(local_times(columns, sample.local))
     say(
         f"{len(chosen.indices)} landmarks of {len(sample.rows):,} rows ({sample.read:,} read, "
         f"{sample.failed:,} failed): residual {chosen.residual:.4g}, kernel mismatch "
-        f"{chosen.mismatch:.4g}\n{args.output}"
+        f"{chosen.mismatch:.4g}{doubt}\n{args.output}"
     )
     return 0
 

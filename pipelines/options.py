@@ -11,7 +11,7 @@ from typing import Any
 from apache_beam.options import pipeline_options
 
 from pipelines.command_line import UsageError
-from transforms.columns import ColumnOptions
+from transforms.column_options import AMBIGUOUS, NONEXISTENT, ColumnOptions
 from transforms.formats import FORMATS, FormatOptions
 
 DEFAULT_RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner.FnApiRunner"
@@ -49,6 +49,20 @@ def add_column_flags(parser: argparse.ArgumentParser, without: Mapping[str, str]
     )
     columns.add_argument(
         "--time-format", default=None, metavar="FORMAT", help="strptime format (default ISO 8601)"
+    )
+    columns.add_argument(
+        "--time-ambiguous",
+        choices=AMBIGUOUS,
+        default="fail",
+        help="local time that comes twice, when clocks are put back: to the failures (default), "
+        "the first, the second, or by the order of rows in their file",
+    )
+    columns.add_argument(
+        "--time-nonexistent",
+        choices=NONEXISTENT,
+        default="fail",
+        help="local time that never comes, when clocks are put forward: to the failures "
+        "(default), or moved to the end of the gap",
     )
     columns.add_argument("--sequence", **text, help="orders rows of equal time")
     columns.add_argument("--label", **text, help="class or target, carried along")

@@ -17,6 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import KerneltrackError
 from kerneltrack.learners import LearnerSpec
+from pipelines.local_times import local_times_text
 from transforms.metrics import NAMESPACE
 from transforms.snapshot_files import write_whole
 
@@ -188,6 +189,7 @@ def summary(record: dict[str, Any], report: str) -> str:
         f"{counts['rows_failed']:,} failed; {seconds:.1f} s, "
         f"{counts['rows_in'] / max(seconds, 1e-9):,.0f} rows/s"
     )
+    text += local_times_text(record)
     if counts["mended"]:
         text += f"\n{counts['mended']:,} diverging updates were replaced by safe ones"
     if "models_resumed" in counts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import json
 import time
@@ -22,12 +23,15 @@ from pipelines.cluster.interruption import Interruption
 from pipelines.command_line import INTERRUPTED_EXIT
 from pipelines.job import say
 from pipelines.kafka_topics import Topics
-from transforms.chunks import ONLY_MODEL, encode_batch
-from transforms.kinds import texts_of
+from pipelines.local_times import local_times, local_times_text
+from transforms.chunks import encode_batch
+from transforms.columns import Columns
+from transforms.formats import Rows
+from transforms.local_times import LocalTimes, Places, read_times, settle
+from transforms.model_ids import model_ids
 from transforms.read import ReadChunks
 from transforms.secrets import resolve
 from transforms.send import SETTINGS
-from transforms.times import to_nanoseconds
 
 SECOND = 1_000_000_000
 MOST_ROWS = 100_000
@@ -60,6 +64,7 @@ class Replay:
         table: Columns `time` (int64, ns), the features and the label, if there is one.
         models: Each row's model id.
         skipped: Rows without a usable id or time.
+        local: Rows whose local time was in doubt.
     """
 
     def __init__(self, read: ReadChunks) -> None:
@@ -68,28 +73,22 @@ class Replay:
         if columns.time is None:
             raise ConfigError("--time", "", "the column of the rows' times")
         self.columns = columns
-        tables = [
-            pa.Table.from_batches([rows.batch.select(list(columns.requests))])
-            for info in read.infos
-            for piece in info.pieces
-            for rows in piece.read(columns.requests)
-        ]
+        tables, parts = [], []
+        for source, info in enumerate(read.infos):
+            for piece in info.pieces:
+                for rows in piece.read(columns.requests):
+                    tables.append(pa.Table.from_batches([rows.batch.select([*columns.requests])]))
+                    parts.append(_placed(rows, source, columns))
         table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-        given = columns.options
-        times, bad = to_nanoseconds(
-            _whole(table, columns.time), given.time_unit, given.time_zone, given.time_format
-        )
-        ids: list[str | None] = [ONLY_MODEL] * len(table)
-        if columns.model_id is not None:
-            ids = texts_of(_whole(table, columns.model_id))
-        usable = ~bad & np.array([bool(name) for name in ids], dtype=bool)
+        times, ids, usable = (np.concatenate([part[i] for part in parts]) for i in range(3))
+        self.local = functools.reduce(LocalTimes.plus, (part[3] for part in parts))
         self.skipped = len(table) - int(usable.sum())
         order = np.argsort(times, kind="stable")
         order = order[usable[order]]
         if not len(order):
             raise ConfigError("INPUT", read.paths[0], "files with a row that has a time")
         self.times = times[order]
-        self.models = np.array(ids, dtype=object)[order]
+        self.models = ids[order]
         self.table = table.take(pa.array(order))
 
     def messages(self, size: int, disorder: int) -> list[Sendable]:
@@ -135,6 +134,18 @@ class Replay:
         if form == "avro":
             return _avro(columns, records)
         return json.dumps(records[0] if len(records) == 1 else records).encode("utf-8")
+
+
+def _placed(rows: Rows, source: int, columns: Columns) -> tuple[Any, Any, Any, LocalTimes]:
+    """Return rows' times and ids, which of them have both, and how many times were in doubt."""
+    times = read_times(rows.batch.column(columns.time), columns)
+    names, model = model_ids(rows.batch, columns)
+    places = Places(names, model, np.full(len(model), source, dtype=np.int32), rows.row)
+    settled = settle(times, columns, places)
+    usable = ~times.bad & (model >= 0)
+    for refused, _ in settled.refused:
+        usable &= ~refused
+    return settled.time, np.array([*names, None], dtype=object)[model], usable, settled.counts
 
 
 def _avro(columns: dict[str, pa.Array], records: list[dict[str, Any]]) -> bytes:
@@ -190,7 +201,8 @@ def run(args: argparse.Namespace) -> int:
         came = interruption.came
     sender.finish()
     skipped = f", {replay.skipped:,} rows without id or time left out" if replay.skipped else ""
-    say(f"{sent:,} rows in {sender.sent:,} messages sent to {args.topic}{skipped}")
+    doubt = local_times_text(local_times(read.columns, replay.local))
+    say(f"{sent:,} rows in {sender.sent:,} messages sent to {args.topic}{skipped}{doubt}")
     return INTERRUPTED_EXIT if came else 0
 
 

@@ -25,6 +25,7 @@ from kerneltrack.learners import LearnerSpec
 from kerneltrack.warm import warm_up
 from pipelines import options, output_folder
 from pipelines.job import explain, say
+from pipelines.local_times import counted, local_times, local_times_text
 from pipelines.progress import StatusLine
 from pipelines.record import (
     JobError,
@@ -92,6 +93,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             state = result.wait_until_finish()
         if state != "DONE":
             raise JobError(f"the job ended in state {state}; see the runner's log")
+        totals = counters(result)
         record = {
             "kerneltrack": kerneltrack.__version__,
             "versions": versions(),
@@ -101,8 +103,9 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             "seconds": {"total": round(time.monotonic() - begin, 3)},
             "inputs": [{"path": info.path, "rows": info.rows} for info in read.infos],
             "snapshots": snapshots.folder,
-            "counts": _counts(args.output, counters(result), learner),
+            "counts": _counts(args.output, totals, learner),
             "failures": failure_reasons(args.output),
+            **local_times(read.columns, counted(totals)),
         }
         write_record(args.output, record)
     except (Exception, KeyboardInterrupt) as error:
@@ -160,4 +163,5 @@ def _summary(record: dict[str, Any]) -> str:
         f"{counted['rows_in']:,} rows in: {counted['rows_out']:,} scored, "
         f"{counted['rows_failed']:,} failed; {seconds:.1f} s"
     )
+    text += local_times_text(record)
     return text + ("\n" + performance_text(counted) if "scored" in counted else "")

@@ -204,6 +204,12 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     given = options.columns_from_flags(args)
     if args.missing == "drop":
         raise ConfigError("--missing", "drop", "fail or hold: a stream cannot be looked at whole")
+    if args.time_ambiguous == "infer":
+        raise ConfigError(
+            "--time-ambiguous",
+            "infer",
+            "fail, earliest or latest: what comes later would tell, and no row can wait for it",
+        )
     features = tuple(_feature(text) for text in given.features or ())
     if not features:
         raise ConfigError("--features", "", "the names of the fields that are features")

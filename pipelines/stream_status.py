@@ -32,7 +32,16 @@ ASK = 2.0
 MOST_PARTITIONS = 8
 """Partitions of the features whose last message is looked at for the lag."""
 
-SHOWN = ("rows_read", "rows_tracked", "rows_late", "rows_failed", "dead_letters", "alerts")
+LOCAL = {
+    "rows_ambiguous": "with a local time that comes twice",
+    "rows_nonexistent": "with one that does not exist",
+}
+"""Counters that are shown once there is something to show."""
+
+SHOWN = (
+    *("rows_read", "rows_tracked", "rows_late", "rows_failed", "dead_letters", "alerts"),
+    *LOCAL,
+)
 PREFIX = "kerneltrack_"
 
 
@@ -167,10 +176,12 @@ class StatusLine:
             rate = max(read - self._last[1], 0) / (now - self._last[0])
         self._last = now, read
         lag = "-" if newest is None else f"{now - newest:,.1f} s"
+        local = [f", {totals[name]:,} {text}" for name, text in LOCAL.items() if totals.get(name)]
         return (
             f"{read:,} rows read, {rate:,.0f} rows/s, {totals.get('rows_tracked', 0):,} tracked, "
             f"lag {lag}, {totals.get('rows_late', 0):,} late, "
             f"{totals.get('rows_failed', 0):,} failed, {totals.get('alerts', 0):,} alerts"
+            + "".join(local)
         )
 
 

@@ -24,6 +24,7 @@ from kerneltrack.learners import LearnerSpec
 from pipelines import options, output_folder, spec_options, work_options
 from pipelines.file_pipeline import Job, build, settings
 from pipelines.job import compile_loops, explain, say
+from pipelines.local_times import counted, local_times
 from pipelines.progress import StatusLine
 from pipelines.record import (
     JobError,
@@ -229,6 +230,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         if state != "DONE":
             raise JobError(f"the job ended in state {state}; see the runner's log")
         ended = time.monotonic()
+        totals = counters(result)
         record = {
             "kerneltrack": kerneltrack.__version__,
             "versions": versions(),
@@ -238,8 +240,11 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             "seconds": {"prepare": round(ready - begin, 3), "track": round(ended - ready, 3)},
             "inputs": [{"path": info.path, "rows": info.rows} for info in read.infos],
             **settings(read, job),
-            "counts": counts(job.output, counters(result), job.parts, job.learner),
+            "counts": counts(job.output, totals, job.parts, job.learner),
             "failures": failure_reasons(job.output),
+            **local_times(
+                read.columns, counted(totals), counted(totals, "labels") if job.labels else None
+            ),
         }
         write_record(job.output, record)
         report = write_report(job.output)

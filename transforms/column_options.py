@@ -14,6 +14,12 @@ from transforms.times import UNITS, check_zone
 MISSING = ("fail", "drop", "hold")
 """What to do with missing values."""
 
+AMBIGUOUS = ("fail", "earliest", "latest", "infer")
+"""What to do with local times that come twice."""
+
+NONEXISTENT = ("fail", "shift")
+"""What to do with local times that never come."""
+
 LABEL_TYPES = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
 
 
@@ -27,6 +33,11 @@ class ColumnOptions:
         time_unit: Unit of times that are numbers: "s", "ms", "us" or "ns".
         time_zone: IANA zone of times that do not say theirs.
         time_format: Format of times that are texts, for `strptime`; None: ISO 8601.
+        time_ambiguous: A local time that comes twice, since clocks were put back: "fail": to the
+            failures; "earliest": it is the first; "latest": the second; "infer": by the order of
+            rows in their file (see `transforms.local_times`), found by a scan at launch.
+        time_nonexistent: A local time that never comes, since clocks were put forward: "fail": to
+            the failures; "shift": it is the instant at which they were.
         sequence: Column of whole numbers that orders rows of equal time.
         label: Column of labels. None: what the format says (LIBSVM, PAMAP2, `.npz` with y);
             "": none.
@@ -47,6 +58,8 @@ class ColumnOptions:
     time_unit: str = "s"
     time_zone: str = "UTC"
     time_format: str | None = None
+    time_ambiguous: str = "fail"
+    time_nonexistent: str = "fail"
     sequence: str | None = None
     label: str | None = None
     label_type: str | None = None
@@ -62,6 +75,9 @@ class ColumnOptions:
             raise ConfigError("time_zone", self.time_zone, "an IANA zone, such as Europe/Berlin")
         if self.time_format is not None and not _is_format(self.time_format):
             raise ConfigError("time_format", self.time_format, "a format that strptime can read")
+        for name, allowed in (("time_ambiguous", AMBIGUOUS), ("time_nonexistent", NONEXISTENT)):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(name, getattr(self, name), f"one of {', '.join(allowed)}")
         if self.label_type not in (None, *LABEL_TYPES):
             raise ConfigError("label_type", self.label_type, f"one of {', '.join(LABEL_TYPES)}")
         if self.missing not in MISSING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,9 @@ __all__ = ["ColumnOptions", "Columns", "resolve"]
 
 _SHOWN = 12
 
+Passages = Mapping[tuple[int, str, int], int]
+"""Of file, model and the instant (ns) at which clocks were put back: the first row after it."""
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -47,6 +50,8 @@ class Columns:
         requests: Type of each needed column, for readers of text.
         options: How times and missing values are read.
         left_out: Columns that are not used, with the reason.
+        passages: Where the order of rows tells it, which row is the first after clocks were put
+            back; see `transforms.local_times`.
     """
 
     model_id: str | None
@@ -59,6 +64,7 @@ class Columns:
     requests: dict[str, pa.DataType]
     options: ColumnOptions
     left_out: tuple[tuple[str, str], ...] = ()
+    passages: Passages = field(default_factory=dict)
 
     @property
     def channels(self) -> tuple[str, ...]:

@@ -45,6 +45,11 @@ NOT_IN_KAFKA = "; not in Kafka"
 Outgoing = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
 """Key, value and headers of a message to be sent."""
 
+
+class _LocalTime(datetime):
+    """Stands for the type of times without a zone, as Avro has them beside those with one."""
+
+
 _KINDS = {
     "model_id": {str: pa.string(), int: pa.int64()},
     "time": {
@@ -52,6 +57,7 @@ _KINDS = {
         float: pa.float64(),
         str: pa.string(),
         datetime: pa.timestamp("ns", "UTC"),
+        _LocalTime: pa.timestamp("ns"),
     },
     "sequence": {int: pa.int64(), float: pa.float64()},
     "label": {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()},
@@ -141,6 +147,7 @@ class Gathering:
             sources = self._of(messages, "partition").astype(np.int32)
             good, failed = parse(Rows(batch, rows), sources, self._columns)
             parsed.append(good)
+            good.local.add_to_counters()
             if failed.batch.num_rows:
                 self._refuse_rows(Chunk(failed.batch))
         count("messages_read", len(self._messages))
@@ -192,7 +199,7 @@ class Gathering:
             kinds = []
             for role, name in roles:
                 value = record.get(name)
-                kind = type(value)
+                kind = _type_of(value)
                 if value is not None and kind not in _KINDS[role]:
                     self._refuse(number, place, f"{name} = {_shown(value)}: not {_TEXTS[role]}")
                     break
@@ -236,7 +243,7 @@ class Gathering:
         columns: dict[str, pa.Array] = {}
         bad: dict[int, str] = {}
         for role, name in self._roles.items():
-            kind = _KINDS[role].get(type(records[0].get(name)), pa.string())
+            kind = _KINDS[role].get(_type_of(records[0].get(name)), pa.string())
             values = [record.get(name) for record in records]
             columns[name] = _column(name, values, kind, bad, _TEXTS[role])
         for feature in self._columns.features:
@@ -284,6 +291,12 @@ def dead_letter(message: Message, reasons: Sequence[Reason]) -> Outgoing:
     }
     encoded = [(name, text.encode("utf-8", "replace")) for name, text in headers.items()]
     return message.key, message.value, encoded
+
+
+def _type_of(value: Any) -> type:
+    """Return a value's type as `_KINDS` names it."""
+    local = isinstance(value, datetime) and value.tzinfo is None
+    return _LocalTime if local else type(value)
 
 
 def _shown(value: Any) -> str:

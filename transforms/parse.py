@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,15 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.chunks import FAILURE_SCHEMA, ONLY_MODEL, Failures
+from transforms.chunks import FAILURE_SCHEMA, Failures
 from transforms.columns import Columns
 from transforms.formats.base import Rows, shorten
 from transforms.kinds import as_bytes, codes_of, encode, is_text, texts_of
+from transforms.local_times import NONE_IN_DOUBT, LocalTimes, Places, read_times, settle
 from transforms.matrix import refusal, refused_rows, to_matrix
-from transforms.times import to_nanoseconds
-
-MAX_ID_BYTES = 1024
-"""Longest model id: ids are keys, and parts of file names."""
+from transforms.model_ids import MAX_ID_BYTES, model_ids
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,7 @@ class ParsedRows:
         row: int64, number of the row in its file.
         x: Features, shape (n, D).
         label: string, int64 or float64; None without labels.
+        local: How many rows of the batch, those refused among them, had a doubtful local time.
     """
 
     models: list[str]
@@ -45,6 +44,7 @@ class ParsedRows:
     row: npt.NDArray[np.int64]
     x: npt.NDArray[np.floating]
     label: pa.Array | None
+    local: LocalTimes = NONE_IN_DOUBT
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -62,12 +62,20 @@ class _Refusals:
 
     reasons: dict[int, str] = field(default_factory=dict)
 
-    def add(self, name: str, values: pa.Array, bad: npt.NDArray[np.bool_], why: str) -> None:
-        """Refuse rows for the value of a column."""
+    def add(
+        self,
+        name: str,
+        values: pa.Array,
+        bad: npt.NDArray[np.bool_],
+        why: str,
+        shown: Callable[[pa.Array], list[str]] | None = None,
+    ) -> None:
+        """Refuse rows for the value of a column, which `shown` writes (None: `_plain`)."""
         rows = np.flatnonzero(bad)
         if not len(rows):
             return
-        for row, value in zip(rows.tolist(), _plain(values.take(pa.array(rows))), strict=True):
+        texts = (shown or _plain)(values.take(pa.array(rows)))
+        for row, value in zip(rows.tolist(), texts, strict=True):
             self.reasons.setdefault(row, f"{name} = {value}: {why}")
 
 
@@ -87,7 +95,7 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
     batch, refusals = rows.batch, _Refusals()
     sources = np.broadcast_to(np.asarray(source, dtype=np.int32), (batch.num_rows,))
     models, model = _models(batch, columns, refusals)
-    time = _time(batch, columns, refusals)
+    time, local = _time(batch, columns, refusals, Places(models, model, sources, rows.row))
     sequence = _sequence(batch, columns, refusals)
     label = _label(batch, columns, refusals)
     x = to_matrix(batch, columns.features, columns.dtype)
@@ -95,7 +103,7 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
     for at in refused_rows(x, hold).tolist():
         if at not in refusals.reasons:
             refusals.reasons[at] = refusal(x[at], columns.channels, hold)
-    parsed = ParsedRows(models, model, time, sequence, sources, rows.row, x, label)
+    parsed = ParsedRows(models, model, time, sequence, sources, rows.row, x, label, local)
     reasons = refusals.reasons
     if reasons:
         keep = np.ones(len(parsed), dtype=bool)
@@ -110,34 +118,25 @@ def _models(
     batch: pa.RecordBatch, columns: Columns, refusals: _Refusals
 ) -> tuple[list[str], npt.NDArray[np.int32]]:
     """Return the distinct ids and each row's; -1 for a row without a usable one."""
-    if columns.model_id is None:
-        return [ONLY_MODEL], np.zeros(batch.num_rows, dtype=np.int32)
-    values = batch.column(columns.model_id)
-    encoded = encode(values)
-    ids = texts_of(encoded.dictionary)
-    positions: dict[str, int] = {}
-    # One more code, for null. A dictionary may hold the same id twice.
-    codes = np.full(len(ids) + 1, -1, dtype=np.int32)
-    for i, text in enumerate(ids):
-        if text and len(text.encode()) <= MAX_ID_BYTES:
-            codes[i] = positions.setdefault(text, len(positions))
-    model = codes[codes_of(encoded)]
-    refusals.add(
-        columns.model_id, values, model < 0, f"no model id (1 to {MAX_ID_BYTES} bytes of UTF-8)"
-    )
-    return list(positions), model
+    models, model = model_ids(batch, columns)
+    if columns.model_id is not None:
+        why = f"no model id (1 to {MAX_ID_BYTES} bytes of UTF-8)"
+        refusals.add(columns.model_id, batch.column(columns.model_id), model < 0, why)
+    return models, model
 
 
 def _time(
-    batch: pa.RecordBatch, columns: Columns, refusals: _Refusals
-) -> npt.NDArray[np.int64] | None:
+    batch: pa.RecordBatch, columns: Columns, refusals: _Refusals, places: Places
+) -> tuple[npt.NDArray[np.int64] | None, LocalTimes]:
     if columns.time is None:
-        return None
-    options = columns.options
+        return None, NONE_IN_DOUBT
     values = batch.column(columns.time)
-    time, bad = to_nanoseconds(values, options.time_unit, options.time_zone, options.time_format)
-    refusals.add(columns.time, values, bad, "no time in the years 1685 to 2255")
-    return time
+    times = read_times(values, columns)
+    refusals.add(columns.time, values, times.bad, "no time in the years 1685 to 2255")
+    settled = settle(times, columns, places)
+    for refused, why in settled.refused:
+        refusals.add(columns.time, values, refused, why, _as_local)
+    return settled.time, settled.counts
 
 
 def _sequence(
@@ -219,6 +218,7 @@ def _select(parsed: ParsedRows, keep: npt.NDArray[np.bool_]) -> ParsedRows:
         parsed.row[keep],
         parsed.x[keep],
         None if parsed.label is None else parsed.label.filter(pa.array(keep)),
+        parsed.local,
     )
 
 
@@ -254,5 +254,16 @@ def _plain(values: pa.Array) -> list[str]:
     if pa.types.is_temporal(values.type):
         # A time may be outside what Python's datetime can hold.
         values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+    return _quoted(values)
+
+
+def _as_local(values: pa.Array) -> list[str]:
+    """Write local times for a reason as a person reads them."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return _quoted(values.cast(pa.string()) if pa.types.is_temporal(values.type) else values)
+
+
+def _quoted(values: pa.Array) -> list[str]:
     listed = as_bytes(values).to_pylist()
     return ["null" if value is None else shorten(value) for value in listed]

@@ -17,6 +17,7 @@ from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.columns import ColumnOptions, Columns, resolve
 from transforms.formats import FileInfo, FormatOptions, Piece, Rows, inspect, match
+from transforms.local_times import with_passages
 from transforms.metrics import count
 from transforms.parse import ParsedRows, parse
 
@@ -89,7 +90,8 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         if gather_rows < 1:
             raise ConfigError("gather_rows", gather_rows, "1 at least")
         self.infos = look([patterns] if isinstance(patterns, str) else patterns, formats)
-        self.columns = resolve(self.infos, columns or ColumnOptions())
+        resolved = resolve(self.infos, columns or ColumnOptions())
+        self.columns = with_passages(self.infos, resolved, first_source)
         self._chunk_rows = chunk_rows
         self._gather_rows = gather_rows
         self._first_source = first_source
@@ -143,6 +145,7 @@ class _ReadFn(beam.DoFn):
         for rows in piece.read(self._columns.requests):
             parsed, failures = parse(rows, source, self._columns)
             count(f"{self._counted_as}_read", rows.batch.num_rows + len(rows.bad))
+            parsed.local.add_to_counters(self._counted_as)
             if failures.batch.num_rows:
                 count(f"{self._counted_as}_failed", failures.batch.num_rows)
                 yield TaggedOutput(_FAILURES, failures)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from transforms.columns import Columns
 from transforms.formats import FileInfo
+from transforms.local_times import NONE_IN_DOUBT, LocalTimes
 from transforms.parse import parse
 
 
@@ -23,6 +24,7 @@ class Sample(NamedTuple):
         row: (n,) its number in the file.
         read: Good rows of the input.
         failed: Rows that could not be used.
+        local: Rows whose local time was in doubt.
     """
 
     rows: npt.NDArray[np.float64]
@@ -30,6 +32,7 @@ class Sample(NamedTuple):
     row: npt.NDArray[np.int64]
     read: int
     failed: int
+    local: LocalTimes = NONE_IN_DOUBT
 
 
 def sample_rows(infos: Sequence[FileInfo], columns: Columns, most: int, seed: int) -> Sample:
@@ -53,12 +56,13 @@ def sample_rows(infos: Sequence[FileInfo], columns: Columns, most: int, seed: in
     rng = np.random.default_rng(seed)
     rows = np.empty((0, columns.width))
     ticket, place = np.empty(0), np.empty((0, 3), dtype=np.int64)
-    read, failed = 0, 0
+    read, failed, local = 0, 0, NONE_IN_DOUBT
     for source, info in enumerate(infos):
         for piece in info.pieces:
             for batch in piece.read(columns.requests):
                 good, bad = parse(batch, source, columns)
                 failed += bad.batch.num_rows
+                local = local.plus(good.local)
                 drawn = rng.random(len(good))
                 order = np.arange(read, read + len(good))
                 read += len(good)
@@ -68,4 +72,4 @@ def sample_rows(infos: Sequence[FileInfo], columns: Columns, most: int, seed: in
                 if len(ticket) > most:
                     kept = np.sort(np.argpartition(ticket, most - 1)[:most])
                     ticket, rows, place = ticket[kept], rows[kept], place[kept]
-    return Sample(rows, place[:, 1].copy(), place[:, 2].copy(), read, failed)
+    return Sample(rows, place[:, 1].copy(), place[:, 2].copy(), read, failed, local)

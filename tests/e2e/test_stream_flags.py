@@ -33,6 +33,10 @@ JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service
         (["--features", "x", "x"], "--features = 'x': must be another field than --features"),
         (["--features", "x", "--time", "x"], "another field than --time"),
         (["--features", "x", "--missing", "drop"], "--missing = 'drop': must be fail or hold"),
+        (
+            ["--features", "x", "--time-zone", "Europe/Berlin", "--time-ambiguous", "infer"],
+            "--time-ambiguous = 'infer': must be fail, earliest or latest: what comes later would",
+        ),
         (["--features", "x", "--exclude", "y"], "--exclude = 'y': must be left out"),
         (["--features", "x", "--learner", "ridge"], "--learner = 'ridge': must be none without"),
         (["--features", "x", "--snapshot-every", "5"], "left out without --snapshots"),
@@ -221,6 +225,23 @@ def test_a_replay_sends_every_row_once_in_order_of_time(sample: Path) -> None:
     value = replay.value(messages[0].rows, replay.times[messages[0].rows], "json")
     first = json.loads(value)[0]
     assert list(first) == ["time", "ax", "ay", "az", "wx", "wy", "wz", "label"]
+
+
+def test_a_replay_puts_local_times_in_order(tmp_path: Path) -> None:
+    """The hour that comes twice, and rows of which no one knows when they were."""
+    lines = ["02:00", "02:40", "02:00", "02:40", "03:10"]
+    texts = [f"a,2026-10-25 {line},{at}" for at, line in enumerate(lines)]
+    texts += ["b,2026-10-25 02:20,7", "b,2026-03-29 02:20,8", "b,2026-10-25 03:00,9", ",2026,1"]
+    (tmp_path / "in.csv").write_text("\n".join(["id,t,x", *texts]))
+    options = ColumnOptions(
+        model_id="id", time="t", time_zone="Europe/Berlin", time_ambiguous="infer"
+    )
+    replay = Replay(ReadChunks(str(tmp_path / "in.csv"), options))
+    assert replay.table.column("x").to_pylist() == [0, 1, 2, 3, 9, 4]
+    minutes = [int(time - replay.times[0]) // 60_000_000_000 for time in replay.times]
+    assert minutes == [0, 40, 60, 100, 120, 130]
+    assert replay.skipped == 3
+    assert replay.local == (5, 1, 1, 1)
 
 
 def test_disorder_is_less_than_it_says(sample: Path) -> None:

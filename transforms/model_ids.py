@@ -1,0 +1,34 @@
+"""The model ids of a batch's rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from transforms.chunks import ONLY_MODEL
+from transforms.columns import Columns
+from transforms.kinds import codes_of, encode, texts_of
+
+MAX_ID_BYTES = 1024
+"""Longest model id: ids are keys, and parts of file names."""
+
+
+def model_ids(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str], npt.NDArray[np.int32]]:
+    """Return the distinct ids, and each row's place among them; -1 for a row without a usable one.
+
+    Args:
+        batch: Rows with the column of model ids, if there is one.
+        columns: What each column is.
+    """
+    if columns.model_id is None:
+        return [ONLY_MODEL], np.zeros(batch.num_rows, dtype=np.int32)
+    encoded = encode(batch.column(columns.model_id))
+    ids = texts_of(encoded.dictionary)
+    positions: dict[str, int] = {}
+    # One more code, for null. A dictionary may hold the same id twice.
+    codes = np.full(len(ids) + 1, -1, dtype=np.int32)
+    for i, text in enumerate(ids):
+        if text and len(text.encode()) <= MAX_ID_BYTES:
+            codes[i] = positions.setdefault(text, len(positions))
+    return list(positions), codes[codes_of(encoded)]
