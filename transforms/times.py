@@ -157,10 +157,11 @@ def _localise(
     """Read the naive ones of the numbers as local times of a zone."""
     if zone == "UTC" or not naive.any():
         return Times(numbers, bad)
-    at = np.flatnonzero(naive)
+    whole = bool(naive.all())
+    at = slice(None) if whole else np.flatnonzero(naive)
     # A zone moves a time by a day at most; at the limits of int64 Arrow would overflow, but
     # TIME_LIMIT keeps away from them.
-    local = pa.array(numbers if len(at) == len(numbers) else numbers[at]).cast(pa.timestamp("ns"))
+    local = pa.array(numbers[at]).cast(pa.timestamp("ns"))
     again = None
     try:
         first = last = _on_utc(local, zone, "raise", "raise")
@@ -170,8 +171,10 @@ def _localise(
         again = np.zeros(len(numbers), dtype=np.int64)
         # The end of the gap and the last instant before it are 1 ns apart.
         again[at] = np.where(last < first, NEVER, last - first)
-    time = numbers.copy()
-    time[at] = first
+    time = first
+    if not whole:
+        time = numbers.copy()
+        time[at] = first
     end = (_LAST_RULES - _EPOCH) // timedelta(microseconds=1) * UNITS["us"]
     if int(first.max()) >= end and _lacks_rules(zone):
         again = np.zeros(len(numbers), dtype=np.int64) if again is None else again
