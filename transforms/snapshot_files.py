@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
@@ -14,6 +22,12 @@ from kerneltrack.errors import DataError
 MAX_NAME = 180
 """Longest file name made of a model id: file systems stop at 255 bytes."""
 ENDING = ".safetensors"
+UNFINISHED = ".unfinished"
+MOST_BYTES = 4 << 30
+"""Most bytes of a file that is read at once: twice what Beam's runners can carry of a state."""
+
+_BLOCK = 16 << 20
+_TOKEN = 6
 
 
 def snapshot_name(model_id: str, rows: int | None = None, kind: str = codec.TRACKER) -> str:
@@ -50,32 +64,98 @@ def escaped(model_id: str) -> str:
     return name or "%"
 
 
-def read_whole(path: str) -> bytes:
-    """Read a file.
+def read_whole(path: str, most: int = MOST_BYTES) -> bytes:
+    """Return the bytes of a file.
+
+    Args:
+        path: A regular file, or an object of another of Beam's file systems.
+        most: Bytes it may have; no more than that is ever in memory.
 
     Raises:
-        DataError: if it cannot be read.
+        DataError: if it cannot be read, is a folder, a pipe or a device, or is larger.
+    """
+    with opened(path, most) as handle:
+        parts, left = [], most + 1
+        while left > 0:
+            part = handle.read(min(left, _BLOCK))
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+    if left <= 0:
+        raise DataError(path, f"cannot be read: larger than {most:,} bytes")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+@contextmanager
+def opened(path: str, most: float = math.inf) -> Iterator[BinaryIO]:
+    """Open a file to read it, its bytes as they are.
+
+    Raises:
+        DataError: if it cannot be opened or read, is larger than `most` bytes as far as can be
+            seen, or is a folder, a pipe or a device: those may never end.
     """
     try:
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as handle:
-            data: bytes = handle.read()
-    except (OSError, BeamIOError) as error:
+        with _open(path, most) as handle:
+            yield handle
+    # Beam raises ValueError for a file system that it does not know.
+    except (OSError, BeamIOError, ValueError) as error:
         raise DataError(path, "cannot be read: " + " ".join(str(error).split())) from error
-    return data
 
 
-def write_whole(path: str, data: bytes) -> None:
-    """Write a file under another name and rename it, so that no half file bears its name."""
-    unfinished = path + ".unfinished"
+def _open(path: str, most: float) -> BinaryIO:
+    if FileSystems.get_scheme(path) is not None:
+        remote: BinaryIO = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+        return remote
+    # Opening a pipe would wait for whoever writes to it.
+    handle = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    about = os.fstat(handle.fileno())
+    if not stat.S_ISREG(about.st_mode) or about.st_size > most:
+        handle.close()
+        regular = stat.S_ISREG(about.st_mode)
+        raise OSError(f"larger than {most:,} bytes" if regular else "not a regular file")
+    return handle
+
+
+def files_in(folder: str, ending: str) -> list[tuple[str, int]]:
+    """Return name and size of the files of a folder whose names end so, in the order of names.
+
+    A local folder's name may hold what a pattern would misread.
+    """
+    if FileSystems.get_scheme(folder) is not None:
+        (found,) = FileSystems.match([FileSystems.join(folder, "*" + ending)])
+        files = [(FileSystems.split(one.path)[1], one.size_in_bytes) for one in found.metadata_list]
+    elif os.path.isdir(folder):
+        with os.scandir(folder) as entries:
+            names = [entry for entry in entries if entry.name.endswith(ending)]
+            files = [(entry.name, entry.stat().st_size) for entry in names if not entry.is_dir()]
+    else:
+        files = []
+    return sorted(files)
+
+
+def write_whole(path: str, data: bytes, mime_type: str = "application/octet-stream") -> None:
+    """Write a file under a name of its own and rename it, so that no half file bears its name.
+
+    Two jobs that write the same file do not write into each other's: the last one's is kept.
+    """
+    unfinished = f"{path}.{secrets.token_hex(_TOKEN)}{UNFINISHED}"
     try:
         with FileSystems.create(
-            unfinished, compression_type=CompressionTypes.UNCOMPRESSED
+            unfinished, mime_type=mime_type, compression_type=CompressionTypes.UNCOMPRESSED
         ) as handle:
             handle.write(data)
         FileSystems.rename([unfinished], [path])
     except BaseException as error:
-        if FileSystems.exists(unfinished):
-            FileSystems.delete([unfinished])
+        remove_file(unfinished)
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             raise OSError(error.errno, error.strerror, path) from error
         raise
+
+
+def remove_file(path: str) -> None:
+    """Remove a file if it is there. Beam takes a name for a pattern, which may match others."""
+    if FileSystems.get_scheme(path) is None:
+        Path(path).unlink(missing_ok=True)
+    elif FileSystems.exists(path):
+        FileSystems.delete([path])

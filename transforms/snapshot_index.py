@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from types import NoneType
 from typing import Any
 
-from apache_beam.io.filesystem import CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from transforms.snapshot_files import ENDING, read_whole, snapshot_name
+from transforms.snapshot_files import ENDING, files_in, opened, read_whole, snapshot_name
 
 INDEX = "index.json"
 INDEX_VERSION = 2
 LISTED = "listed"
 """Whether an index was made of the files themselves."""
+MOST_INDEX = 256 << 20
+"""Most bytes of an index: a million boundaries of a tracker and a learner take 230 MB."""
+MOST_HEADER = 100_000_000
+"""Most bytes of a snapshot's header, the safetensors format's own limit."""
+MOST_ROWS = 2**62
+MOST_TIME = 2**63
+_SHOWN = 60
 
 Lines = dict[str, dict[int, dict[str, Any]]]
 """Lines of an index by model and rows."""
@@ -25,67 +32,119 @@ Lines = dict[str, dict[int, dict[str, Any]]]
 def read_index(folder: str) -> dict[str, Any]:
     """Return the index of a folder: that of its file, or, without one, made of the snapshots.
 
-    Live jobs write none: several workers and jobs may write into one folder.
+    Live jobs write none: several workers and jobs may write into one folder. Each entry names
+    the files that a job would have written for it, so none lies outside of the folder.
 
     Raises:
-        DataError: if there is neither, or the index is one of another version.
+        DataError: if there is neither, the index is one of another version, or no index at all.
     """
     path = FileSystems.join(folder, INDEX)
-    if not FileSystems.exists(path):
+    if not _is_there(path):
         listed = _list(folder)
         if listed is not None:
             return listed
     try:
-        index: dict[str, Any] = json.loads(read_whole(path))
+        index = json.loads(read_whole(path, MOST_INDEX))
         version = index["version"]
-        if version != INDEX_VERSION:
-            raise DataError(path, f"index version {version!r}: this code reads {INDEX_VERSION}")
-        good = all(_is_entry(entry) for entries in index["models"].values() for entry in entries)
-    except (AttributeError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise DataError(path, "not an index of snapshots") from error
-    if not good:
-        raise DataError(path, "not an index of snapshots: an entry without rows or states")
+    if type(version) is not int or version != INDEX_VERSION:
+        raise DataError(path, f"index version {version!r}: this code reads {INDEX_VERSION}")
+    trouble = _trouble(index)
+    if trouble is not None:
+        raise DataError(path, f"not an index of snapshots: {trouble}")
     return {**index, LISTED: False}
 
 
-def _is_entry(entry: dict[str, Any]) -> bool:
-    names = [entry[kind] for kind in (codec.TRACKER, codec.LEARNER) if kind in entry]
-    numbers = type(entry["rows"]) is int and type(entry["time"]) in (int, type(None))
-    return numbers and all(isinstance(name, str) for name in names)
+def _is_there(path: str) -> bool:
+    try:
+        there: bool = FileSystems.exists(path)
+    except ValueError as error:  # a file system that Beam does not know
+        raise DataError(path, f"cannot be read: {error}") from error
+    return there
+
+
+def _trouble(index: dict[str, Any]) -> str | None:
+    """Say what keeps an index of this version from being one, None if nothing does."""
+    for kind, types in ((codec.TRACKER, (dict,)), (codec.LEARNER, (dict, NoneType))):
+        if kind not in index or not isinstance(index[kind], types):
+            return f"no {kind}'s settings"
+    models = index.get("models")
+    if not isinstance(models, dict):
+        return "no models"
+    for model_id, entries in models.items():
+        if not isinstance(entries, list):
+            return f"model {model_id[:_SHOWN]!r} has no list of entries"
+        for number, entry in enumerate(entries):
+            trouble = _entry_trouble(model_id, entry)
+            if trouble is None and number and entry["rows"] <= entries[number - 1]["rows"]:
+                trouble = "its rows are no more than those before"
+            if trouble is not None:
+                return f"entry {number} of model {model_id[:_SHOWN]!r}: {trouble}"
+    return None
+
+
+def _entry_trouble(model_id: Any, entry: Any) -> str | None:
+    """Say what keeps an entry from being one that a job would write, None if nothing does."""
+    if not (isinstance(entry, dict) and isinstance(model_id, str) and _is_text(model_id)):
+        return "not an entry, or not a model's id"
+    rows, time = entry.get("rows"), entry.get("time")
+    if type(rows) is not int or not 0 <= rows <= MOST_ROWS:
+        return "no number of rows"
+    if time is not None and (type(time) is not int or not -MOST_TIME <= time < MOST_TIME):
+        return "no time"
+    if codec.TRACKER not in entry and codec.LEARNER not in entry:
+        return "no state"
+    for kind in (codec.TRACKER, codec.LEARNER):
+        names = {snapshot_name(model_id, at, kind) for at in (None, rows)}
+        if kind in entry and not (isinstance(entry[kind], str) and entry[kind] in names):
+            return f"another file than the {kind}'s of this model"
+    return None
+
+
+def _is_text(value: str) -> bool:
+    """Tell whether a text can be written: JSON may hold halves of characters."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _list(folder: str) -> dict[str, Any] | None:
     """Make an index of the snapshots themselves; None if there are none.
 
     Raises:
-        DataError: if one is damaged, or they are of models with different settings.
+        DataError: if one is damaged, bears another name than it would have been given, or they
+            are of models with different settings.
     """
     specs: dict[str, Any] = {codec.TRACKER: None, codec.LEARNER: None}
     entries = []
-    (found,) = FileSystems.match([FileSystems.join(folder, "*" + ENDING)])
-    for file in found.metadata_list:
-        header = codec.read_header(_read_beginning(file), file.path)
-        kind, about = codec.kind_of(header), header["about"]
-        if specs[kind] not in (None, header["spec"]):
-            raise DataError(file.path, "made with other settings than others of the folder")
-        specs[kind] = header["spec"]
-        name = FileSystems.split(file.path)[1]
-        entry = {"rows": about["rows"], "time": about["time"], kind: name}
-        entries.append((about["model_id"], {**entry, f"{kind}_bytes": file.size_in_bytes}))
+    for name, size in files_in(folder, ENDING):
+        path = FileSystems.join(folder, name)
+        header = codec.read_header(_read_beginning(path), path)
+        kind, about, spec = codec.kind_of(header), header.get("about"), header.get("spec")
+        if specs[kind] not in (None, spec):
+            raise DataError(path, "made with other settings than others of the folder")
+        specs[kind] = spec
+        known = about if isinstance(about, dict) else {}
+        entry = {"rows": known.get("rows"), "time": known.get("time"), kind: name}
+        trouble = _entry_trouble(known.get("model_id"), entry)
+        if trouble is not None:
+            raise DataError(path, f"not the snapshot that its name says: {trouble}")
+        entries.append((known["model_id"], {**entry, f"{kind}_bytes": size}))
     if specs[codec.TRACKER] is None:
         return None
     models = models_of(lines_of(entries))
     return {"version": INDEX_VERSION, **specs, "models": models, LISTED: True}
 
 
-def _read_beginning(file: FileMetadata) -> bytes:
+def _read_beginning(path: str) -> bytes:
     """Return a snapshot's header alone, as bytes."""
-    with FileSystems.open(file.path, compression_type=CompressionTypes.UNCOMPRESSED) as handle:
-        length: bytes = handle.read(8)
+    with opened(path) as handle:
+        length = handle.read(8)
         # Of what is no snapshot, the length may be anything.
-        return length + bytes(
-            handle.read(min(int.from_bytes(length, "little"), file.size_in_bytes))
-        )
+        return length + handle.read(min(int.from_bytes(length, "little"), MOST_HEADER))
 
 
 def lines_of(entries: Iterable[tuple[str, dict[str, Any]]]) -> Lines:

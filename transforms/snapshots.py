@@ -56,7 +56,7 @@ class SnapshotFolder:
             self.learner_spec: LearnerSpec | None = (
                 parse_learner_spec(index["learner"]) if index["learner"] else None
             )
-        except (KerneltrackError, KeyError, TypeError) as error:
+        except (KerneltrackError, KeyError, TypeError, ValueError) as error:
             raise DataError(path, f"not an index of snapshots: {error}") from error
         if learner and self.learner_spec is None:
             self._wants_learner = False
@@ -142,6 +142,25 @@ class SnapshotFolder:
         """
         path = self.path(model_id, kind)
         return None if path is None else read_whole(path)
+
+    def checked(self, model_id: str, kind: str) -> bytes | None:
+        """Return the bytes of `state`, decoded once to see that they are what the index says.
+
+        Raises:
+            DataError: if the file cannot be read, is no state of this kind, or one of another
+                model, other settings or another boundary.
+        """
+        path, data = self.path(model_id, kind), self.state(model_id, kind)
+        if path is None or data is None:
+            return None
+        learns = kind == codec.LEARNER
+        found = codec.decode_learner(data, path) if learns else codec.decode(data, path)
+        about, spec = found.header["about"], self.learner_spec if learns else self.spec
+        if (about.get("model_id"), about.get("rows")) != (model_id, self.rows(model_id)):
+            raise DataError(path, f"a {kind} of another model or boundary than the index says")
+        if found.spec != spec:
+            raise DataError(path, f"a {kind} of other settings than the index says")
+        return data
 
 
 class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
@@ -264,8 +283,7 @@ def _take_over(
         for name in ("rows", "time"):
             line.setdefault(name, kept[name])
         for kind in codec.TRACKER, codec.LEARNER:
-            path = before.path(model_id, kind)
-            if path is not None and kind not in line:
-                data = read_whole(path)
+            data = None if kind in line else before.checked(model_id, kind)
+            if data is not None:
                 write_whole(FileSystems.join(folder, kept[kind]), data)
                 line |= {kind: kept[kind], f"{kind}_bytes": len(data)}

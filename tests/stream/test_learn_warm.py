@@ -29,6 +29,7 @@ from tests.stream.learning import (
     train_stream,
 )
 from transforms.learn import LateLabels, TrainLinear
+from transforms.snapshot_files import snapshot_name
 from transforms.snapshots import SnapshotFolder
 
 REGRESSION = RidgeSpec(task="regression")
@@ -45,12 +46,12 @@ def write_folder(
     """Write one learner's state a model, beside trackers' that nothing here reads."""
     folder.mkdir()
     models = {}
-    for number, (key, data) in enumerate(snapshots.items()):
-        (folder / f"{number}@learner.safetensors").write_bytes(data)
+    for key, data in snapshots.items():
+        (folder / snapshot_name(key, kind=codec.LEARNER)).write_bytes(data)
         seen = codec.read_header(data)["about"]["rows"] if rows is None else rows
-        entry = {"rows": seen, "time": None, "tracker": "none.safetensors", "bytes": 0}
+        entry = {"rows": seen, "time": None, "tracker": snapshot_name(key), "bytes": 0}
         if spec is not None:
-            entry["learner"] = f"{number}@learner.safetensors"
+            entry["learner"] = snapshot_name(key, kind=codec.LEARNER)
         models[key] = [entry]
     index = {
         "version": 2,
@@ -271,12 +272,12 @@ def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"learner of model 'm': it has seen 20 rows, .* 30"):
         train(rest, warm=other_rows)
     damaged = write_folder(tmp_path / "damaged", {"m": data})
-    (tmp_path / "damaged" / "0@learner.safetensors").write_bytes(data[:-5])
+    (tmp_path / "damaged" / "m@learner.safetensors").write_bytes(data[:-5])
     with pytest.raises(Exception, match=r"damaged, learner of model 'm': damaged state"):
         train(rest, warm=damaged)
     missing = write_folder(tmp_path / "missing", {"m": data})
-    (tmp_path / "missing" / "0@learner.safetensors").unlink()
-    with pytest.raises(Exception, match=r"0@learner.safetensors: cannot be read"):
+    (tmp_path / "missing" / "m@learner.safetensors").unlink()
+    with pytest.raises(Exception, match=r"m@learner.safetensors: cannot be read"):
         train(rest, warm=missing)
     gap = write_folder(tmp_path / "gap", {"m": data})
     with pytest.raises(Exception, match="rows 20 to 24 never came, row 25 did"):
