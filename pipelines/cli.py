@@ -17,12 +17,13 @@ from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from pipelines.command_line import (
     FAILED_EXIT,
     INPUT_EXIT,
-    INTERRUPTED_EXIT,
+    SIGNAL_EXIT,
     Parser,
     UsageError,
     flags_of,
     refuse,
 )
+from pipelines.signals import ended_by_signals, said_of, signal_of
 
 
 class Command(NamedTuple):
@@ -107,7 +108,11 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 for bad settings or input, 1 if it failed."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    with ended_by_signals():
+        return _main(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _main(given: list[str]) -> int:
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s", force=True)
     # Beam reports a failing worker with its whole traceback; the last line is ours to say.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
@@ -125,9 +130,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, FAILED_EXIT)
     except (KeyboardInterrupt, SystemError) as error:
         # The latter is what becomes of Ctrl-C while one of Kafka's clients is being taken down.
-        if not isinstance(error.__cause__ or error, KeyboardInterrupt):
+        cause = error.__cause__ or error
+        number = signal_of(cause) if isinstance(cause, KeyboardInterrupt) else None
+        if number is None:
             raise
-        return _fail("interrupted", INTERRUPTED_EXIT)
+        return _fail(said_of(number), SIGNAL_EXIT + number)
 
 
 def _fail(message: object, code: int) -> int:

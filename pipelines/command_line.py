@@ -9,6 +9,8 @@ from typing import NoReturn
 
 FAILED_EXIT = 1
 INPUT_EXIT = 2
+SIGNAL_EXIT = 128
+"""Of a command that a signal has ended; the signal's number is added."""
 INTERRUPTED_EXIT = 130
 
 
@@ -22,6 +24,17 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what `main` turns into one line and exit code 2."""
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def path_name(text: str) -> str:
+    """Return the name of a file or folder: the type of arguments that are written to.
+
+    Raises:
+        ArgumentTypeError: if it names nothing; "" would be the folder that one is in.
+    """
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} names no file or folder")
+    return text
 
 
 def flags_of(parser: argparse.ArgumentParser) -> list[str]:

@@ -11,8 +11,9 @@ from kerneltrack.errors import KerneltrackError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.warm import warm_up
-from pipelines.command_line import INPUT_EXIT, INTERRUPTED_EXIT
+from pipelines.command_line import INPUT_EXIT, SIGNAL_EXIT
 from pipelines.record import JobError
+from pipelines.signals import said_of, signal_of
 from transforms.windows import MeasureMismatch
 
 AGAIN = "run the same command with --overwrite"
@@ -25,9 +26,9 @@ def explain(error: BaseException, output: str) -> KerneltrackError:
     """Find, in what the runner raised, the error that a worker met."""
     if isinstance(error, KerneltrackError):
         return error
-    text = str(error)
-    if isinstance(error, KeyboardInterrupt) or "KeyboardInterrupt" in text:
-        return JobError(f"interrupted: {AGAIN}", INTERRUPTED_EXIT)
+    text, number = str(error), signal_of(error)
+    if number is not None:
+        return JobError(f"{said_of(number)}: {AGAIN}", SIGNAL_EXIT + number)
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if getattr(error, "errno", None) in full or any(f"[Errno {code}]" in text for code in full):
         return JobError(

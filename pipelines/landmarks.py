@@ -29,8 +29,10 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.specs import check_int
 from kerneltrack.trackers.start import StartSet
 from pipelines import options
+from pipelines.command_line import path_name
 from pipelines.job import say
 from pipelines.local_times import local_times, local_times_text
+from pipelines.output_lock import file_held
 from pipelines.spec_options import Role
 from transforms.columns import resolve
 from transforms.local_times import with_passages
@@ -49,7 +51,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.usage = "kerneltrack landmarks INPUT... --output FILE [flags]"
     parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
     parser.add_argument(
-        "--output", required=True, metavar="FILE", help="*.json for JSON, safetensors else"
+        "--output",
+        required=True,
+        type=path_name,
+        metavar="FILE",
+        help="*.json for JSON, safetensors else",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace FILE")
     parser.add_argument(
@@ -83,22 +89,22 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     check_int("--sample", args.sample, 1, MAX_ROWS)
     with ROLE.named():
         spec = LandmarkSpec(**ROLE.given(args, "landmarks"))
-    if FileSystems.exists(args.output) and not args.overwrite:
-        raise DataError(args.output, "is there already: --overwrite replaces it")
     infos = look(args.input, options.formats_from_flags(args))
     if os.path.realpath(args.output) in {os.path.realpath(info.path) for info in infos}:
         raise ConfigError("--output", args.output, "another file than the input's")
     columns = with_passages(infos, resolve(infos, options.columns_from_flags(args)))
     if columns.width < 1:
         raise DataError(str(args.input[0]), "no feature column")
-    sample = sample_rows(infos, columns, args.sample, spec.seed)
-    if not len(sample.rows):
-        raise DataError(infos[0].path, f"no good row: {sample.failed} of {sample.failed} failed")
-    chosen = choose_landmarks(spec, sample.rows)
-    write_whole(
-        args.output,
-        encode(spec, chosen, sample, [info.path for info in infos], args.output),
-    )
+    with file_held(args.output, "--output", command):
+        if FileSystems.exists(args.output) and not args.overwrite:
+            raise DataError(args.output, "is there already: --overwrite replaces it")
+        sample = sample_rows(infos, columns, args.sample, spec.seed)
+        if not len(sample.rows):
+            text = f"no good row: {sample.failed} of {sample.failed} failed"
+            raise DataError(infos[0].path, text)
+        chosen = choose_landmarks(spec, sample.rows)
+        files = [info.path for info in infos]
+        write_whole(args.output, encode(spec, chosen, sample, files, args.output))
     doubt = local_times_text(local_times(columns, sample.local))
     say(
         f"{len(chosen.indices)} landmarks of {len(sample.rows):,} rows ({sample.read:,} read, "

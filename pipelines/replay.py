@@ -225,9 +225,10 @@ def _send_all(
 ) -> int:
     """Send each message when it is due; return the number of rows."""
     begun, first, sent = time.time_ns(), int(replay.times[0]), 0
+    started = time.monotonic_ns()  # The wall clock may jump.
     for message in messages:
         if args.speed:
-            wait = begun + message.due / args.speed - time.time_ns()
+            wait = started + message.due / args.speed - time.monotonic_ns()
             if wait > 0:
                 interruption.pause(wait / SECOND)
         if interruption.came:

@@ -9,6 +9,7 @@ from typing import Any
 from kerneltrack.errors import ConfigError
 from pipelines import kafka_options, options
 from pipelines.cluster.folder import Folder, load
+from pipelines.command_line import path_name
 from transforms.encode import OUTPUT_FORMATS
 from transforms.messages import FORMATS
 
@@ -66,7 +67,11 @@ def add_read_flags(parser: argparse.ArgumentParser) -> None:
         "--output-format", choices=OUTPUT_FORMATS, default="json", help="(default %(default)s)"
     )
     parser.add_argument(
-        "--output", default=None, metavar="FILE", help="a Parquet file (default: lines of JSON)"
+        "--output",
+        type=path_name,
+        default=None,
+        metavar="FILE",
+        help="a Parquet file (default: lines of JSON)",
     )
     parser.add_argument(
         "--rows", type=int, default=None, metavar="N", help="end after so many different rows"

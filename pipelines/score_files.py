@@ -24,6 +24,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.warm import warm_up
 from pipelines import options, output_folder
+from pipelines.command_line import path_name
 from pipelines.job import explain, say
 from pipelines.local_times import counted, local_times, local_times_text
 from pipelines.progress import StatusLine
@@ -53,7 +54,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshots", required=True, metavar="FOLDER", help="a run's snapshots (DIR/snapshots)"
     )
-    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the results")
+    parser.add_argument(
+        "--output", required=True, type=path_name, metavar="DIR", help="folder for the results"
+    )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace the results of an earlier run in DIR"
     )
@@ -85,8 +88,8 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         _build(pipeline, read, snapshots, args.output)
     except Exception as error:
         raise explain(error, args.output) from error
-    output_folder.clear(args.output, PARTS, args.overwrite, [*read.paths, snapshots.folder])
-    try:
+    inputs = [*read.paths, snapshots.folder]
+    with output_folder.held(args.output, PARTS, args.overwrite, inputs, command):
         warm_up([snapshots.spec.tracker], [] if learner is None else [learner.learner])
         with StatusLine(sys.stderr, known_rows(read.infos), args.progress):
             result = pipeline.run()
@@ -108,9 +111,6 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             **local_times(read.columns, counted(totals)),
         }
         write_record(args.output, record)
-    except (Exception, KeyboardInterrupt) as error:
-        output_folder.remove_unfinished(args.output)
-        raise explain(error, args.output) from error
     say(_summary(record))
     return 0
 

@@ -22,6 +22,7 @@ import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from pipelines import options, output_folder, spec_options, work_options
+from pipelines.command_line import path_name
 from pipelines.file_pipeline import Job, build, settings
 from pipelines.job import compile_loops, explain, say
 from pipelines.local_times import counted, local_times
@@ -48,7 +49,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the job's flags to a parser."""
     parser.usage = "kerneltrack track INPUT... --output DIR [flags] [Beam's flags]"
     parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
-    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the results")
+    parser.add_argument(
+        "--output", required=True, type=path_name, metavar="DIR", help="folder for the results"
+    )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace the results of an earlier run in DIR"
     )
@@ -220,8 +223,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     # Nothing of an earlier run is removed before all that can be refused has been.
     inputs = [*sources, *([] if job.before is None else [job.before.folder])]
     inputs += [] if job.start_from is None else [job.start_from]
-    output_folder.clear(job.output, job.parts, args.overwrite, inputs)
-    try:
+    with output_folder.held(job.output, job.parts, args.overwrite, inputs, command):
         compile_loops(job.spec, job.learner, job.measure)
         ready = time.monotonic()
         with StatusLine(sys.stderr, known_rows(read.infos), args.progress):
@@ -246,14 +248,11 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
                 read.columns, counted(totals), counted(totals, "labels") if job.labels else None
             ),
         }
-        write_record(job.output, record)
-        report = write_report(job.output)
+        report = write_report(job.output, record)
         record["seconds"]["report"] = round(time.monotonic() - ended, 3)
         record["seconds"]["total"] = round(time.monotonic() - begin, 3)
+        # The last of all: a run without it is not finished.
         write_record(job.output, record)
-    except (Exception, KeyboardInterrupt) as error:
-        output_folder.remove_unfinished(job.output)
-        raise explain(error, job.output) from error
     say(summary(record, report))
     return 0
 

@@ -7,9 +7,8 @@ would misread); everything else goes through Beam's FileSystems.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import DataError
+from transforms.snapshot_files import write_whole
 
 _BATCH_ROWS = 1 << 18
 _REPETITIVE = ("model_id", "label", "prediction", "kind", "reason")
@@ -69,25 +69,9 @@ def read_run(output: str) -> dict[str, Any]:
 
 
 def write_page(output: str, page: str) -> str:
-    """Write `output/report.html` under a temporary name, then rename it: never half a page."""
+    """Write `output/report.html`, never half a page; return its path."""
     path = _join(output, "report.html")
-    temporary = _join(output, ".report.html.tmp")
-    data = page.encode("utf-8")
-    if _is_local(output):
-        try:
-            Path(temporary).write_bytes(data)
-            os.replace(temporary, path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-        return path
-    try:
-        with FileSystems.create(temporary, mime_type="text/html") as file:
-            file.write(data)
-        FileSystems.rename([temporary], [path])
-    except BaseException:
-        with suppress(BeamIOError, OSError):
-            FileSystems.delete([temporary])
-        raise
+    write_whole(path, page.encode("utf-8"), mime_type="text/html")
     return path
 
 

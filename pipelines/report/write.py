@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
+from pipelines.command_line import path_name
+from pipelines.output_lock import folder_held
 from pipelines.report.alerts import alerts_of
 from pipelines.report.blocks import Blocks
 from pipelines.report.choice import (
@@ -45,20 +49,24 @@ _MOST_BINS = 1_200
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `kerneltrack report` to a parser."""
-    parser.add_argument("output", metavar="DIR", help="a run's folder")
+    parser.add_argument("output", type=path_name, metavar="DIR", help="a run's folder")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write a run's report again and say where it is; the exit code is 0.
 
     Raises:
+        ConfigError: if a job writes into the folder.
         DataError: as `write_report`.
     """
-    sys.stdout.write(write_report(args.output) + "\n")
+    read_run(args.output)
+    with folder_held(args.output, "DIR", ["kerneltrack", "report", args.output], make=False):
+        written = write_report(args.output)
+    sys.stdout.write(written + "\n")
     return 0
 
 
-def write_report(output: str) -> str:
+def write_report(output: str, run: Mapping[str, Any] | None = None) -> str:
     """Write `output/report.html` from what a run left in `output`.
 
     The features are read twice, a batch at a time and without z: once for the totals, once for
@@ -69,6 +77,7 @@ def write_report(output: str) -> str:
         output: The run's folder, local or whatever Beam's FileSystems open, with `run.json`,
             `features/*.parquet` and, each if there is any, `failures/*.parquet`,
             `mismatch/*.parquet`, `predictions/*.parquet` and `alerts/*.parquet`.
+        run: What is to be `run.json`, of a run that has none yet: it comes last.
 
     Returns:
         The page's path.
@@ -79,7 +88,7 @@ def write_report(output: str) -> str:
     Cost: O(rows) time; memory O(models + labels + confusions that occur) and at most about 250 MB
     for the curves.
     """
-    run = read_run(output)
+    record = read_run(output) if run is None else json.loads(json.dumps(run))
     paths = parquet_files(output, "features")
     names = column_names(paths)
     totals = add_up(read_batches(paths, columns_for_totals(names)))
@@ -89,7 +98,7 @@ def write_report(output: str) -> str:
     starts = [drawn[name].start for name in curves]
     choice = Choice(totals.models, curves, shown, starts)
     report = Report(
-        run=run,
+        run=record,
         totals=totals,
         timed="time" in names,
         labelled="label" in names,
