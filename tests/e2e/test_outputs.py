@@ -7,16 +7,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipelines import track_files
 from pipelines.cli import main
 from pipelines.output_lock import file_held, folder_held
 from pipelines.record import RUN
+from pipelines.report import write_report
 from tests.e2e.jobs import COLUMNS, ROOT, SMALL, environment, record_of, sensor_table, track, write
 
 Capture = pytest.CaptureFixture[str]
@@ -151,13 +150,12 @@ def test_a_run_is_not_finished_before_its_report(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[list[str]] = []
-    write_report: Callable[..., str] = track_files.write_report
 
     def look(output: str, record: Any) -> str:
         written.append(sorted(os.listdir(output)))
         return write_report(output, record)
 
-    monkeypatch.setattr(track_files, "write_report", look)
+    monkeypatch.setattr("pipelines.track_files.write_report", look)
     track(str(run / "in.parquet"), *COLUMNS, *SMALL, "--output", str(tmp_path))
     assert written == [[".kerneltrack.lock", "failures", "features", "snapshots"]]
     report = (tmp_path / "report.html").read_text()
