@@ -11,6 +11,8 @@ from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
+from kerneltrack.limits import MOST_GIVEN
+from transforms.about import LAST_TIME, read_about
 from transforms.snapshot_files import ENDING, files_in, opened, read_whole, snapshot_name
 
 INDEX = "index.json"
@@ -21,8 +23,6 @@ MOST_INDEX = 256 << 20
 """Most bytes of an index: a million boundaries of a tracker and a learner take 230 MB."""
 MOST_HEADER = 100_000_000
 """Most bytes of a snapshot's header, the safetensors format's own limit."""
-MOST_ROWS = 2**62
-MOST_TIME = 2**63
 _SHOWN = 60
 
 Lines = dict[str, dict[int, dict[str, Any]]]
@@ -89,9 +89,9 @@ def _entry_trouble(model_id: Any, entry: Any) -> str | None:
     if not (isinstance(entry, dict) and isinstance(model_id, str) and _is_text(model_id)):
         return "not an entry, or not a model's id"
     rows, time = entry.get("rows"), entry.get("time")
-    if type(rows) is not int or not 0 <= rows <= MOST_ROWS:
+    if type(rows) is not int or not 0 <= rows <= MOST_GIVEN:
         return "no number of rows"
-    if time is not None and (type(time) is not int or not -MOST_TIME <= time < MOST_TIME):
+    if time is not None and (type(time) is not int or not -LAST_TIME <= time <= LAST_TIME):
         return "no time"
     if codec.TRACKER not in entry and codec.LEARNER not in entry:
         return "no state"
@@ -123,16 +123,15 @@ def _list(folder: str) -> dict[str, Any] | None:
     for name, size in files_in(folder, ENDING):
         path = FileSystems.join(folder, name)
         header = codec.read_header(_read_beginning(path), path)
-        kind, about, spec = codec.kind_of(header), header.get("about"), header.get("spec")
+        kind, spec, told = codec.kind_of(header), header.get("spec"), read_about(header, path)
         if specs[kind] not in (None, spec):
             raise DataError(path, "made with other settings than others of the folder")
         specs[kind] = spec
-        known = about if isinstance(about, dict) else {}
-        entry = {"rows": known.get("rows"), "time": known.get("time"), kind: name}
-        trouble = _entry_trouble(known.get("model_id"), entry)
+        entry = {"rows": told.rows, "time": told.time, kind: name}
+        trouble = _entry_trouble(told.model_id, entry)
         if trouble is not None:
             raise DataError(path, f"not the snapshot that its name says: {trouble}")
-        entries.append((known["model_id"], {**entry, f"{kind}_bytes": size}))
+        entries.append((told.model_id, {**entry, f"{kind}_bytes": size}))
     if specs[codec.TRACKER] is None:
         return None
     models = models_of(lines_of(entries))

@@ -19,6 +19,7 @@ from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from kerneltrack.learners import LearnerSpec, parse_learner_spec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import parse_spec
+from transforms.about import read_about
 from transforms.snapshot_files import read_whole, snapshot_name, write_whole
 from transforms.snapshot_index import (
     INDEX,
@@ -155,8 +156,8 @@ class SnapshotFolder:
             return None
         learns = kind == codec.LEARNER
         found = codec.decode_learner(data, path) if learns else codec.decode(data, path)
-        about, spec = found.header["about"], self.learner_spec if learns else self.spec
-        if (about.get("model_id"), about.get("rows")) != (model_id, self.rows(model_id)):
+        about, spec = read_about(found.header, path), self.learner_spec if learns else self.spec
+        if (about.model_id, about.rows) != (model_id, self.rows(model_id)):
             raise DataError(path, f"a {kind} of another model or boundary than the index says")
         if found.spec != spec:
             raise DataError(path, f"a {kind} of other settings than the index says")

@@ -199,7 +199,7 @@ def test_of_a_header_no_more_is_read_than_there_may_be(
 
     monkeypatch.setattr(codec, "read_header", ask)
     monkeypatch.setattr(snapshot_index, "MOST_HEADER", 100)
-    with pytest.raises(DataError, match="not the snapshot that its name says"):
+    with pytest.raises(DataError, match="damaged header"):
         read_index(str(tmp_path))
     assert asked == [8 + 100]
 
