@@ -28,6 +28,7 @@ from transforms.message_rows import Outgoing
 from transforms.schemas import TIME
 from transforms.send import SendMessages
 from transforms.state_cache import measure_entries
+from transforms.state_writes import check_writes
 
 
 class CopyFn(beam.DoFn):
@@ -38,6 +39,7 @@ class CopyFn(beam.DoFn):
     def setup(self) -> None:
         """Prepare the worker as the live job's steps do."""
         measure_entries()
+        check_writes()
 
     def process(
         self, element: tuple[str, Chunk], count: Any = beam.DoFn.StateParam(COUNT)

@@ -65,6 +65,9 @@ DEFAULTS: dict[str, Any] = {
 }
 """Beam's flags of a live job, unless given."""
 
+WORKER_MODULE = "transforms.live_worker"
+"""What workers import before they speak to the runner."""
+
 IDLE = "idle"
 """Where, in the folder of the snapshots, models lie that have expired."""
 
@@ -192,7 +195,8 @@ def _beam_options(
             raise UsageError("--runner: give --cluster, or Beam's flags of a Flink runner")
         local, _ = split_beam_flags(place.beam_flags, ())
         values = {**local.get_all_options(drop_default=True), **values}
-    own: dict[str, Any] = {"job_name": name, **flink}
+    plugins = [*(values.get("beam_plugins") or ()), WORKER_MODULE]
+    own: dict[str, Any] = {"job_name": name, "beam_plugins": plugins, **flink}
     if left is not None:
         own["savepoint_path"] = left.path
     options: PipelineOptions = PipelineOptions.from_dictionary({**DEFAULTS, **values, **own})

@@ -41,6 +41,7 @@ from transforms.narrow import first_index, gap, in_turn, turn
 from transforms.prequential import Outcome, Plan, end_metrics, run_rows, settle_rest
 from transforms.snapshots import SnapshotFolder
 from transforms.state_cache import measure_entries
+from transforms.state_writes import check_writes
 from transforms.tally import metrics_chunk
 from transforms.timers import in_time
 from transforms.waiting import FeatureRows, PredictedRows, none_waiting, prediction_chunk
@@ -81,6 +82,7 @@ class LearnFn(beam.DoFn):
     def setup(self) -> None:
         """Prepare the worker that this runs in."""
         measure_entries()
+        check_writes()
 
     def take(self, element: tuple[str, Chunk], learner: Any, early: Any, end: Any) -> Iterator[Any]:
         """Take rows or labels in, and run the rows whose turn it is."""

@@ -41,6 +41,7 @@ from transforms.segments import Outcome, next_event, run_rows
 from transforms.snapshot_files import read_whole
 from transforms.snapshots import SnapshotFolder
 from transforms.state_cache import measure_entries
+from transforms.state_writes import check_writes
 from transforms.windows import mismatch_chunk
 
 FEATURES = "features"
@@ -77,6 +78,7 @@ class TrackFn(beam.DoFn):
     def setup(self) -> None:
         """Prepare the worker that this runs in."""
         measure_entries()
+        check_writes()
 
     def take(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
         """Take rows in, and run those that are ready; or a command, and obey.
