@@ -18,7 +18,7 @@ SPEED ?= 8
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env demo live-demo test lint format typecheck check bench lock clean
+.PHONY: help env demo live-demo test lint format typecheck check bench lock sbom clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -71,6 +71,11 @@ lock: ## write requirements.lock anew from pyproject.toml (newer versions: LOCK_
 	build/lock/bin/uv pip compile --quiet --universal --python-version 3.10 --all-extras --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock' \
 		$(LOCK_FLAGS) --output-file requirements.lock pyproject.toml
+
+sbom: env ## write build/sbom.json: all that requirements.lock installs, in CycloneDX's form
+	@mkdir -p build
+	$(VENV)/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml \
+		--output-file build/sbom.json requirements.lock
 
 clean: ## remove what was built, but not the environment
 	rm -rf build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -33,7 +33,8 @@ def check(*command: str) -> str:
 
 def documents(path: Path) -> list[dict[str, Any]]:
     """All documents of a YAML file."""
-    return [item for item in yaml.safe_load_all(path.read_text(encoding="utf-8")) if item]
+    text = path.read_text(encoding="utf-8")
+    return [item for item in yaml.load_all(text, Loader=yaml.CSafeLoader) if item]
 
 
 def resources() -> dict[tuple[str, str], dict[str, Any]]:
@@ -50,15 +51,31 @@ def pod_containers(resource: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {item["name"]: item for item in found}
 
 
-def flink_containers() -> dict[str, dict[str, Any]]:
-    """The containers of Flink's TaskManagers, by name; those of all its pods come first."""
+def merge(base: Any, over: Any) -> Any:
+    """Lay one part of a pod's template over another as the operator does, lists by their names."""
+    if isinstance(base, dict) and isinstance(over, dict):
+        shared = {key: merge(base[key], over[key]) for key in base.keys() & over.keys()}
+        return {**base, **over, **shared}
+    if isinstance(base, list) and all("name" in item for item in [*base, *over]):
+        laid = {item["name"]: item for item in base}
+        for item in over:
+            laid[item["name"]] = merge(laid.get(item["name"], {}), item)
+        return list(laid.values())
+    return over
+
+
+def flink_pod(part: str) -> dict[str, Any]:
+    """The spec of the pods of Flink's `jobManager` or `taskManager`."""
     spec = resources()["FlinkDeployment", "kerneltrack"]["spec"]
-    containers = spec["podTemplate"]["spec"]["containers"]
-    containers = [*containers, *spec["taskManager"]["podTemplate"]["spec"]["containers"]]
-    found: dict[str, dict[str, Any]] = {}
-    for item in containers:
-        found[item["name"]] = {**found.get(item["name"], {}), **item}
-    return found
+    merged = merge(spec["podTemplate"], spec[part]["podTemplate"])
+    pod: dict[str, Any] = merged["spec"]
+    return pod
+
+
+def flink_containers(part: str = "taskManager") -> dict[str, dict[str, Any]]:
+    """The containers of Flink's pods, by name."""
+    pod = flink_pod(part)
+    return {item["name"]: item for item in [*pod.get("initContainers", ()), *pod["containers"]]}
 
 
 def config(name: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pipelines.cluster.configure import (
     NETWORK,
     PACKAGES,
     TASKMANAGER_ID,
+    TEMPLATES,
     class_path_jar,
     metaspace,
     task_memory,
@@ -150,6 +151,8 @@ def _expansion(cluster: Cluster) -> list[str]:
         str(cluster.settings.ports["expansion"]),
         # By default each expansion hands out, and each job stores, the class path: 200 MB.
         f"--filesToStage={class_path_jar(cluster)}",
+        # KafkaIO is known by its own name; no other class is to be had.
+        f"--javaClassLookupAllowlistFile={TEMPLATES / 'java-classes.yaml'}",
         # Kafka as a native source of Flink's, its offsets in Flink's checkpoints.
         "--experiments=use_deprecated_read",
         "--defaultEnvironmentType=PROCESS",

@@ -20,11 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import confluent_kafka
+import grpc  # type: ignore[import-untyped]
 import pytest
 import yaml
+from apache_beam.portability.api import beam_expansion_api_pb2, beam_expansion_api_pb2_grpc
+from apache_beam.transforms.external import JavaExternalTransform
 
-from pipelines.cluster.configure import class_path_jar, worker_command
+from pipelines.cluster.configure import TEMPLATES, class_path_jar, worker_command
 from pipelines.cluster.folder import Cluster, Folder, load
 from pipelines.cluster.probes import grpc_answers
 from tests.deployment import (
@@ -92,6 +96,7 @@ def addresses(cluster: Cluster, folder: Path) -> dict[str, str]:
         "kafka-bootstrap.kafka:9092": cluster.settings.address("kafka"),
         "kerneltrack-rest:8081": cluster.settings.address("flink"),
         "/opt/kerneltrack/class-path.jar": str(class_path_jar(cluster)),
+        "/opt/kerneltrack/java-classes.yaml": str(TEMPLATES / "java-classes.yaml"),
         "/opt/kerneltrack/jobserver.jar": str(cluster.jars.jobserver),
         "/etc/kerneltrack/flink": str(folder / "flink"),
         SPECS: str(folder / "specs"),
@@ -207,6 +212,25 @@ def test_the_manifests_job_runs_on_workers_in_sidecars(deployed: Deployed, job: 
     assert "class-path" in staged[0]
     record = json.loads((deployed.folder / f"state/jobs/{job}.json").read_text())
     assert record["settings"]["tracker"]["budget"] == 20
+
+
+def test_workers_check_what_they_write(deployed: Deployed, job: str) -> None:
+    """They begin with it: Beam's worker logs the flags that it is started with."""
+    logged = (deployed.cluster.folder / "logs/taskmanager.log").read_text()
+    assert re.search(r"Pipeline_options: .*'beam_plugins': \['transforms\.live_worker'\]", logged)
+
+
+def test_the_expansion_service_takes_no_class_and_no_large_message(deployed: Deployed) -> None:
+    address = f"127.0.0.1:{deployed.replaced['8097']}"
+    sequence = JavaExternalTransform("org.apache.beam.sdk.io.GenerateSequence", address)
+    with pytest.raises(RuntimeError, match="allow list does not enable"):
+        _ = beam.Pipeline() | getattr(sequence, "from")(1)
+    large = beam_expansion_api_pb2.ExpansionRequest(namespace="x" * (5 << 20))
+    with grpc.insecure_channel(address) as channel:
+        stub = beam_expansion_api_pb2_grpc.ExpansionServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.Expand(large, timeout=60)
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_every_query_of_dashboard_and_alerts_names_a_metric(deployed: Deployed, job: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ import yaml
 
 import kerneltrack
 from pipelines import kafka_options, track_stream
+from pipelines.cluster.configure import TEMPLATES
 from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
 from pipelines.cluster.parts import FLINK_FLAGS
@@ -32,6 +34,7 @@ from tests.deployment import (
     config,
     documents,
     flink_containers,
+    flink_pod,
     parse,
     pod_containers,
     resources,
@@ -43,8 +46,14 @@ OPERATOR = "1.10.0"
 """Of the Flink Kubernetes Operator, whose schema the FlinkDeployment is held against."""
 CRD = "META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml"
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 OWN = {"FlinkDeployment", "Kustomization"}
 """Kinds of which Kubernetes itself has no schema."""
+OF_KUBERNETES = {
+    "kubernetes.operator.pod-template.merge-arrays-by-name",
+    "kubernetes.secrets",
+    "kubernetes.taskmanager.service-account",
+}
 REFERENCE = re.compile(r"\$\{file:([^:]+):\w+\}")
 PLAIN = sorted(
     path.name
@@ -83,7 +92,7 @@ def test_the_images_have_the_projects_versions() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     assert f"Programming Language :: Python :: {arguments['PYTHON_VERSION']}" in text
     kafka = yaml.safe_load(COMPOSE.read_text())["services"]["kafka"]
-    assert kafka["image"] == f"apache/kafka:{versions()['kafka']}"
+    assert kafka["image"] == f"apache/kafka:{versions()['kafka']}${{KAFKA_DIGEST:-}}"
     flink = resources()["FlinkDeployment", "kerneltrack"]["spec"]
     assert flink["flinkVersion"] == "v" + poms()["flink.minor"].replace(".", "_")
 
@@ -162,6 +171,8 @@ def test_the_kustomization_names_all_manifests() -> None:
     (kustomization,) = documents(MANIFESTS / "kustomization.yaml")
     there = {path.name for path in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml"}
     assert set(kustomization["resources"]) == there
+    for name in kustomization["configurations"]:
+        assert (MANIFESTS / name).exists()
     assert ("Namespace", kustomization["namespace"]) in resources()
 
 
@@ -212,8 +223,11 @@ def test_the_operator_accepts_the_flink_deployment() -> None:
     jsonschema = module("jsonschema", "kubernetes-validate, which needs it")
     deployment = resources()["FlinkDeployment", "kerneltrack"]
     spec = deployment["spec"]
-    for part in (spec, spec["taskManager"]):
+    for part in (spec, spec["jobManager"], spec["taskManager"]):
         assert part["podTemplate"]["spec"]["containers"][0]["name"] == "flink-main-container"
+    # Templates are laid over each other as `merge` does it.
+    by_name = "kubernetes.operator.pod-template.merge-arrays-by-name"
+    assert spec["flinkConfiguration"][by_name] == "true"
     assert complaints(jsonschema, deployment) == []
     deployment["spec"]["taskManager"]["podTemplate"]["spec"]["containers"][1]["imag"] = "x"
     assert len(complaints(jsonschema, deployment)) == 1
@@ -238,8 +252,12 @@ def test_flink_knows_its_settings() -> None:
         yaml.safe_load(config("kerneltrack-flink-client")["config.yaml"]),
         yaml.safe_load((DEPLOY / "docker/flink-client/config.yaml").read_text()),
         yaml.safe_load(composed["FLINK_PROPERTIES"]),
+        tls_patch()["spec"]["flinkConfiguration"],
     ]
-    for key in {key for part in settings for key in part}:
+    keys = {key for part in settings for key in part}
+    # The local cluster's jars have nothing of these.
+    assert {key for key in keys if key.startswith("kubernetes.")} == OF_KUBERNETES
+    for key in keys - OF_KUBERNETES:
         # The name of a reporter or of a strategy stands between the parts.
         inner = re.sub(r"^metrics\.reporter\.prom\.|^restart-strategy\.[a-z]+-delay\.", "", key)
         assert inner.encode() in known, key
@@ -326,10 +344,10 @@ def test_addresses_fit_together() -> None:
     client = yaml.safe_load(config("kerneltrack-flink-client")["config.yaml"])
     assert args.flink == f"{client['rest.address']}:{client['rest.port']}"
     python, java = (flink_containers()[f"{kind}-worker"] for kind in ("python", "java"))
-    port = python["startupProbe"]["tcpSocket"]["port"]
-    assert beam_flags["environment_config"] == f"localhost:{port}"
+    assert tried(python) == beam_flags["environment_config"]
     (pool,) = [item["value"] for item in java["env"] if item["name"] == "PIPELINE_OPTIONS"]
     address = yaml.safe_load(pool)["beam:option:default_environment_config:v1"]
+    assert tried(java) == address
     assert f"--defaultEnvironmentConfig={address}" in servers["expansion"]["args"]
 
 
@@ -343,6 +361,38 @@ def test_java_opens_what_flink_reaches_into() -> None:
         assert [item for item in arguments if item.startswith("--add-opens")] == opened
 
 
+def tried(container: dict[str, Any]) -> str:
+    """The address that a pool's probes try, from within: it listens on the loopback address."""
+    commands = [container[probe]["exec"]["command"] for probe in PROBES]
+    assert commands[0] == commands[1] == commands[2]
+    address = re.fullmatch(r"exec 3<>/dev/tcp/(\w+)/(\d+)", commands[0][-1])
+    assert address
+    return ":".join(address.groups())
+
+
+def all_containers() -> dict[str, dict[str, Any]]:
+    """Every container of the manifests, by pod and name."""
+    pods = {
+        "jobmanager": flink_containers("jobManager"),
+        "taskmanager": flink_containers("taskManager"),
+        "jobserver": pod_containers(resources()["Deployment", "kerneltrack-jobserver"]),
+        "submit": pod_containers(resources()["Job", "kerneltrack-submit"]),
+    }
+    return {f"{pod}/{name}": item for pod, found in pods.items() for name, item in found.items()}
+
+
+def services() -> dict[str, dict[str, Any]]:
+    """The services of the compose file, by name."""
+    found: dict[str, dict[str, Any]] = documents(COMPOSE)[0]["services"]
+    return found
+
+
+def tls_patch() -> dict[str, Any]:
+    """What `tls/` lays over the FlinkDeployment."""
+    (patch,) = documents(MANIFESTS / "tls/flink.yaml")
+    return patch
+
+
 def test_nothing_runs_as_root_and_no_secret_is_written_down() -> None:
     users = re.findall(r"^USER (\S+)$", DOCKERFILE.read_text(), re.M)
     assert users == ["10001:10001", "10001:10001", "9999:9999"]
@@ -352,12 +402,303 @@ def test_nothing_runs_as_root_and_no_secret_is_written_down() -> None:
     ]
     pods = [item["spec"]["template"]["spec"] for item in workloads]
     assert all(pod["securityContext"]["runAsNonRoot"] for pod in pods)
-    containers = [item for workload in workloads for item in pod_containers(workload).values()]
-    containers += flink_containers().values()
-    for container in containers:
+    for container in all_containers().values():
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         for variable in container.get("env", ()):
             if re.search("KEY|SECRET|PASSWORD|TOKEN", variable["name"]):
                 assert set(variable["valueFrom"]) == {"secretKeyRef"}
     assert "Secret" not in {kind for kind, _ in resources()}
+
+
+def test_root_file_systems_are_read_only_and_what_is_written_has_a_place() -> None:
+    written = {
+        "jobmanager/flink-main-container": {"/tmp", "/opt/flink/log"},
+        "taskmanager/flink-main-container": {"/tmp", "/opt/flink/log"},
+        "taskmanager/compiled-loops": {"/var/cache/numba"},
+        "taskmanager/python-worker": {"/tmp", "/var/cache/numba"},
+        "taskmanager/java-worker": {"/tmp"},
+        "jobserver/jobserver": {"/tmp", "/var/lib/kerneltrack"},
+        "jobserver/expansion": {"/tmp"},
+        "submit/wait": set(),
+        "submit/submit": {"/tmp", "/var/lib/kerneltrack/jobs"},
+    }
+    assert set(all_containers()) == set(written)
+    for name, container in all_containers().items():
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True, name
+        mounts = container.get("volumeMounts", ())
+        assert {item["mountPath"] for item in mounts if not item.get("readOnly")} == written[name]
+
+
+def test_compiled_loops_are_copied_to_where_workers_look() -> None:
+    (folder,) = set(re.findall(r"NUMBA_CACHE_DIR=(\S+)", DOCKERFILE.read_text()))
+    containers = flink_containers()
+    *_, source, target = containers["compiled-loops"]["command"]
+    assert source == f"{folder}/."
+    assert {"name": "NUMBA_CACHE_DIR", "value": target} in containers["python-worker"]["env"]
+    assert f"numba:{folder}" in services()["python-worker"]["volumes"]
+    submit = all_containers()["submit/submit"]["env"]
+    given = services()["submit"]["environment"]["NUMBA_CACHE_DIR"]
+    assert {"name": "NUMBA_CACHE_DIR", "value": given} in submit
+
+
+def test_a_copied_cache_is_found(tmp_path: Path) -> None:
+    """Numba looks its compiled code up by the source, wherever the folder is."""
+    (tmp_path / "loop.py").write_text(
+        "import numba\n@numba.njit(cache=True)\ndef twice(x):\n    return 2 * x\n"
+    )
+    code = "import loop; loop.twice(3); print(sum(loop.twice.stats.cache_hits.values()))"
+
+    def hits(cache: str) -> str:
+        env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / cache), "PYTHONPATH": str(tmp_path)}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    assert hits("image") == "0"
+    (tmp_path / "volume").mkdir()
+    check("cp", "--recursive", f"{tmp_path}/image/.", f"{tmp_path}/volume")
+    assert hits("volume") == "1"
+
+
+def test_all_that_goes_on_is_asked_whether_it_does() -> None:
+    """The waiting and submitting containers end by themselves, and their Job has a deadline."""
+    ending = {"taskmanager/compiled-loops", "submit/wait", "submit/submit"}
+    containers = all_containers()
+    for name, container in containers.items():
+        assert {probe for probe in PROBES if probe in container} == (
+            set() if name in ending else set(PROBES)
+        ), name
+    assert resources()["Job", "kerneltrack-submit"]["spec"]["activeDeadlineSeconds"] == 900
+    asked = {
+        "jobmanager/flink-main-container": {8081},
+        "taskmanager/flink-main-container": {"metrics"},
+        "jobserver/jobserver": {"jobs"},
+        "jobserver/expansion": {"expansion"},
+    }
+    for name, ports in asked.items():
+        probes = [containers[name][probe] for probe in PROBES]
+        found = {(item.get("tcpSocket") or item["httpGet"])["port"] for item in probes}
+        assert found == ports
+    readiness = {
+        name: item["readinessProbe"]["httpGet"]["path"]
+        for name, item in containers.items()
+        if "httpGet" in item.get("readinessProbe", {})
+    }
+    assert readiness == {
+        "jobmanager/flink-main-container": "/config",
+        "taskmanager/flink-main-container": "/metrics",
+    }
+    for kind in ("python", "java"):
+        assert tried(containers[f"taskmanager/{kind}-worker"])
+
+
+def test_one_jobmanager_is_always_there() -> None:
+    spec = resources()["FlinkDeployment", "kerneltrack"]["spec"]
+    assert spec["jobManager"]["replicas"] == 2
+    budget = resources()["PodDisruptionBudget", "kerneltrack-jobmanager"]["spec"]
+    # What Flink itself puts on its pods.
+    labels = {"matchLabels": {"app": "kerneltrack", "component": "jobmanager"}}
+    assert budget == {"minAvailable": 1, "selector": labels}
+    apart = flink_pod("jobManager")["affinity"]["podAntiAffinity"]
+    assert apart == {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": labels}
+        ]
+    }
+    assert "affinity" not in flink_pod("taskManager")
+
+
+def policy(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = resources()["NetworkPolicy", name]["spec"]
+    return found
+
+
+def test_nothing_goes_in_or_out_but_what_is_said() -> None:
+    def space(name: str) -> dict[str, Any]:
+        return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+    policies = {name for kind, name in resources() if kind == "NetworkPolicy"}
+    own = {"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "kerneltrack"}}}
+    assert policies == {
+        "kerneltrack-nothing-else",
+        "kerneltrack",
+        "kerneltrack-kafka",
+        "kerneltrack-store-and-api",
+    }
+    assert policy("kerneltrack-nothing-else") == {
+        "podSelector": {},
+        "policyTypes": ["Ingress", "Egress"],
+    }
+    dns = {**space("kube-system"), "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}
+    assert policy("kerneltrack") == {
+        **own,
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [
+            {"from": [own]},
+            {"from": [space("flink-operator")], "ports": [{"port": 8081}]},
+            {"from": [space("monitoring")], "ports": [{"port": 9249}]},
+        ],
+        "egress": [
+            {"to": [own]},
+            {
+                "to": [dns],
+                "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
+            },
+        ],
+    }
+    # Where the submitted flags say that Kafka is.
+    args, _ = parse(submit_arguments())
+    host, port = args.brokers.split(":")
+    component = "app.kubernetes.io/component"
+    assert policy("kerneltrack-kafka") == {
+        "podSelector": {
+            "matchExpressions": [
+                {"key": component, "operator": "In", "values": ["flink", "jobserver", "submit"]}
+            ]
+        },
+        "policyTypes": ["Egress"],
+        "egress": [{"to": [space(host.split(".")[1])], "ports": [{"port": int(port)}]}],
+    }
+    anywhere = {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}
+    assert policy("kerneltrack-store-and-api") == {
+        "podSelector": {"matchLabels": {component: "flink"}},
+        "policyTypes": ["Egress"],
+        "egress": [{"to": [anywhere], "ports": [{"port": 443}, {"port": 6443}]}],
+    }
+    spec = resources()["FlinkDeployment", "kerneltrack"]["spec"]
+    templates = [
+        spec["podTemplate"],
+        resources()["Deployment", "kerneltrack-jobserver"]["spec"]["template"],
+        resources()["Job", "kerneltrack-submit"]["spec"]["template"],
+    ]
+    for template, name in zip(templates, ("flink", "jobserver", "submit"), strict=True):
+        labels = template["metadata"]["labels"]
+        assert labels == {"app.kubernetes.io/part-of": "kerneltrack", component: name}
+
+
+def test_only_what_speaks_to_kubernetes_has_a_token() -> None:
+    """TaskManagers look up who leads; the workers beside them have nothing to look up."""
+    tasks = flink_pod("taskManager")
+    pods = [
+        tasks,
+        resources()["Deployment", "kerneltrack-jobserver"]["spec"]["template"]["spec"],
+        resources()["Job", "kerneltrack-submit"]["spec"]["template"]["spec"],
+    ]
+    assert all(pod["automountServiceAccountToken"] is False for pod in pods)
+    tokens = {volume["name"] for volume in tasks["volumes"] if "projected" in volume}
+    assert tokens == {"flink-token"}
+    holders = {
+        name
+        for name, container in all_containers().items()
+        for mount in container.get("volumeMounts", ())
+        if mount["name"] in tokens
+    }
+    assert holders == {"taskmanager/flink-main-container"}
+    settings = resources()["FlinkDeployment", "kerneltrack"]["spec"]["flinkConfiguration"]
+    account = settings["kubernetes.taskmanager.service-account"]
+    assert resources()["ServiceAccount", account]["automountServiceAccountToken"] is False
+    assert resources()["RoleBinding", account]["roleRef"]["name"] == account
+    assert resources()["RoleBinding", account]["subjects"] == [
+        {"kind": "ServiceAccount", "name": account}
+    ]
+    assert resources()["Role", account]["rules"] == [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
+    ]
+
+
+def test_tls_is_laid_over_what_is_there() -> None:
+    (kustomization,) = documents(MANIFESTS / "tls/kustomization.yaml")
+    assert kustomization["resources"] == [".."]
+    assert kustomization["patches"] == [{"path": "flink.yaml"}]
+    patch = tls_patch()
+    deployment = resources()["FlinkDeployment", "kerneltrack"]
+    (base,) = documents(MANIFESTS / "kustomization.yaml")
+    assert patch["kind"] == deployment["kind"]
+    assert patch["apiVersion"] == deployment["apiVersion"]
+    assert patch["metadata"] == {"name": "kerneltrack", "namespace": base["namespace"]}
+    assert set(patch["spec"]) == {"flinkConfiguration"}
+    settings = patch["spec"]["flinkConfiguration"]
+    assert not settings.keys() & deployment["spec"]["flinkConfiguration"].keys()
+    secret, _, folder = settings["kubernetes.secrets"].partition(":")
+    text = (DEPLOY / "README.md").read_text()
+    (file,) = re.findall(rf"secret generic {secret} --from-file=(\S+)", text)
+    for store in ("keystore", "truststore"):
+        assert settings[f"security.ssl.internal.{store}"] == f"{folder}/{file}"
+    assert settings["security.ssl.internal.enabled"] == "true"
+
+
+def test_every_image_has_a_place_for_its_digest() -> None:
+    (kustomization,) = documents(MANIFESTS / "kustomization.yaml")
+    slots = {item["name"]: item for item in kustomization["images"]}
+    images = {item["image"] for item in all_containers().values() if "image" in item}
+    images.add(resources()["FlinkDeployment", "kerneltrack"]["spec"]["image"])
+    assert {image.split(":")[0] for image in images} == set(slots)
+    for slot in slots.values():
+        # A digest that somebody writes down is a real one in form.
+        assert "newTag" in slot or re.fullmatch(r"sha256:[0-9a-f]{64}", slot["digest"])
+    (places,) = documents(MANIFESTS / "kustomize/images.yaml")
+    spec = resources()["FlinkDeployment", "kerneltrack"]["spec"]
+    found = {"spec/image"}
+    for part in ("jobManager", "taskManager"):
+        pod = spec[part]["podTemplate"]["spec"]
+        for kind in ("initContainers", "containers"):
+            if any("image" in item for item in pod.get(kind, ())):
+                found.add(f"spec/{part}/podTemplate/spec/{kind}[]/image")
+    assert {item["path"] for item in places["images"]} == found
+    assert {item["kind"] for item in places["images"]} == {"FlinkDeployment"}
+    slots_built = re.findall(r"^FROM \S+\$\{(\w+_DIGEST)\} AS", DOCKERFILE.read_text(), re.M)
+    built = re.findall(r"^FROM ", DOCKERFILE.read_text(), re.M)
+    assert len(slots_built) == len(built) == 5
+    empty = re.findall(r"^ARG (\w+_DIGEST)=$", DOCKERFILE.read_text(), re.M)
+    assert sorted(empty) == sorted(slots_built)
+    for service in services().values():
+        if "build" in service:
+            assert service["build"]["args"] == {name: f"${{{name}:-}}" for name in slots_built}
+
+
+def test_compose_confines_what_it_runs() -> None:
+    writes_its_configuration = {"kafka", "jobmanager", "taskmanager"}
+    for name, service in services().items():
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["cap_drop"] == ["ALL"]
+        assert {"mem_limit", "cpus", "pids_limit"} <= set(service)
+        assert service.get("read_only", False) == (name not in writes_its_configuration)
+        assert service.get("tmpfs") == (["/tmp:exec"] if service.get("read_only") else None)
+        if name == "submit":
+            assert service["healthcheck"] == {"disable": True}
+            continue
+        command = service["healthcheck"]["test"]
+        assert command[:3] == ["CMD", "bash", "-c"]
+        assert re.fullmatch(r"exec 3<>/dev/tcp/(localhost|jobserver)/\d+", command[3])
+    waits = services()["submit"]["depends_on"]
+    assert {item["condition"] for item in waits.values()} == {"service_healthy"}
+    assert set(waits) == {
+        "kafka", "taskmanager", "python-worker", "java-worker", "jobserver", "expansion"
+    }  # fmt: skip
+
+
+def test_the_expansion_service_knows_no_class_by_name() -> None:
+    (allowed,) = documents(TEMPLATES / "java-classes.yaml")
+    assert allowed == {"version": "v1", "allowedClasses": []}
+    (copied,) = re.findall(r"^COPY \S*/java-classes\.yaml (\S+)$", DOCKERFILE.read_text(), re.M)
+    flag = f"--javaClassLookupAllowlistFile={copied}java-classes.yaml"
+    assert flag in all_containers()["jobserver/expansion"]["args"]
+    assert flag in services()["expansion"]["command"]
+
+
+def test_the_list_of_packages_names_all_that_are_locked(tmp_path: Path) -> None:
+    """By the command of `make sbom`, which CI runs."""
+    lister = program("cyclonedx-py", "cyclonedx-bom")
+    recipe = re.search(r"^sbom: env.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)
+    assert recipe
+    line = recipe[1].replace("\\\n", " ").splitlines()[-1]
+    words = line.replace("build/sbom.json", str(tmp_path / "sbom.json")).split()
+    check(lister, *words[1:])
+    assert re.search(r"^make .*\bsbom$", (ROOT / ".ci/run").read_text(), re.M)
+    listed = json.loads((tmp_path / "sbom.json").read_text())
+    assert listed["bomFormat"] == "CycloneDX"
+    found = {(item["name"], item["version"]) for item in listed["components"]}
+    lock = (ROOT / "requirements.lock").read_text()
+    assert found == set(re.findall(r"^([a-z0-9][\w.-]*)==([^\s;]+)", lock, re.M))
+    assert len(found) > 50
