@@ -20,7 +20,10 @@ from pipelines.command_line import (
     SIGNAL_EXIT,
     Parser,
     UsageError,
+    flags_by_field,
+    flags_named,
     flags_of,
+    greedy_flag,
     refuse,
 )
 from pipelines.signals import ended_by_signals, said_of, signal_of
@@ -117,11 +120,12 @@ def _main(given: list[str]) -> int:
     # Beam reports a failing worker with its whole traceback; the last line is ours to say.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
-        args, *beam = read(given)
+        parser, args, *beam = read(given)
         if args.command is None:
-            parser_of(None).print_help()
+            parser.print_help()
             return 0
-        return int(_function(COMMANDS[args.command].run)(args, *beam))
+        with flags_named(flags_by_field(parser, args)):
+            return int(_function(COMMANDS[args.command].run)(args, *beam))
     except (UsageError, ConfigError, DataError) as error:
         return _fail(error, INPUT_EXIT)
     except KerneltrackError as error:
@@ -147,7 +151,8 @@ def read(given: Sequence[str]) -> list[Any]:
     """Read a command line.
 
     Returns:
-        The arguments; of a command that takes Beam's flags also Beam's options and the whole line.
+        The parser, and the arguments; of a command that takes Beam's flags also Beam's options and
+        the whole line.
 
     Raises:
         UsageError: if it is wrong.
@@ -155,14 +160,25 @@ def read(given: Sequence[str]) -> list[Any]:
     name = next((word for word in given if word in COMMANDS), None)
     parser = parser_of(name)
     if name is None or not COMMANDS[name].takes_beam:
-        args, rest = parser.parse_known_args(given)
-        refuse(rest, flags_of(parser))
-        return [args]
+        args, rest = _parse(parser, given)
+        refuse(rest, given, parser, args)
+        return [parser, args]
     options = importlib.import_module("pipelines.options")
     beam, own = options.split_beam_flags(given, flags_of(parser))
-    args, rest = parser.parse_known_args(own)
-    refuse(rest, [*flags_of(parser), *options.beam_flags()])
-    return [args, beam, ["kerneltrack", *given]]
+    args, rest = _parse(parser, own)
+    refuse(rest, given, parser, args, options.beam_flags())
+    return [parser, args, beam, ["kerneltrack", *given]]
+
+
+def _parse(parser: Parser, given: Sequence[str]) -> tuple[Any, list[str]]:
+    try:
+        return parser.parse_known_args(given)
+    except UsageError as error:
+        flag = greedy_flag(given, parser)
+        if flag is None or not str(error).startswith("the following arguments are required: INPUT"):
+            raise
+        text = f"{error}: {flag} takes all words after it, so inputs stand before the flags"
+        raise UsageError(text) from None
 
 
 def parser_of(name: str | None) -> Parser:

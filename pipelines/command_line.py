@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
+
+from kerneltrack.errors import ConfigError
 
 FAILED_EXIT = 1
 INPUT_EXIT = 2
+ROWS_EXIT = 3
+"""The job ran to its end, and its rows are not what was asked for: all or too many failed."""
 SIGNAL_EXIT = 128
 """Of a command that a signal has ended; the signal's number is added."""
 INTERRUPTED_EXIT = 130
@@ -37,25 +43,114 @@ def path_name(text: str) -> str:
     return text
 
 
-def flags_of(parser: argparse.ArgumentParser) -> list[str]:
-    """Return the names of a parser's flags, and of those of its commands."""
-    found: list[str] = []
+def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """Return a parser's flags, and those of its commands, by name."""
+    found: dict[str, argparse.Action] = {}
     for action in parser._actions:
-        found += action.option_strings
+        found |= dict.fromkeys(action.option_strings, action)
         if isinstance(action, argparse._SubParsersAction):
-            found += [flag for nested in action.choices.values() for flag in flags_of(nested)]
+            for nested in action.choices.values():
+                found |= flags_of(nested)
     return found
 
 
-def refuse(arguments: Sequence[str], known: Iterable[str]) -> None:
-    """Refuse unknown flags, naming the nearest known one.
+def flags_by_field(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, str]:
+    """Return the flag of each field, for `flags_named`: a flag's value is kept under its field.
+
+    What the file of `--spec` may have said keeps the name that it has there.
+    """
+    in_file = getattr(args, "spec", None) is not None
+    found: dict[str, str] = {}
+    for flag, action in flags_of(parser).items():
+        if not in_file or getattr(args, action.dest, None) not in (None, action.default):
+            found.setdefault(action.dest, flag)
+    return found
+
+
+_NAMED = re.compile(r"\b(try|than|where) ([a-z_]+)\b")
+
+
+@contextmanager
+def flags_named(flags: Mapping[str, str]) -> Iterator[None]:
+    """Name settings in errors by the flags that gave them.
+
+    Args:
+        flags: Flag by field.
 
     Raises:
-        UsageError: if there is any.
+        ConfigError: as raised within, of the flag instead of the field; fields that its text names
+            after "try", "than" or "where" go by their flags, too. Elsewhere it may list columns.
     """
-    for argument in arguments:
+    try:
+        yield
+    except ConfigError as error:
+        name = flags.get(error.field, error.field)
+        allowed = _NAMED.sub(lambda m: f"{m[1]} {flags.get(m[2], m[2])}", error.allowed)
+        raise ConfigError(name, error.value, allowed) from None
+
+
+def refuse(
+    rest: Sequence[str],
+    given: Sequence[str],
+    parser: argparse.ArgumentParser,
+    args: argparse.Namespace,
+    more: Iterable[str] = (),
+) -> None:
+    """Refuse what nothing took: unknown flags, naming the nearest known one, and stray words.
+
+    Args:
+        rest: What is left of the command line.
+        given: The command line.
+        parser: Its parser.
+        args: What the parser made of it.
+        more: Names of flags that another parser knows.
+
+    Raises:
+        UsageError: if anything is left.
+    """
+    flags = flags_of(parser)
+    for argument in rest:
         name = argument.partition("=")[0]
         if name.startswith("-"):
-            near = difflib.get_close_matches(name, list(known), n=1)
+            near = difflib.get_close_matches(name, [*flags, *more], n=1)
             hint = f": did you mean {near[0]}?" if near else ""
             raise UsageError(f"unknown flag {name}{hint}")
+    for word in rest:
+        taker = _flag_before(word, given, flags)
+        why = f": {taker[0]} takes {taker[1]}" if taker else ""
+        near = difflib.get_close_matches(f"--{word}", flags, n=1, cutoff=0.8)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        inputs = getattr(args, "input", None)
+        if not hint and isinstance(inputs, list):
+            hint = f" (inputs stand together: {' '.join(inputs)})"
+        raise UsageError(f"{word!r} was not understood{why}{hint}")
+
+
+_MANY = ("+", "*")
+
+
+def greedy_flag(given: Sequence[str], parser: argparse.ArgumentParser) -> str | None:
+    """Return the first flag given that takes all words after it."""
+    flags = flags_of(parser)
+    return next((word for word in given if word in flags and flags[word].nargs in _MANY), None)
+
+
+def _flag_before(
+    word: str, given: Sequence[str], flags: Mapping[str, argparse.Action]
+) -> tuple[str, str] | None:
+    """Return the flag that a stray word follows, and what it takes."""
+    flag, left = None, 0
+    for argument in given:
+        name, sign, _ = argument.partition("=")
+        if name in flags and name.startswith("-"):
+            nargs = flags[name].nargs
+            left = 0 if sign or nargs == 0 else 1
+            takes = "no value" if nargs == 0 else "no more" if sign else "one value"
+            flag = None if nargs in _MANY else (name, takes)
+        elif argument.startswith("--"):
+            flag = None
+        elif flag is not None and left == 0 and argument == word:
+            return flag
+        else:
+            left = max(0, left - 1)
+    return None

@@ -10,8 +10,8 @@ import argparse
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import yaml
@@ -22,26 +22,10 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import LEARNERS, LearnerSpec, parse_learner_spec
 from kerneltrack.specs import AUTO, SubspaceSpec
 from kerneltrack.trackers import DEFAULT_TRACKER, TRACKERS, parse_spec
+from pipelines.command_line import flags_named
 
 _METAVARS = {"int": "N", "str": "NAME"}
 NONE = "none"
-
-
-@contextmanager
-def flags_named(flags: Mapping[str, str]) -> Iterator[None]:
-    """Name settings in errors by the flags that gave them.
-
-    Args:
-        flags: Flag by field.
-
-    Raises:
-        ConfigError: as raised within, of the flag instead of the field.
-    """
-    try:
-        yield
-    except ConfigError as error:
-        name = flags.get(error.field, error.field)
-        raise ConfigError(name, error.value, error.allowed) from None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from pipelines import options, output_folder, spec_options, work_options
-from pipelines.command_line import path_name
+from pipelines.command_line import flags_named, path_name
 from pipelines.file_pipeline import Job, build, settings
 from pipelines.job import compile_loops, explain, say
 from pipelines.local_times import counted, local_times
@@ -178,10 +178,10 @@ def _labels(
         options.formats_from_flags(args), format=None, header=None, names=None, arrays=None
     )
     named = {"sequence": "--label-index", "label": "--label-column"}
-    with spec_options.flags_named(named):
+    with flags_named(named):
         labels = ReadLabels(args.labels, columns, formats, first_source=len(read.paths))
     learn.check_label_type(learner, labels.columns.label_type)
-    with spec_options.flags_named({"wait": "--label-wait", "most_rows": "--label-rows"}):
+    with flags_named({"wait": "--label-wait", "most_rows": "--label-rows"}):
         if args.label_rows is not None:
             return labels, LateLabels(wait=args.label_wait, most_rows=args.label_rows)
         waits = args.label_wait is not None
@@ -216,7 +216,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         say(job.labels[0].describe())
     try:
         pipeline = beam.Pipeline(options=beam_flags)
-        with spec_options.flags_named(work_options.FLAGS):
+        with flags_named(work_options.FLAGS):
             build(pipeline, read, job, sources)
     except Exception as error:
         raise explain(error, job.output) from error

@@ -23,7 +23,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from kerneltrack.errors import ConfigError, KerneltrackError
 from pipelines import kafka_options, spec_options, stream_options, work_options
-from pipelines.command_line import UsageError
+from pipelines.command_line import UsageError, flags_named
 from pipelines.flink import ENDED
 from pipelines.job import compile_loops, say
 from pipelines.kafka_topics import Topics, start_settings
@@ -71,7 +71,6 @@ WORKER_MODULE = "transforms.live_worker"
 IDLE = "idle"
 """Where, in the folder of the snapshots, models lie that have expired."""
 
-ORDER_FLAGS = ("max_disorder", "max_jump", "idle_flush", "duplicates")
 SUBMIT_PATIENCE = 300.0
 POLL = 0.25
 
@@ -99,23 +98,22 @@ def job_from_flags(args: argparse.Namespace) -> StreamJob:
             work_options.refuse_without(args, flag, ["snapshots"])
     elif args.resume is None and all(getattr(args, flag) is None for flag in writers):
         work_options.refuse_without(args, "snapshots", writers)
-    with spec_options.flags_named({name: "--" + name.replace("_", "-") for name in ORDER_FLAGS}):
-        order = Order(
-            max_disorder=args.max_disorder,
-            max_jump=args.max_jump,
-            hold_for=args.hold_for if args.missing == "hold" else None,
-            idle_flush=args.idle_flush or None,
-            duplicates=args.duplicates,
-        )
-        if order.max_disorder == float("inf"):
-            raise ConfigError("max_disorder", args.max_disorder, "a finite number of seconds")
+    order = Order(
+        max_disorder=args.max_disorder,
+        max_jump=args.max_jump,
+        hold_for=args.hold_for if args.missing == "hold" else None,
+        idle_flush=args.idle_flush or None,
+        duplicates=args.duplicates,
+    )
+    if order.max_disorder == float("inf"):
+        raise ConfigError("max_disorder", args.max_disorder, "a finite number of seconds")
     snapshots = args.snapshots and str(Path(args.snapshots).absolute())
     if before is not None and snapshots == str(Path(before.folder).absolute()):
         # A job that went back to a checkpoint would begin from what it has written since.
         raise ConfigError("--snapshots", args.snapshots, "another folder than --warm-start")
     expiry = None
     if snapshots is not None:
-        with spec_options.flags_named({"after": "--expire-after"}):
+        with flags_named({"after": "--expire-after"}):
             expiry = Expiry(FileSystems.join(snapshots, IDLE), args.expire_after)
             expiry.check_longer(order.idle_flush)
     job = StreamJob(
@@ -165,7 +163,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     ends = _ends(args, place, topics, job, name)
     pipeline = beam.Pipeline(options=options)
     pipeline.component_id_map = StableIds()  # type: ignore[no-untyped-call]
-    with spec_options.flags_named(work_options.FLAGS):
+    with flags_named(work_options.FLAGS):
         build(pipeline, job, ends)
     if job.snapshots is not None:
         Path(job.snapshots).mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.specs import check_number
 from kerneltrack.trackers.start import StartSet
 from pipelines import landmarks
-from pipelines.spec_options import flags_named
+from pipelines.command_line import flags_named
 from transforms.snapshot_files import read_whole
 from transforms.windows import MeasureMismatch
 

@@ -94,7 +94,7 @@ def submit_arguments() -> list[str]:
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, PipelineOptions]:
     """Read a command line as `kerneltrack` does."""
-    args, beam_options, _ = cli.read(arguments)
+    _, args, beam_options, _ = cli.read(arguments)
     return args, beam_options
 
 

@@ -43,12 +43,12 @@ JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service
         (["--features", "x", "--snapshots", "d"], "left out without --snapshot-every or --exp"),
         (
             ["--features", "x", "--duplicates", "drop", "--max-disorder", "0"],
-            "--duplicates = 'drop': must be keep where max_disorder is 0",
+            "--duplicates = 'drop': must be keep where --max-disorder is 0",
         ),
         (["--features", "x", "--expire-after", "60"], "left out without --snapshots"),
         (
             ["--features", "x", "--expire-after", "9", "--snapshots", "d"],
-            "--expire-after = 9.0: must be more than idle_flush = 10",
+            "--expire-after = 9.0: must be more than --idle-flush = 10",
         ),
         (["--features", "x", "--metrics-window", "5"], "left out without --learner"),
         (["--features", "x", "--max-disorder", "inf"], "--max-disorder = inf: must be a finite"),

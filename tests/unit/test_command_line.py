@@ -1,0 +1,119 @@
+"""Command lines that are wrong: words that nothing takes, and the names of flags in errors."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from kerneltrack.errors import ConfigError
+from pipelines import cli
+from pipelines.command_line import UsageError, flags_by_field, flags_named
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (
+            "track a.csv --output o --model-id site dev --time t",
+            "'dev' was not understood: --model-id takes one value (inputs stand together: a.csv)",
+        ),
+        (
+            "track --output o --model-id site dev --time t a.csv",
+            "'a.csv' was not understood: --time takes one value (inputs stand together: dev)",
+        ),
+        (
+            "track a.csv b.csv --output o c.csv",
+            "'c.csv' was not understood: --output takes one value "
+            "(inputs stand together: a.csv b.csv)",
+        ),
+        (
+            "score a.csv --snapshots s --output o --model-id=site dev",
+            "'dev' was not understood: --model-id takes no more (inputs stand together: a.csv)",
+        ),
+        (
+            "landmarks a.csv --output o --overwrite count",
+            "'count' was not understood: --overwrite takes no value (did you mean --count?)",
+        ),
+        (
+            "track a.csv --output o --runner DirectRunner more",
+            "'more' was not understood (inputs stand together: a.csv)",
+        ),
+        (
+            "track a.csv --output o --features x y --header z",
+            "'z' was not understood: --header takes no value (inputs stand together: a.csv)",
+        ),
+        ("report o1 o2", "'o2' was not understood"),
+        ("inspect a --versions", "unknown flag --versions: did you mean --version?"),
+        (
+            "track --output o --features x y a.csv",
+            "the following arguments are required: INPUT (see kerneltrack track --help): "
+            "--features takes all words after it, so inputs stand before the flags",
+        ),
+        (
+            "track --output o",
+            "the following arguments are required: INPUT (see kerneltrack track --help)",
+        ),
+    ],
+)
+def test_what_nothing_takes_is_refused(typed: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        cli.read(typed.split())
+    assert str(caught.value) == says
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser()
+    made.add_argument("input", nargs="+")
+    made.add_argument("--model-id")
+    made.add_argument("--max-disorder", type=float, default=1.0)
+    made.add_argument("--from", dest="begin")
+    made.add_argument("--rank")
+    made.add_argument("--budget")
+    made.add_argument("--spec")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("typed", "raised", "says"),
+    [
+        ("f", ("model_id", "x", "a column"), "--model-id = 'x': must be a column"),
+        ("f", ("begin", "x", "a time"), "--from = 'x': must be a time"),
+        (
+            "f",
+            ("duplicates", "drop", "keep where max_disorder is 0"),
+            "duplicates = 'drop': must be keep where --max-disorder is 0",
+        ),
+        ("f", ("rank", 5, "less (try budget 9)"), "--rank = 5: must be less (try --budget 9)"),
+        ("f", ("rank", 5, "at most the budget"), "--rank = 5: must be at most the budget"),
+        ("f", ("--rank", 5, "less"), "--rank = 5: must be less"),
+        (
+            "f",
+            ("rank", "x", "a column: model_id, rank of a.csv"),
+            "--rank = 'x': must be a column: model_id, rank of a.csv",
+        ),
+        ("f", ("rank", "x", "other than model_id"), "--rank = 'x': must be other than --model-id"),
+        # What the file of --spec says bears its own name.
+        ("f --spec s", ("rank", 5, "less"), "rank = 5: must be less"),
+        ("f --spec s --rank 5", ("rank", 5, "less"), "--rank = 5: must be less"),
+    ],
+)
+def test_errors_name_flags(typed: str, raised: tuple[str, object, str], says: str) -> None:
+    flags = flags_by_field(parser(), parser().parse_args(typed.split()))
+    with pytest.raises(ConfigError) as caught, flags_named(flags):
+        raise ConfigError(*raised)
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("name", ["track", "score", "landmarks", "stream"])
+def test_every_field_of_columns_and_formats_has_its_flag(name: str) -> None:
+    made = cli.parser_of(name)
+    flags = flags_by_field(made, argparse.Namespace())
+    for field in ("model_id", "time", "time_unit", "time_zone", "time_format", "sequence", "label"):
+        assert flags[field] == "--" + field.replace("_", "-")
+    assert {flags[field] for field in ("label_type", "features", "exclude", "missing")} == {
+        *("--label-type", "--features", "--exclude", "--missing")
+    }
+    if name != "stream":
+        for field in ("delimiter", "decimal", "quote", "encoding", "comment", "width", "format"):
+            assert flags[field] == f"--{field}"
