@@ -29,10 +29,11 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.specs import check_int
 from kerneltrack.trackers.start import StartSet
 from pipelines import options
-from pipelines.command_line import path_name
+from pipelines.command_line import INPUT_EXIT, ROWS_EXIT, path_name
 from pipelines.job import say
 from pipelines.local_times import local_times, local_times_text
 from pipelines.output_lock import file_held
+from pipelines.record import JobError
 from pipelines.spec_options import Role
 from transforms.columns import resolve
 from transforms.local_times import with_passages
@@ -82,7 +83,8 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
 
     Raises:
         ConfigError: for a bad flag or setting.
-        DataError: if the input cannot be read or has no good row, or FILE is there.
+        DataError: if the input cannot be read, or FILE is there.
+        JobError: if it has no good row.
     """
     if args.missing == "hold":
         raise ConfigError("--missing", "hold", "fail or drop: rows are drawn in no order")
@@ -100,8 +102,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             raise DataError(args.output, "is there already: --overwrite replaces it")
         sample = sample_rows(infos, columns, args.sample, spec.seed)
         if not len(sample.rows):
-            text = f"no good row: {sample.failed} of {sample.failed} failed"
-            raise DataError(infos[0].path, text)
+            raise _no_row(infos[0].path, sample)
         chosen = choose_landmarks(spec, sample.rows)
         files = [info.path for info in infos]
         write_whole(args.output, encode(spec, chosen, sample, files, args.output))
@@ -112,6 +113,15 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         f"{chosen.mismatch:.4g}{doubt}\n{args.output}"
     )
     return 0
+
+
+def _no_row(path: str, sample: Sample) -> JobError:
+    """Say why no row could be used."""
+    if not sample.failed:
+        return JobError(f"{path}: holds no row to choose", INPUT_EXIT)
+    ranked = sorted(sample.reasons.items(), key=lambda item: (-item[1], item[0]))
+    reasons = "; ".join(f"{kind} ({count:,})" for kind, count in ranked[:3])
+    return JobError(f"{path}: no good row, all {sample.failed:,} failed: {reasons}", ROWS_EXIT)
 
 
 def encode(

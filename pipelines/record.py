@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,17 +21,16 @@ from transforms.metrics import NAMESPACE
 from transforms.snapshot_files import write_whole
 
 RUN = "run.json"
-MOST_REASONS = 100
 _COUNTED_IN = {"mismatch": "windows", "alerts": "alerts", "predictions": "predicted"}
-_VALUE = re.compile(r"^(.+?) = .*: ([^:]*)$", re.DOTALL)
 
 
 class JobError(KerneltrackError):
-    """The job ran and could not be finished; nothing half-written bears a final name.
+    """The job ran and did not do what it should; nothing half-written bears a final name.
 
     Args:
         message: What happened and what to do, on one line.
-        exit_code: The process's: 1, 2 if the input is at fault, 130 if it was interrupted.
+        exit_code: The process's: 1, 2 if the input is at fault, 3 if too many of its rows failed
+            (the outputs are then there), 130 if it was interrupted.
     """
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
@@ -138,20 +136,6 @@ def parquet_rows(output: str, part: str) -> int:
     return total
 
 
-def failure_reasons(output: str) -> dict[str, int]:
-    """Count failures by reason, the most frequent first, at most `MOST_REASONS`."""
-    totals: dict[str, int] = {}
-    for path in _files(output, "failures"):
-        with FileSystems.open(path) as handle:
-            reasons = pq.ParquetFile(handle).read(columns=["reason"]).column("reason")
-        for entry in reasons.value_counts().to_pylist():
-            # "ax = nan: missing value": the value would make every reason another one.
-            kind = _VALUE.sub(r"\1: \2", entry["values"])
-            totals[kind] = totals.get(kind, 0) + entry["counts"]
-    ranked = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
-    return dict(ranked[:MOST_REASONS])
-
-
 def write_record(output: str, record: dict[str, Any]) -> None:
     """Write `run.json`."""
     data = json.dumps(record, indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace")
@@ -180,8 +164,8 @@ def performance_text(counts: dict[str, Any]) -> str:
     return text + f"root mean squared error {counts['rmse']:.4g}"
 
 
-def summary(record: dict[str, Any], report: str) -> str:
-    """Say in a few lines what came out of a run."""
+def summary(record: dict[str, Any], failed: Sequence[str], report: str) -> str:
+    """Say in a few lines what came out of a run; `failed` are those that say why rows failed."""
     counts, seconds = record["counts"], record["seconds"]["total"]
     models = f"{counts['models']:,} model{'' if counts['models'] == 1 else 's'}"
     text = (
@@ -198,4 +182,4 @@ def summary(record: dict[str, Any], report: str) -> str:
         text += f"\n{counts['labels_in']:,} labels in, {counts['labels_failed']:,} failed"
     if "predicted" in counts:
         text += "\n" + performance_text(counts)
-    return f"{text}\nreport: {report}"
+    return "\n".join([text, *failed, f"report: {report}"])

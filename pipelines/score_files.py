@@ -23,7 +23,7 @@ import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.warm import warm_up
-from pipelines import options, output_folder
+from pipelines import options, outcome, output_folder
 from pipelines.command_line import path_name
 from pipelines.job import explain, say
 from pipelines.local_times import counted, local_times, local_times_text
@@ -31,13 +31,13 @@ from pipelines.progress import StatusLine
 from pipelines.record import (
     JobError,
     counters,
-    failure_reasons,
     parquet_rows,
     performance,
     performance_text,
     versions,
     write_record,
 )
+from pipelines.report.failures import FailureKind, failure_lines, failure_reasons, failures_of
 from transforms.label_values import check_label_type
 from transforms.read import ReadChunks, known_rows
 from transforms.score import FAILURES, SCORES, ScoreRows, scores_schema
@@ -66,12 +66,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="status line while it runs (default: on a terminal)",
     )
+    outcome.add_flag(parser)
     options.add_input_flags(parser)
 
 
 def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence[str]) -> int:
     """Run the job; arguments, result and errors as of `track_files.run`."""
     begin, started = time.monotonic(), datetime.now(timezone.utc)
+    allowed = outcome.max_failures(args.max_failures)
     if args.missing == "hold":
         raise ConfigError("--missing", "hold", "fail or drop: every row is scored by itself")
     snapshots = SnapshotFolder(args.snapshots, learner=True)
@@ -97,6 +99,8 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         if state != "DONE":
             raise JobError(f"the job ended in state {state}; see the runner's log")
         totals = counters(result)
+        found = _counts(args.output, totals, learner)
+        judged, failed = outcome.judge(found, allowed), failures_of(args.output)
         record = {
             "kerneltrack": kerneltrack.__version__,
             "versions": versions(),
@@ -106,13 +110,14 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             "seconds": {"total": round(time.monotonic() - begin, 3)},
             "inputs": [{"path": info.path, "rows": info.rows} for info in read.infos],
             "snapshots": snapshots.folder,
-            "counts": _counts(args.output, totals, learner),
-            "failures": failure_reasons(args.output),
+            **outcome.record_of(judged, allowed),
+            "counts": found,
+            "failures": failure_reasons(failed),
             **local_times(read.columns, counted(totals)),
         }
         write_record(args.output, record)
-    say(_summary(record))
-    return 0
+    say(_summary(record, failed))
+    return outcome.end(judged)
 
 
 def _build(
@@ -157,11 +162,13 @@ def _counts(
     return counted
 
 
-def _summary(record: dict[str, Any]) -> str:
+def _summary(record: dict[str, Any], kinds: Sequence[FailureKind]) -> str:
     counted, seconds = record["counts"], record["seconds"]["total"]
     text = (
         f"{counted['rows_in']:,} rows in: {counted['rows_out']:,} scored, "
         f"{counted['rows_failed']:,} failed; {seconds:.1f} s"
     )
     text += local_times_text(record)
-    return text + ("\n" + performance_text(counted) if "scored" in counted else "")
+    if "scored" in counted:
+        text += "\n" + performance_text(counted)
+    return "\n".join([text, *failure_lines(kinds)])

@@ -21,7 +21,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
-from pipelines import options, output_folder, spec_options, work_options
+from pipelines import options, outcome, output_folder, spec_options, work_options
 from pipelines.command_line import flags_named, path_name
 from pipelines.file_pipeline import Job, build, settings
 from pipelines.job import compile_loops, explain, say
@@ -31,12 +31,12 @@ from pipelines.record import (
     JobError,
     counters,
     counts,
-    failure_reasons,
     summary,
     versions,
     write_record,
 )
 from pipelines.report import write_report
+from pipelines.report.failures import failure_lines, failure_reasons, failures_of
 from transforms import learn
 from transforms.labels import ReadLabels
 from transforms.learn import LateLabels
@@ -64,6 +64,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="status line while it runs (default: on a terminal)",
     )
+    outcome.add_flag(parser)
     order = parser.add_argument_group("order")
     order.add_argument(
         "--max-disorder",
@@ -203,9 +204,10 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     Raises:
         ConfigError: for a bad flag, spec or column, or results that are already there.
         DataError: for input that cannot be read.
-        JobError: if the job fails or rows are missing at its end.
+        JobError: if the job fails or rows are missing at its end, or too few came out.
     """
     begin, started = time.monotonic(), datetime.now(timezone.utc)
+    allowed = outcome.max_failures(args.max_failures)
     read = ReadChunks(
         args.input, options.columns_from_flags(args), options.formats_from_flags(args)
     )
@@ -233,6 +235,8 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             raise JobError(f"the job ended in state {state}; see the runner's log")
         ended = time.monotonic()
         totals = counters(result)
+        found = counts(job.output, totals, job.parts, job.learner)
+        judged, failed = outcome.judge(found, allowed), failures_of(job.output)
         record = {
             "kerneltrack": kerneltrack.__version__,
             "versions": versions(),
@@ -242,8 +246,9 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             "seconds": {"prepare": round(ready - begin, 3), "track": round(ended - ready, 3)},
             "inputs": [{"path": info.path, "rows": info.rows} for info in read.infos],
             **settings(read, job),
-            "counts": counts(job.output, totals, job.parts, job.learner),
-            "failures": failure_reasons(job.output),
+            **outcome.record_of(judged, allowed),
+            "counts": found,
+            "failures": failure_reasons(failed),
             **local_times(
                 read.columns, counted(totals), counted(totals, "labels") if job.labels else None
             ),
@@ -253,8 +258,8 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         record["seconds"]["total"] = round(time.monotonic() - begin, 3)
         # The last of all: a run without it is not finished.
         write_record(job.output, record)
-    say(summary(record, report))
-    return 0
+    say(summary(record, failure_lines(failed), report))
+    return outcome.end(judged)
 
 
 if __name__ == "__main__":

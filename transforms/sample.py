@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from transforms.columns import Columns
 from transforms.formats import FileInfo
 from transforms.local_times import NONE_IN_DOUBT, LocalTimes
 from transforms.parse import parse
+from transforms.reasons import kinds_of
 
 
 class Sample(NamedTuple):
@@ -25,6 +27,7 @@ class Sample(NamedTuple):
         read: Good rows of the input.
         failed: Rows that could not be used.
         local: Rows whose local time was in doubt.
+        reasons: How many of them for each kind of reason.
     """
 
     rows: npt.NDArray[np.float64]
@@ -32,6 +35,7 @@ class Sample(NamedTuple):
     row: npt.NDArray[np.int64]
     read: int
     failed: int
+    reasons: Mapping[str, int]
     local: LocalTimes = NONE_IN_DOUBT
 
 
@@ -57,12 +61,14 @@ def sample_rows(infos: Sequence[FileInfo], columns: Columns, most: int, seed: in
     rows = np.empty((0, columns.width))
     ticket, place = np.empty(0), np.empty((0, 3), dtype=np.int64)
     read, failed, local = 0, 0, NONE_IN_DOUBT
+    reasons = Counter[str]()
     for source, info in enumerate(infos):
         for piece in info.pieces:
             for batch in piece.read(columns.requests):
                 good, bad = parse(batch, source, columns)
                 failed += bad.batch.num_rows
                 local = local.plus(good.local)
+                reasons.update(kinds_of(bad.batch.column("reason")).to_pylist())
                 drawn = rng.random(len(good))
                 order = np.arange(read, read + len(good))
                 read += len(good)
@@ -72,4 +78,5 @@ def sample_rows(infos: Sequence[FileInfo], columns: Columns, most: int, seed: in
                 if len(ticket) > most:
                     kept = np.sort(np.argpartition(ticket, most - 1)[:most])
                     ticket, rows, place = ticket[kept], rows[kept], place[kept]
-    return Sample(rows, place[:, 1].copy(), place[:, 2].copy(), read, failed, local)
+    taken = place[:, 1].copy(), place[:, 2].copy()
+    return Sample(rows, *taken, read, failed, reasons, local)

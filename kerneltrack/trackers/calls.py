@@ -200,7 +200,7 @@ def refusal(state: Any, row: npt.ArrayLike, positive: str | None = None) -> str:
     scaled = np.abs(values / state.scale - state.shift)
     worst = int(np.argmax(scaled))
     if scaled[worst] > rowsteps.MAX_SCALED:
-        return f"channel {worst} is {values[worst]:g}: too large once standardised"
+        return f"channel {worst} = {values[worst]:g}: too large once standardised"
     return f"the kernel's value of the row with itself is above {rowsteps.MAX_KERNEL:g}"
 
 

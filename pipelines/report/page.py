@@ -15,7 +15,7 @@ import numpy as np
 from pipelines.report.alerts import Alerts, alerts_data, alerts_section
 from pipelines.report.choice import Choice
 from pipelines.report.curves import Curve
-from pipelines.report.failures import Failure
+from pipelines.report.failures import FailureKind
 from pipelines.report.learning import Learning
 from pipelines.report.learning_section import learning_data, learning_figures, learning_section
 from pipelines.report.mismatch import Mismatch
@@ -23,6 +23,7 @@ from pipelines.report.mismatch_section import mismatch_data, mismatch_figures, m
 from pipelines.report.pack import json_block, number, numbers, packed_curve
 from pipelines.report.summary import (
     failure_section,
+    has_failed,
     label_section,
     overview_section,
     provenance_section,
@@ -74,7 +75,7 @@ class Report:
     mismatch: Mismatch | None
     learning: Learning | None
     alerts: Alerts | None
-    failures: Sequence[Failure]
+    failures: Sequence[FailureKind]
 
 
 def render_page(report: Report) -> str:
@@ -85,10 +86,12 @@ def render_page(report: Report) -> str:
     """
     run, totals = report.run, report.totals
     title = title_of(run)
+    failures, failed = failure_section(report.failures), has_failed(run, totals)
     parts = {
         "title": escape(f"{title} · kerneltrack"),
         "style": "\n".join(_asset(name) for name in _STYLES),
         "summary": summary_section(run, totals),
+        "failures_first": failures if failed else "",
         "mismatch_figures": mismatch_figures(report.mismatch),
         "learning_figures": learning_figures(report.learning, report.choice),
         "labels": label_section(totals) if report.labelled else "",
@@ -97,7 +100,7 @@ def render_page(report: Report) -> str:
         "learning": learning_section(report.learning),
         "mismatch": mismatch_section(report.mismatch),
         "alerts": alerts_section(report.alerts),
-        "failures": failure_section(run, report.failures),
+        "failures": "" if failed else failures,
         "provenance": provenance_section(run),
         "data": json_block(_page_data(report)),
         "scripts": "\n".join(f"<script>\n{_asset(name)}\n</script>" for name in _SCRIPTS),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.report.failures import Failure
+from pipelines.report.failures import FailureKind
 from pipelines.report.labels import MOST_CLASSES_OF_TEXT
 from pipelines.report.text import counted, figure, percent
 from pipelines.report.totals import FATES, Floats, Totals
@@ -152,6 +152,10 @@ def _rank_tile(run: Mapping[str, Any], admitted: int) -> list[tuple[str, str, st
 
 def _notices(run: Mapping[str, Any], fates: Mapping[str, int]) -> str:
     notices = []
+    if run.get("exit_code"):
+        allowed = run.get("max_failures")
+        limit = f" (--max-failures {allowed})" if allowed else ""
+        notices.append(f"The job ended with exit code {run['exit_code']}: {run['outcome']}{limit}.")
     evicted = fates["evicted"]
     if evicted >= _FROZEN_EVICTIONS and fates["dropped"] >= _FROZEN_SHARE * evicted:
         notices.append(
@@ -263,20 +267,21 @@ def _histogram(means: Floats) -> str:
     )
 
 
-def failure_section(run: Mapping[str, Any], examples: Sequence[Failure]) -> str:
+def has_failed(run: Mapping[str, Any], totals: Totals) -> bool:
+    """Tell whether a run's failures are what is to be seen first."""
+    return bool(run.get("exit_code")) or (not totals.rows.sum() and _count(run, "rows_failed") > 0)
+
+
+def failure_section(kinds: Sequence[FailureKind]) -> str:
     """Return the reasons why rows failed, the most frequent first, with a few rows of each."""
-    reasons = {str(reason): int(count) for reason, count in (run.get("failures") or {}).items()}
-    if not reasons and not examples:
+    if not kinds:
         return ""
-    for example in examples:
-        reasons.setdefault(example.reason, 0)
-    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     body = "".join(
-        f'<tr><th scope="row">{escape(reason)}</th><td class="n">{f"{count:,}" if count else "–"}'
-        f"</td><td>{'<br>'.join(_example(e) for e in examples if e.reason == reason)}</td></tr>\n"
-        for reason, count in ranked[:_MOST_REASONS]
+        f'<tr><th scope="row">{escape(entry.kind)}</th><td class="n">{entry.rows:,}</td>'
+        f"<td>{'<br>'.join(_examples(entry))}</td></tr>\n"
+        for entry in kinds[:_MOST_REASONS]
     )
-    more = len(ranked) - _MOST_REASONS
+    more = len(kinds) - _MOST_REASONS
     note = f'<p class="note">{counted(more, "more reason")} in run.json.</p>\n' if more > 0 else ""
     return (
         '<section aria-labelledby="failures-title">\n'
@@ -288,9 +293,12 @@ def failure_section(run: Mapping[str, Any], examples: Sequence[Failure]) -> str:
     )
 
 
-def _example(failure: Failure) -> str:
-    model = "" if failure.model is None else f" ({failure.model})"
-    return escape(f"{failure.source}, row {failure.row:,}{model}")
+def _examples(entry: FailureKind) -> list[str]:
+    """Write some rows of a kind, with their values where the kind has left them out."""
+    return [
+        escape(row.where() + ("" if row.reason == entry.kind else f": {row.reason}"))
+        for row in entry.examples
+    ]
 
 
 def provenance_section(run: Mapping[str, Any]) -> str:

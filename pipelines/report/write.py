@@ -20,7 +20,7 @@ from pipelines.report.choice import (
     slots_of,
 )
 from pipelines.report.curves import Curve, curve_of
-from pipelines.report.failures import FAILURE_COLUMNS, failure_examples
+from pipelines.report.failures import failures_of
 from pipelines.report.files import (
     column_names,
     parquet_files,
@@ -108,7 +108,7 @@ def write_report(output: str, run: Mapping[str, Any] | None = None) -> str:
         mismatch=mismatch_of(output, choice),
         learning=learning_of(output, choice),
         alerts=alerts_of(output, choice),
-        failures=failure_examples(read_batches(parquet_files(output, "failures"), FAILURE_COLUMNS)),
+        failures=failures_of(output),
     )
     return write_page(output, render_page(report))
 

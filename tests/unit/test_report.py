@@ -15,7 +15,7 @@ from apache_beam.io.localfilesystem import LocalFileSystem
 from kerneltrack.errors import DataError
 from pipelines.report import write_report
 from pipelines.report.choice import models_shown, models_with_curves
-from pipelines.report.failures import Failure, failure_examples
+from pipelines.report.failures import Failure, FailureKind, failure_kinds, failure_lines
 from pipelines.report.text import figure, moment, span
 from pipelines.report.totals import Totals, add_up
 from tests.report_runs import HOSTILE, data_of, features, floats, page_of, run_folder, text_of
@@ -191,20 +191,62 @@ def test_failures_are_listed_by_reason(tmp_path: Path) -> None:
     ) in text
 
 
-def test_examples_are_three_of_each_reason_over_batches() -> None:
+def test_failures_are_counted_by_kind_with_three_examples_over_batches() -> None:
+    reasons = ["a = 1: bad", "a = 'x: y': bad", "b", "a = 2: bad", "a = 3: bad", "b", "c", "b"]
     table = pa.table(
         {
-            "model_id": pa.nulls(8, pa.string()),
+            "model_id": pa.array([None, "m"] * 4, pa.string()),
             "source": ["f"] * 8,
-            "row": np.arange(8),
-            "reason": ["a", "a", "b", "a", "a", "b", "c", "a"],
+            "row": np.arange(1000, 1008),
+            "reason": reasons,
         }
     )
-    examples = failure_examples(table.to_batches(max_chunksize=3))
-    assert examples == [
-        Failure(None, "f", row, reason)
-        for row, reason in [(0, "a"), (1, "a"), (3, "a"), (2, "b"), (5, "b"), (6, "c")]
+    kinds = failure_kinds(table.to_batches(max_chunksize=3))
+    assert kinds == [
+        FailureKind(
+            kind, rows, [Failure([None, "m"][k % 2], "f", 1000 + k, reasons[k]) for k in at]
+        )
+        for kind, rows, at in [("a: bad", 4, (0, 1, 3)), ("b", 3, (2, 5, 7)), ("c", 1, (6,))]
     ]
+    assert failure_lines(kinds) == [
+        "failed:   4 rows: a: bad",
+        "          such as f, row 1,000: a = 1",
+        "failed:   3 rows: b",
+        "          such as f, row 1,002",
+        "failed:   1 row: c",
+        "          such as f, row 1,006",
+    ]
+    assert failure_lines([*kinds, FailureKind("d", 5), FailureKind("e", 6)])[-1] == (
+        "failed:   11 rows: 2 more reasons, in run.json"
+    )
+    assert failure_lines([]) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "exit_code", "first"),
+    [(None, 3, True), (None, 0, True), ("some", 3, True), ("some", 0, False)],
+)
+def test_failures_come_first_where_they_are_what_is_to_be_seen(
+    tmp_path: Path, table: str | None, exit_code: int, first: bool
+) -> None:
+    failed = pa.table({"model_id": ["m"], "source": ["f"], "row": [1], "reason": ["t = 'x': bad"]})
+    page = page_of(
+        run_folder(
+            tmp_path,
+            features({"m": 20}) if table else None,
+            failed,
+            counts={"rows_failed": 1},
+            exit_code=exit_code,
+            outcome="too many rows failed",
+            max_failures="2%",
+        )
+    )
+    assert page.count("Rows that failed") == 1
+    assert (page.index("Rows that failed") < page.index('id="drawn"')) == first
+    text = text_of(page)
+    assert "t: bad 1 f, row 1 (m): t = 'x': bad" in text
+    said = "The job ended with exit code 3: too many rows failed (--max-failures 2%)."
+    assert (said in text) == (exit_code == 3)
 
 
 def totals_of(means: dict[str, float], rows: dict[str, int]) -> Totals:
