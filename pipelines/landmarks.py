@@ -30,6 +30,7 @@ from kerneltrack.specs import check_int
 from kerneltrack.trackers.start import StartSet
 from pipelines import options
 from pipelines.command_line import INPUT_EXIT, ROWS_EXIT, path_name
+from pipelines.first_look import look_and_warn
 from pipelines.job import say
 from pipelines.local_times import local_times, local_times_text
 from pipelines.output_lock import file_held
@@ -97,6 +98,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     columns = with_passages(infos, resolve(infos, options.columns_from_flags(args)))
     if columns.width < 1:
         raise DataError(str(args.input[0]), "no feature column")
+    look_and_warn(infos, columns)
     with file_held(args.output, "--output", command):
         if FileSystems.exists(args.output) and not args.overwrite:
             raise DataError(args.output, "is there already: --overwrite replaces it")

@@ -116,7 +116,9 @@ def columns_from_flags(args: argparse.Namespace) -> ColumnOptions:
 
 
 def formats_from_flags(args: argparse.Namespace) -> FormatOptions:
-    """Build the format options."""
+    """Build the format options; a tab may be written as a backslash and t."""
+    if args.delimiter == "\\t":
+        args = argparse.Namespace(**{**vars(args), "delimiter": "\t"})
     return _from_flags(FormatOptions, args)
 
 

@@ -25,6 +25,7 @@ from kerneltrack.learners import LearnerSpec
 from kerneltrack.warm import warm_up
 from pipelines import options, outcome, output_folder
 from pipelines.command_line import path_name
+from pipelines.first_look import look_and_warn
 from pipelines.job import explain, say
 from pipelines.local_times import counted, local_times, local_times_text
 from pipelines.progress import StatusLine
@@ -85,6 +86,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         check_label_type(learner, read.columns.label_type)
     snapshots.check_width(read.columns.width)
     say(read.describe())
+    warnings = look_and_warn(read.infos, read.columns)
     try:
         pipeline = beam.Pipeline(options=beam_flags)
         _build(pipeline, read, snapshots, args.output)
@@ -110,6 +112,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             "seconds": {"total": round(time.monotonic() - begin, 3)},
             "inputs": [{"path": info.path, "rows": info.rows} for info in read.infos],
             "snapshots": snapshots.folder,
+            "warnings": warnings,
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),

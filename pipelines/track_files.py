@@ -24,6 +24,7 @@ from kerneltrack.learners import LearnerSpec
 from pipelines import options, outcome, output_folder, spec_options, work_options
 from pipelines.command_line import flags_named, path_name
 from pipelines.file_pipeline import Job, build, settings
+from pipelines.first_look import look_and_warn
 from pipelines.job import compile_loops, explain, say
 from pipelines.local_times import counted, local_times
 from pipelines.progress import StatusLine
@@ -214,8 +215,10 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     job = job_from_flags(args, read)
     sources = [*read.paths, *(job.labels[0].paths if job.labels else ())]
     say(read.describe())
+    warnings = look_and_warn(read.infos, read.columns)
     if job.labels is not None:
         say(job.labels[0].describe())
+        warnings += look_and_warn(job.labels[0].infos, job.labels[0].columns)
     try:
         pipeline = beam.Pipeline(options=beam_flags)
         with flags_named(work_options.FLAGS):
@@ -246,6 +249,7 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             "seconds": {"prepare": round(ready - begin, 3), "track": round(ended - ready, 3)},
             "inputs": [{"path": info.path, "rows": info.rows} for info in read.infos],
             **settings(read, job),
+            "warnings": warnings,
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 
 import pyarrow as pa
 
@@ -88,7 +88,7 @@ class ColumnOptions:
 
 
 def _is_format(text: str) -> bool:
-    moment = datetime(2001, 2, 3, 4, 5, 6)
+    moment = datetime(2001, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
     try:
         datetime.strptime(moment.strftime(text), text)
     except (ValueError, UnicodeError):

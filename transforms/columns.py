@@ -119,7 +119,7 @@ def resolve(infos: Sequence[FileInfo], options: ColumnOptions) -> Columns:
     roles = _roles(infos, options)
     features, left_out = _choose_features(infos, options, set(roles.values()))
     if not features and options.features != ():
-        raise ConfigError("features", options.features, "a choice that leaves a column of numbers")
+        raise _no_features(infos, options)
     requests = {name: pa.float64() for name in (feature.name for feature in features)}
     exact = True
     for feature in features:
@@ -144,6 +144,18 @@ def resolve(infos: Sequence[FileInfo], options: ColumnOptions) -> Columns:
         left_out=tuple(left_out),
     )
     return _without_missing(infos, columns) if options.missing == "drop" else columns
+
+
+def _no_features(infos: Sequence[FileInfo], options: ColumnOptions) -> ConfigError:
+    """Say why no column of numbers is left."""
+    allowed = "a choice that leaves a column of numbers"
+    for info in infos:
+        for name, mark in info.decimals.items():
+            hint = f"{mark!r} to read numbers in {name} of {info.path} (try decimal {mark!r})"
+            return ConfigError("decimal", "." if mark == "," else ",", hint)
+    if all(pa.types.is_null(field.type) for info in infos for field in info.schema):
+        allowed = "named: no row says which columns are numbers"
+    return ConfigError("features", options.features, allowed)
 
 
 def _roles(infos: Sequence[FileInfo], options: ColumnOptions) -> dict[str, str]:
@@ -255,7 +267,10 @@ def _role_requests(
     if "sequence" in roles:
         requests[roles["sequence"]] = pa.int64()
     if "label" in roles:
-        requests[roles["label"]] = label_type
+        kinds = [_kind(info, roles["label"]) for info in infos if info.text]
+        words = any(pa.types.is_boolean(kind) for kind in kinds) and label_type != pa.string()
+        # True and False are the labels 1 and 0, as in files that know their types.
+        requests[roles["label"]] = pa.bool_() if words else label_type
     if "time" in roles:
         kinds = [_kind(info, roles["time"]) for info in infos if info.text]
         kinds = [kind for kind in kinds if not pa.types.is_null(kind)]

@@ -50,6 +50,7 @@ class ReadLabels(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
             patterns, columns, formats, first_source=first_source, counted_as="labels"
         )
         self.columns = self._read.columns
+        self.infos = self._read.infos
         self.paths = self._read.paths
 
     def describe(self) -> str:

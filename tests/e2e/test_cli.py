@@ -52,6 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "learner.yaml").write_text("learner:\n  rigde: 1\n")
     (folder / "nolearner.yaml").write_text("learner: winnow\n")
     (folder / "empty.csv").write_text("")
+    german = [f"31.01.2024 10:00:0{i};{i},5;{i},25;0,{i};{i % 2}" for i in range(1, 10)]
+    (folder / "german.csv").write_text("\n".join(["Zeit;a;b;c;n", *german]) + "\n")
     rows = "".join(f"{i % 97},{i % 89}\n" for i in range(900_000))
     packed = gzip.compress(b"a,b\n" + rows.encode(), 1, mtime=0)
     (folder / "cut.csv.gz").write_bytes(packed[:300])
@@ -72,7 +74,7 @@ MISTAKES = {
     "an unknown command": ("trak in.parquet", r"'trak'.*track"),
     "a value out of range": (
         "track in.parquet --output x --rank 0",
-        r"rank = 0: must be an integer from 1 to 1000",
+        r"--rank = 0: must be an integer from 1 to 1000",
     ),
     "a value of another kind": (
         "track in.parquet --output x --rank many",
@@ -80,11 +82,11 @@ MISTAKES = {
     ),
     "a budget below the rank": (
         "track in.parquet --output x --rank 8 --budget 5",
-        r"budget = 5: must be at least the rank \(8\)",
+        r"--budget = 5: must be at least the rank \(8\)",
     ),
     "a choice that is none": (
         "track in.parquet --output x --kernel gausian",
-        r"kernel = 'gausian': must be one of gaussian",
+        r"--kernel = 'gausian': must be one of gaussian",
     ),
     "a flag of another tracker": (
         "track in.parquet --output x --tracker okfe --budget 9",
@@ -92,9 +94,12 @@ MISTAKES = {
     ),
     "a field that no spec has": (
         "track in.parquet --output x --spec wrong.yaml",
-        r"spec = 'rnak': must be a field of okfeb \(did you mean 'rank'\?\)",
+        r"--spec = 'rnak': must be a field of okfeb \(did you mean 'rank'\?\)",
     ),
-    "a spec out of range": ("track in.parquet --output x --spec big.yaml", r"rank = 5000: must be"),
+    "a spec out of range": (
+        "track in.parquet --output x --spec big.yaml",
+        r": rank = 5000: must be",
+    ),
     "a spec that is no YAML": (
         "track in.parquet --output x --spec not.yaml",
         r"not.yaml: not YAML",
@@ -106,13 +111,13 @@ MISTAKES = {
     "a spec that is not there": ("track in.parquet --output x --spec no.yaml", r"no.yaml: cannot"),
     "a negative time": (
         "track in.parquet --output x --max-disorder -1",
-        r"max_disorder = -1.0: must be a number of seconds >= 0",
+        r"--max-disorder = -1.0: must be a number of seconds >= 0",
     ),
     "a file that is not there": ("track no.parquet --output x", r"no.parquet: no such file"),
     "a folder": ("track . --output x", r"is a folder; name its files"),
     "a column that is not there": (
         "track in.parquet --output x --time tmie",
-        r"time = 'tmie': must be a column \(did you mean 'time'\?\) of in.parquet",
+        r"--time = 'tmie': must be a column \(did you mean 'time'\?\) of in.parquet",
     ),
     "a Parquet file that is cut off": ("track cut.parquet --output x", r"cut.parquet: cannot be"),
     "a text called Parquet": ("track text.parquet --output x", r"text.parquet: cannot be read"),
@@ -133,6 +138,40 @@ MISTAKES = {
     ),
     "a snapshot that is none": ("inspect in.parquet", r"in.parquet: not a kerneltrack snapshot"),
     "a snapshot that is not there": ("inspect no.safetensors", r"no.safetensors: cannot be read"),
+    "a word that no flag takes": (
+        "track in.parquet --output x --model-id model_id dev",
+        r"'dev' was not understood: --model-id takes one value \(inputs stand together: in.parqu",
+    ),
+    "inputs apart": (
+        "track in.parquet --output x in.parquet",
+        r"'in.parquet' was not understood: --output takes one value",
+    ),
+    "semicolons": (
+        "track german.csv --output x",
+        r"--delimiter = ',': must be ';' for german.csv: .* \(try --delimiter ';'\)",
+    ),
+    "decimal commas": (
+        "track german.csv --output x --delimiter ; --exclude n",
+        r"--decimal = '\.': must be ',' to read numbers in a of german.csv \(try --decimal ','\)",
+    ),
+    "days first": (
+        "track german.csv --output x --delimiter ; --decimal , --time Zeit",
+        r"german.csv: the times of Zeit, such as '31.01.2024 10:00:01', are not ISO 8601: try "
+        r"--time-format '%d.%m.%Y %H:%M:%S'$",
+    ),
+    "a text as a feature": (
+        "track german.csv --output x --delimiter ; --decimal , --features a Zeit",
+        r"--features = 'Zeit': must be a column of numbers: .* '31.01.2024 10:00:01' \(leave it",
+    ),
+    "days first where rows are scored": (
+        "score german.csv --snapshots out/snapshots --output x --delimiter ; --decimal , "
+        "--time Zeit --model-id n",
+        r"try --time-format '%d.%m.%Y %H:%M:%S'$",
+    ),
+    "no number of failures": (
+        "track in.parquet --output x --max-failures few",
+        r"--max-failures = 'few': must be a number of rows, or a share of all rows",
+    ),
     "a report of nothing": ("report nothing", r"nothing.*run.json"),
 }
 IN_A_PROCESS = (
@@ -202,11 +241,11 @@ LEARNING_MISTAKES = {
     ),
     "words as targets": (
         f"{LEARNS} --learner-task regression",
-        r"label = 'string': must be numbers, for regression",
+        r"--label = 'string': must be numbers, for regression",
     ),
     "words as targets in a file of labels": (
         f"{LABELS} --learner-task regression",
-        r"label = 'string': must be numbers, for regression",
+        r"--label = 'string': must be numbers, for regression",
     ),
     "a learner's section with a wrong field": (
         f"{IDS} --label label --spec learner.yaml",
@@ -254,7 +293,7 @@ LEARNING_MISTAKES = {
     ),
     "labels by time without times": (
         f"{IDS} --learner ridge --labels labels.csv",
-        r"time = 'time': must be a column.* of labels.csv",
+        r"--time = 'time': must be a column.* of labels.csv",
     ),
     "a wait without labels": (
         f"{LEARNS} --label-wait 5",

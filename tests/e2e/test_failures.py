@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack import codec
+from pipelines.cli import main
 from tests.e2e.disks import mount, unmount
 from tests.e2e.jobs import (
     COLUMNS,
@@ -275,4 +276,147 @@ def test_a_wrong_value_names_file_row_and_reason(tmp_path: Path) -> None:
     assert record_of(tmp_path / "out")["counts"]["rows_failed"] == 7
     assert array_of(features_of(tmp_path / "out"), "row").tolist() == sorted(
         set(range(40)) - set(said)
+    )
+
+
+CSV = "m,t,a,b\n"
+
+
+def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str], str]:
+    """Run a command; returns its exit code, its lines from the totals on, and its error."""
+    capsys.readouterr()
+    code = main(arguments)
+    seen = capsys.readouterr()
+    lines = seen.out.splitlines()
+    (totals,) = [at for at, line in enumerate(lines) if " rows in: " in line]
+    return code, lines[totals:], seen.err
+
+
+def test_a_job_of_which_all_rows_failed_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"m{i % 2},2024-01-01 00:00:{i:02d},x{i},1" for i in range(30)]
+    rows += [f"m0,2024-01-01 00:{i:02d}:00,1,inf" for i in range(20)]
+    rows += [f",2024-01-01 00:{i:02d}:00,1,1" for i in range(9)]
+    rows += ["m0,2024-01-01,1", "m0,2024-01-01,,1"]
+    path, out = tmp_path / "in.csv", tmp_path / "out"
+    path.write_text(CSV + "\n".join(rows) + "\n")
+    flags = ["--model-id", "m", "--time", "t", "--features", "a", "b", *SMALL]
+    code, lines, error = told(["track", str(path), *flags, "--output", str(out)], capsys)
+    assert code == 3
+    assert lines[0].startswith("61 rows in: 0 features of 0 models, 61 failed; ")
+    assert lines[1:] == [
+        "failed:   30 rows: a: not a number",
+        f"          such as {path}, row 0: a = 'x0'",
+        "failed:   20 rows: b: not finite",
+        f"          such as {path}, row 30 (m0): b = inf",
+        "failed:   9 rows: m: no model id (1 to 1024 bytes of UTF-8)",
+        f"          such as {path}, row 50: m = ''",
+        "failed:   2 rows: 2 more reasons, in run.json",
+        f"report: {out}/report.html",
+    ]
+    assert error == (
+        "kerneltrack: all 61 rows failed, nothing came out; the outputs are complete for a look\n"
+    )
+    record = record_of(out)
+    assert (record["outcome"], record["exit_code"]) == ("all rows failed", 3)
+    assert record["failures"] == {
+        "a: not a number": 30,
+        "b: not finite": 20,
+        "m: no model id (1 to 1024 bytes of UTF-8)": 9,
+        "a: missing value": 1,
+        "line: 3 fields instead of 4": 1,
+    }
+    assert_no_half_file(out)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.index("Rows that failed") < page.index('id="drawn"')
+
+
+@pytest.mark.parametrize(("allowed", "code"), [("4", 3), ("5", 0), ("9.9%", 3), ("10%", 0)])
+def test_more_failures_than_allowed(
+    allowed: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out, scores = tmp_path / "in.csv", tmp_path / "out", tmp_path / "scores"
+    rows = [f"m,{i},{i * 0.37 % 1},{'x' if i % 10 == 3 else i % 7}" for i in range(50)]
+    path.write_text(CSV + "\n".join(rows) + "\n")
+    flags = ["--model-id", "m", "--time", "t", "--max-failures", allowed]
+    jobs = {
+        out: ["track", str(path), *flags, *SMALL, "--output", str(out)],
+        scores: ["score", str(path), *flags, "--output", str(scores)],
+    }
+    jobs[scores] += ["--snapshots", f"{out}/snapshots"]
+    for output, arguments in jobs.items():
+        found, lines, error = told(arguments, capsys)
+        assert found == code
+        assert lines[1:3] == [
+            "failed:   5 rows: b: not a number",
+            f"          such as {path}, row 3: b = 'x'",
+        ]
+        said = f"--max-failures {allowed}: 5 of 50 rows failed (10.00%)"
+        whole = f"kerneltrack: {said}; the outputs are complete for a look\n"
+        assert error == (whole if code else "")
+        record = record_of(output)
+        assert record["outcome"] == ("too many rows failed" if code else "done")
+        assert (record["exit_code"], record["max_failures"]) == (code, allowed)
+        assert record["counts"]["rows_out"] == 45
+    assert features_of(out).num_rows == 45
+
+
+def test_labels_of_which_none_is_met(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write(tmp_path / "in.parquet", sensor_table(200))
+    labels, out = tmp_path / "labels.csv", tmp_path / "out"
+    labels.write_text("model_id,index,label\n" + "".join(f"no,{i},True\n" for i in range(9)))
+    flags = ["--model-id", "model_id", "--time", "time", "--learner", "ridge", *SMALL]
+    flags += ["--labels", str(labels), "--label-index", "index"]
+    code, lines, error = told(["track", source, *flags, "--output", str(out)], capsys)
+    assert code == 3
+    assert lines[1:5] == [
+        "9 labels in, 9 failed",
+        "no prediction met a label",
+        "failed:   9 rows: no row of this model came",
+        f"          such as {labels}, row 0 (no)",
+    ]
+    assert error.startswith("kerneltrack: all 9 labels of --labels failed, nothing was learned; ")
+    assert record_of(out)["outcome"] == "all labels failed"
+    assert record_of(out)["counts"]["rows_out"] == 200
+
+
+def test_an_input_without_rows_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "in.csv", tmp_path / "out"
+    path.write_text(CSV)
+    flags = ["--features", "a", "b", "--max-failures", "0", *SMALL, "--output", str(out)]
+    code, lines, error = told(["track", str(path), *flags], capsys)
+    assert (code, lines[-1], error) == (0, "the input holds no rows", "")
+    assert (record_of(out)["outcome"], record_of(out)["exit_code"]) == ("no rows", 0)
+
+
+def test_warnings_are_told_once_and_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "in.csv", tmp_path / "out"
+    path.write_text("n,a,target\n" + "".join(f"{i},{i * 0.37 % 1},{i % 3}\n" for i in range(50)))
+    assert main(["track", str(path), *SMALL, "--output", str(out)]) == 0
+    warnings = [
+        "target: named like an id or a target, but taken as a feature "
+        "(--model-id, --label or --exclude target)",
+        "n: goes only one way in the first 50 rows, like a counter, an index or a time, but taken "
+        "as a feature (--time, --sequence or --exclude n)",
+    ]
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line.startswith("warning:")] == [
+        f"warning:  {text}" for text in warnings
+    ]
+    assert record_of(out)["warnings"] == warnings
+    assert record_of(out)["outcome"] == "done"
+
+
+def test_landmarks_of_rows_that_all_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text("a,b\n" + "1,inf\n" * 8 + ",1\n")
+    flags = ["--features", "a", "b", "--output", str(tmp_path / "marks.json")]
+    assert main(["landmarks", str(path), *flags]) == 3
+    assert capsys.readouterr().err == (
+        f"kerneltrack: {path}: no good row, all 9 failed: b: not finite (8); a: missing value (1)\n"
     )

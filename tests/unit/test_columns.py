@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import pickle
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from kerneltrack.errors import ConfigError, DataError
 from transforms.columns import ColumnOptions, Columns, resolve
 from transforms.formats import FileInfo, FormatOptions, inspect
+from transforms.parse import parse
 from transforms.times import TIME_LIMIT, to_nanoseconds
 
 
@@ -149,6 +151,50 @@ def test_label_types(kinds: list[pa.DataType], expected: pa.DataType) -> None:
     infos += [info("t", text=True, x=F64, y=kind) for kind in kinds if kind == pa.null()]
     assert resolve(infos, ColumnOptions(label="y")).label_type == expected
     assert resolve(infos, ColumnOptions(label="y", label_type="string")).label_type == STR
+
+
+@pytest.mark.parametrize(
+    ("kinds", "options", "request_type", "label_type"),
+    [
+        ([pa.bool_()], {}, pa.bool_(), I64),
+        ([pa.bool_(), I64], {}, pa.bool_(), I64),
+        ([pa.null(), pa.bool_()], {}, pa.bool_(), I64),
+        ([pa.bool_()], {"label_type": "float64"}, pa.bool_(), F64),
+        ([pa.bool_()], {"label_type": "string"}, STR, STR),
+        ([pa.bool_(), STR], {}, STR, STR),
+    ],
+)
+def test_true_and_false_in_text_are_labels(
+    kinds: list[pa.DataType],
+    options: dict[str, str],
+    request_type: pa.DataType,
+    label_type: pa.DataType,
+) -> None:
+    infos = [info(f"{i}", text=True, x=F64, y=kind) for i, kind in enumerate(kinds)]
+    columns = resolve(infos, ColumnOptions(label="y", **options))
+    assert (columns.requests["y"], columns.label_type) == (request_type, label_type)
+
+
+def test_true_and_false_are_read_alike_from_text_and_from_types(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,True\n2,false\n3,\n4,TRUE\n5,0\n6,maybe\n")
+    typed = pa.table({"x": np.arange(1.0, 6.0), "y": [True, False, None, True, False]})
+    pq.write_table(typed, tmp_path / "a.parquet")
+    for kind, expected in ((None, [1, 0, None, 1, 0]), ("float64", [1.0, 0.0, None, 1.0, 0.0])):
+        for name in ("a.csv", "a.parquet"):
+            found = inspect(str(tmp_path / name))
+            if found.text:
+                # The look at the whole small file sees a word; that at the first rows would not.
+                found = dataclasses.replace(
+                    found, schema=pa.schema([("x", F64), ("y", pa.bool_())])
+                )
+            columns = resolve([found], ColumnOptions(label="y", label_type=kind))
+            (piece,) = found.pieces
+            rows = piece.first(columns.requests, 100)
+            assert rows is not None
+            good, failures = parse(rows, 0, columns)
+            assert good.label is not None and good.label.to_pylist() == expected
+            reasons = failures.batch.column("reason").to_pylist()
+            assert reasons == (["y = 'maybe': neither true nor false"] if found.text else [])
 
 
 @pytest.mark.parametrize(

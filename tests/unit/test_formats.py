@@ -375,3 +375,27 @@ def test_npz_test_part(data_file: Callable[[str], Path]) -> None:
         flat = table["Xt"].combine_chunks().flatten().to_numpy()
         assert flat.tobytes() == arrays["Xt"].tobytes()
         assert table["yt"].to_numpy().tobytes() == arrays["yt"].tobytes()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "npy"])
+@pytest.mark.parametrize("most", [1, 250, 5000])
+def test_the_first_rows(ending: str, most: int, table: pa.Table, tmp_path: Path) -> None:
+    """Those that a whole reading begins with, whatever a batch or a row group holds."""
+    path = tmp_path / f"a.{ending}"
+    wanted = table.select(["a"])
+    if ending == "parquet":
+        pq.write_table(wanted, path, row_group_size=100)
+    elif ending == "arrow":
+        pyarrow.feather.write_feather(wanted, path, chunksize=300)
+    else:
+        np.save(path, wanted.column("a").to_numpy()[:, None])
+    info = inspect(str(path))
+    columns = dict(zip(info.schema.names, info.schema.types, strict=True))
+    rows = info.pieces[0].first(columns, most)
+    assert rows is not None
+    # Arrow files are read by their own record batches, and Parquet across row groups.
+    count = min(most, 300) if ending == "arrow" else min(most, 1000)
+    assert rows.row.tolist() == list(range(count))
+    whole, _, _ = read_all(info)
+    assert rows.batch.column(0).to_pylist() == whole.column(0).to_pylist()[:count]
+    assert rows.bad == ()

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
-from kerneltrack.errors import DataError
+from kerneltrack.errors import ConfigError, DataError
 from transforms.formats import PAMAP2_NAMES, FormatOptions, inspect, read
 from transforms.formats import lines as lines_module
 
@@ -131,6 +131,88 @@ def test_dialects(tmp_path: Path) -> None:
     assert read_text(path) == ({"a": [1], "b": [2]}, [0], {})
     path = write(tmp_path / "d.data", "  a  b\t c \n1 2   3\n\t4\t5 6\t\n")
     assert read_text(path, delimiter=" ") == ({"a": [1, 4], "b": [2, 5], "c": [3, 6]}, [0, 1], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "delimiter", "says"),
+    [
+        (
+            "a;b;c\n1;2;3\n",
+            "a.csv",
+            ",",
+            "';' for {}: its first lines then have 3 fields each, now ",
+        ),
+        ("a;b\n1,5;2,5\n2,5;1\n", "a.csv", ",", "';' for {}: its first lines then have 2 fields"),
+        ("a, in K;b\n1;2\n3;4\n", "a.csv", ",", "';' for {}: its first lines then have 2 fields"),
+        ("a\tb\n1\t2\n", "a.csv", ",", "'\\t' for {}: its first lines then have 2 fields each"),
+        ("a|b\n1|2\n", "a.csv", ",", "'|' for {}"),
+        ("a,b\n1,2\n", "a.tsv", "\t", "',' for {}"),
+        (" 1.5  2\n3 4 \n", "a.txt", ",", "' ' for {}"),
+        (
+            "a;b\n" + "1;2\n" * 9 + "1\n",
+            "a.csv",
+            ",",
+            "';' for {}: its first lines then have 2 fie",
+        ),
+    ],
+)
+def test_another_delimiter_is_named(
+    text: str, name: str, delimiter: str, says: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / name, text)
+    with pytest.raises(ConfigError) as caught:
+        inspect(str(path))
+    assert (caught.value.field, caught.value.value) == ("delimiter", delimiter)
+    assert caught.value.allowed.startswith(says.format(path)), caught.value.allowed
+    other = caught.value.allowed.partition("'")[2].partition("'")[0].replace("\\t", "\t")
+    assert caught.value.allowed.endswith(f"(try delimiter {other!r})")
+    assert len(inspect(str(path), FormatOptions(delimiter=other)).schema.names) >= 2
+    # Whoever sets one means it.
+    assert inspect(str(path), FormatOptions(delimiter=delimiter, quote="")).format == "csv"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\n1\n2\n",
+        "a;b\n1\n2\n",
+        "a b\n1\n",
+        "one note\n",
+        "a,b\n1;1,2;2\n",
+        "a,b\n1,2,3\n4,5\n",
+        "time,a\n2024-01-01 10:00,1\n2024-01-01 10:01\n",
+        'a,b\n"1;2",3\n"4;5",6\n',
+    ],
+)
+def test_a_table_as_it_is_stays_one(text: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", text)
+    names = text.partition("\n")[0].split(",")
+    assert inspect(str(path)).schema.names == names
+
+
+def test_numbers_with_the_other_decimal_mark(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "a;b;c;d;e\n1,5;x;1.5;7;1.234,5\n-2,25;1,5;2.5;8;2.345,6\n")
+    point = inspect(str(path), FormatOptions(delimiter=";"))
+    assert point.decimals == {"a": ","}
+    comma = inspect(str(path), FormatOptions(delimiter=";", decimal=","))
+    assert comma.decimals == {"c": "."}
+
+
+def test_the_first_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "a,b\n" + "".join(f"{i},{i}\n" for i in range(50)) + "x,1\n")
+    (piece,) = inspect(str(path)).pieces
+    rows = piece.first({"a": WHOLE}, 3)
+    assert rows is not None
+    assert (rows.batch.to_pydict(), rows.row.tolist(), rows.bad) == (
+        {"a": [0, 1, 2]},
+        [0, 1, 2],
+        [],
+    )
+    rows = piece.first({"a": WHOLE}, 100)
+    assert rows is not None
+    assert (rows.row.tolist(), rows.bad) == ([*range(50)], [(50, "a = 'x': not a whole number")])
+    (piece,) = inspect(str(write(tmp_path / "b.csv", "a,b\n"))).pieces
+    assert piece.first({"a": WHOLE}, 3) is None
 
 
 @pytest.mark.parametrize(

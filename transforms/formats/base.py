@@ -112,6 +112,10 @@ class Rows:
     row: npt.NDArray[np.int64]
     bad: Sequence[tuple[int, str]] = ()
 
+    def slice(self, most: int) -> Rows:
+        """Return the first rows, at most so many that could be read and as many that could not."""
+        return Rows(self.batch.slice(0, most), self.row[:most], self.bad[:most])
+
 
 @dataclass(frozen=True)
 class Piece(ABC):
@@ -142,6 +146,13 @@ class Piece(ABC):
             DataError: if the file cannot be read at all.
         """
 
+    def first(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+        """Return at most so many of the first rows, None if there is none; arguments as `read`."""
+        for rows in self.read(columns):
+            if rows.batch.num_rows or rows.bad:
+                return rows.slice(most)
+        return None
+
 
 @dataclass(frozen=True)
 class Suggested:
@@ -170,6 +181,7 @@ class FileInfo:
         pieces: Parts that can be read by themselves, in the file's order.
         text: Whether values are text, so that a column can be read as another type.
         suggested: Columns whose meaning the format fixes.
+        decimals: Columns of texts that are numbers with another decimal mark, with that mark.
     """
 
     path: str
@@ -179,6 +191,7 @@ class FileInfo:
     pieces: tuple[Piece, ...]
     text: bool = False
     suggested: Suggested = field(default_factory=Suggested)
+    decimals: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_names(path: str, names: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kerneltrack.errors import DataError
+from kerneltrack.errors import ConfigError, DataError
 from transforms.formats.base import (
     FileInfo,
     FormatOptions,
@@ -24,9 +24,13 @@ from transforms.formats.base import (
 from transforms.formats.fields import Dialect, field_texts, number_pattern, parse_fields
 from transforms.formats.files import split_ending
 from transforms.formats.lines import BLOCK_BYTES, Lines, read_lines
+from transforms.kinds import is_number
 
 _TYPING_LINES = 20_000
 """Types are guessed from this many lines at most."""
+
+_DELIMITER_LINES = 100
+_DELIMITERS = (";", "\t", "|", ",", " ")
 
 _IMU = (
     "temperature",
@@ -66,16 +70,26 @@ class DelimitedPiece(Piece):
 
     def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
         """Stream the named columns, parsed as the given types."""
-        step, row = batch_rows(columns), self.first_row
+        row = self.first_row
         for lines in self.blocks():
-            parsed = parse_fields(lines, self.dialect, columns)
-            bad = [(row + at, reason) for at, reason in parsed.bad]
-            numbers = parsed.good + row
-            for start in range(0, max(1, len(numbers)), step):
-                part = slice(start, start + step)
-                yield Rows(parsed.batch.slice(start, step), numbers[part], bad)
-                bad = []
+            yield from self._rows(lines, row, columns)
             row += len(lines)
+
+    def first(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+        """Return at most so many of the first rows: no more lines than these are parsed."""
+        for lines in self.blocks():
+            return next(self._rows(lines.slice(0, most), self.first_row, columns))
+        return None
+
+    def _rows(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+        step = batch_rows(columns)
+        parsed = parse_fields(lines, self.dialect, columns)
+        bad = [(row + at, reason) for at, reason in parsed.bad]
+        numbers = parsed.good + row
+        for start in range(0, max(1, len(numbers)), step):
+            part = slice(start, start + step)
+            yield Rows(parsed.batch.slice(start, step), numbers[part], bad)
+            bad = []
 
     def blocks(self) -> Iterator[Lines]:
         """Stream the data lines: without header, blank lines and comments."""
@@ -99,6 +113,7 @@ def inspect_csv(path: str, options: FormatOptions) -> FileInfo:
 
     Raises:
         DataError: if the file has no line, or two columns share a name.
+        ConfigError: if no delimiter is set, and another than the usual one cuts the lines.
     """
     delimiter = options.delimiter
     if delimiter is None:
@@ -113,6 +128,8 @@ def inspect_csv(path: str, options: FormatOptions) -> FileInfo:
     )
     piece = DelimitedPiece(path, 0, None, dialect, False, options.comment, options.encoding)
     lines = _first_lines(piece)
+    if options.delimiter is None:
+        _check_delimiter(path, lines.slice(0, _DELIMITER_LINES), delimiter, options.quote)
     first = _split_line(path, lines.text(0), dialect)
     header = options.header
     if header is None:
@@ -178,9 +195,18 @@ def _first_lines(piece: DelimitedPiece) -> Lines:
 
 
 def _info(piece: DelimitedPiece, name: str, lines: Lines, suggested: Suggested) -> FileInfo:
-    texts = field_texts(lines, piece.dialect)
-    schema = pa.schema([(key, _guess(texts[key], piece.dialect)) for key in piece.dialect.names])
-    return FileInfo(piece.path, name, schema, None, (piece,), text=True, suggested=suggested)
+    texts, dialect = field_texts(lines, piece.dialect), piece.dialect
+    schema = pa.schema([(key, _guess(texts[key], dialect)) for key in dialect.names])
+    mark = "." if dialect.decimal == "," else ","
+    other = replace(dialect, decimal=mark)
+    decimals = {
+        field.name: mark
+        for field in schema
+        if pa.types.is_string(field.type) and is_number(_guess(texts[field.name], other))
+    }
+    return FileInfo(
+        piece.path, name, schema, None, (piece,), text=True, suggested=suggested, decimals=decimals
+    )
 
 
 def _guess(values: pa.BinaryArray, dialect: Dialect) -> pa.DataType:
@@ -196,6 +222,44 @@ def _guess(values: pa.BinaryArray, dialect: Dialect) -> pa.DataType:
         return pa.string()
     whole = pc.match_substring_regex(values.filter(numeric), r"^[ \t]*-?[0-9]{1,18}[ \t]*$")
     return pa.int64() if pc.all(whole).as_py() else pa.float64()
+
+
+def _check_delimiter(path: str, lines: Lines, delimiter: str, quote: str) -> None:
+    """Refuse lines that another delimiter cuts into as many fields each, and this one does not.
+
+    Raises:
+        ConfigError: naming the other one.
+    """
+    texts = [lines.text(i).decode("utf-8", "replace") for i in range(len(lines))]
+    now = _fields(texts, delimiter, quote)
+    if now[0] > 1 and len(set(now)) == 1:
+        return
+    for other in _DELIMITERS:
+        then = _fields(texts, other, quote)
+        # Texts hold blanks, too: those of a single column are words only where there is no other
+        # way to read it.
+        if other == delimiter or (other == " " and (len(texts) == 1 or set(now) != {1})):
+            continue
+        if then[0] > 1 and 10 * then.count(then[0]) >= 9 * len(then):
+            allowed = f"{other!r} for {path}: its first lines then have {then[0]} fields each, "
+            allowed += f"now line 1 has {now[0]} (try delimiter {other!r})"
+            raise ConfigError("delimiter", delimiter, allowed)
+
+
+def _fields(texts: list[str], delimiter: str, quote: str) -> list[int]:
+    """Count the fields of lines."""
+    if delimiter == " ":
+        return [len(text.split()) for text in texts]
+    if not quote:
+        return [text.count(delimiter) + 1 for text in texts]
+    return [len(_cut(text, delimiter, quote)) for text in texts]
+
+
+def _cut(text: str, delimiter: str, quote: str) -> list[str]:
+    try:
+        return next(python_csv.reader([text], delimiter=delimiter, quotechar=quote), [])
+    except python_csv.Error:
+        return []
 
 
 def _split_line(path: str, line: bytes, dialect: Dialect) -> list[str]:

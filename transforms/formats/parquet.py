@@ -23,6 +23,8 @@ from transforms.formats.base import (
 from transforms.formats.files import open_file, reading
 from transforms.kinds import is_text
 
+_BUFFER = 1 << 16
+
 
 @dataclass(frozen=True)
 class ParquetPiece(Piece):
@@ -39,31 +41,46 @@ class ParquetPiece(Piece):
     def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
         """Stream the named columns; texts come dictionary-encoded, which is how they are kept."""
         row = self.first_row
+        for batch in self._batches(columns, batch_rows(columns)):
+            yield Rows(batch, np.arange(row, row + batch.num_rows))
+            row += batch.num_rows
+        if row != self.first_row + (self.rows or 0):
+            raise DataError(self.path, f"{self.rows} rows promised, not found", f"row {row}")
+
+    def first(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+        """Return at most so many of the first rows; of the piece only what they need is read."""
+        for batch in self._batches(columns, most, ahead=False):
+            return Rows(batch, np.arange(self.first_row, self.first_row + batch.num_rows))
+        return None
+
+    def _batches(
+        self, columns: Mapping[str, pa.DataType], size: int, ahead: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        row = self.first_row
         with open_file(self.path) as handle:
             with reading(self.path):
                 metadata = pq.read_metadata(handle)
                 schema = metadata.schema.to_arrow_schema()
                 groups = range(self.first_group, self.last_group + 1)
-                size = sum(metadata.row_group(i).total_byte_size for i in groups)
+                held = sum(metadata.row_group(i).total_byte_size for i in groups)
                 file = pq.ParquetFile(
                     handle,
                     metadata=metadata,
                     read_dictionary=[name for name in columns if is_text(schema.field(name).type)],
+                    buffer_size=0 if ahead else _BUFFER,
                     # Twice as fast, but all of the piece's bytes are then held at once.
-                    pre_buffer=size <= 2 * PIECE_BYTES,
+                    pre_buffer=ahead and held <= 2 * PIECE_BYTES,
                 )
                 batches = file.iter_batches(
-                    batch_size=batch_rows(columns), row_groups=groups, columns=list(columns)
+                    batch_size=size, row_groups=groups, columns=list(columns)
                 )
             while True:
                 with reading(self.path, f"after row {row}"):
                     batch = next(batches, None)
                 if batch is None:
                     break
-                yield Rows(batch, np.arange(row, row + batch.num_rows))
+                yield batch
                 row += batch.num_rows
-        if row != self.first_row + (self.rows or 0):
-            raise DataError(self.path, f"{self.rows} rows promised, not found", f"row {row}")
 
 
 def inspect_parquet(path: str, options: FormatOptions) -> FileInfo:

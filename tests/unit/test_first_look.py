@@ -1,0 +1,292 @@
+"""The look at the first rows: what it refuses, what it warns of, and what it leaves alone."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kerneltrack.errors import ConfigError, DataError
+from pipelines.first_look import look_and_warn, look_at
+from transforms.columns import ColumnOptions, resolve
+from transforms.formats import FormatOptions, inspect
+
+N = 400
+NOISE = np.random.default_rng(3).normal(size=N)
+MOMENTS = [datetime(2024, 3, 1) + timedelta(hours=7 * i, microseconds=1000 * i) for i in range(N)]
+
+
+def look(path: Path, columns: dict[str, Any], formats: dict[str, Any] | None = None) -> list[str]:
+    info = inspect(str(path), FormatOptions(**(formats or {})))
+    return look_at([info], resolve([info], ColumnOptions(**columns)))
+
+
+def csv(path: Path, names: str, *columns: Any, mark: str = ",") -> Path:
+    lines = [mark.join(map(str, row)) for row in zip(*columns, strict=True)]
+    path.write_text("\n".join([names, *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def parquet(path: Path, **columns: Any) -> Path:
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "suggested"),
+    [
+        ("%d.%m.%Y %H:%M:%S", "--time-format '%d.%m.%Y %H:%M:%S'"),
+        ("%d.%m.%y %H:%M", "--time-format '%d.%m.%y %H:%M'"),
+        ("%d.%m.%Y, %H:%M:%S", "--time-format '%d.%m.%Y, %H:%M:%S'"),
+        ("%d/%m/%Y %H:%M:%S", "--time-format '%d/%m/%Y %H:%M:%S'"),
+        ("%m/%d/%Y %I:%M:%S %p", "--time-format '%m/%d/%Y %I:%M:%S %p'"),
+        ("%m/%d/%Y", "--time-format %m/%d/%Y"),
+        ("%Y/%m/%d %H:%M:%S.%f", "--time-format '%Y/%m/%d %H:%M:%S.%f'"),
+        ("%Y-%m-%d %H:%M:%S,%f", "--time-format '%Y-%m-%d %H:%M:%S,%f'"),
+        ("%d %b %Y %H:%M:%S", "--time-format '%d %b %Y %H:%M:%S'"),
+        ("%d.%m.%Y %H:%M:%S +0100", "--time-format '%d.%m.%Y %H:%M:%S %z'"),
+        ("%a %b %d %H:%M:%S %Y", "--time-format '%a %b %d %H:%M:%S %Y'"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_times_of_a_usual_format_name_it(
+    form: str, suggested: str, ending: str, tmp_path: Path
+) -> None:
+    texts = [moment.strftime(form) for moment in MOMENTS]
+    if ending == "csv":
+        path = csv(tmp_path / "a.csv", "t|x", texts, NOISE, mark="|")
+    else:
+        path = parquet(tmp_path / "a.parquet", t=texts, x=NOISE)
+    formats = {"delimiter": "|"}
+    with pytest.raises(DataError) as caught:
+        look(path, {"time": "t"}, formats)
+    said = f"{path}: the times of t, such as {texts[0]!r}, are not ISO 8601: try {suggested}"
+    assert str(caught.value) == said
+    # What is suggested does read them.
+    form = suggested.removeprefix("--time-format ").strip("'")
+    assert look(path, {"time": "t", "time_format": form}, formats) == []
+
+
+def test_a_day_or_a_month_is_asked_for(tmp_path: Path) -> None:
+    texts = [f"{1 + i % 12:02d}/03/2024 10:00" for i in range(N)]
+    path = parquet(tmp_path / "a.parquet", t=texts, x=NOISE)
+    with pytest.raises(DataError) as caught:
+        look(path, {"time": "t"})
+    assert str(caught.value) == (
+        f"{path}: the times of t, such as '01/03/2024 10:00', are not ISO 8601: try --time-format "
+        "'%d/%m/%Y %H:%M' or --time-format '%m/%d/%Y %H:%M' (no day is above 12: which is meant?)"
+    )
+    with pytest.raises(DataError, match=r"are not '%Y/%m/%d': try --time-format '%d/%m/%Y %H:%M'"):
+        look(path, {"time": "t", "time_format": "%Y/%m/%d"})
+
+
+def test_numbers_of_another_unit_name_it(tmp_path: Path) -> None:
+    milliseconds = [int(moment.timestamp() * 1000) for moment in MOMENTS]
+    path = csv(tmp_path / "a.csv", "t,x", milliseconds, NOISE)
+    with pytest.raises(DataError, match=r"are not in s: try --time-unit ms$"):
+        look(path, {"time": "t"})
+    assert look(path, {"time": "t", "time_unit": "ms"}) == []
+
+
+def test_times_that_nothing_reads_are_a_warning(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", t=["soon"] * N, x=NOISE)
+    assert look(path, {"time": "t"}) == [
+        "t: none of the first rows has a time that can be read, such as 'soon' (--time-format and "
+        "--time-unit say how they are written)"
+    ]
+
+
+def test_local_times_that_come_twice_are_no_other_format(tmp_path: Path) -> None:
+    texts = [f"2024-10-27 02:{i % 60:02d}:00" for i in range(N)]
+    path = parquet(tmp_path / "a.parquet", t=texts, x=NOISE)
+    assert look(path, {"time": "t", "time_zone": "Europe/Berlin"}) == []
+
+
+def test_some_bad_times_are_left_to_the_failures(tmp_path: Path) -> None:
+    texts = [moment.isoformat() for moment in MOMENTS]
+    texts[: N // 2] = [moment.strftime("%d.%m.%Y %H:%M") for moment in MOMENTS[: N // 2]]
+    assert look(parquet(tmp_path / "a.parquet", t=texts, x=NOISE), {"time": "t"}) == []
+    # Rows without a time say nothing of the format.
+    rare: list[str | None] = [None, *(["02.03.2024 10:00", None, ""] * 133)]
+    with pytest.raises(DataError, match=r"such as '02.03.2024 10:00'.*try --time-format '%d.%m.%Y"):
+        look(parquet(tmp_path / "b.parquet", t=rare, x=NOISE), {"time": "t"})
+
+
+@pytest.mark.parametrize("features", [["x", "state"], ["*"]])
+def test_a_text_column_named_as_a_feature_is_refused(features: list[str], tmp_path: Path) -> None:
+    path = csv(tmp_path / "a.csv", "x,state", NOISE, ["walk", "run"] * (N // 2))
+    with pytest.raises(ConfigError) as caught:
+        look(path, {"features": features})
+    assert str(caught.value) == (
+        "--features = 'state': must be a column of numbers: in the first rows of "
+        f"{path} it holds texts such as 'walk' (leave it out, or is it the --label?)"
+    )
+
+
+def test_a_column_of_mostly_texts_is_left_to_the_failures(tmp_path: Path) -> None:
+    values = ["-"] * N
+    values[3] = "5"
+    path = csv(tmp_path / "a.csv", "x,rate", NOISE, values)
+    assert look(path, {"features": ["x", "rate"]}) == []
+
+
+def test_decimal_commas_are_told(tmp_path: Path) -> None:
+    commas = [f"{value:.3f}".replace(".", ",") for value in NOISE]
+    path = csv(tmp_path / "a.csv", "x;y z;n", commas, commas, range(5, 5 + N), mark=";")
+    formats = {"delimiter": ";"}
+    assert look(path, {}, formats) == [
+        "x, y z: left out, but numbers with the decimal mark ',' (--decimal ,)",
+        GOES.replace("c", "n", 1).removesuffix("c)") + "n)",
+    ]
+    with pytest.raises(ConfigError, match=r"^--features = 'x': .*such as '1?.*' \(try --decimal ,"):
+        look(path, {"features": ["x"]}, formats)
+    with pytest.raises(ConfigError, match=r"^decimal = '\.': must be ',' to read numbers in x of "):
+        look(path, {"exclude": ["n"]}, formats)
+    assert look(path, {"exclude": ["n"]}, {**formats, "decimal": ","}) == []
+
+
+def steps(*values: float, times: int) -> npt.NDArray[np.float64]:
+    return np.resize(np.repeat(values, times), N)
+
+
+BOTH = "(--time, --sequence or --exclude c)"
+CLASS = "(--model-id, --label or --exclude c)"
+GOES = (
+    "c: goes only one way in the first 400 rows, like a counter, an index or a time, but taken as "
+    f"a feature {BOTH}"
+)
+BLOCKS = (
+    f"c: small whole numbers in long blocks, like a class or an id, but taken as a feature {CLASS}"
+)
+CONSTANT = "c: the same value in the first 400 rows, but taken as a feature (--exclude c)"
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (np.arange(N), GOES),
+        (np.arange(N)[::-1] * 3, GOES),
+        (np.arange(N) // 30, GOES),
+        (1_700_000_000 + np.arange(N) / 50, GOES),
+        (np.sqrt(np.arange(N)), GOES),
+        # A measurement that rises but now and then stays, and one that turns once.
+        (np.floor(np.arange(N) / 7) / 3, None),
+        (np.abs(np.arange(N) - 300), None),
+        (np.sort(NOISE.round(2)), None),
+        (NOISE, None),
+        (NOISE.round(), None),
+        (steps(1, 3, 2, 0, times=40), BLOCKS),
+        (steps(True, False, times=100), BLOCKS),
+        (steps(1, 3, 2, 0, times=2), None),
+        # A slow heart rate, and signed steps.
+        (steps(71, 72, 71, 70, times=40), None),
+        (steps(1, -1, times=40), None),
+        (np.full(N, 7.5), CONSTANT),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_column_that_may_be_no_feature(
+    values: npt.NDArray[Any], says: str | None, ending: str, tmp_path: Path
+) -> None:
+    if ending == "csv":
+        path = csv(tmp_path / "a.csv", "x,c", NOISE, values.tolist())
+    else:
+        path = parquet(tmp_path / "a.parquet", x=NOISE, c=values)
+    assert look(path, {}) == ([] if says is None else [says])
+    # Whoever names it means it.
+    assert look(path, {"features": ["x", "c"]}) == []
+    assert look(path, {"exclude": ["c"]}) == []
+
+
+def test_a_counter_of_each_model_is_seen_where_they_interleave(tmp_path: Path) -> None:
+    models, order = np.arange(N) % 3, np.arange(N) // 3
+    path = parquet(tmp_path / "a.parquet", m=models, x=NOISE, c=order * 10 - models)
+    assert look(path, {}) == []
+    (line,) = look(path, {"model_id": "m", "time": "x"})
+    assert line == GOES.replace("--time, ", "")
+
+
+@pytest.mark.parametrize(
+    ("names", "flagged"),
+    [
+        ("id,x", "id"),
+        ("x,ID,activityID,subject_id,humid,grid", "ID, activityID, subject_id"),
+        (
+            "Target,x,label,class,the class,classes,outcome",
+            "Target, label, class, the class, outcome",
+        ),
+        ("f0,f1,y", "y"),
+        ("x,y,z", ""),
+        ("y,z", ""),
+        ("ax,ay,az", ""),
+    ],
+)
+def test_names_of_ids_and_targets(names: str, flagged: str, tmp_path: Path) -> None:
+    count = len(names.split(","))
+    path = csv(tmp_path / "a.csv", names, *[NOISE] * count)
+    lines = look(path, {})
+    if not flagged:
+        assert lines == []
+        return
+    taken = "features" if "," in flagged else "a feature"
+    excluded = " ".join(f"'{name}'" if " " in name else name for name in flagged.split(", "))
+    assert lines == [
+        f"{flagged}: named like an id or a target, but taken as {taken} "
+        f"(--model-id, --label or --exclude {excluded})"
+    ]
+
+
+def test_each_column_gets_one_line_and_lines_are_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = {f"k{i}": np.ones(N) for i in range(20)}
+    path = parquet(tmp_path / "a.parquet", id=np.arange(N), n=np.arange(N), x=NOISE, **many)
+    info = inspect(str(path))
+    warnings = look_and_warn([info], resolve([info], ColumnOptions()))
+    assert [line.partition(":")[0] for line in warnings] == [
+        "id",
+        "n",
+        ", ".join(f"k{i}" for i in range(12)) + " and 8 more",
+    ]
+    assert capsys.readouterr().out == "".join(f"warning:  {line}\n" for line in warnings)
+
+
+def test_of_few_rows_only_names_tell(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", id=[1, 2, 3], n=[1, 2, 3], k=[1, 1, 1])
+    assert [line.partition(":")[0] for line in look(path, {})] == ["id"]
+
+
+def test_without_rows_nothing_is_said(tmp_path: Path) -> None:
+    path = parquet(
+        tmp_path / "a.parquet", x=pa.array([], pa.float64()), t=pa.array([], pa.string())
+    )
+    assert look(path, {"time": "t"}) == []
+    path = tmp_path / "a.csv"
+    path.write_text("t,x\n")
+    assert look(path, {"time": "t", "features": ["x"]}) == []
+    with pytest.raises(ConfigError, match=r"features = None: must be named: no row says which"):
+        look(path, {})
+
+
+def test_the_first_file_with_rows_is_looked_at(tmp_path: Path) -> None:
+    empty = inspect(str(parquet(tmp_path / "a.parquet", c=pa.array([], pa.int64()))))
+    full = inspect(str(parquet(tmp_path / "b.parquet", c=np.arange(N))))
+    columns = resolve([empty, full], ColumnOptions())
+    assert look_at([empty, full], columns) == [GOES]
+
+
+def test_no_more_than_the_first_rows_count(tmp_path: Path) -> None:
+    values = np.concatenate([np.ones(1_000), np.random.default_rng(1).normal(size=500)])
+    for path in (
+        parquet(tmp_path / "a.parquet", c=values),
+        csv(tmp_path / "a.csv", "c,e", values, values),
+    ):
+        (line,) = look(path, {})
+        assert re.search(r"the same value in the first 1,000 rows", line), line
