@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import kerneltrack
-from kerneltrack.errors import ConfigError, DataError, KerneltrackError
+from kerneltrack.errors import MOST_MESSAGE, ConfigError, DataError, KerneltrackError, fit
 from pipelines.command_line import (
     FAILED_EXIT,
     INPUT_EXIT,
@@ -142,8 +142,7 @@ def _main(given: list[str]) -> int:
 
 
 def _fail(message: object, code: int) -> int:
-    text = " ".join(str(message).split())
-    sys.stderr.write(f"kerneltrack: {text}\n")
+    sys.stderr.write(f"kerneltrack: {fit(message, MOST_MESSAGE)}\n")
     return code
 
 

@@ -191,5 +191,9 @@ def _letter(message: Any) -> Letter | None:
     told = {name: value.decode("utf-8", "replace") for name, value in message.headers() or ()}
     if any(name not in told for name in NEEDED):
         return None
-    at = (told["topic"], int(told["partition"]), int(told["offset"]))
-    return Letter(at, int(told["timestamp"]), told["reason"], message.key(), message.value())
+    try:
+        partition, offset, timestamp = (int(told[name]) for name in NEEDED[1:4])
+    except ValueError:
+        return None
+    at = (told["topic"], partition, offset)
+    return Letter(at, timestamp, told["reason"], message.key(), message.value())

@@ -16,11 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import ConfigError, DataError, shorten
 from pipelines.job import say
 from transforms.columns import Columns
 from transforms.formats import FileInfo, Rows
-from transforms.formats.base import shorten
 from transforms.kinds import as_bytes, is_number, is_text, texts_of
 from transforms.parse import ParsedRows, parse
 from transforms.reasons import kinds_of

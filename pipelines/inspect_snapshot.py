@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack import codec
+from kerneltrack.errors import printable
 from kerneltrack.learners import get_learner
 from kerneltrack.trackers import get_tracker
 from transforms.snapshot_files import read_whole
@@ -117,4 +118,5 @@ def _text(path: str, facts: dict[str, Any]) -> str:
             shape = " x ".join(map(str, about["shape"]))
             largest = f"largest |value| {about['largest']:.6g}"
             lines.append(f"  {name}: {shape} {about['type']}, {largest}")
-    return "\n".join(lines)
+    # Names of models and classes come from data.
+    return "\n".join(printable(line) for line in lines)

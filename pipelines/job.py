@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 
-from kerneltrack.errors import KerneltrackError
+from kerneltrack.errors import KerneltrackError, printable
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.warm import warm_up
@@ -48,8 +48,8 @@ def explain(error: BaseException, output: str) -> KerneltrackError:
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(text + "\n")
+    """Print a line, or several, at once."""
+    sys.stdout.write("\n".join(printable(line) for line in text.split("\n")) + "\n")
     sys.stdout.flush()
 
 

@@ -25,7 +25,7 @@ from safetensors.numpy import load, save
 
 from kerneltrack.batch.landmarks import MAX_ROWS, Landmarks, choose_landmarks
 from kerneltrack.batch.landmarkspec import LandmarkSpec
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import ConfigError, DataError, path_text, shorten
 from kerneltrack.specs import check_int
 from kerneltrack.trackers.start import StartSet
 from pipelines import options
@@ -40,9 +40,12 @@ from transforms.columns import resolve
 from transforms.local_times import with_passages
 from transforms.read import look
 from transforms.sample import Sample, sample_rows
-from transforms.snapshot_files import write_whole
+from transforms.snapshot_files import read_whole, write_whole
 
 VERSION = 1
+MOST_BYTES = 256 << 20
+MOST_JSON_BYTES = 64 << 20
+"""Of a file of landmarks; as JSON its numbers take up to sixteen times the memory."""
 KEY = "kerneltrack-landmarks"
 SAMPLE = 2000
 ROLE = Role("landmarks", "", {"landmarks": LandmarkSpec})
@@ -107,7 +110,8 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
             raise _no_row(infos[0].path, sample)
         chosen = choose_landmarks(spec, sample.rows)
         files = [info.path for info in infos]
-        write_whole(args.output, encode(spec, chosen, sample, files, args.output))
+        data = encode(spec, chosen, sample, files, args.output)
+        write_whole(args.output, _within(data, args))
     doubt = local_times_text(local_times(columns, sample.local))
     say(
         f"{len(chosen.indices)} landmarks of {len(sample.rows):,} rows ({sample.read:,} read, "
@@ -155,14 +159,23 @@ def encode(
         "sample": len(sample.rows),
         "read": sample.read,
         "failed": sample.failed,
-        "files": list(files),
+        "files": [path_text(path) for path in files],
     }
-    if PurePosixPath(name).suffix == ".json":
+    if _is_json(name):
         lists = {field: array.tolist() for field, array in arrays.items()}
         return (json.dumps({**header, **lists}, indent=1) + "\n").encode()
     whole = {field: np.ascontiguousarray(array) for field, array in arrays.items()}
     result: bytes = save(whole, metadata={KEY: json.dumps(header, sort_keys=True)})
     return result
+
+
+def read_start(path: str) -> StartSet:
+    """Return what models begin from, of a file that the command wrote.
+
+    Raises:
+        DataError: if it cannot be read, is longer than any of ours, or is damaged.
+    """
+    return decode(read_whole(path, _most_bytes(path)), path)
 
 
 def decode(data: bytes, name: str) -> StartSet:
@@ -172,35 +185,64 @@ def decode(data: bytes, name: str) -> StartSet:
         DataError: for bytes that are no landmarks, or damaged ones.
     """
     try:
-        if PurePosixPath(name).suffix == ".json":
+        if _is_json(name):
             header = arrays = json.loads(data)
         else:
             arrays = load(data)
             length = int.from_bytes(data[:8], "little")
             header = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][KEY])
-        if header["version"] != VERSION:
-            raise DataError(name, f"format version {header['version']!r}: not {VERSION}")
-        rows, shift, scale = (
-            np.array(arrays[field], dtype=np.float64) for field in ("rows", "shift", "scale")
-        )
+        version = header["version"]
+        if version != VERSION:
+            raise DataError(name, f"format version {shorten(version)}: not {VERSION}")
         start = StartSet(
-            rows=rows,
-            shift=shift,
-            scale=scale,
+            rows=_numbers(arrays["rows"]),
+            shift=_numbers(arrays["shift"]),
+            scale=_numbers(arrays["scale"]),
             gamma=float(header["gamma"]),
             kernel=header["spec"]["kernel"],
             standardise=header["spec"]["standardise"],
         )
-    except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+        start.check_values()
+    except ConfigError as error:
+        raise DataError(name, f"damaged landmarks: {error}") from error
+    # OverflowError: a number of 400 digits; AttributeError: a type that NumPy does not have.
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        SafetensorError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise DataError(name, "not a file of landmarks") from error
-    good = (
-        rows.ndim == 2
-        and min(rows.shape) > 0
-        and shift.shape == scale.shape == rows.shape[1:]
-        and all(np.isfinite(array).all() for array in (rows, shift, scale))
-        and (scale > 0).all()
-        and 0 < start.gamma < np.inf
-    )
-    if not good:
-        raise DataError(name, "damaged landmarks")
     return start
+
+
+def _numbers(values: Any) -> npt.NDArray[np.float64]:
+    """Return numbers as an array of float64.
+
+    Raises:
+        ValueError: for anything else, such as texts of numbers or lists of unequal length.
+    """
+    array = np.array(values)
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{array.dtype} where numbers are expected")
+    return array.astype(np.float64)
+
+
+def _is_json(name: str) -> bool:
+    return PurePosixPath(name).suffix == ".json"
+
+
+def _most_bytes(name: str) -> int:
+    return MOST_JSON_BYTES if _is_json(name) else MOST_BYTES
+
+
+def _within(data: bytes, args: argparse.Namespace) -> bytes:
+    """Refuse to write what `read_start` would not read."""
+    most = _most_bytes(args.output)
+    if len(data) > most:
+        allowed = f"a file of at most {most:,} bytes, not {len(data):,}: choose fewer landmarks"
+        raise ConfigError("--output", args.output, allowed)
+    return data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
-from kerneltrack.errors import KerneltrackError
+from kerneltrack.errors import KerneltrackError, path_text
 from kerneltrack.learners import LearnerSpec
 from pipelines.local_times import local_times_text
 from transforms.metrics import NAMESPACE
@@ -22,6 +23,7 @@ from transforms.snapshot_files import write_whole
 
 RUN = "run.json"
 _COUNTED_IN = {"mismatch": "windows", "alerts": "alerts", "predictions": "predicted"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class JobError(KerneltrackError):
@@ -138,8 +140,10 @@ def parquet_rows(output: str, part: str) -> int:
 
 def write_record(output: str, record: dict[str, Any]) -> None:
     """Write `run.json`."""
-    data = json.dumps(record, indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace")
-    write_whole(FileSystems.join(output, RUN), data)
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    # Bytes of paths that are not UTF-8; within JSON a backslash is written twice.
+    text = _SURROGATE.sub(lambda found: json.dumps(path_text(found[0]))[1:-1], text)
+    write_whole(FileSystems.join(output, RUN), text.encode())
 
 
 def versions() -> dict[str, str]:

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import yaml
-from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.drift import DriftSpec, parse_drift_spec
 from kerneltrack.errors import ConfigError, DataError
@@ -23,9 +22,14 @@ from kerneltrack.learners import LEARNERS, LearnerSpec, parse_learner_spec
 from kerneltrack.specs import AUTO, SubspaceSpec
 from kerneltrack.trackers import DEFAULT_TRACKER, TRACKERS, parse_spec
 from pipelines.command_line import flags_named
+from transforms.formats.base import one_line
+from transforms.snapshot_files import read_whole
 
 _METAVARS = {"int": "N", "str": "NAME"}
 NONE = "none"
+_MOST_BYTES = 64 << 10
+"""Of a spec's file: all fields there are take two thousand."""
+_MOST_FIELDS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,14 +228,28 @@ def _section(args: argparse.Namespace, role: Role) -> dict[str, Any]:
     return part
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML's plain types; a mapping holds a bounded number of fields.
+
+    What is named once and used many times is not copied, except by the merge key: a few lines
+    could make billions of fields.
+    """
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge the mappings of "<<" into this one."""
+        super().flatten_mapping(node)
+        if len(node.value) > _MOST_FIELDS:
+            raise yaml.YAMLError(f"over {_MOST_FIELDS} fields in one place")
+
+
 def _read_yaml(path: str) -> dict[str, Any]:
+    data = read_whole(path, _MOST_BYTES)
     try:
-        with FileSystems.open(path) as handle:
-            values = yaml.safe_load(handle.read())
-    except OSError as error:
-        raise DataError(path, f"cannot be read: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(path, "not YAML: " + " ".join(str(error).split())) from error
+        values = yaml.load(data, _Loader)
+    # What makes values of texts raises whatever it meets: ValueError for the 31st of June,
+    # KeyError for a truth value that is none, RecursionError for what is nested too deeply.
+    except Exception as error:
+        raise DataError(path, f"not YAML: {one_line(error)}") from error
     if not isinstance(values, dict):
         raise DataError(path, "must hold fields and values (rank: 10)")
     return values

@@ -13,7 +13,6 @@ from kerneltrack.specs import check_number
 from kerneltrack.trackers.start import StartSet
 from pipelines import landmarks
 from pipelines.command_line import flags_named
-from transforms.snapshot_files import read_whole
 from transforms.windows import MeasureMismatch
 
 MICRO = 1e-6
@@ -158,7 +157,7 @@ def start_from_flags(args: argparse.Namespace, width: int) -> StartSet | None:
         return None
     if args.warm_start is not None:
         raise ConfigError("--start-from", args.start_from, "left out with --warm-start")
-    start = landmarks.decode(read_whole(args.start_from), args.start_from)
+    start = landmarks.read_start(args.start_from)
     if start.rows.shape[1] != width:
         raise ConfigError("number of features", width, f"that of landmarks: {len(start.scale)}")
     return start

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import coders
 
+from kerneltrack.errors import fit
+
 ONLY_MODEL = "all"
 """The model id of an input that has no model-id column."""
 
@@ -81,6 +83,11 @@ class Chunk:
         return Chunk(pa.concat_batches([chunk.batch for chunk in chunks]))
 
 
+def reasons_column(reasons: Sequence[str]) -> pa.Array:
+    """Return reasons as a column: they quote what came from outside."""
+    return pa.array([fit(reason) for reason in reasons], pa.string())
+
+
 @dataclass(frozen=True, slots=True)
 class Failures:
     """Rows that could not become features, with the reason (schema `FAILURE_SCHEMA`)."""
@@ -99,7 +106,7 @@ class Failures:
             pa.array([model_id] * len(reason), pa.string()),
             pa.array(np.asarray(source, dtype=np.int32)),
             pa.array(np.asarray(row, dtype=np.int64)),
-            pa.array(reason, pa.string()),
+            reasons_column(reason),
         ]
         return Failures(pa.RecordBatch.from_arrays(columns, schema=FAILURE_SCHEMA))
 

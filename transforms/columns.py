@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import ConfigError, DataError, fit
 from transforms.chunks import ONLY_MODEL
 from transforms.column_options import LABEL_TYPES, ColumnOptions
 from transforms.formats.base import FileInfo
@@ -30,6 +30,7 @@ from transforms.matrix import Feature, to_matrix
 __all__ = ["ColumnOptions", "Columns", "resolve"]
 
 _SHOWN = 12
+_NAME = 80
 
 Passages = Mapping[tuple[int, str, int], int]
 """Of file, model and the instant (ns) at which clocks were put back: the first row after it."""
@@ -79,12 +80,13 @@ class Columns:
     def describe(self) -> str:
         """Say which column is what, for a person who looks for an id or a target among them."""
         options = self.options
-        label = f"{self.label} ({self.label_type})" if self.label else "none"
+        label = f"{fit(self.label, _NAME)} ({self.label_type})" if self.label else "none"
+        model_id = self.model_id or f"none (one model, called {ONLY_MODEL!r})"
         time = self.time or "none (file and row number are the order)"
         lines = [
-            f"model id: {self.model_id or f'none (one model, called {ONLY_MODEL!r})'}",
-            f"time:     {time}",
-            f"sequence: {self.sequence or 'none (file and row number decide)'}",
+            f"model id: {fit(model_id, _NAME)}",
+            f"time:     {fit(time, _NAME)}",
+            f"sequence: {fit(self.sequence or 'none (file and row number decide)', _NAME)}",
             f"label:    {label}",
             f"features: {self.width} as {self.dtype}: {_join(self.channels)}",
             f"missing:  {_MISSING_TEXT[options.missing]}",
@@ -92,7 +94,7 @@ class Columns:
         reasons: dict[str, list[str]] = {}
         for name, reason in self.left_out:
             reasons.setdefault(reason, []).append(name)
-        lines += [f"left out: {_join(names)}: {why}" for why, names in reasons.items()]
+        lines += [f"left out: {_join(names)}: {fit(why)}" for why, names in reasons.items()]
         return "\n".join(lines)
 
 
@@ -396,5 +398,5 @@ _ROLE_TEXT = {
 
 
 def _join(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
+    shown = ", ".join(fit(name, _NAME) for name in names[:_SHOWN])
     return shown if len(names) <= _SHOWN else f"{shown} ... and {len(names) - _SHOWN} more"

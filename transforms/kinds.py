@@ -80,6 +80,11 @@ def is_label(kind: pa.DataType) -> bool:
     return is_text(kind) or is_number(kind)
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    """Tell whether values are bytes, as `as_bytes` views texts."""
+    return cast(bool, pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
 def as_bytes(values: pa.Array) -> pa.Array:
     """View texts as bytes: nothing has checked that they are UTF-8."""
     if pa.types.is_string(values.type):

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.errors import fit, shorten
 from transforms.chunks import Chunk
 from transforms.columns import Columns
-from transforms.formats.base import Rows, shorten
+from transforms.formats.base import Rows
 from transforms.kinds import is_feature, is_id, is_label, is_sequence, is_time
 from transforms.matrix import Feature
 from transforms.messages import (
@@ -260,7 +261,7 @@ class Gathering:
         return taken
 
     def _refuse(self, number: int, place: int, text: str) -> None:
-        self._reasons.setdefault(number, []).append(Reason(place, text))
+        self._reasons.setdefault(number, []).append(Reason(place, fit(text)))
 
     def _refuse_rows(self, failed: Chunk) -> None:
         """Sort the failures of `parse` by their messages."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transforms.chunks import ONLY_MODEL
 from transforms.columns import Columns
-from transforms.kinds import codes_of, encode, texts_of
+from transforms.kinds import as_bytes, codes_of, encode, is_bytes, texts_of
 
 MAX_ID_BYTES = 1024
 """Longest model id: ids are keys, and parts of file names."""
@@ -24,11 +25,19 @@ def model_ids(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str], npt.N
     if columns.model_id is None:
         return [ONLY_MODEL], np.zeros(batch.num_rows, dtype=np.int32)
     encoded = encode(batch.column(columns.model_id))
-    ids = texts_of(encoded.dictionary)
+    ids = texts_of(_within(encoded.dictionary, MAX_ID_BYTES))
     positions: dict[str, int] = {}
     # One more code, for null. A dictionary may hold the same id twice.
     codes = np.full(len(ids) + 1, -1, dtype=np.int32)
     for i, text in enumerate(ids):
-        if text and len(text.encode()) <= MAX_ID_BYTES:
+        if text:
             codes[i] = positions.setdefault(text, len(positions))
     return list(positions), codes[codes_of(encoded)]
+
+
+def _within(values: pa.Array, most: int) -> pa.Array:
+    """Return texts with null for those of more bytes; other values as they are."""
+    values = as_bytes(values)
+    if not is_bytes(values.type):
+        return values
+    return pc.if_else(pc.greater(pc.binary_length(values), most), None, values)

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.chunks import FAILURE_SCHEMA, Failures
+from kerneltrack.errors import MOST_VALUE, shorten
+from transforms.chunks import FAILURE_SCHEMA, Failures, reasons_column
 from transforms.columns import Columns
-from transforms.formats.base import Rows, shorten
-from transforms.kinds import as_bytes, codes_of, encode, is_text, texts_of
+from transforms.formats.base import Rows
+from transforms.kinds import as_bytes, codes_of, encode, is_bytes, is_text, texts_of
 from transforms.local_times import NONE_IN_DOUBT, LocalTimes, Places, read_times, settle
 from transforms.matrix import refusal, refused_rows, to_matrix
 from transforms.model_ids import MAX_ID_BYTES, model_ids
@@ -240,7 +241,7 @@ def _failures(
             pa.array(
                 np.concatenate([parsed.row[at], np.array([r for r, _ in unread], dtype=np.int64)])
             ),
-            pa.array([reasons[i] for i in at.tolist()] + [text for _, text in unread], pa.string()),
+            reasons_column([reasons[i] for i in at.tolist()] + [text for _, text in unread]),
         ],
         schema=FAILURE_SCHEMA,
     )
@@ -265,5 +266,9 @@ def _as_local(values: pa.Array) -> list[str]:
 
 
 def _quoted(values: pa.Array) -> list[str]:
-    listed = as_bytes(values).to_pylist()
+    values = as_bytes(values)
+    if is_bytes(values.type):
+        # A reason shows the beginning, however long the value; a character has four bytes at most.
+        values = pc.binary_slice(values, 0, 4 * MOST_VALUE + 4)
+    listed = values.to_pylist()
     return ["null" if value is None else shorten(value) for value in listed]

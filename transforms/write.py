@@ -12,6 +12,7 @@ from apache_beam import coders, pvalue
 from apache_beam.io.filebasedsink import FileBasedSink
 from apache_beam.io.filesystem import CompressionTypes
 
+from kerneltrack.errors import path_text
 from transforms.chunks import FAILURE_SCHEMA, Chunk
 
 ROW_GROUP_ROWS = 131_072
@@ -88,7 +89,7 @@ class _RowGroups:
             use_dictionary=_repeating(schema),
         )
         self._schema = schema
-        self._sources = pa.array(sources, pa.string())
+        self._sources = pa.array([path_text(path) for path in sources], pa.string())
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
 

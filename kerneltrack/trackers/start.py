@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.kernels import KERNELS
+from kerneltrack.specs import SubspaceSpec, check_bool, check_choice, check_number
 from kerneltrack.trackers import covstate, get_tracker, rowstate
 from kerneltrack.trackers.covariance import CovarianceSpec
 from kerneltrack.trackers.oana import OANASpec
@@ -55,13 +57,37 @@ class StartSet:
             hashed.update(array.tobytes())
         return hashed.hexdigest()[:16]
 
+    def check_values(self) -> None:
+        """Refuse values that no choice of landmarks gives.
+
+        Raises:
+            ConfigError: naming the first such value.
+        """
+        check_choice("kernel", self.kernel, KERNELS)
+        check_bool("standardise", self.standardise)
+        check_number("gamma", self.gamma, 0, math.inf)
+        if self.rows.ndim != 2 or min(self.rows.shape) < 1:
+            raise ConfigError("shape of rows", self.rows.shape, "one row and channel at least")
+        for name, array in (("shift", self.shift), ("scale", self.scale)):
+            if array.shape != self.rows.shape[1:]:
+                raise ConfigError(f"shape of {name}", array.shape, f"{self.rows.shape[1:]}")
+        for name, array in (("rows", self.rows), ("shift", self.shift), ("scale", self.scale)):
+            wrong = array[~np.isfinite(array) | ((array <= 0) & (name == "scale"))]
+            if len(wrong):
+                allowed = "finite numbers > 0" if name == "scale" else "finite numbers"
+                raise ConfigError(name, float(wrong[0]), allowed)
+
     def check(self, spec: SubspaceSpec) -> None:
-        """Refuse a tracker that cannot start from these landmarks.
+        """Refuse a tracker that cannot start from these landmarks; tries one.
 
         Raises:
             ConfigError: for one that stores no rows on a budget, or has room for fewer, another
-                kernel or other scaling.
+                kernel or other scaling, or that refuses a landmark.
         """
+        self._check_settings(spec)
+        _begin(spec, self, "")
+
+    def _check_settings(self, spec: SubspaceSpec) -> None:
         if not isinstance(spec, STARTS):
             names = " or ".join(kind.tracker for kind in STARTS)
             raise ConfigError("tracker", spec.tracker, f"{names} to start from landmarks")
@@ -95,7 +121,11 @@ def start_from(spec: Any, start: StartSet, key: str = "") -> Any:
         >>> state.n, state.size, float(state.bandwidth[0])
         (0, 20, 4.0)
     """
-    start.check(spec)
+    start._check_settings(spec)
+    return _begin(spec, start, key)
+
+
+def _begin(spec: Any, start: StartSet, key: str) -> Any:
     tracker = get_tracker(spec.tracker)
     state = tracker.init(spec, start.rows, key)
     state = state._replace(shift=start.shift.copy(), scale=start.scale.copy())

@@ -71,7 +71,7 @@ def read_run(output: str) -> dict[str, Any]:
 def write_page(output: str, page: str) -> str:
     """Write `output/report.html`, never half a page; return its path."""
     path = _join(output, "report.html")
-    write_whole(path, page.encode("utf-8"), mime_type="text/html")
+    write_whole(path, page.encode("utf-8", "backslashreplace"), mime_type="text/html")
     return path
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import math
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.errors import DataError
+from kerneltrack.errors import DataError, shorten
 from transforms.formats.base import (
+    MAX_WIDTH,
     PIECE_BYTES,
     PIECE_ROWS,
     FileInfo,
@@ -23,6 +26,7 @@ from transforms.formats.base import (
     Rows,
     Suggested,
     batch_rows,
+    check_names,
 )
 from transforms.formats.files import open_file, reading
 
@@ -30,6 +34,9 @@ MATRIX = "x"
 """Column name of a plain `.npy` array."""
 
 _NATIVE_KINDS = "biufSUM"
+_HEADER_BYTES = 16 << 10
+"""NumPy reads headers of up to 10,000 characters; what a file says of its length is not trusted."""
+_COPY_BYTES = 4 << 20
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -108,7 +115,8 @@ def inspect_npy(path: str, options: FormatOptions) -> FileInfo:
             size = handle.seek(0, 2) - header.offset
     if size < header.size:
         raise DataError(path, f"cut off: {size} of {header.size} bytes", "after the header")
-    schema = pa.schema(_fields(path, MATRIX, header))
+    with reading(path):
+        schema = pa.schema(_fields(path, MATRIX, header))
     row_bytes = max(1, header.width * header.dtype.itemsize)
     step = max(1, min(PIECE_ROWS, PIECE_BYTES // row_bytes))
     pieces = tuple(
@@ -131,6 +139,7 @@ def inspect_npz(path: str, options: FormatOptions) -> FileInfo:
         there = [info[: -len(".npy")] for info in archive.namelist() if info.endswith(".npy")]
         if not there:
             raise DataError(path, "no array in it")
+        check_names(path, there)
         chosen = options.arrays or (["X", *(["y"] if "y" in there else [])])
         given = options.arrays is not None or "X" in there
         names = list(chosen) if given else there
@@ -163,7 +172,8 @@ class _Member:
             self.header = _read_header(path, self._stream)
         if info.file_size < self.header.size:
             raise DataError(path, "cut off", f"array {name!r}")
-        self._whole: npt.NDArray[Any] | None = None
+        self._stack = stack
+        self._copy: IO[bytes] | None = None
         self._next = 0
 
     def take(self, count: int) -> npt.NDArray[Any]:
@@ -171,26 +181,37 @@ class _Member:
         if not self.header.fortran:
             rows = _read_rows(self._stream, self.header, count)
             return rows if len(self.header.shape) > 1 else rows[:, 0]
-        # Rows of a column-major array lie apart, and a compressed member cannot be read twice.
-        if self._whole is None:
-            flat = _read_rows(self._stream, self.header, self.header.rows)
-            self._whole = flat.reshape(-1).reshape(self.header.shape, order="F")
-        part = self._whole[self._next : self._next + count]
-        self._next += count
-        return part.reshape(len(part), -1)
+        # Rows of a column-major array lie apart, and a compressed member is read from its beginning
+        # only; unpacked it may be larger than memory.
+        if self._copy is None:
+            self._copy = self._stack.enter_context(tempfile.TemporaryFile())
+            left = self.header.size
+            while left and (data := self._stream.read(min(left, _COPY_BYTES))):
+                left -= self._copy.write(data)
+        row, self._next = self._next, self._next + count
+        return _read_at(self._copy, replace(self.header, offset=0), row, count)
 
 
 def _read_header(path: str, handle: IO[bytes]) -> _Header:
     with reading(path):
-        version = np.lib.format.read_magic(handle)
+        begin = io.BytesIO(handle.read(_HEADER_BYTES))
+        version = np.lib.format.read_magic(begin)
         if version not in _READERS:
             raise DataError(path, f".npy version {version[0]}.{version[1]} is not known")
-        shape, fortran, dtype = _READERS[version](handle)
-        offset = handle.tell()
+        shape, fortran, dtype = _READERS[version](begin)
+        offset = handle.seek(begin.tell())
     if not shape:
         raise DataError(path, "a single number instead of an array")
+    # NumPy takes True and -5 for sizes.
+    if any(type(size) is not int or size < 0 for size in shape):
+        raise DataError(path, f"shape {shorten(shape)}: sizes are whole numbers from 0 on")
+    if not dtype.itemsize:
+        raise DataError(path, f"values of type {dtype}, which has no bytes")
     # For one axis both orders are the same.
-    return _Header(shape, fortran and len(shape) > 1, dtype, offset)
+    header = _Header(shape, fortran and len(shape) > 1, dtype, offset)
+    if header.width > MAX_WIDTH:
+        raise DataError(path, f"rows of {shorten(header.width)} numbers: at most {MAX_WIDTH}")
+    return header
 
 
 def _read_rows(handle: IO[bytes], header: _Header, count: int) -> npt.NDArray[Any]:

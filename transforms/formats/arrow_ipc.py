@@ -57,7 +57,7 @@ def inspect_arrow(path: str, options: FormatOptions) -> FileInfo:
         stream = magic != _FILE_MAGIC
         with reading(path):
             schema = _open(handle, stream).schema
-    check_names(path, schema.names)
+            check_names(path, schema.names)
     piece = ArrowPiece(path, 0, None, stream)
     return FileInfo(path, "arrow", schema.remove_metadata(), None, (piece,))
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import ConfigError, DataError, fit
 
 BATCH_ROWS = 65_536
 """Most rows of one record batch."""
@@ -26,8 +26,6 @@ PIECE_BYTES = 256 << 20
 
 NULL_VALUES = ("", "NA", "N/A", "#N/A", "NULL", "null", "NaN", "nan", "-nan", "-NaN", "n/a")
 """Texts that stand for a missing number unless the options name others."""
-
-_VALUE_LENGTH = 40
 
 
 @dataclass(frozen=True)
@@ -86,10 +84,8 @@ class FormatOptions:
             )
         if "\n" in self.comment or "\r" in self.comment:
             raise ConfigError("comment", self.comment, "a text without line ends")
-        try:
-            codecs.lookup(self.encoding)
-        except (LookupError, ValueError):
-            raise ConfigError("encoding", self.encoding, "an encoding that Python knows") from None
+        if not _is_text_encoding(self.encoding):
+            raise ConfigError("encoding", self.encoding, "an encoding of text that Python knows")
         if self.width is not None and not 1 <= self.width <= MAX_WIDTH:
             raise ConfigError("width", self.width, f"in 1..{MAX_WIDTH}")
 
@@ -213,18 +209,9 @@ def batch_rows(columns: Mapping[str, pa.DataType]) -> int:
     return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
 
 
-def shorten(value: object) -> str:
-    """Write a value into a reason: quoted, without control characters, at most 40 characters."""
-    text = repr(value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value)
-    if len(text) > _VALUE_LENGTH:
-        text = text[: _VALUE_LENGTH - 4] + "..." + text[-1]
-    return text
-
-
 def one_line(error: BaseException) -> str:
     """Return an error's message on one line."""
-    text = " ".join(str(error).split())
-    return text or type(error).__name__
+    return fit(error) or type(error).__name__
 
 
 def _width(kind: pa.DataType) -> int:
@@ -234,6 +221,21 @@ def _width(kind: pa.DataType) -> int:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:
         return 16
+
+
+_SAMPLE = "a,b\n-1.5e+3;'x'\t\r\n"
+
+
+def _is_text_encoding(name: str) -> bool:
+    """Tell whether a codec reads text in pieces: hex, zlib, rot13, idna and the like do not."""
+    try:
+        decoder = codecs.getincrementaldecoder(name)(errors="surrogateescape")
+        data = _SAMPLE.encode(name)
+        text = "".join(decoder.decode(data[i : i + 1]) for i in range(len(data)))
+        return text + decoder.decode(b"", True) == _SAMPLE
+    # A codec that is none of text takes and gives other types, and raises whatever it meets.
+    except Exception:
+        return False
 
 
 def _is_mark(text: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import ConfigError, DataError, shorten
 from transforms.formats.base import (
     FileInfo,
     FormatOptions,
@@ -19,7 +19,6 @@ from transforms.formats.base import (
     Suggested,
     batch_rows,
     check_names,
-    shorten,
 )
 from transforms.formats.fields import Dialect, field_texts, number_pattern, parse_fields
 from transforms.formats.files import split_ending
@@ -118,6 +117,9 @@ def inspect_csv(path: str, options: FormatOptions) -> FileInfo:
     delimiter = options.delimiter
     if delimiter is None:
         delimiter = "\t" if split_ending(path)[0] in (".tsv", ".tab") else ","
+    for field, mark in (("quote", options.quote), ("decimal", options.decimal)):
+        if mark == delimiter:
+            raise ConfigError(field, mark, f"another character than the delimiter of {path}")
     dialect = Dialect(
         names=("?",),
         delimiter=delimiter,

@@ -111,13 +111,15 @@ def _match_one(pattern: str) -> list[str]:
     if FileSystems.get_scheme(pattern) is None:
         if os.path.isdir(pattern):
             raise DataError(pattern, f"is a folder; name its files, as {pattern.rstrip('/')}/*")
-        if os.path.exists(pattern):
+        if os.path.isfile(pattern):
             return [pattern]
+        if os.path.exists(pattern):
+            raise DataError(pattern, "is a pipe or a device: save it first, files are read twice")
     with reading(pattern):
         results = FileSystems.match([pattern])
     paths = [cast(str, meta.path) for result in results for meta in result.metadata_list]
     if FileSystems.get_scheme(pattern) is None:
-        paths = [path for path in paths if not os.path.isdir(path)]
+        paths = [path for path in paths if os.path.isfile(path)]
     if not paths:
         raise DataError(pattern, "no such file")
     return paths

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.errors import DataError
+from kerneltrack.errors import DataError, shorten
 from transforms.formats.base import (
     MAX_WIDTH,
     FileInfo,
@@ -22,7 +22,6 @@ from transforms.formats.base import (
     Rows,
     Suggested,
     batch_rows,
-    shorten,
 )
 from transforms.formats.delimited import collapse_blanks
 from transforms.formats.fields import Dialect, parse_fields

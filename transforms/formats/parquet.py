@@ -93,11 +93,11 @@ def inspect_parquet(path: str, options: FormatOptions) -> FileInfo:
     with open_file(path) as handle, reading(path):
         file = pq.ParquetFile(handle)
         metadata, schema = file.metadata, file.schema_arrow
+        check_names(path, schema.names)
         sizes = [
             (metadata.row_group(i).num_rows, metadata.row_group(i).total_byte_size)
             for i in range(metadata.num_row_groups)
         ]
-    check_names(path, schema.names)
     pieces = []
     first_group, first_row, rows, size = 0, 0, 0, 0
     for group, (group_rows, group_bytes) in enumerate(sizes):
