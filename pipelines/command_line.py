@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, path_text
 
 FAILED_EXIT = 1
 INPUT_EXIT = 2
@@ -40,6 +40,18 @@ def path_name(text: str) -> str:
     """
     if not text.strip():
         raise argparse.ArgumentTypeError(f"{text!r} names no file or folder")
+    return text
+
+
+def folder_name(text: str) -> str:
+    """Return the name of a folder that a job writes to.
+
+    Raises:
+        ArgumentTypeError: as `path_name`, and for bytes that are not UTF-8: Beam cannot hand them
+            from step to step.
+    """
+    if path_text(path_name(text)) != text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8: no results can be written there")
     return text
 
 

@@ -24,7 +24,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.warm import warm_up
 from pipelines import options, outcome, output_folder
-from pipelines.command_line import path_name
+from pipelines.command_line import folder_name
 from pipelines.first_look import look_and_warn
 from pipelines.job import explain, say
 from pipelines.local_times import counted, local_times, local_times_text
@@ -56,7 +56,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--snapshots", required=True, metavar="FOLDER", help="a run's snapshots (DIR/snapshots)"
     )
     parser.add_argument(
-        "--output", required=True, type=path_name, metavar="DIR", help="folder for the results"
+        "--output", required=True, type=folder_name, metavar="DIR", help="folder for the results"
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace the results of an earlier run in DIR"

@@ -22,7 +22,7 @@ import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from pipelines import options, outcome, output_folder, spec_options, work_options
-from pipelines.command_line import flags_named, path_name
+from pipelines.command_line import flags_named, folder_name
 from pipelines.file_pipeline import Job, build, settings
 from pipelines.first_look import look_and_warn
 from pipelines.job import compile_loops, explain, say
@@ -51,7 +51,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.usage = "kerneltrack track INPUT... --output DIR [flags] [Beam's flags]"
     parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
     parser.add_argument(
-        "--output", required=True, type=path_name, metavar="DIR", help="folder for the results"
+        "--output", required=True, type=folder_name, metavar="DIR", help="folder for the results"
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="replace the results of an earlier run in DIR"

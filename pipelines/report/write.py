@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
+from kerneltrack.errors import printable
 from pipelines.command_line import path_name
 from pipelines.output_lock import folder_held
 from pipelines.report.alerts import alerts_of
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     read_run(args.output)
     with folder_held(args.output, "DIR", ["kerneltrack", "report", args.output], make=False):
         written = write_report(args.output)
-    sys.stdout.write(written + "\n")
+    sys.stdout.write(printable(written) + "\n")
     return 0
 
 
