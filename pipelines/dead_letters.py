@@ -188,7 +188,8 @@ def _letters(client: dict[str, Any], topic: str, partitions: int) -> Iterator[Le
 
 
 def _letter(message: Any) -> Letter | None:
-    told = {name: value.decode("utf-8", "replace") for name, value in message.headers() or ()}
+    headers = message.headers() or ()
+    told = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
     if any(name not in told for name in NEEDED):
         return None
     try:

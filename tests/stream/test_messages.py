@@ -202,3 +202,17 @@ def test_json_keeps_every_bit_and_says_null_for_what_is_not_finite() -> None:
     batch = pa.RecordBatch.from_pydict({"x": [*reals, float("nan"), float("inf")]})
     found = [row["x"] for row in json.loads(to_json(batch))]
     assert list(map(repr, found)) == [*map(repr, reals), "None", "None"]
+
+
+def test_reasons_are_bounded_and_printable() -> None:
+    wide = {f"field\x1b{i}": 1 for i in range(1000)}
+    _, (letter,) = gather([message(values("arrow", [{"time": wide, "a": 1.0}]))], "arrow")
+    assert letter["reason"].startswith(r"time is struct<field\x1b0: int64, field\x1b1: int64, ")
+    assert letter["reason"].endswith("int64>: not a time, a number or a text")
+    assert len(letter["reason"]) == 300
+    row = {"time": "\u202e" * 10**5, "a": 1, "b": 2, "label": "x"}
+    _, (letter,) = gather([message(json.dumps([row] * 3).encode())])
+    shown = (r"\u202e" * 6)[:35]
+    reason = f"time = '{shown}...': no time in the years 1685 to 2255"
+    assert letter["reason"] == reason
+    assert json.loads(letter["rows"]) == [[place, reason] for place in range(3)]

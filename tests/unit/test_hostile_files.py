@@ -150,11 +150,14 @@ def test_column_names_that_are_no_text(tmp_path: Path) -> None:
         inspect(str(tmp_path / "in.parquet"))
 
 
-def test_more_columns_than_are_converted_at_a_time(tmp_path: Path) -> None:
-    width = 16_384 + 3
+def test_more_columns_than_are_converted_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transforms.formats.fields._MOST_COLUMNS", 5)
+    width = 13
     rows = np.arange(2 * width).reshape(2, width) % 7
     lines = [",".join(f"c{i}" for i in range(width)), *(",".join(map(str, row)) for row in rows)]
-    # The value that is no number stands in the second share of the columns.
+    # The value that is no number stands in the last share of the columns.
     lines.append(",".join(["1"] * (width - 1) + ["one"]))
     (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
     info = inspect(str(tmp_path / "in.csv"))

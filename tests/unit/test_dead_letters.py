@@ -1,0 +1,52 @@
+"""Messages of a topic of dead letters, and those that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from pipelines.dead_letters import Letter, _letter
+
+HEADERS = {"topic": "rows", "partition": "3", "offset": "8", "timestamp": "-1", "reason": "late"}
+
+
+class Message:
+    """What Kafka's client gives."""
+
+    def __init__(self, **headers: str | bytes | None) -> None:
+        told = {**HEADERS, **headers}
+        self._headers = [
+            (name, value.encode() if isinstance(value, str) else value)
+            for name, value in told.items()
+        ]
+
+    def headers(self) -> Any:
+        return self._headers
+
+    def key(self) -> bytes:
+        return b"k"
+
+    def value(self) -> bytes:
+        return b"v"
+
+
+def test_a_letter_says_where_its_message_was() -> None:
+    assert _letter(Message()) == Letter(("rows", 3, 8), -1, "late", b"k", b"v")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"offset": None},
+        {"offset": "eight"},
+        {"partition": ""},
+        {"timestamp": "1e3"},
+        {"offset": "9" * 5000},
+        {"partition": b"\xff"},
+    ],
+)
+def test_a_message_with_other_headers_is_no_letter(changed: dict[str, Any]) -> None:
+    assert _letter(Message(**changed)) is None
