@@ -16,12 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kerneltrack.errors import ConfigError, DataError, shorten
+from kerneltrack.errors import ConfigError, DataError
 from pipelines.job import say
 from transforms.columns import Columns
 from transforms.formats import FileInfo, Rows
 from transforms.kinds import as_bytes, is_number, is_text, texts_of
-from transforms.parse import ParsedRows, parse
+from transforms.parse import ParsedRows, parse, plain
 from transforms.reasons import kinds_of
 from transforms.times import UNITS
 
@@ -179,7 +179,7 @@ def _check_times(info: FileInfo, rows: Rows, columns: Columns) -> list[str]:
     now = bad()
     if 2 * now <= len(there):
         return []
-    example = shorten(there[0].as_py())
+    (example,) = plain(there.slice(0, 1))
     times = f"the times of {name}, such as {example}, are not"
     if is_number(there.type):
         units = [unit for unit in UNITS if bad(time_unit=unit) == 0]

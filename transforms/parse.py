@@ -71,11 +71,11 @@ class _Refusals:
         why: str,
         shown: Callable[[pa.Array], list[str]] | None = None,
     ) -> None:
-        """Refuse rows for the value of a column, which `shown` writes (None: `_plain`)."""
+        """Refuse rows for the value of a column, which `shown` writes (None: `plain`)."""
         rows = np.flatnonzero(bad)
         if not len(rows):
             return
-        texts = (shown or _plain)(values.take(pa.array(rows)))
+        texts = (shown or plain)(values.take(pa.array(rows)))
         for row, value in zip(rows.tolist(), texts, strict=True):
             self.reasons.setdefault(row, f"{name} = {value}: {why}")
 
@@ -248,7 +248,7 @@ def _failures(
     return Failures(batch)
 
 
-def _plain(values: pa.Array) -> list[str]:
+def plain(values: pa.Array) -> list[str]:
     """Write values for a reason."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()

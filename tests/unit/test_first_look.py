@@ -103,6 +103,12 @@ def test_times_that_nothing_reads_are_a_warning(tmp_path: Path) -> None:
     ]
 
 
+def test_days_that_python_has_no_date_for_are_a_warning(tmp_path: Path) -> None:
+    days = pa.array([2**31 - 1] * N, pa.int32()).cast(pa.date32())
+    (warning,) = look(parquet(tmp_path / "a.parquet", a=NOISE, t=days), {"time": "t"})
+    assert "2147483647" in warning
+
+
 def test_local_times_that_come_twice_are_no_other_format(tmp_path: Path) -> None:
     texts = [f"2024-10-27 02:{i % 60:02d}:00" for i in range(N)]
     path = parquet(tmp_path / "a.parquet", t=texts, x=NOISE)
