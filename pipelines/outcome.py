@@ -90,7 +90,7 @@ def judge(counts: Mapping[str, Any], allowed: MaxFailures | None) -> Outcome:
 
     Args:
         counts: `rows_in`, `rows_out`, `rows_failed`, and of a job with files of labels
-            `labels_in` and `labels_failed`.
+            `labels_in`, `labels_failed` and `scored`, predictions that met a label.
         allowed: How many rows may fail; None: any but all.
     """
     rows, failed = counts["rows_in"], counts["rows_failed"]
@@ -101,7 +101,8 @@ def judge(counts: Mapping[str, Any], allowed: MaxFailures | None) -> Outcome:
     if allowed is not None and not allowed.allows(failed, rows):
         why = f"{FLAG} {allowed.text}: {failed:,} of {counted(rows, 'row')} failed"
         return Outcome(TOO_MANY_FAILED, f"{why} ({failed / rows:.2%})", ROWS_EXIT)
-    if labels and labels_failed == labels:
+    # Rows may bring labels of their own.
+    if labels and labels_failed == labels and not counts.get("scored"):
         why = f"all {counted(labels, 'label')} of --labels failed, nothing was learned"
         return Outcome(ALL_LABELS_FAILED, why, ROWS_EXIT)
     return Outcome(DONE) if rows else Outcome(NO_ROWS, "the input holds no rows")

@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,13 +99,15 @@ class Case(NamedTuple):
     run: Callable[[Any], bytes]
 
 
-def cases() -> dict[str, Case]:
-    """Return a case of each tracker, learner and companion, and the clock's."""
-    found = {f"tracker {name}": _tracker(_spec(name)) for name in TRACKERS}
-    found |= {f"learner {name}": _learner(_learner_spec(name)) for name in LEARNERS}
-    found |= {f"model {name}": _model(_spec(name)) for name in ("okfeb", "covariance")}
+def cases() -> dict[str, Callable[[], Case]]:
+    """Return what makes a case of each tracker, learner and companion: that compiles its loops."""
+    found: dict[str, Callable[[], Case]] = {
+        f"tracker {name}": partial(_tracker, _spec(name)) for name in TRACKERS
+    }
+    found |= {f"learner {name}": partial(_learner, _learner_spec(name)) for name in LEARNERS}
+    found |= {f"model {name}": partial(_model, _spec(name)) for name in ("okfeb", "covariance")}
     for name in ("ridge", "ridge-targets", "polk", "nolana"):
-        found[f"learning {name}"] = _learning(_learner_spec(name))
+        found[f"learning {name}"] = partial(_learning, _learner_spec(name))
     return found
 
 
@@ -294,10 +297,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="cases whose name holds this")
     args = parser.parse_args(arguments)
     found = 0
-    for name, case in cases().items():
+    for name, make in cases().items():
         if args.only not in name:
             continue
-        taken = 0
+        case, taken = make(), 0
         for seed in range(args.seed, args.seed + args.trials):
             try:
                 taken += trial(case, seed)

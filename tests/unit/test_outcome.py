@@ -49,10 +49,18 @@ def test_rows_that_fail(allowed: str | None, rows: int, failed: int, word: str) 
 
 
 @pytest.mark.parametrize(
-    ("labels", "failed", "word"), [(9, 8, "done"), (9, 9, "all labels failed"), (0, 0, "done")]
+    ("labels", "failed", "scored", "word"),
+    [
+        (9, 8, 1, "done"),
+        (9, 9, 0, "all labels failed"),
+        # The rows had labels of their own.
+        (9, 9, 4, "done"),
+        (0, 0, 0, "done"),
+    ],
 )
-def test_labels_that_fail(labels: int, failed: int, word: str) -> None:
-    assert judge(counts(5, 1, labels_in=labels, labels_failed=failed), None).word == word
+def test_labels_that_fail(labels: int, failed: int, scored: int, word: str) -> None:
+    known = counts(5, 1, labels_in=labels, labels_failed=failed, scored=scored)
+    assert judge(known, None).word == word
 
 
 @pytest.mark.parametrize(
