@@ -218,11 +218,15 @@ def restored(
     Raises:
         ConfigError: naming the array or count that no state has.
     """
-    scale = arrays.get("scale", np.zeros(0))
-    width = scale.shape[0] if scale.ndim == 1 else 0
-    if not width:
+    fields = state_type._fields
+    if set(arrays) != set(fields):
+        raise ConfigError(
+            "state", sorted(set(arrays) ^ set(fields)), f"exactly {', '.join(fields)}"
+        )
+    scale = arrays["scale"]
+    if scale.ndim != 1 or not len(scale):
         raise ConfigError("state.scale", scale.shape, "of shape (D,)")
-    state = state_type(**copies_like("state", arrays, layout(width)))
+    state = state_type(**copies_like("state", arrays, layout(len(scale))))
     check_counts("state.counts", state.counts, *limits)
     check_finite("state.shift", state.shift)
     check_positive("state.scale", state.scale)

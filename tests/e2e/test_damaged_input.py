@@ -144,7 +144,10 @@ STARTS = {
         changed(rows=[[1.0, 2.0]], shift=[0.0] * 2, scale=[1.0] * 2),
         "^number of features = 3: must be that of landmarks: 2$",
     ),
-    "more landmarks than room": (changed(rows=[[1.0, i, 2.0] for i in range(7)]), "budget = 6: must be at least 7"),
+    "more landmarks than room": (
+        changed(rows=[[1.0, i, 2.0] for i in range(7)]),
+        "budget = 6: must be at least 7",
+    ),
     "a row that no tracker takes": (
         changed(rows=[[1.0, 1e200, 2.0]]),
         "^landmark = 0: must be a row that okfeb takes: channel 1",

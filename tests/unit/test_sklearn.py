@@ -382,12 +382,12 @@ def test_rows_that_are_too_large_are_errors_with_their_number() -> None:
     far[40, 1] = 1e200
     model = SubspaceTracker(**SMALL).partial_fit(ROWS[:30]).partial_fit(ROWS[30:60])
     before = state_bytes(model.state_)
-    with pytest.raises(ValueError, match=r"^row 100: channel 1 is 1e\+200: too large"):
+    with pytest.raises(ValueError, match=r"^row 100: channel 1 = 1e\+200: too large"):
         model.partial_fit(far)
     assert state_bytes(model.state_) == before
-    with pytest.raises(ValueError, match=r"^row 40: channel 1 is 1e\+200: too large"):
+    with pytest.raises(ValueError, match=r"^row 40: channel 1 = 1e\+200: too large"):
         model.transform(far)
-    with pytest.raises(ValueError, match=r"^row 40: channel 1 is 1e\+200: too large"):
+    with pytest.raises(ValueError, match=r"^row 40: channel 1 = 1e\+200: too large"):
         SubspaceTracker(**SMALL).fit(far)
     with pytest.raises(ConfigError, match=r"y = 1e\+200: must be at most 1e\+100"):
         SubspaceRegressor(**SMALL).fit(ROWS, np.where(TARGETS > 1, 1e200, 0))

@@ -58,7 +58,7 @@ def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
         read_whole(str(tmp_path / "zeros"))
     with pytest.raises(DataError, match=r"no/such/file: cannot be read: .*No such file"):
         read_whole("no/such/file")
-    with pytest.raises(DataError, match=r"a\x00b: cannot be read: embedded null byte$"):
+    with pytest.raises(DataError, match=r"a\\x00b: cannot be read: embedded null byte$"):
         read_whole("a\0b")
     with pytest.raises(DataError, match=r"^nowhere://x: cannot be read: Unable to get filesystem"):
         read_whole("nowhere://x")
