@@ -225,5 +225,7 @@ def read_header(data: bytes, name: str = "snapshot") -> dict[str, Any]:
         raise DataError(name, "not a kerneltrack snapshot") from error
     if type(version) is not int or version != VERSION:
         raise DataError(name, f"format version {version!r}: this code reads version {VERSION}")
+    if not isinstance(header.get("about"), dict):
+        raise DataError(name, "damaged header: about is no object")
     result: dict[str, Any] = header
     return result

@@ -41,9 +41,7 @@ def read_about(header: Mapping[str, Any], name: str, own: bool = False) -> About
     Raises:
         DataError: naming the value that no job would have written.
     """
-    about = header.get("about")
-    if not isinstance(about, dict):
-        raise DataError(name, f"damaged header: about = {about!r} is no object")
+    about = header.get("about", {})
     most = MOST if own else MOST_GIVEN
     model_id = about.get("model_id")
     if not isinstance(model_id, str):

@@ -131,6 +131,8 @@ def rewritten(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
         ("spec", {"rank": 4}, "damaged state: state"),
         ("spec", {"rank": -4}, "damaged state: rank = -4"),
         ("spec", {"rnak": 4}, "did you mean 'rank'"),
+        ("about", [], "damaged header: about is no object"),
+        ("about", None, "damaged header: about is no object"),
     ],
 )
 def test_headers_that_do_not_fit(field: str, value: Any, message: str) -> None:
