@@ -385,7 +385,8 @@ def test_a_model_all_of_whose_rows_are_refused_keeps_its_learner(
     path = write(tmp_path / "rows.pq", table.slice(0, 0) if rows == "none" else table)
     output = tmp_path / "out"
     more = ("--warm-start", str(whole.output / "snapshots"))
-    track(path, *more, *COLUMNS, *ASKED, "--output", str(output))
+    done = main(["track", path, *more, *COLUMNS, *ASKED, "--output", str(output)])
+    assert done == (0 if rows == "none" else 3)
     assert features_of(output).num_rows == 0
     for name, entries in index_of(output)["models"].items():
         before = index_of(whole.output)["models"][name][-1]
