@@ -605,7 +605,7 @@ OTHER_SETTINGS = {
     "tracker": ("--tracker okfe", "tracker = 'okfe': must be 'okfeb', as in the snapshots"),
     "learner": (
         "--learner lms",
-        "learner = 'lms': must be 'ridge', as in the snapshots of SNAPSHOTS",
+        "--learner = 'lms': must be 'ridge', as in the snapshots of SNAPSHOTS",
     ),
     "ridge": ("--learner-ridge 3", "--learner-ridge = 3.0: must be 0.1, as in the snapshots of"),
     "task": ("--learner-task regression", "--learner-task = 'regression': must be 'classificati"),
