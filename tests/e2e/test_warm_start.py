@@ -602,7 +602,7 @@ def test_a_folder_that_cannot_be_begun_from_gets_one_line(
 OTHER_SETTINGS = {
     "rank": ("--rank 5", "--rank = 5: must be 4, as in the snapshots of SNAPSHOTS"),
     "kernel": ("--kernel laplacian", "--kernel = 'laplacian': must be 'gaussian', as in the "),
-    "tracker": ("--tracker okfe", "tracker = 'okfe': must be 'okfeb', as in the snapshots"),
+    "tracker": ("--tracker okfe", "--tracker = 'okfe': must be 'okfeb', as in the snapshots"),
     "learner": (
         "--learner lms",
         "--learner = 'lms': must be 'ridge', as in the snapshots of SNAPSHOTS",
