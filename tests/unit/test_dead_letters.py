@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("confluent_kafka")
-
 from pipelines.dead_letters import Letter, _letter
 
 HEADERS = {"topic": "rows", "partition": "3", "offset": "8", "timestamp": "-1", "reason": "late"}
