@@ -230,12 +230,16 @@ def check_same(left: Left, settings: dict[str, Any]) -> None:
     """Refuse to go on with other settings, or with states that newer code wrote.
 
     Raises:
-        ConfigError: naming the first setting that differs, or the state that cannot be read.
+        ConfigError: naming the first setting that differs.
+        DataError: naming the state that cannot be read.
     """
     for name, version in left.record.formats.items():
         if version > FORMATS.get(name, 0):
-            allowed = f"one of version {FORMATS.get(name, 0)} or before: newer code wrote it"
-            raise ConfigError("--resume", f"{left.path}, {name} version {version}", allowed)
+            here = FORMATS.get(name, 0)
+            reason = (
+                f"newer code wrote it: {name} version {version}, this code reads {here} or before"
+            )
+            raise DataError(left.path, reason)
     written, now = left.record.settings, _flat(json.loads(json.dumps(settings)))
     before = _flat(json.loads(json.dumps(_with_defaults(written))))
     for name in {**_flat(written), **now}:

@@ -112,8 +112,8 @@ def test_a_quiet_job_goes_on_in_newer_code(
         found = live.read("-predictions", wanted.num_rows, tmp_path)
         assert_same_bits(found, wanted, PREDICTIONS)
         assert_never_restarted(live, job)
-    reason = r"--resume = 'file:///\S+, clock version 99': must be one of version \d+ or before: "
-    assert_refused(live, reason + "newer code wrote it", *IDLE_FLUSH)
+    reason = r"clock version 99, and this code reads \d+ or before"
+    assert_refused(live, rf"file:\S+/savepoint-\S+: newer code wrote it: {reason}", *IDLE_FLUSH)
 
 
 def test_a_job_under_traffic_goes_on_in_newer_code(
