@@ -112,7 +112,7 @@ def test_a_quiet_job_goes_on_in_newer_code(
         found = live.read("-predictions", wanted.num_rows, tmp_path)
         assert_same_bits(found, wanted, PREDICTIONS)
         assert_never_restarted(live, job)
-    reason = r"clock version 99, and this code reads \d+ or before"
+    reason = r"clock version 99, this code reads \d+ or before"
     assert_refused(live, rf"file:\S+/savepoint-\S+: newer code wrote it: {reason}", *IDLE_FLUSH)
 
 
