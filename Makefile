@@ -44,7 +44,7 @@ demo: env ## track, measure and learn on the sample; leaves a report in build/de
 	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'
 
 live-demo: env ## track a replayed recording on a local Flink and Kafka (Java 17 and Maven); SPEED=8
-	$(PY) -m pipelines.live_demo --speed $(SPEED)
+	$(PY) -m pipelines.live.demo --speed $(SPEED)
 
 test: env ## run all tests, side by side
 	$(PY) -m pytest --numprocesses auto --maxprocesses 4

@@ -32,11 +32,11 @@ from scipy.linalg import eigvalsh
 from benchmarks.places import DATA, ROOT
 from kerneltrack import codec
 from kerneltrack.kernels import gram, make_kernel
-from kerneltrack.scaling import Scaling, apply_scaling
-from transforms.columns import ColumnOptions, resolve
-from transforms.formats import FormatOptions
-from transforms.parse import parse
-from transforms.read import look
+from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
+from transforms.read.columns import ColumnOptions, resolve
+from transforms.read.files import look
+from transforms.read.formats import FormatOptions
+from transforms.read.parse import parse
 
 KPCA_ROWS = 2_000
 GOAL = 1.5

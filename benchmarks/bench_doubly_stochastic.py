@@ -39,7 +39,7 @@ from numpy.polynomial.hermite_e import hermegauss
 
 from benchmarks.places import BUILD
 from kerneltrack.trackers import DSKPCA, DSKPCASpec
-from kerneltrack.trackers.dskpca import functions
+from kerneltrack.trackers.doubly.kpca import functions
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 from river.drift import ADWIN, PageHinkley
 
 from benchmarks.places import DATA
-from kerneltrack import drift
-from kerneltrack.drift import DriftSpec
+from kerneltrack.monitor import drift
+from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec, run_all
 from tests.oracles.streams import spheroid
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from benchmarks.live_cluster import worker_memory
 from kerneltrack.trackers import OKFEBSpec, run_all
-from pipelines.cli import main as kerneltrack
+from pipelines.cli.main import main as kerneltrack
 from tests.e2e.clusters import LocalCluster, running
 from tests.e2e.live import CHANNELS, Live
 from transforms.chunks import encode_batch

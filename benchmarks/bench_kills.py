@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.cli import main as kerneltrack
-from pipelines.read_output import Once, OutputReader
+from pipelines.cli.main import main as kerneltrack
+from pipelines.topics.read_output import Once, OutputReader
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.jobs import command, environment
 from tests.e2e.kills import VICTIMS, Kill, Killer

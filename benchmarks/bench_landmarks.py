@@ -28,13 +28,13 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from benchmarks.places import BUILD, DATA
+from kerneltrack.batch.landmark_spec import METHODS, LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
-from kerneltrack.batch.landmarkspec import METHODS, LandmarkSpec
 from kerneltrack.kernels import gram, make_kernel
-from transforms.columns import ColumnOptions, resolve
-from transforms.formats import FormatOptions
-from transforms.read import look
-from transforms.sample import sample_rows
+from transforms.read.columns import ColumnOptions, resolve
+from transforms.read.files import look
+from transforms.read.formats import FormatOptions
+from transforms.read.sample import sample_rows
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -33,10 +33,10 @@ import pyarrow.parquet as pq
 from scipy.spatial.distance import cdist
 
 from benchmarks.places import DATA
-from kerneltrack.mismatch import RANK_TOLERANCE, scaled_rows, window_mismatch
-from kerneltrack.moving import MovingWindow
+from kerneltrack.monitor.mismatch import RANK_TOLERANCE, scaled_rows, window_mismatch
+from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.trackers import OKFEB, OKFEBSpec
-from kerneltrack.trackers.rowstate import SubspaceState
+from kerneltrack.trackers.okfeb.state import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.floating[Any]]

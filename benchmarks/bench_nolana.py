@@ -52,9 +52,9 @@ from kerneltrack.learners import (
     get_learner,
     learn_all,
 )
-from kerneltrack.learners.nolanasteps import MOVED
-from kerneltrack.randomfeatures import feature_rows, make_feature_map
+from kerneltrack.learners.kernel.nolana_steps import MOVED
 from kerneltrack.trackers import OANA, OANASpec, run_all
+from kerneltrack.trackers.doubly.random_features import feature_rows, make_feature_map
 
 FloatArray = npt.NDArray[np.float64]
 

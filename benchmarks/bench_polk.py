@@ -47,7 +47,7 @@ from matplotlib.figure import Figure
 from benchmarks.brodatz import texton_histograms
 from benchmarks.places import BUILD, DATA
 from kerneltrack.learners import BSGDSpec, LearnerSpec, POLKSpec, get_learner
-from kerneltrack.learners.dictionary import DictionaryState
+from kerneltrack.learners.kernel.dictionary import DictionaryState
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

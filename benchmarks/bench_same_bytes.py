@@ -34,7 +34,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.places import DATA
-from pipelines.cli import main as kerneltrack
+from pipelines.cli.main import main as kerneltrack
 from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.status import beam_flags
 from tests.e2e.arrivals import (

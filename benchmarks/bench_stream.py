@@ -43,7 +43,7 @@ from benchmarks.live_cluster import (
     messages,
     run_command,
 )
-from transforms.messages import batch_of
+from transforms.kafka.messages import batch_of
 
 MAX_DISORDER = 1.0
 SLACK = 0.15

@@ -51,8 +51,8 @@ from benchmarks import subspace_peers as peers
 from benchmarks.places import BUILD, DATA
 from benchmarks.subspace_peers import LENGTH, FloatArray, Peer, Stream, make_stream
 from kerneltrack.kernels import median_bandwidth
-from kerneltrack.mismatch import window_mismatch
-from kerneltrack.moving import MovingWindow
+from kerneltrack.monitor.mismatch import window_mismatch
+from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from tests.oracles.streams import spheroid
 

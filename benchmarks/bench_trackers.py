@@ -39,7 +39,7 @@ from benchmarks.prequential_sets import WARMUP, Stream, score
 from benchmarks.tracker_sets import SETS, make
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.learners import RidgeSpec, learn_all
-from kerneltrack.mismatch import span_basis, window_mismatch
+from kerneltrack.monitor.mismatch import span_basis, window_mismatch
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, OKFESpec, get_tracker
 

@@ -23,7 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.places import DATA, ROOT
 from pipelines.cluster import records
 from pipelines.cluster.folder import Folder, load
-from pipelines.stream_options import RUNNER_FLAGS
+from pipelines.live.options import RUNNER_FLAGS
 from transforms.chunks import encode_batch
 
 PARTITIONS = 4

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sklearn.datasets import load_svmlight_file
 
-from kerneltrack.scaling import apply_scaling, standard_scaling
+from kerneltrack.trackers.common.scaling import apply_scaling, standard_scaling
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -17,18 +17,19 @@ import pyarrow as pa
 from apache_beam.coders import VarIntCoder
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 
-from pipelines import cli, track_stream
-from pipelines.stream_pipeline import Ends, StreamJob
-from transforms import kafka
+from pipelines.cli import main as cli
+from pipelines.live import stream as track_stream
+from pipelines.live.pipeline import Ends, StreamJob
 from transforms.chunks import Chunk
-from transforms.commands import Commands
-from transforms.encode import PLACE_FIELDS, EncodeFn
-from transforms.kafka import ReadMessages
-from transforms.message_rows import Outgoing
-from transforms.schemas import TIME
-from transforms.send import SendMessages
-from transforms.state_cache import measure_entries
-from transforms.state_writes import check_writes
+from transforms.kafka import read as kafka
+from transforms.kafka.commands import Commands
+from transforms.kafka.encode import PLACE_FIELDS, EncodeFn
+from transforms.kafka.gather import Outgoing
+from transforms.kafka.read import ReadMessages
+from transforms.kafka.send import SendMessages
+from transforms.keyed.state_cache import measure_entries
+from transforms.keyed.state_writes import check_writes
+from transforms.write.schemas import TIME
 
 
 class CopyFn(beam.DoFn):

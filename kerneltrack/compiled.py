@@ -43,7 +43,7 @@ def source_digest(module: str) -> str:
     """Return a hash of a module's source and of all that it imports from the package.
 
     Args:
-        module: Its path in the package, `learners/ridge.py`.
+        module: Its path in the package, `learners/linear/ridge.py`.
     """
     reached, waiting = set(), [module]
     while waiting:

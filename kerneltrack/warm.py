@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from kerneltrack.learners import LEARNERS, TASKS, learn_all
-from kerneltrack.mismatch import stores_rows, window_mismatch
-from kerneltrack.moving import ON_A_BUDGET, MovingWindow
+from kerneltrack.monitor.mismatch import stores_rows, window_mismatch
+from kerneltrack.monitor.moving import ON_A_BUDGET, MovingWindow
 from kerneltrack.trackers import TRACKERS, get_tracker
 
 

@@ -11,10 +11,10 @@ from kerneltrack.errors import KerneltrackError, printable
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.warm import warm_up
-from pipelines.command_line import INPUT_EXIT, SIGNAL_EXIT
-from pipelines.record import JobError
-from pipelines.signals import said_of, signal_of
-from transforms.windows import MeasureMismatch
+from pipelines.cli.command_line import INPUT_EXIT, SIGNAL_EXIT
+from pipelines.cli.signals import said_of, signal_of
+from pipelines.files.record import JobError
+from transforms.track.windows import MeasureMismatch
 
 AGAIN = "run the same command with --overwrite"
 

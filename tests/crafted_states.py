@@ -22,17 +22,19 @@ from apache_beam.transforms.window import SlidingWindows
 from safetensors.numpy import load, save
 
 from kerneltrack import codec
-from kerneltrack.drift import DriftSpec
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, get_learner, parse_learner_spec
+from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import get_tracker, parse_spec
 from tests.oracles.streams import walk
-from transforms import learning, model, prequential, segments
-from transforms.clock import Clock
-from transforms.late import LateLabels
-from transforms.waiting import FeatureRows
-from transforms.windows import MeasureMismatch, mismatch_chunk
+from transforms.learn import learner as learning
+from transforms.learn import run as prequential
+from transforms.learn.delayed_labels import LateLabels
+from transforms.learn.waiting import FeatureRows
+from transforms.track import model, segments
+from transforms.track.clock import Clock
+from transforms.track.windows import MeasureMismatch, mismatch_chunk
 
 ROWS = walk(seed=7, count=90, width=4)
 TIMES = np.arange(len(ROWS), dtype=np.int64) * 10**9

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import cli
+from pipelines.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"

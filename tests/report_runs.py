@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from kerneltrack.learners import RidgeSpec
 from pipelines.report import write_report
-from transforms.schemas import MISMATCH_SCHEMA, TIME, alerts_schema, predictions_schema
+from transforms.write.schemas import MISMATCH_SCHEMA, TIME, alerts_schema, predictions_schema
 
 START = 1_500_000_000 * 10**9
 """2017-07-14 02:40:00 UTC in ns."""

@@ -17,11 +17,11 @@ from kerneltrack.learners import LearnerSpec, LearnerState, get_learner
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import get_tracker
 from transforms.chunks import Chunk, Failures, matrix_column
-from transforms.label_values import label_column, label_values
+from transforms.learn.predictions import prediction_arrays
 from transforms.metrics import count
-from transforms.predictions import prediction_arrays
-from transforms.schemas import TIME, predictions_schema
-from transforms.snapshots import SnapshotFolder
+from transforms.read.label_values import label_column, label_values
+from transforms.snapshots.folder import SnapshotFolder
+from transforms.write.schemas import TIME, predictions_schema
 
 SCORES, FAILURES = "scores", "failures"
 _NUMBERED = ("model_id", "index", "time")

@@ -2,7 +2,7 @@
 
 | method | what it does |
 |---|---|
-| bcd-pg, bcd-ex | block coordinate descent on the row-sparse cost (`rowsparse`): rows that stay |
+| bcd-pg, bcd-ex | block coordinate descent on the row-sparse cost (`row_sparse`): rows that stay |
 | kmeans | the rows next to the centres of k-means (improved Nyström) |
 | uniform | distinct rows, drawn uniformly (Nyström) |
 
@@ -24,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import eigh
 
-from kerneltrack import scaling
-from kerneltrack.batch.landmarkspec import DESCENT, LandmarkSpec
-from kerneltrack.batch.rowsparse import EXACT, PROXIMAL, Descent, solve_q, start_descent, sweep
+from kerneltrack.batch.landmark_spec import DESCENT, LandmarkSpec
+from kerneltrack.batch.row_sparse import EXACT, PROXIMAL, Descent, solve_q, start_descent, sweep
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import NEEDS_BANDWIDTH, gram, make_kernel, median_bandwidth
+from kerneltrack.trackers.common import scaling
 
 __all__ = ["LandmarkSpec", "Landmarks", "choose_landmarks", "span_error"]
 

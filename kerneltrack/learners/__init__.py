@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.base import (
+from kerneltrack.learners.common.base import (
     TASKS,
     GradientSpec,
     Labels,
@@ -19,15 +19,15 @@ from kerneltrack.learners.base import (
     LinearSpec,
     Predictions,
 )
-from kerneltrack.learners.bsgd import BSGD, BSGDSpec
-from kerneltrack.learners.hinge import Hinge, HingeSpec
-from kerneltrack.learners.lms import LMS, LMSSpec
-from kerneltrack.learners.logistic import Logistic, LogisticSpec
-from kerneltrack.learners.nolana import NOLANA, NOLANASpec
-from kerneltrack.learners.pa import PA, PASpec
-from kerneltrack.learners.pegasos import Pegasos, PegasosSpec
-from kerneltrack.learners.polk import POLK, POLKSpec
-from kerneltrack.learners.ridge import Ridge, RidgeSpec
+from kerneltrack.learners.kernel.bsgd import BSGD, BSGDSpec
+from kerneltrack.learners.kernel.nolana import NOLANA, NOLANASpec
+from kerneltrack.learners.kernel.polk import POLK, POLKSpec
+from kerneltrack.learners.linear.hinge import Hinge, HingeSpec
+from kerneltrack.learners.linear.lms import LMS, LMSSpec
+from kerneltrack.learners.linear.logistic import Logistic, LogisticSpec
+from kerneltrack.learners.linear.pa import PA, PASpec
+from kerneltrack.learners.linear.pegasos import Pegasos, PegasosSpec
+from kerneltrack.learners.linear.ridge import Ridge, RidgeSpec
 from kerneltrack.specs import spec_from_dict
 
 __all__ = [

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kerneltrack.mismatch import stores_rows
+from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.specs import SubspaceSpec, check_choice, check_int
 from kerneltrack.trackers import TRACKERS, Features, Tracker, get_tracker, parse_spec
 

@@ -14,8 +14,8 @@ from sklearn.utils.validation import column_or_1d
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import get_learner
-from kerneltrack.learners.base import CLASSIFICATION
-from kerneltrack.learners.labels import MAX_NAME
+from kerneltrack.learners.common.base import CLASSIFICATION
+from kerneltrack.learners.common.labels import MAX_NAME
 from kerneltrack.sklearn.base import FloatArray, emitted
 from kerneltrack.sklearn.predictor import SubspacePredictor
 

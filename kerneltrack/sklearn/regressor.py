@@ -10,8 +10,8 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.base import REGRESSION
-from kerneltrack.learners.labels import MAX_TARGET
+from kerneltrack.learners.common.base import REGRESSION
+from kerneltrack.learners.common.labels import MAX_TARGET
 from kerneltrack.sklearn.base import FloatArray
 from kerneltrack.sklearn.predictor import SubspacePredictor
 

@@ -86,7 +86,7 @@ class SubspaceTracker(
 
     Reference: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based
     feature extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process.,
-    2018. `kerneltrack.trackers.okfeb` says what differs.
+    2018. `kerneltrack.trackers.okfeb.okfeb` says what differs.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(300, 4))

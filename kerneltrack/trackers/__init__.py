@@ -7,13 +7,13 @@ from typing import Any
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.specs import SubspaceSpec, spec_from_dict
-from kerneltrack.trackers.base import Features, IntArray, Tracker
-from kerneltrack.trackers.covariance import CovarianceSpec, CovarianceTracker
-from kerneltrack.trackers.dskpca import DSKPCA, DSKPCASpec
-from kerneltrack.trackers.dspair import DSPair, DSPairSpec
-from kerneltrack.trackers.oana import OANA, OANASpec
-from kerneltrack.trackers.okfe import OKFE, OKFESpec
-from kerneltrack.trackers.okfeb import OKFEB, OKFEBSpec
+from kerneltrack.trackers.common.base import Features, IntArray, Tracker
+from kerneltrack.trackers.covariance.tracker import CovarianceSpec, CovarianceTracker
+from kerneltrack.trackers.doubly.kpca import DSKPCA, DSKPCASpec
+from kerneltrack.trackers.doubly.pair import DSPair, DSPairSpec
+from kerneltrack.trackers.oana.tracker import OANA, OANASpec
+from kerneltrack.trackers.okfeb.okfe import OKFE, OKFESpec
+from kerneltrack.trackers.okfeb.okfeb import OKFEB, OKFEBSpec
 from kerneltrack.trackers.rows import Rows, RowsSpec
 
 __all__ = [

@@ -22,8 +22,9 @@ from kerneltrack.compiled import compiled
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, real, whole
 from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import calls, rowstate, rowsteps
-from kerneltrack.trackers.base import Features, IntArray
+from kerneltrack.trackers.common import calls, row_steps
+from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.okfeb import state as rowstate
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -82,7 +83,7 @@ def _run_rows(
     x = np.empty(shift.shape[0])
     index = before
     for n in range(rows.shape[0]):
-        if not rowsteps.scale_row(shift, scale, clip, rows[n], x):
+        if not row_steps.scale_row(shift, scale, clip, rows[n], x):
             continue
         out.valid[n] = True
         out.number[n] = index

@@ -15,8 +15,8 @@ from pipelines.cluster.records import Process
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.supervisor import NAME as SUPERVISOR
 from pipelines.cluster.tail import Tail
-from pipelines.flink import ENDED, Flink, FlinkError
-from pipelines.stream_health import look
+from pipelines.live.flink import ENDED, Flink, FlinkError
+from pipelines.live.health import look
 
 ANSWERS = "answers"
 SILENT = "silent"

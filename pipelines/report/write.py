@@ -9,32 +9,31 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from kerneltrack.errors import printable
-from pipelines.command_line import path_name
-from pipelines.output_lock import folder_held
-from pipelines.report.alerts import alerts_of
-from pipelines.report.blocks import Blocks
-from pipelines.report.choice import (
+from pipelines.cli.command_line import path_name
+from pipelines.files.output_lock import folder_held
+from pipelines.report.data.alerts import alerts_of
+from pipelines.report.data.blocks import Blocks
+from pipelines.report.data.choice import (
     Choice,
     codes_of,
     models_shown,
     models_with_curves,
     slots_of,
 )
-from pipelines.report.curves import Curve, curve_of
-from pipelines.report.failures import failures_of
-from pipelines.report.files import (
+from pipelines.report.data.curves import Curve, curve_of
+from pipelines.report.data.failures import failures_of
+from pipelines.report.data.files import (
     column_names,
     parquet_files,
     read_batches,
     read_run,
     write_page,
 )
-from pipelines.report.labels import LabelCodes
-from pipelines.report.learning import learning_of
-from pipelines.report.mismatch import mismatch_of
-from pipelines.report.models import ShownModels
-from pipelines.report.page import Report, ShownModel, render_page
-from pipelines.report.totals import (
+from pipelines.report.data.labels import LabelCodes
+from pipelines.report.data.learning import learning_of
+from pipelines.report.data.mismatch import mismatch_of
+from pipelines.report.data.models import ShownModels
+from pipelines.report.data.totals import (
     FATES,
     Floats,
     Totals,
@@ -42,6 +41,7 @@ from pipelines.report.totals import (
     columns_for_totals,
     model_codes,
 )
+from pipelines.report.page.page import Report, ShownModel, render_page
 
 _ALL_BINS = 24_000
 _FEWEST_BINS = 480

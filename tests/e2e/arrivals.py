@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.read_output import OutputReader
-from pipelines.replay import Replay
+from pipelines.topics.read_output import OutputReader
+from pipelines.topics.replay import Replay
 from tests.e2e.jobs import failures_of, features_of
 from tests.e2e.live import Live
-from transforms.column_options import ColumnOptions
-from transforms.messages import batch_of, records_of
-from transforms.read import ReadChunks
-from transforms.send import SETTINGS
+from transforms.kafka.messages import batch_of, records_of
+from transforms.kafka.send import SETTINGS
+from transforms.read.column_options import ColumnOptions
+from transforms.read.files import ReadChunks
 
 SECOND = 10**9
 MAX_DISORDER = 1.0

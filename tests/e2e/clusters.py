@@ -22,7 +22,7 @@ from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import PORTS, is_free
 from pipelines.cluster.status import ANSWERS
-from pipelines.flink import Flink
+from pipelines.live.flink import Flink
 from tests.e2e.jobs import command, run_process
 
 PATIENCE = 240.0

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.read_output import Once, OutputReader
+from pipelines.topics.read_output import Once, OutputReader
 from tests.e2e.clusters import wait_for
 
 SECOND = 1_000_000_000

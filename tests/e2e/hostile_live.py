@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kerneltrack.trackers import OKFEBSpec, run_all
-from pipelines.read_output import OutputReader
-from pipelines.stream_status import counters
+from pipelines.live.status import counters
+from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.hostile import START, good_rows, hostile_messages, message
 from tests.e2e.live import CHANNELS, Live

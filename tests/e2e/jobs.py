@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from kerneltrack import codec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import run_all
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.stream.learning import FeatureTable
 
 ROOT = Path(__file__).resolve().parents[2]

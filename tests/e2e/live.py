@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 from pipelines.cluster.folder import Folder, load
 from tests.e2e.clusters import LocalCluster
 from tests.e2e.jobs import command, features_of, run_process, table_of, track

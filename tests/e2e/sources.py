@@ -15,7 +15,7 @@ from tests.e2e.jobs import ROOT
 
 PACKAGES = ("transforms", "pipelines")
 """Not kerneltrack, whose loops would be compiled anew for every copy."""
-CLOCK, STEPS = "transforms/clock.py", "pipelines/stream_pipeline.py"
+CLOCK, STEPS = "transforms/track/clock.py", "pipelines/live/pipeline.py"
 BOOT = (sys.executable, "-m", "pipelines.cluster.boot_worker")
 
 

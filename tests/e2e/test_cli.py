@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import kerneltrack
-from pipelines.progress import StatusLine
+from pipelines.files.progress import StatusLine
 from tests.e2e.jobs import (
     COLUMNS,
     SMALL,
@@ -410,7 +410,7 @@ def test_a_mistake_leaves_an_earlier_run_alone(
 
 
 def run_main(arguments: list[str]) -> int:
-    from pipelines.cli import main  # noqa: PLC0415 - a process of its own imports it itself
+    from pipelines.cli.main import main  # noqa: PLC0415 - a process of its own imports it itself
 
     return main(arguments)
 
@@ -672,7 +672,7 @@ def test_the_report_is_written_again(
 COUNT_COMPILATIONS = """
 import sys
 from numba.core import event
-from pipelines.cli import main
+from pipelines.cli.main import main
 with event.install_recorder("numba:compile") as recorder:
     returned = main(sys.argv[1:])
 names = sorted({str(found[1].data["dispatcher"]) for found in recorder.buffer})

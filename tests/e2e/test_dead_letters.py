@@ -11,14 +11,14 @@ from apache_beam.utils.timestamp import Timestamp
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from pipelines.cli import main
-from pipelines.read_output import OutputReader
+from pipelines.cli.main import main
+from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.live import Live
 from transforms.chunks import Failures
-from transforms.fetch import FetchFn
-from transforms.message_rows import Outgoing, Reason, dead_letter
-from transforms.messages import Message, position
+from transforms.kafka.fetch import FetchFn
+from transforms.kafka.gather import Outgoing, Reason, dead_letter
+from transforms.kafka.messages import Message, position
 
 START = 1_600_000_000_000
 DELETED = 100

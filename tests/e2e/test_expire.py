@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.jobs import models_of, table_of, track
 from tests.e2e.live import COLUMNS, PORTIONS, Live, Recording, assert_same_bits, record

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack import codec
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.e2e.disks import mount, unmount
 from tests.e2e.jobs import (
     COLUMNS,

@@ -12,16 +12,16 @@ import pytest
 import safetensors
 from safetensors.numpy import load_file
 
+from kerneltrack.batch.landmark_spec import METHODS, LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
-from kerneltrack.batch.landmarkspec import METHODS, LandmarkSpec
 from kerneltrack.trackers import get_tracker, parse_spec
-from kerneltrack.trackers.start import start_from
-from pipelines.cli import main
-from pipelines.landmarks import KEY, decode
+from kerneltrack.trackers.common.start import start_from
+from pipelines.cli.main import main
+from pipelines.files.landmarks import KEY, decode
 from tests.e2e.jobs import CHANNELS, COLUMNS, sensor_table
-from transforms.columns import ColumnOptions, resolve
-from transforms.read import look
-from transforms.sample import sample_rows
+from transforms.read.columns import ColumnOptions, resolve
+from transforms.read.files import look
+from transforms.read.sample import sample_rows
 
 TABLE = sensor_table(400)
 ROWS = np.column_stack([TABLE[name].to_numpy() for name in CHANNELS])

@@ -13,8 +13,8 @@ import pytest
 from kerneltrack import codec
 from kerneltrack.learners import LEARNERS, LearnerSpec, RidgeSpec, get_learner, learn_all
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
-from pipelines.cli import main
-from pipelines.output_folder import PARTS
+from pipelines.cli.main import main
+from pipelines.files.output_folder import PARTS
 from tests.e2e.jobs import (
     CHANNELS,
     COLUMNS,
@@ -37,7 +37,7 @@ from tests.e2e.test_track_files import assert_is_the_cores
 from tests.oracles.learner_cases import same_state
 from tests.oracles.prequential import core_alone, metrics_of, same_metrics
 from tests.stream.learning import SECOND, FeatureTable
-from transforms.schemas import metrics_schema, predictions_schema
+from transforms.write.schemas import metrics_schema, predictions_schema
 
 SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
 ROWS = 900

@@ -18,7 +18,7 @@ ROWS = 4000
 
 def demo(folder: Path) -> list[str]:
     return [
-        *(sys.executable, "-m", "pipelines.live_demo", "--folder", str(folder)),
+        *(sys.executable, "-m", "pipelines.live.demo", "--folder", str(folder)),
         *("--speed", "20", "--rows", str(ROWS)),
     ]
 

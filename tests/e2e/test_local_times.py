@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.e2e.jobs import SMALL, failures_of, features_of, record_of, track
 
 BERLIN = "Europe/Berlin"

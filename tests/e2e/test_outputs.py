@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli import main
-from pipelines.output_lock import file_held, folder_held
-from pipelines.record import RUN
+from pipelines.cli.main import main
+from pipelines.files.output_lock import file_held, folder_held
+from pipelines.files.record import RUN
 from pipelines.report import write_report
 from tests.e2e.jobs import COLUMNS, ROOT, SMALL, environment, record_of, sensor_table, track, write
 
@@ -155,7 +155,7 @@ def test_a_run_is_not_finished_before_its_report(
         written.append(sorted(os.listdir(output)))
         return write_report(output, record)
 
-    monkeypatch.setattr("pipelines.track_files.write_report", look)
+    monkeypatch.setattr("pipelines.files.track.write_report", look)
     track(str(run / "in.parquet"), *COLUMNS, *SMALL, "--output", str(tmp_path))
     assert written == [[".kerneltrack.lock", "failures", "features", "snapshots"]]
     report = (tmp_path / "report.html").read_text()
@@ -183,12 +183,13 @@ def test_a_clock_that_jumps_changes_nothing(
 AS_NOBODY = """
 import os, sys
 import cProfile, pstats  # Beam's own, which an interpreter of root's may hide later
-from pipelines import cli, track_files
+import pipelines.files.track
+from pipelines.cli.main import main
 if os.getuid() == 0:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
-sys.exit(cli.main(sys.argv[1:]))
+sys.exit(main(sys.argv[1:]))
 """
 
 

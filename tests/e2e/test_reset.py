@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from kerneltrack import codec
 from kerneltrack.learners import get_learner
 from kerneltrack.trackers import get_tracker
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.e2e.clusters import LocalCluster
 from tests.e2e.jobs import features_of, table_of, track
 from tests.e2e.live import CHANNELS, COLUMNS, SPECS, Live, assert_same_bits, record
 from tests.e2e.test_stream import FEATURES, PREDICTIONS
-from transforms.commands import HEADER
-from transforms.snapshots import SnapshotFolder
+from transforms.kafka.commands import HEADER
+from transforms.snapshots.folder import SnapshotFolder
 
 ROWS = 600
 HALF = ROWS // 2

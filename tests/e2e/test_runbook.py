@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 from pipelines.cluster.identity import identity
-from pipelines.stream_status import counters
+from pipelines.live.status import counters
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.collected import Collected, Key, released
 from tests.e2e.jobs import RESULTS, ROOT, features_of, run_process, track

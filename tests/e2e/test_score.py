@@ -15,7 +15,7 @@ import pytest
 from kerneltrack import codec
 from kerneltrack.learners import RidgeSpec, get_learner
 from kerneltrack.trackers import OKFEB, OKFEBSpec
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.e2e.jobs import (
     COLUMNS,
     SMALL,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.e2e.clusters import LocalCluster, running
 from tests.e2e.jobs import command, run_process
 from tests.e2e.live import CHANNELS, Live

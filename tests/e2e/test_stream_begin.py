@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient
 
 from kerneltrack.trackers import OKFEB, OKFEBSpec
-from kerneltrack.trackers.start import start_from
-from pipelines import landmarks
-from pipelines.cli import main
-from pipelines.read_output import OutputReader
+from kerneltrack.trackers.common.start import start_from
+from pipelines.cli.main import main
+from pipelines.files import landmarks
+from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import environment
 from tests.e2e.live import CHANNELS, Live

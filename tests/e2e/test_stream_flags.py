@@ -12,15 +12,15 @@ import pytest
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.trackers import OKFEBSpec
-from pipelines import cli
-from pipelines.flink import Flink
-from pipelines.read_output import Once
-from pipelines.replay import Replay
-from pipelines.stream_jobs import Left, Place, Record, check_same, find_left, read_record
+from pipelines.cli import main as cli
+from pipelines.live.flink import Flink
+from pipelines.live.jobs import Left, Place, Record, check_same, find_left, read_record
+from pipelines.topics.read_output import Once
+from pipelines.topics.replay import Replay
 from tests.e2e.jobs import run_process
-from transforms.clock import Order
-from transforms.column_options import ColumnOptions
-from transforms.read import ReadChunks
+from transforms.read.column_options import ColumnOptions
+from transforms.read.files import ReadChunks
+from transforms.track.clock import Order
 
 STREAM = ["stream", "--topic", "in", "--output-topic", "out", "--flink", "localhost:1"]
 JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service", "localhost:1"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 from pipelines.cluster.identity import identity
 from tests.e2e.clusters import PATIENCE, LocalCluster, running, wait_for
 from tests.e2e.collected import Collected, released

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.e2e import sources
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import (

@@ -16,7 +16,7 @@ import pytest
 from kerneltrack import codec
 from kerneltrack.learners import RidgeSpec, learn_all
 from kerneltrack.trackers import OKFEBSpec
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.e2e.jobs import (
     COLUMNS,
     SMALL,

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
-from kerneltrack import drift
-from kerneltrack.drift import DriftSpec
-from kerneltrack.moving import MovingWindow
+from kerneltrack.monitor import drift
+from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.trackers import OKFEB, OKFEBSpec, run_all
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.e2e.jobs import (
     CHANNELS,
     COLUMNS,
@@ -34,7 +34,7 @@ from tests.e2e.jobs import (
 )
 from tests.stream.running import SECOND, Rows, exact
 from tests.stream.test_windows import assert_bounds, windows_by_hand
-from transforms.schemas import MISMATCH_SCHEMA, alerts_schema
+from transforms.write.schemas import MISMATCH_SCHEMA, alerts_schema
 
 SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
 ROWS = 900

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kerneltrack.kernels import make_kernel
 from kerneltrack.learners import NOLANASpec
-from kerneltrack.learners.nolana import NOLANAState
+from kerneltrack.learners.kernel.nolana import NOLANAState
 from tests.oracles.learners import step_size
 from tests.oracles.oana import Oracle as Map
 from tests.oracles.oana import top_directions

@@ -11,9 +11,9 @@ from scipy.linalg import orthogonal_procrustes
 
 from kerneltrack.kernels import gram
 from kerneltrack.trackers import OANASpec
-from kerneltrack.trackers.calls import kernel_of
-from kerneltrack.trackers.covspan import SHIFT
-from kerneltrack.trackers.oanaspan import STEPS
+from kerneltrack.trackers.common.calls import kernel_of
+from kerneltrack.trackers.covariance.span import SHIFT
+from kerneltrack.trackers.oana.span import STEPS
 
 Array = npt.NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from kerneltrack.learners import (
     learn_all,
 )
 from tests.stream.learning import SECOND, FeatureTable, Late, Record
-from transforms.learn import LateLabels
+from transforms.learn.transform import LateLabels
 
 Event = tuple[int, int] | Sequence[Late]
 """Rows start..stop come, or labels come."""

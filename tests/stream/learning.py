@@ -20,9 +20,11 @@ from apache_beam.testing.test_stream import TestStream
 
 from kerneltrack.learners import LearnerSpec, RidgeSpec
 from transforms.chunks import Chunk, Failures, matrix_column
-from transforms.commands import command_of
-from transforms.expiry import Expiry
-from transforms.learn import (
+from transforms.kafka.commands import command_of
+from transforms.keyed.expiry import Expiry
+from transforms.learn.run import Plan
+from transforms.learn.step import expiring_learn_fn, learn_fn
+from transforms.learn.transform import (
     FAILURES,
     METRICS,
     PREDICTIONS,
@@ -30,9 +32,7 @@ from transforms.learn import (
     SNAPSHOTS,
     TrainLinear,
 )
-from transforms.learn_step import expiring_learn_fn, learn_fn
-from transforms.narrow import NarrowFn, narrow_labels
-from transforms.prequential import Plan
+from transforms.learn.turns import NarrowFn, narrow_labels
 
 SECOND = 10**9
 WIDTH = 3

@@ -20,10 +20,11 @@ from apache_beam.testing.test_stream import TestStream
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import OKFEBSpec, run_all
 from transforms.chunks import Chunk, Failures, matrix_column
-from transforms.clock import Clock
-from transforms.commands import command_of
-from transforms.model_log import BUFFER, LOG, Expired
-from transforms.track import (
+from transforms.kafka.commands import command_of
+from transforms.track.clock import Clock
+from transforms.track.log import BUFFER, LOG, Expired
+from transforms.track.step import track_fn
+from transforms.track.transform import (
     ALERTS,
     FEATURES,
     LATE,
@@ -32,7 +33,6 @@ from transforms.track import (
     Order,
     TrackSubspace,
 )
-from transforms.track_step import track_fn
 
 SECOND = 10**9
 SPEC = OKFEBSpec(rank=3, budget=5, warmup=20, novelty_window=100)

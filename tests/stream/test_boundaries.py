@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from kerneltrack import codec
-from kerneltrack.drift import DriftSpec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import RidgeSpec, learn_all
+from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import OKFESpec, get_tracker, run_all
 from tests.oracles.streams import state_bytes
@@ -44,9 +44,9 @@ from tests.stream.running import (
 )
 from tests.stream.test_hold import by_hand
 from tests.stream.test_order import arrival
-from transforms.snapshots import SnapshotFolder, WriteSnapshots
-from transforms.track import MeasureMismatch, Order, TrackSubspace
-from transforms.track_step import LEARNED_BEFORE
+from transforms.snapshots.folder import SnapshotFolder, WriteSnapshots
+from transforms.track.step import LEARNED_BEFORE
+from transforms.track.transform import MeasureMismatch, Order, TrackSubspace
 
 EVERY = 5.0
 HOLD = 2.0

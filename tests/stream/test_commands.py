@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kerneltrack import codec
-from kerneltrack.drift import DriftSpec
-from kerneltrack.trackers import OKFEBSpec, rowstate
+from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.trackers import OKFEBSpec
+from kerneltrack.trackers.okfeb import state as rowstate
 from tests.stream import learning
 from tests.stream.running import (
     SECOND,
@@ -33,13 +34,13 @@ from tests.stream.running import (
     track_stream,
 )
 from tests.stream.test_messages import columns
-from transforms.clock import Order
-from transforms.commands import HEADER, Command, Commands, as_chunk, command_of
-from transforms.kafka import DEAD_LETTERS, GatherFn
-from transforms.learn import PREDICTIONS
-from transforms.messages import BadMessageError, Message
-from transforms.model import decode
-from transforms.track import MeasureMismatch
+from transforms.kafka.commands import HEADER, Command, Commands, as_chunk, command_of
+from transforms.kafka.messages import BadMessageError, Message
+from transforms.kafka.read import DEAD_LETTERS, GatherFn
+from transforms.learn.transform import PREDICTIONS
+from transforms.track.clock import Order
+from transforms.track.model import decode
+from transforms.track.transform import MeasureMismatch
 
 DISORDER = 5
 ORDER = Order(max_disorder=DISORDER, max_jump=3600)

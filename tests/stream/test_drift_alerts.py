@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerneltrack import drift
-from kerneltrack.drift import DriftSpec
+from kerneltrack.monitor import drift
+from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFESpec, run_all
 from tests.stream.running import (
     SECOND,
@@ -31,9 +31,9 @@ from tests.stream.running import (
     track_stream,
 )
 from tests.stream.test_order import arrival
-from transforms.features import alert_chunk
-from transforms.segments import Alert
-from transforms.track import MeasureMismatch, Order
+from transforms.track.features import alert_chunk
+from transforms.track.segments import Alert
+from transforms.track.transform import MeasureMismatch, Order
 
 # Small blocks and a low threshold: several alerts within a hundred rows.
 TOLD = DriftSpec(block=3, settle=9, memory=40, threshold=0.5, delta=0.2)

@@ -26,12 +26,12 @@ from tests.stream.running import (
     make_rows,
 )
 from tests.stream.test_idle_flush import Timer
-from transforms.clock import Order
-from transforms.expiry import Expiry, Kept
-from transforms.learn import LateLabels
-from transforms.live_step import live_track_fn
-from transforms.model import Work
-from transforms.track import FEATURES, SNAPSHOTS
+from transforms.keyed.expiry import Expiry, Kept
+from transforms.learn.transform import LateLabels
+from transforms.track.clock import Order
+from transforms.track.live_step import live_track_fn
+from transforms.track.model import Work
+from transforms.track.transform import FEATURES, SNAPSHOTS
 
 ORDER = Order(max_disorder=2, max_jump=3600)
 KEY = "robot/7"

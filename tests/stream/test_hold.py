@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stream.running import SECOND, Rows, assert_same, core_alone, make_rows, track
-from transforms.hold import Held, hold_last
-from transforms.track import Order
+from transforms.track.forward_fill import Held, hold_last
+from transforms.track.transform import Order
 
 Matrix = npt.NDArray[np.float64]
 

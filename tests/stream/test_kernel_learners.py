@@ -27,7 +27,7 @@ from kerneltrack.learners import (
     parse_learner_spec,
 )
 from kerneltrack.trackers import RowsSpec, run_all
-from pipelines.cli import main
+from pipelines.cli.main import main
 from tests.e2e.jobs import (
     COLUMNS,
     index_of,
@@ -46,8 +46,8 @@ from tests.oracles.prequential import core_alone
 from tests.stream.learning import SECOND, Element, FeatureTable
 from tests.stream.running import make_rows
 from tests.stream.test_order import arrival, bundles_of
-from transforms.learn import PREDICTIONS, TrainLinear
-from transforms.track import FEATURES, LATE, Order, TrackSubspace
+from transforms.learn.transform import PREDICTIONS, TrainLinear
+from transforms.track.transform import FEATURES, LATE, Order, TrackSubspace
 
 ROWS = RowsSpec(rank=3, warmup=50)
 FLAGS = ("--tracker", "rows", "--rank", "3", "--warmup", "50", "--learner-warmup", "60")

@@ -36,7 +36,8 @@ from tests.stream.learning import (
 )
 from tests.stream.running import make_rows
 from transforms.chunks import Chunk, matrix_column
-from transforms.learn import (
+from transforms.learn.step import SLICE_ROWS
+from transforms.learn.transform import (
     METRICS,
     PREDICTIONS,
     SNAPSHOTS,
@@ -44,8 +45,7 @@ from transforms.learn import (
     TrainLinear,
     check_label_type,
 )
-from transforms.learn_step import SLICE_ROWS
-from transforms.track import FEATURES, Order, TrackSubspace
+from transforms.track.transform import FEATURES, Order, TrackSubspace
 
 REGRESSION = RidgeSpec(task="regression")
 

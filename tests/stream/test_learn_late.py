@@ -34,7 +34,7 @@ from tests.stream.learning import (
     train,
     train_stream,
 )
-from transforms.learn import LateLabels
+from transforms.learn.transform import LateLabels
 
 REGRESSION = RidgeSpec(task="regression")
 WAITS = [

@@ -26,7 +26,7 @@ from tests.stream.learning import (
     train,
     train_stream,
 )
-from transforms.learn import METRICS, LateLabels
+from transforms.learn.transform import METRICS, LateLabels
 
 REGRESSION = RidgeSpec(task="regression")
 OTHER = "(other)"

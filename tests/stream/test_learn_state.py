@@ -17,8 +17,8 @@ from tests.stream.learning import (
     label_chunk,
     make_features,
 )
-from transforms.learn import METRICS, SNAPSHOTS, LateLabels
-from transforms.learning import begin, decode, encode_snapshot, encode_working, opened
+from transforms.learn.learner import begin, decode, encode_snapshot, encode_working, opened
+from transforms.learn.transform import METRICS, SNAPSHOTS, LateLabels
 
 REGRESSION = RidgeSpec(task="regression")
 

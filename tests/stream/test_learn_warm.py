@@ -28,9 +28,9 @@ from tests.stream.learning import (
     train,
     train_stream,
 )
-from transforms.learn import LateLabels, TrainLinear
-from transforms.snapshot_files import snapshot_name
-from transforms.snapshots import SnapshotFolder
+from transforms.learn.transform import LateLabels, TrainLinear
+from transforms.snapshots.files import snapshot_name
+from transforms.snapshots.folder import SnapshotFolder
 
 REGRESSION = RidgeSpec(task="regression")
 OPTIONS: dict[str, Any] = {"window": 7.0, "snapshot_every": 11.0}

@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.chunks import encode_batch
-from transforms.column_options import ColumnOptions
-from transforms.columns import Columns
-from transforms.formats import base, parquet
-from transforms.matrix import Feature
-from transforms.message_rows import Gathering
-from transforms.messages import MESSAGE_KEY, Message, position
-from transforms.read import ReadChunks, cut
+from transforms.kafka.gather import Gathering
+from transforms.kafka.messages import MESSAGE_KEY, Message, position
+from transforms.read.column_options import ColumnOptions
+from transforms.read.columns import Columns
+from transforms.read.files import ReadChunks, cut
+from transforms.read.formats import base, parquet
+from transforms.read.matrix import Feature
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 BERLIN = "Europe/Berlin"

@@ -14,12 +14,12 @@ import pytest
 
 from tests.e2e.hostile import good_rows, hostile_messages
 from transforms.chunks import Chunk, encode_batch
-from transforms.column_options import ColumnOptions
-from transforms.columns import Columns
-from transforms.encode import to_json
-from transforms.matrix import Feature
-from transforms.message_rows import Gathering
-from transforms.messages import MESSAGE_KEY, RECORD_TIME, Message, offset_and_place, position
+from transforms.kafka.encode import to_json
+from transforms.kafka.gather import Gathering
+from transforms.kafka.messages import MESSAGE_KEY, RECORD_TIME, Message, offset_and_place, position
+from transforms.read.column_options import ColumnOptions
+from transforms.read.columns import Columns
+from transforms.read.matrix import Feature
 
 NAMES = ("a", "b")
 

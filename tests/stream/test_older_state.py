@@ -9,12 +9,12 @@ import pytest
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from pipelines.stream_jobs import FORMATS, Left, Record, check_same
+from pipelines.live.jobs import FORMATS, Left, Record, check_same
 from tests.golden.keyed import make
 from tests.stream.learning import SPEC, make_features
-from transforms import learning
-from transforms.clock import CLOCK_VERSION, OLDEST_VERSION, Clock
-from transforms.model import decode, encode
+from transforms.learn import learner as learning
+from transforms.track.clock import CLOCK_VERSION, OLDEST_VERSION, Clock
+from transforms.track.model import decode, encode
 
 
 @pytest.mark.parametrize("version", range(OLDEST_VERSION, CLOCK_VERSION + 1))

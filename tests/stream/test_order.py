@@ -30,10 +30,10 @@ from tests.stream.running import (
     track_stream,
 )
 from transforms.chunks import Chunk
-from transforms.model import Work
-from transforms.model_log import MOST_ENTRIES
-from transforms.track import Order
-from transforms.track_step import track_fn
+from transforms.track.log import MOST_ENTRIES
+from transforms.track.model import Work
+from transforms.track.step import track_fn
+from transforms.track.transform import Order
 
 DISORDERS = [0, 0.1, 1, 60]
 

@@ -21,12 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms import read as read_module
 from transforms.chunks import Chunk, Failures
-from transforms.columns import ColumnOptions, Columns, resolve
-from transforms.formats import FileInfo, FormatOptions, Rows
-from transforms.parse import ParsedRows, parse
-from transforms.read import ReadChunks, cut, known_rows, look, split
+from transforms.read import files as read_module
+from transforms.read.columns import ColumnOptions, Columns, resolve
+from transforms.read.files import ReadChunks, cut, known_rows, look, split
+from transforms.read.formats import FileInfo, FormatOptions, Rows
+from transforms.read.parse import ParsedRows, parse
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
@@ -400,7 +400,7 @@ def interleaved(models: int, rounds: int) -> pa.Table:
 def test_interleaved_models_are_gathered(
     gather_rows: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.formats.base.BATCH_ROWS", 10_000)
+    monkeypatch.setattr("transforms.read.formats.base.BATCH_ROWS", 10_000)
     path = tmp_path / "a.parquet"
     pq.write_table(interleaved(3_000, 10), path, row_group_size=5_000)
     reader = ReadChunks(str(path), ColumnOptions(model_id="id", time="t"), gather_rows=gather_rows)

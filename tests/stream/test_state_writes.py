@@ -32,13 +32,13 @@ from apache_beam.runners.worker.statecache import StateCache
 from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 from apache_beam.transforms.window import GlobalWindow
 
-from pipelines.options import split_beam_flags
-from pipelines.stream_jobs import Place
-from pipelines.track_stream import WORKER_MODULE, _beam_options
+from pipelines.cli.input_options import split_beam_flags
+from pipelines.live.jobs import Place
+from pipelines.live.stream import WORKER_MODULE, _beam_options
 from tests.stream.running import make_rows, track
-from transforms import state_writes
-from transforms.model_log import LOG
-from transforms.state_writes import StateError, check_writes
+from transforms.keyed import state_writes
+from transforms.keyed.state_writes import StateError, check_writes
+from transforms.track.log import LOG
 
 # Beam's thread that reads the stream ends as the stream does.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -25,7 +25,7 @@ from tests.stream.running import (
     make_rows,
     track,
 )
-from transforms.track import SLICE_ROWS, Order, TrackSubspace
+from transforms.track.transform import SLICE_ROWS, Order, TrackSubspace
 
 RUNNERS: dict[str, tuple[Any, list[str]]] = {
     "embedded": (FnApiRunner, []),

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import KERNELS
-from kerneltrack.mismatch import Mismatch, window_mismatch
-from kerneltrack.moving import MovingWindow
+from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
+from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import OKFEBSpec, OKFESpec, get_tracker
 from tests.stream.running import (
@@ -39,7 +39,7 @@ from tests.stream.running import (
 from tests.stream.test_order import arrival
 from tests.unit.test_mismatch import assert_agrees, assert_certified, oracle
 from transforms.chunks import Chunk
-from transforms.track import SLICE_ROWS, MeasureMismatch, Order, TrackSubspace
+from transforms.track.transform import SLICE_ROWS, MeasureMismatch, Order, TrackSubspace
 
 EventWindows: TypeAlias = FixedWindows | SlidingWindows
 

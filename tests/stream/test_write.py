@@ -19,10 +19,10 @@ from kerneltrack import codec
 from kerneltrack.trackers import OKFEBSpec, run_all
 from tests.stream.running import SPEC, make_rows
 from transforms.chunks import Chunk, Failures, matrix_column
-from transforms.schemas import features_schema
-from transforms.snapshot_files import snapshot_name, write_whole
-from transforms.snapshots import WriteSnapshots
-from transforms.write import WriteChunks, WriteFailures
+from transforms.snapshots.files import snapshot_name, write_whole
+from transforms.snapshots.folder import WriteSnapshots
+from transforms.write.parquet import WriteChunks, WriteFailures
+from transforms.write.schemas import features_schema
 
 SOURCES = ["a.parquet", "b c/é.csv"]
 

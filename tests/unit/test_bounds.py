@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.svm import SVC
 
-from kerneltrack import bounds
 from kerneltrack.errors import ConfigError
+from kerneltrack.monitor import bounds
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -7,8 +7,8 @@ import argparse
 import pytest
 
 from kerneltrack.errors import ConfigError
-from pipelines import cli
-from pipelines.command_line import UsageError, flags_by_field, flags_named
+from pipelines.cli import main as cli
+from pipelines.cli.command_line import UsageError, flags_by_field, flags_named
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,21 @@ def edit(path: Path) -> None:
 
 
 def test_a_loops_sources_are_all_modules_that_it_may_take_steps_from() -> None:
-    rows = {"kernels.py", "linalg.py", "specs.py", "trackers/rowstate.py"}
-    assert closure("trackers/rowloop.py") >= rows | {"trackers/update.py", "trackers/budget.py"}
-    assert closure("movingloop.py") >= {"trackers/rowloop.py", "mismatch.py", "bounds.py"}
-    assert closure("learners/ridge.py") >= {"learners/rows.py", "learners/base.py"}
-    assert "codec.py" not in closure("movingloop.py") | closure("learners/ridge.py")
+    rows = {"kernels.py", "linalg.py", "specs.py", "trackers/okfeb/state.py"}
+    assert closure("trackers/okfeb/loop.py") >= rows | {
+        "trackers/okfeb/update.py",
+        "trackers/okfeb/budget.py",
+    }
+    assert closure("monitor/moving_loop.py") >= {
+        "trackers/okfeb/loop.py",
+        "monitor/mismatch.py",
+        "monitor/bounds.py",
+    }
+    assert closure("learners/linear/ridge.py") >= {
+        "learners/common/row_steps.py",
+        "learners/common/base.py",
+    }
+    assert "codec.py" not in closure("monitor/moving_loop.py") | closure("learners/linear/ridge.py")
 
 
 def closure(module: str) -> set[str]:

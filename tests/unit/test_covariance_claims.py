@@ -11,9 +11,9 @@ import pytest
 
 from kerneltrack.kernels import gram
 from kerneltrack.trackers import CovarianceSpec, CovarianceTracker, run_all
-from kerneltrack.trackers.calls import kernel_of
-from kerneltrack.trackers.covloop import coin
-from kerneltrack.trackers.covstate import LOST
+from kerneltrack.trackers.common.calls import kernel_of
+from kerneltrack.trackers.covariance.loop import coin
+from kerneltrack.trackers.covariance.state import LOST
 from tests.oracles import covariance as oracle
 from tests.oracles.streams import walk
 

@@ -12,7 +12,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.sklearn import SubspaceTracker
 from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers import CovarianceSpec, get_tracker, parse_spec, run_all
-from pipelines import spec_options
+from pipelines.cli import spec_options
 from tests.oracles.streams import state_bytes, walk
 
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.moving import MovingWindow
+from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.sklearn import SubspaceTracker
 from kerneltrack.trackers import CovarianceSpec, CovarianceTracker, OKFEBSpec, run_all
 from tests.oracles.streams import feature_bytes, joined_bytes, state_bytes, walk
-from transforms.model import Work, begin
-from transforms.segments import run_rows
+from transforms.track.model import Work, begin
+from transforms.track.segments import run_rows
 
 TRACKER = CovarianceTracker()
 SIZES: dict[str, Any] = {"rank": 3, "budget": 6, "gamma": 9.0, "standardise": False}
@@ -72,7 +72,7 @@ def test_the_same_bytes_however_rows_are_cut(spec: CovarianceSpec, cuts: list[in
 
 @pytest.mark.parametrize("moving", [False, True])
 def test_the_keyed_step_tells_the_times_of_the_rows(moving: bool) -> None:
-    from transforms.windows import MeasureMismatch  # noqa: PLC0415 - one case of two
+    from transforms.track.windows import MeasureMismatch  # noqa: PLC0415 - one case of two
 
     spec = TIMED[0]
     work = Work(spec=spec, measure=MeasureMismatch(moving=20) if moving else None)

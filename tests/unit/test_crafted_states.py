@@ -13,11 +13,12 @@ from apache_beam.transforms.window import FixedWindows
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.limits import MOST, MOST_GIVEN
-from kerneltrack.moving import MovingWindow
-from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, get_tracker, rowstate, run_all
+from kerneltrack.monitor.moving import MovingWindow
+from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, get_tracker, run_all
+from kerneltrack.trackers.okfeb import state as rowstate
 from tests.crafted_states import ROWS, Case, cases, clock_trial, trial
 from tests.parts import IN_CI
-from transforms.windows import MeasureMismatch, OpenWindows
+from transforms.track.windows import MeasureMismatch, OpenWindows
 
 TRIALS = 60
 CASES = cases()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.dead_letters import Letter, _letter
+from pipelines.topics.dead_letters import Letter, _letter
 
 HEADERS = {"topic": "rows", "partition": "3", "offset": "8", "timestamp": "-1", "reason": "late"}
 

@@ -16,13 +16,14 @@ import pytest
 import yaml
 
 import kerneltrack
-from pipelines import kafka_options, track_stream
+from pipelines.cli import kafka_options
 from pipelines.cluster.configure import TEMPLATES
 from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
 from pipelines.cluster.parts import FLINK_FLAGS
 from pipelines.cluster.resolve import cache_folder, resolve
 from pipelines.cluster.versions import POMS, versions
+from pipelines.live import stream as track_stream
 from tests.deployment import (
     COMPOSE,
     DEPLOY,

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack.kernels import KERNELS, kernel_value, make_kernel
-from kerneltrack.scaling import apply_scaling, standard_scaling
 from kerneltrack.specs import RULES, STEPS
 from kerneltrack.trackers import OKFEB, OKFEBSpec, get_tracker, run_all
-from kerneltrack.trackers.okfeb import POLICIES
+from kerneltrack.trackers.common.scaling import apply_scaling, standard_scaling
+from kerneltrack.trackers.okfeb.okfeb import POLICIES
 from tests.oracles.streams import imu, walk
 
 Array = npt.NDArray[np.float64]

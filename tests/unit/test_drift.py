@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
-from kerneltrack import drift
-from kerneltrack.drift import Alerts, DriftSpec, DriftState, parse_drift_spec
 from kerneltrack.errors import ConfigError
+from kerneltrack.monitor import drift
+from kerneltrack.monitor.drift import Alerts, DriftSpec, DriftState, parse_drift_spec
 from kerneltrack.trackers import OKFEBSpec, run_all
 from tests.oracles.streams import raw, spheroid, state_bytes
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.randomfeatures import POSITIVE, SCALED, feature_rows
 from kerneltrack.trackers import DSKPCA, DSKPCASpec, run_all
-from kerneltrack.trackers.dskpca import feature_map_of, functions
+from kerneltrack.trackers.doubly.kpca import feature_map_of, functions
+from kerneltrack.trackers.doubly.random_features import POSITIVE, SCALED, feature_rows
 from tests.oracles import doubly as oracle
 from tests.oracles.streams import walk
 

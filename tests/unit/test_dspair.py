@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.randomfeatures import feature_rows
 from kerneltrack.trackers import DSPair, DSPairSpec, run_all
-from kerneltrack.trackers.dspair import feature_maps_of
+from kerneltrack.trackers.doubly.pair import feature_maps_of
+from kerneltrack.trackers.doubly.random_features import feature_rows
 from tests.oracles import doubly as oracle
 from tests.oracles.streams import walk
 

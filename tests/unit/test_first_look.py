@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from pipelines.first_look import look_and_warn, look_at
-from transforms.columns import ColumnOptions, resolve
-from transforms.formats import FormatOptions, inspect
+from pipelines.files.first_look import look_and_warn, look_at
+from transforms.read.columns import ColumnOptions, resolve
+from transforms.read.formats import FormatOptions, inspect
 
 N = 400
 NOISE = np.random.default_rng(3).normal(size=N)

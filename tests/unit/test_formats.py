@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.formats import FileInfo, FormatOptions, Rows, format_of, inspect, match, read
-from transforms.formats import base as formats_base
-from transforms.formats import parquet as parquet_format
+from transforms.read.formats import FileInfo, FormatOptions, Rows, format_of, inspect, match, read
+from transforms.read.formats import base as formats_base
+from transforms.read.formats import parquet as parquet_format
 
 Read = tuple[pa.Table, npt.NDArray[np.int64], list[tuple[int, str]]]
 
@@ -187,7 +187,7 @@ def test_arrays_come_back(
 def test_npy_row_ranges_are_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.arange(30.0).reshape(10, 3)
     np.save(tmp_path / "a.npy", array)
-    monkeypatch.setattr("transforms.formats.arrays.PIECE_ROWS", 4)
+    monkeypatch.setattr("transforms.read.formats.arrays.PIECE_ROWS", 4)
     info = inspect(str(tmp_path / "a.npy"))
     assert [(piece.first_row, piece.rows) for piece in info.pieces] == [(0, 4), (4, 4), (8, 2)]
     back, numbers, _ = read_all(info)

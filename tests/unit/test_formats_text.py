@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.formats import PAMAP2_NAMES, FormatOptions, inspect, read
-from transforms.formats import lines as lines_module
+from transforms.read.formats import PAMAP2_NAMES, FormatOptions, inspect, read
+from transforms.read.formats import lines as lines_module
 
 TEXT, REAL, WHOLE = pa.string(), pa.float64(), pa.int64()
 

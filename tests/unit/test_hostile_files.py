@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.columns import ColumnOptions, resolve
-from transforms.formats import FormatOptions, inspect, match
-from transforms.matrix import to_matrix
-from transforms.read import cut
+from transforms.read.columns import ColumnOptions, resolve
+from transforms.read.files import cut
+from transforms.read.formats import FormatOptions, inspect, match
+from transforms.read.matrix import to_matrix
 
 
 def npy(header: str, data: bytes = b"\0" * 64) -> bytes:
@@ -153,7 +153,7 @@ def test_column_names_that_are_no_text(tmp_path: Path) -> None:
 def test_more_columns_than_are_converted_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.formats.fields._MOST_COLUMNS", 5)
+    monkeypatch.setattr("transforms.read.formats.fields._MOST_COLUMNS", 5)
     width = 13
     rows = np.arange(2 * width).reshape(2, width) % 7
     lines = [",".join(f"c{i}" for i in range(width)), *(",".join(map(str, row)) for row in rows)]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerneltrack.batch import rowsparse
+from kerneltrack.batch import row_sparse
+from kerneltrack.batch.landmark_spec import METHODS
 from kerneltrack.batch.landmarks import LandmarkSpec, choose_landmarks, span_error
-from kerneltrack.batch.landmarkspec import METHODS
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import gram, make_kernel
 from tests.oracles import rowsparse as oracle
@@ -62,8 +62,8 @@ def test_a_sweep_is_the_papers(
     full, factor = case
     penalty = share * steepest(full, factor, ridge)
     expected, q = oracle.sweep(full, factor, penalty, ridge, exact)
-    descent = rowsparse.start_descent(full, factor)
-    rowsparse.sweep(descent, rowsparse.EXACT if exact else rowsparse.PROXIMAL, penalty, ridge)
+    descent = row_sparse.start_descent(full, factor)
+    row_sparse.sweep(descent, row_sparse.EXACT if exact else row_sparse.PROXIMAL, penalty, ridge)
     # H + (η/Δ)I has a condition of at most 1 + ‖H‖Δ/η, M + λI one of 1 + ‖M‖/λ: 1e4 each here.
     scale = max(np.abs(expected).max(), np.abs(factor).max())
     np.testing.assert_allclose(descent.q, q, rtol=0, atol=1e-10 * np.abs(q).max())
@@ -102,11 +102,13 @@ def test_no_step_raises_the_cost(
 ) -> None:
     full, factor = case
     penalty = share * steepest(full, factor, ridge)
-    descent = rowsparse.start_descent(full, factor)
+    descent = row_sparse.start_descent(full, factor)
     q = oracle.coefficients(full, factor, ridge)
     before = oracle.cost(full, factor, q, penalty, ridge)
     for _ in range(12):
-        rowsparse.sweep(descent, rowsparse.EXACT if exact else rowsparse.PROXIMAL, penalty, ridge)
+        row_sparse.sweep(
+            descent, row_sparse.EXACT if exact else row_sparse.PROXIMAL, penalty, ridge
+        )
         after = descent.objective[-1]
         assert after <= before + 1e-11 * abs(before)
         before = after
@@ -128,7 +130,7 @@ def test_the_norm_of_the_minimum_solves_its_equation(
     if length < 1e-6:
         slope[:], gammas[:], length = 1.0, np.maximum(gammas, 1.0), np.sqrt(len(values))
     penalty = share * length
-    delta = rowsparse.norm_of_minimum(gammas, slope, penalty)
+    delta = row_sparse.norm_of_minimum(gammas, slope, penalty)
     row = -slope / (gammas + penalty / delta)
     assert delta > 0
     assert np.linalg.norm(row) == pytest.approx(delta, rel=1e-9)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kerneltrack.trackers import OKFEBSpec, get_tracker
-from transforms import model as models
-from transforms.model import LastWritten, Work, begin, encode
+from transforms.track import model as models
+from transforms.track.model import LastWritten, Work, begin, encode
 
 WORK = Work(spec=OKFEBSpec(rank=3, budget=5, warmup=20))
 ROWS = np.random.default_rng(0).normal(size=(60, 4))

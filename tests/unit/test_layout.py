@@ -129,7 +129,7 @@ def test_the_wheel_carries_the_packages_only(wheel: zipfile.ZipFile) -> None:
     content = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assets = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("assets", "cluster/poms", "cluster/templates")
+        for folder in ("report/assets", "cluster/poms", "cluster/templates")
         for path in (ROOT / "pipelines" / folder).rglob("*")
         if path.is_file()
     }
@@ -147,7 +147,7 @@ def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert (metadata["Name"], metadata["Version"]) == ("kerneltrack", version[1])
     assert (metadata["License-Expression"], metadata["Requires-Python"]) == ("Apache-2.0", ">=3.10")
     assert wheel.read(f"{info}/entry_points.txt").decode().split() == (
-        "[console_scripts] kerneltrack = pipelines.cli:main".split()
+        "[console_scripts] kerneltrack = pipelines.cli.main:main".split()
     )
     assert "Apache License" in wheel.read(f"{info}/licenses/LICENSE").decode()
 

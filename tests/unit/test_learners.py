@@ -27,7 +27,7 @@ from kerneltrack.learners import (
     RidgeSpec,
     learn_all,
 )
-from kerneltrack.learners.pegasos import class_weights
+from kerneltrack.learners.linear.pegasos import class_weights
 from tests.oracles import learners as oracle
 
 FloatArray = npt.NDArray[np.float64]

@@ -24,7 +24,7 @@ from kerneltrack.learners import (
     learn_all,
     parse_learner_spec,
 )
-from kerneltrack.learners.dictionary import DictionarySpec
+from kerneltrack.learners.kernel.dictionary import DictionarySpec
 from tests.oracles.learner_cases import (
     WIDTH,
     arrays_of,
@@ -110,7 +110,7 @@ def test_arguments_are_not_written_to(spec: LearnerSpec) -> None:
 @every_spec
 def test_the_loop_is_compiled_once(spec: LearnerSpec) -> None:
     """Read-only arrays and whole numbers are other types to Numba: neither reaches the loop."""
-    loop = importlib.import_module(f"kerneltrack.learners.{spec.learner}")._run_rows
+    loop = importlib.import_module(type(spec).__module__)._run_rows
     learner, state = begun(spec)
     rows, labels = stream(spec, seed=2)
     expected = learner.update(spec, state, rows, labels)[1]

@@ -19,7 +19,7 @@ from kerneltrack.learners import (
     learn_all,
     parse_learner_spec,
 )
-from kerneltrack.learners.kernel import KernelSpec
+from kerneltrack.learners.kernel.common import KernelSpec
 from tests.oracles.learner_cases import WIDTH, begun, every_classifier, every_spec, same_state
 
 

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from kerneltrack import kernels, randomfeatures
-from kerneltrack.learners import LEARNERS, bsgd
-from kerneltrack.trackers import TRACKERS, budget, okfeb
-from pipelines.cli import main
-from pipelines.list_parts import CHOICES, choices_of, paper_of
+from kerneltrack import kernels
+from kerneltrack.learners import LEARNERS
+from kerneltrack.learners.kernel import bsgd
+from kerneltrack.trackers import TRACKERS
+from kerneltrack.trackers.doubly import random_features
+from kerneltrack.trackers.okfeb import budget, okfeb
+from pipelines.cli.list_parts import CHOICES, choices_of, paper_of
+from pipelines.cli.main import main
 
 PARTS: tuple[dict[str, Any], ...] = (dict(TRACKERS), dict(LEARNERS))
 NAMES = {
     kernels: tuple(kernels.KERNELS),
-    randomfeatures: randomfeatures.NAMES,
+    random_features: random_features.NAMES,
     budget: okfeb.POLICIES,
     bsgd: bsgd.MAINTENANCE,
 }

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.chunks import ONLY_MODEL
-from transforms.column_options import ColumnOptions
-from transforms.columns import Columns, resolve
-from transforms.formats import FileInfo, Rows
-from transforms.parse import parse
-from transforms.times import NEVER, UNKNOWN, Times, to_nanoseconds
+from transforms.read.column_options import ColumnOptions
+from transforms.read.columns import Columns, resolve
+from transforms.read.formats import FileInfo, Rows
+from transforms.read.parse import parse
+from transforms.read.times import NEVER, UNKNOWN, Times, to_nanoseconds
 
 S = 1_000_000_000
 BERLIN = "Europe/Berlin"

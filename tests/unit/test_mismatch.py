@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import KERNELS
-from kerneltrack.mismatch import RANK_TOLERANCE, Mismatch, window_mismatch
-from kerneltrack.moving import MAX_ROWS, MovingMismatch, MovingWindow, WindowState
+from kerneltrack.monitor.mismatch import RANK_TOLERANCE, Mismatch, window_mismatch
+from kerneltrack.monitor.moving import MAX_ROWS, MovingMismatch, MovingWindow, WindowState
 from kerneltrack.specs import RULES, STEPS
 from kerneltrack.trackers import (
     OKFE,
@@ -28,9 +28,9 @@ from kerneltrack.trackers import (
     OKFEBSpec,
     OKFESpec,
 )
-from kerneltrack.trackers.base import Features
-from kerneltrack.trackers.okfeb import CENSORS, POLICIES
-from kerneltrack.trackers.rowstate import SubspaceState
+from kerneltrack.trackers.common.base import Features
+from kerneltrack.trackers.okfeb.okfeb import CENSORS, POLICIES
+from kerneltrack.trackers.okfeb.state import SubspaceState
 from tests.oracles.streams import feature_bytes, state_bytes, walk
 from tests.parts import module
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import median_bandwidth
 from kerneltrack.learners import NOLANA, Hinge, HingeSpec, NOLANASpec, learn_all
-from kerneltrack.learners.linear import LinearState
-from kerneltrack.learners.nolana import NOLANAState
-from kerneltrack.learners.nolanasteps import DIRECTIONS, MOVED
+from kerneltrack.learners.kernel.nolana import NOLANAState
+from kerneltrack.learners.kernel.nolana_steps import DIRECTIONS, MOVED
+from kerneltrack.learners.linear.common import LinearState
 from tests.oracles.learner_cases import arrays_of
 from tests.oracles.nolana import Oracle, start
 

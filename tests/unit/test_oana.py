@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import gram
 from kerneltrack.trackers import OANA, OANASpec, run_all
-from kerneltrack.trackers.calls import kernel_of
+from kerneltrack.trackers.common.calls import kernel_of
 from tests.oracles.oana import Oracle, top_directions
 from tests.oracles.streams import walk
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kerneltrack.kernels import KERNELS
 from kerneltrack.specs import RULES, STEPS
 from kerneltrack.trackers import OKFEB, OKFEBSpec, run_all
-from kerneltrack.trackers.okfeb import POLICIES
+from kerneltrack.trackers.okfeb.okfeb import POLICIES
 from tests.oracles import okfeb as oracle
 from tests.oracles.rounding import bounds, compensation_bound, cost_bound
 from tests.oracles.streams import walk

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kerneltrack.errors import ConfigError
-from pipelines.outcome import end, judge, max_failures, record_of
-from pipelines.record import JobError
+from pipelines.files.outcome import end, judge, max_failures, record_of
+from pipelines.files.record import JobError
 
 
 def counts(rows: int, failed: int, **more: int) -> dict[str, int]:

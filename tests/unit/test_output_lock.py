@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from pipelines.output_lock import LOCK, file_held, folder_held
+from pipelines.files.output_lock import LOCK, file_held, folder_held
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ["kerneltrack", "track", "a b.csv"]
 HOLDER = """
 import os, sys, time
-from pipelines.output_lock import folder_held
+from pipelines.files.output_lock import folder_held
 with folder_held(sys.argv[1], "--output", ["kerneltrack", "score"]):
     child = os.fork() if len(sys.argv) > 2 else os.getpid()
     if child:

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kerneltrack.philox import open_uniform, uniform, words
+from kerneltrack.trackers.doubly.philox import open_uniform, uniform, words
 
 TOP = 2**64 - 1
 WORD = st.integers(0, TOP)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import gram, make_kernel, median_bandwidth
 from kerneltrack.learners import POLK, POLKSpec, learn_all
-from kerneltrack.learners.dictionary import DictionaryState
-from kerneltrack.learners.dictsteps import IN_SPAN
+from kerneltrack.learners.kernel.dictionary import DictionaryState
+from kerneltrack.learners.kernel.dictionary_steps import IN_SPAN
 from tests.oracles.learner_cases import arrays_of, columns
 from tests.oracles.polk import Settings, polk
 from tests.unit.test_learners import Stream, check_classes, check_targets, close, streams

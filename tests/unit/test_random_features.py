@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.randomfeatures import (
+from kerneltrack.trackers.doubly.random_features import (
     FEATURE_KERNELS,
     POSITIVE,
     cosine_of_turns,

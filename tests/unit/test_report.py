@@ -14,10 +14,10 @@ from apache_beam.io.localfilesystem import LocalFileSystem
 
 from kerneltrack.errors import DataError
 from pipelines.report import write_report
-from pipelines.report.choice import models_shown, models_with_curves
-from pipelines.report.failures import Failure, FailureKind, failure_kinds, failure_lines
-from pipelines.report.text import figure, moment, span
-from pipelines.report.totals import Totals, add_up
+from pipelines.report.data.choice import models_shown, models_with_curves
+from pipelines.report.data.failures import Failure, FailureKind, failure_kinds, failure_lines
+from pipelines.report.data.totals import Totals, add_up
+from pipelines.report.page.text import figure, moment, span
 from tests.report_runs import HOSTILE, data_of, features, floats, page_of, run_folder, text_of
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.report.alerts import Alert, Alerts, alerts_of, alerts_section
-from pipelines.report.choice import Choice
+from pipelines.report.data.alerts import Alert, Alerts, alerts_of, alerts_section
+from pipelines.report.data.choice import Choice
 from tests.report_runs import (
     HOSTILE,
     SECOND,
@@ -50,8 +50,8 @@ def many(n: int, seed: int = 0) -> dict[str, Any]:
 def test_the_earliest_are_listed_and_all_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timed: bool
 ) -> None:
-    monkeypatch.setattr("pipelines.report.alerts.MOST_LISTED", 7)
-    monkeypatch.setattr("pipelines.report.alerts.MOST_MARKS", 5)
+    monkeypatch.setattr("pipelines.report.data.alerts.MOST_LISTED", 7)
+    monkeypatch.setattr("pipelines.report.data.alerts.MOST_MARKS", 5)
     columns = many(100)
     if not timed:
         del columns["time"]

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipelines.report.confusion import Confusion, confusion_of, confusion_table
-from pipelines.report.scores import CUT_CLASS, FIRST_CLASS, NO_CLASS
+from pipelines.report.data.scores import CUT_CLASS, FIRST_CLASS, NO_CLASS
+from pipelines.report.page.confusion import Confusion, confusion_of, confusion_table
 from tests.report_runs import HOSTILE, features, page_of, predictions, put, run_folder, text_of
 
 
@@ -95,7 +95,7 @@ def test_names_are_escaped_everywhere() -> None:
 def test_too_many_classes_are_told_apart_no_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.report.labels.MOST_CLASSES_OF_TEXT", 2)
+    monkeypatch.setattr("pipelines.report.data.labels.MOST_CLASSES_OF_TEXT", 2)
     output = run_folder(tmp_path, features({"m": 6}))
     label = ["a", "b", "c", "d", "a", "c"]
     table = predictions(model_id=["m"] * 6, index=range(6), prediction=label, label=label)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.report.blocks import HIGH_NOVELTY, WINDOW, Blocks, block_size
-from pipelines.report.curves import Curve, Regime, bin_starts, curve_of, moving_average
-from pipelines.report.labels import LabelCodes
-from pipelines.report.models import SPARK_BINS, ShownModels
+from pipelines.report.data.blocks import HIGH_NOVELTY, WINDOW, Blocks, block_size
+from pipelines.report.data.curves import Curve, Regime, bin_starts, curve_of, moving_average
+from pipelines.report.data.labels import LabelCodes
+from pipelines.report.data.models import SPARK_BINS, ShownModels
 
 SECOND = 1_000_000_000
 START = 1_500_000_000 * SECOND

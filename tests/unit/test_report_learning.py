@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.report.choice import Choice
-from pipelines.report.learning import Learning, gain, learning_of
-from pipelines.report.scores import FIRST_CLASS
+from pipelines.report.data.choice import Choice
+from pipelines.report.data.learning import Learning, gain, learning_of
+from pipelines.report.data.scores import FIRST_CLASS
 from tests.report_runs import (
     HOSTILE,
     SECOND,
@@ -304,7 +304,7 @@ def test_all_models_together_have_curves_by_time_and_by_row(tmp_path: Path) -> N
 
 
 def test_long_models_are_drawn_from_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.report.learning.MOST_BLOCKS", 10)
+    monkeypatch.setattr("pipelines.report.data.learning.MOST_BLOCKS", 10)
     rng = np.random.default_rng(0)
     label = rng.choice(["x", "y"], 1000)
     table = predictions(

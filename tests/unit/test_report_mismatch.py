@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.report.choice import Choice
-from pipelines.report.mismatch import KINDS, Mismatch, mismatch_of
+from pipelines.report.data.choice import Choice
+from pipelines.report.data.mismatch import KINDS, Mismatch, mismatch_of
 from tests.report_runs import (
     HOSTILE,
     SECOND,
@@ -143,7 +143,7 @@ def moving(model: str, n: int, seed: int = 0) -> pa.Table:
 def test_many_windows_are_drawn_as_means_with_their_range(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mixed: bool
 ) -> None:
-    monkeypatch.setattr("pipelines.report.mismatch.MOST_BLOCKS", 100)
+    monkeypatch.setattr("pipelines.report.data.mismatch.MOST_BLOCKS", 100)
     table = moving("m", 1000)
     order = np.random.default_rng(1).permutation(len(table)) if mixed else np.arange(len(table))
     put(tmp_path, "mismatch", table.take(order[:400]), table.take(order[400:]))

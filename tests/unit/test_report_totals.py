@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.report.labels import NO_LABEL, LabelCodes, label_values
-from pipelines.report.totals import FATES, Moments, add_up, columns_for_totals
+from pipelines.report.data.labels import NO_LABEL, LabelCodes, label_values
+from pipelines.report.data.totals import FATES, Moments, add_up, columns_for_totals
 
 ROWS = 400
 
@@ -144,7 +144,7 @@ def test_numeric_labels_are_classes_up_to_24_values() -> None:
 
 
 def test_text_beyond_the_limit_is_no_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.report.labels.MOST_CLASSES_OF_TEXT", 2)
+    monkeypatch.setattr("pipelines.report.data.labels.MOST_CLASSES_OF_TEXT", 2)
     codes = LabelCodes()
     assert codes.encode(pa.array(["a", "b", None])).tolist() == [0, 1, -1]
     assert not codes.is_cut

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.scaling import apply_scaling, standard_scaling
 from kerneltrack.trackers import Rows, RowsSpec, run_all
+from kerneltrack.trackers.common.scaling import apply_scaling, standard_scaling
 from tests.oracles.streams import walk
 
 ROWS = walk(seed=3, count=200, width=4)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from kerneltrack.kernels import median_bandwidth
-from kerneltrack.scaling import apply_scaling, no_scaling, standard_scaling
 from kerneltrack.trackers import OKFEB, OKFEBSpec, run_all
+from kerneltrack.trackers.common.scaling import apply_scaling, no_scaling, standard_scaling
 from tests.oracles.streams import walk
 
 Array = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.secrets import check_no_secret, resolve
+from transforms.kafka.secrets import check_no_secret, resolve
 
 
 def test_values_come_from_files_and_the_environment(

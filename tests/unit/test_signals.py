@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines import signals
+from pipelines.cli import signals
+from pipelines.cli.signals import SignalKeyboardInterrupt, ended_by_signals, said_of, signal_of
+from pipelines.files.record import JobError
 from pipelines.job import explain
-from pipelines.record import JobError
-from pipelines.signals import SignalKeyboardInterrupt, ended_by_signals, said_of, signal_of
 
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -80,8 +80,8 @@ def test_what_was_set_otherwise_stays() -> None:
     ("text", "number"),
     [
         ("KeyboardInterrupt [while running 'Write']", signal.SIGINT),
-        ("pipelines.signals.SignalKeyboardInterrupt: 15 [while running 'x']", signal.SIGTERM),
-        ("pipelines.signals.SignalKeyboardInterrupt: 1", signal.SIGHUP),
+        ("pipelines.cli.signals.SignalKeyboardInterrupt: 15 [while running 'x']", signal.SIGTERM),
+        ("pipelines.cli.signals.SignalKeyboardInterrupt: 1", signal.SIGHUP),
         ("ValueError: 15", None),
     ],
 )

@@ -563,7 +563,7 @@ def test_nothing_else_imports_scikit_learn() -> None:
         if "kerneltrack/sklearn" not in path.as_posix()
     )
     imports = "\n".join(f"import {name.replace('/', '.')}" for name in names)
-    assert "import kerneltrack.trackers.okfeb" in imports
+    assert "import kerneltrack.trackers.okfeb.okfeb" in imports
     done = run(f"import sys\nsys.modules['sklearn'] = None\n{imports}\nprint('imported')")
     assert done.stdout == "imported\n", done.stderr
 

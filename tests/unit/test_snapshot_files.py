@@ -11,8 +11,8 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import DataError
-from transforms import snapshot_files
-from transforms.snapshot_files import files_in, read_whole, write_whole
+from transforms.snapshots import files as snapshot_files
+from transforms.snapshots.files import files_in, read_whole, write_whole
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_written_takes_no_other_with_it(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(FileSystems, "rename", refuse)
-    monkeypatch.setattr("transforms.snapshot_files.secrets.token_hex", lambda size: "0")
+    monkeypatch.setattr("transforms.snapshots.files.secrets.token_hex", lambda size: "0")
     (tmp_path / "run1" / "file.0.unfinished").write_bytes(b"theirs")
     with pytest.raises(OSError, match="No space left"):
         write_whole(str(tmp_path / "run*" / "file"), b"ours")

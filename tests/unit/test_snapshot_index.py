@@ -17,9 +17,9 @@ from kerneltrack.errors import DataError
 from kerneltrack.learners import RidgeSpec
 from kerneltrack.trackers import OKFEBSpec, run_all
 from tests.oracles.streams import walk
-from transforms import snapshot_index
-from transforms.snapshot_index import LISTED, read_index
-from transforms.snapshots import SnapshotFolder
+from transforms.snapshots import index as snapshot_index
+from transforms.snapshots.folder import SnapshotFolder
+from transforms.snapshots.index import LISTED, read_index
 
 SPEC = OKFEBSpec(rank=2, budget=4, warmup=10)
 ROWS = 40

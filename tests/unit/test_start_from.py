@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kerneltrack import codec
+from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
-from kerneltrack.batch.landmarkspec import LandmarkSpec
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.specs import SubspaceSpec
@@ -22,7 +22,7 @@ from kerneltrack.trackers import (
     RowsSpec,
     get_tracker,
 )
-from kerneltrack.trackers.start import StartSet, start_from
+from kerneltrack.trackers.common.start import StartSet, start_from
 from tests.oracles.streams import state_bytes, walk
 
 ROWS = walk(8, 300, 3)

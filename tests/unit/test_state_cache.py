@@ -14,9 +14,9 @@ from apache_beam.portability.api import beam_fn_api_pb2
 from apache_beam.runners.worker import statecache
 
 from transforms.chunks import Chunk
-from transforms.clock import Clock
-from transforms.model_log import Expired, Spilled
-from transforms.state_cache import ENTRY, measure_entries
+from transforms.keyed.state_cache import ENTRY, measure_entries
+from transforms.track.clock import Clock
+from transforms.track.log import Expired, Spilled
 
 MOST = 4 << 20
 TRANSFORM = "ref_AppliedPTransform_Track-ParDo-TrackFn-_31"

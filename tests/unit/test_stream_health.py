@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import stream_status
 from pipelines.cluster.interruption import Interruption
-from pipelines.flink import Flink, FlinkError, cause_of
-from pipelines.stream_health import RECENT, STALE, Health
-from pipelines.stream_status import StatusLine, watch
+from pipelines.live import status as stream_status
+from pipelines.live.flink import Flink, FlinkError, cause_of
+from pipelines.live.health import RECENT, STALE, Health
+from pipelines.live.status import StatusLine, watch
 
 NOW = 1_800_000_000.0
 WELL = Health("RUNNING", 0, None, "", NOW - 1)
 TRACE = """java.io.IOException: Could not perform checkpoint 36.
 \tat org.apache.flink.Task.run
 Caused by: java.lang.RuntimeException: Error received from SDK harness: Traceback
-  File "transforms/send.py", line 100, in finish_bundle
+  File "transforms/kafka/send.py", line 100, in finish_bundle
     raise SendError(why)
-transforms.send.SendError: 2 of 5 messages for out: no answer [while running 'Write features/Send']
+transforms.kafka.send.SendError: 2 of 5 messages for out: no answer [while running 'Features/Send']
 
 \t... 1 more
 """
@@ -45,7 +45,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     stale = Health("RUNNING", 0, None, "", NOW - STALE - 1)
     (line,) = stale.troubles(NOW, tmp_path)
     assert line == f"no checkpoint for {STALE + 1:.0f} s"
-    monkeypatch.setattr("pipelines.stream_health.LEAST_FREE", 1 << 62)
+    monkeypatch.setattr("pipelines.live.health.LEAST_FREE", 1 << 62)
     (line,) = stale.troubles(NOW, tmp_path)
     assert line.endswith(f": the disk of {tmp_path} is full")
 

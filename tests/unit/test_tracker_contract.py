@@ -23,12 +23,12 @@ from kerneltrack.trackers import (
     OKFEBSpec,
     OKFESpec,
     RowsSpec,
-    covloop,
     get_tracker,
-    oanaloop,
-    rowloop,
     run_all,
 )
+from kerneltrack.trackers.covariance import loop as covloop
+from kerneltrack.trackers.oana import loop as oanaloop
+from kerneltrack.trackers.okfeb import loop as rowloop
 from tests.oracles.streams import feature_bytes, joined_bytes, state_bytes, walk
 
 Array = npt.NDArray[np.float64]

@@ -12,16 +12,16 @@ import numpy as np
 from apache_beam.transforms.window import FixedWindows
 
 from kerneltrack import codec
-from kerneltrack.drift import DriftSpec
+from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import walk
 from tests.stream.learning import SECOND, SPEC, FeatureTable, Step
 from tests.stream.test_learn_state import working
-from transforms.clock import CLOCK_VERSION, Clock
-from transforms.learn import PREDICTIONS, LateLabels
-from transforms.model import Model, Work, begin, decode, encode
-from transforms.segments import run_rows
-from transforms.windows import MeasureMismatch
+from transforms.learn.transform import PREDICTIONS, LateLabels
+from transforms.track.clock import CLOCK_VERSION, Clock
+from transforms.track.model import Model, Work, begin, decode, encode
+from transforms.track.segments import run_rows
+from transforms.track.windows import MeasureMismatch
 
 FOLDER = Path(__file__).parent
 WORK = Work(

@@ -1,0 +1,1 @@
+"""What all learners share: the protocol, labels, calls, the steps around learning."""

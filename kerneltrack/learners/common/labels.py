@@ -1,0 +1,104 @@
+"""Labels as the compiled loops take them: numbers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners.common.base import BoolArray, FloatArray, IntArray, Labels, LearnerSpec
+
+MISSING, UNUSABLE_LABEL = -1, -2
+"""Codes below 0: no label, and one that can be held against a class but not be learned."""
+_NEW = -3
+
+MAX_TARGET = 1e100
+"""Largest |target| that is learned from: its square is still finite."""
+MAX_NAME = 200
+"""Most characters of a class's name, so that the state stays bounded."""
+
+
+class Coded(NamedTuple):
+    """Labels as numbers.
+
+    Attributes:
+        codes: (n,) place of the class (0 in regression), or a number below 0.
+        targets: (n,) the targets; (0,) in classification.
+    """
+
+    codes: IntArray
+    targets: FloatArray
+
+
+def no_labels(count: int) -> Coded:
+    """Return the labels of `count` rows that have none."""
+    return Coded(np.full(count, MISSING), np.zeros(count))
+
+
+def coded(
+    spec: LearnerSpec, classes: tuple[str, ...], labels: Labels, valid: BoolArray, grow: bool
+) -> tuple[Coded, tuple[str, ...]]:
+    """Turn labels into numbers and note the classes that appear for the first time.
+
+    Args:
+        spec: Says the task and how many classes there may be.
+        classes: Those known so far.
+        labels: One for each row.
+        valid: (n,) rows whose features were not refused; the labels of others count as missing.
+        grow: Whether new classes may be added.
+
+    Returns:
+        The coded labels and the classes known after the last row.
+
+    Raises:
+        ConfigError: for a wrong number of labels, or labels of a wrong type.
+    """
+    count = len(valid)
+    if labels is None:
+        return no_labels(count), classes
+    if len(labels) != count:
+        raise ConfigError("labels", f"{len(labels)} labels", f"one for each of {count} rows")
+    if not spec.classifies:
+        return _coded_targets(labels, valid), classes
+    most = spec.max_classes if grow else 0
+    codes, classes = _coded_classes(classes, labels, valid, most)
+    return Coded(codes, np.zeros(0)), classes
+
+
+def _coded_classes(
+    classes: tuple[str, ...], labels: Any, valid: BoolArray, most: int
+) -> tuple[IntArray, tuple[str, ...]]:
+    values = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    table: dict[str | None, int] = {name: code for code, name in enumerate(classes)}
+    table[None] = MISSING
+    try:
+        codes = np.array([table.get(value, _NEW) for value in values], dtype=np.int64)
+    except TypeError as error:
+        raise ConfigError("labels", str(error), "strings, or None where missing") from error
+    codes[~valid] = MISSING
+    names = list(classes)
+    # Only names that were not known when the call began are left, each looked at in its turn.
+    for place in np.flatnonzero(codes == _NEW).tolist():
+        value = values[place]
+        if not isinstance(value, str):
+            raise ConfigError("labels", value, "strings, or None where missing")
+        if value not in table and len(names) < most and len(value) <= MAX_NAME:
+            table[value] = len(names)
+            names.append(str(value))
+        codes[place] = table.get(value, UNUSABLE_LABEL)
+    return codes, tuple(names)
+
+
+def _coded_targets(labels: Any, valid: BoolArray) -> Coded:
+    try:
+        targets: npt.NDArray[np.float64] = np.array(labels, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ConfigError("labels", str(error), "numbers, NaN where missing") from error
+    if targets.ndim != 1:
+        raise ConfigError("labels", targets.shape, "one number a row")
+    codes = np.where(np.abs(targets) <= MAX_TARGET, 0, UNUSABLE_LABEL)
+    codes[np.isnan(targets) | ~valid] = MISSING
+    targets[codes != 0] = 0.0
+    return Coded(codes, targets)

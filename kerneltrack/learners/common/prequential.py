@@ -1,0 +1,243 @@
+"""What all learners share around their row loops: calls, labels, outputs, scores."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners.common.base import (
+    ABSOLUTE,
+    CORRECT,
+    LEARNED,
+    SCORED,
+    SQUARED,
+    UNUSABLE,
+    BoolArray,
+    FloatArray,
+    Labels,
+    LearnerSpec,
+    Predictions,
+)
+from kerneltrack.learners.common.labels import MAX_NAME, Coded, coded, no_labels
+from kerneltrack.learners.common.row_steps import Mode, Outputs, mark_rows
+from kerneltrack.limits import Like, check_counts, copies_like
+
+_S = TypeVar("_S", bound=LearnerSpec)
+_T = TypeVar("_T", bound=Any)
+
+MAX_FEATURE = 1e100
+"""Largest |feature|: its square is still finite, and so are the products of an update."""
+MAX_WIDTH = 20_000
+
+
+class PrequentialLearner(abc.ABC, Generic[_S, _T]):
+    """A learner of spec S and state T; a subclass brings the state and the compiled row loop."""
+
+    name: str
+    spec_type: type[LearnerSpec]
+    state_type: Any
+
+    @abc.abstractmethod
+    def init(self, spec: _S, width: int) -> _T:
+        """Make the state of a learner that has seen no label; see `Learner.init`."""
+
+    @abc.abstractmethod
+    def width(self, spec: _S, state: _T) -> int:
+        """Return the number of features that a state was made for."""
+
+    @abc.abstractmethod
+    def values(self, spec: _S, state: _T, features: npt.ArrayLike) -> FloatArray:
+        """Return the decision values of rows; see `Learner.values`."""
+
+    @abc.abstractmethod
+    def roomy(self, spec: _S, state: _T, classes: tuple[str, ...], rows: int) -> _T:
+        """Return a copy of a state with room for the classes and the rows of a call.
+
+        A row's arithmetic does not see the room.
+        """
+
+    @abc.abstractmethod
+    def process(
+        self, spec: _S, mode: Mode, state: _T, features: FloatArray, labels: Coded, out: Outputs
+    ) -> _T:
+        """Run rows through the compiled loop.
+
+        Args:
+            spec: The spec.
+            mode: What is done with each row. Only where it says to learn the state is written to,
+                and then it is one that `roomy` made.
+            state: The state.
+            features: Shape (n, width).
+            labels: The rows' labels.
+            out: Filled in.
+
+        Returns:
+            The state without the room that was not needed.
+        """
+
+    def update(
+        self, spec: _S, state: _T, features: npt.ArrayLike, labels: Labels
+    ) -> tuple[_T, Predictions]:
+        """Predict, score and learn rows in order; see `Learner.update`."""
+        return self._learn(spec, state, features, labels, True)
+
+    def learn(self, spec: _S, state: _T, features: npt.ArrayLike, labels: Labels) -> _T:
+        """Learn rows in order without predicting them; see `Learner.learn`."""
+        return self._learn(spec, state, features, labels, False)[0]
+
+    def settled(self, spec: _S, state: _T) -> _T:
+        """Return the state as if no more rows came; see `Learner.settled`. Nothing waits here."""
+        return state
+
+    def predict(self, spec: _S, state: _T, features: npt.ArrayLike) -> Predictions:
+        """Predict rows with the state as it is; see `Learner.predict`."""
+        rows, valid = self.checked_rows(spec, state, features)
+        out = empty_outputs(spec, valid)
+        mode = Mode(True, False, not spec.classifies, known_classes(spec, state))
+        self.process(spec, mode, state, rows, no_labels(len(rows)), out)
+        return _predictions(spec, state.classes, out)
+
+    def score(
+        self, spec: _S, state: _T, predictions: Predictions, labels: Labels
+    ) -> tuple[_T, Predictions]:
+        """Score predictions against labels that came late; see `Learner.score`."""
+        numbers, _ = coded(spec, state.classes, labels, predictions.valid, grow=False)
+        empty = empty_outputs(spec, predictions.valid)
+        out = empty._replace(
+            code=empty.code if predictions.code is None else np.array(predictions.code),
+            value=empty.value if predictions.value is None else np.array(predictions.value),
+        )
+        sums, counts = state.sums.copy(), state.counts.copy()
+        mark_rows(not spec.classifies, sums, counts, numbers, out)
+        marked = dataclasses.replace(
+            predictions,
+            scored=out.scored,
+            correct=out.correct if spec.classifies else None,
+            error=None if spec.classifies else out.error,
+        )
+        return state._replace(sums=sums, counts=counts), marked
+
+    def counters(self, state: _T) -> dict[str, int | float]:
+        """Return running totals; see `Learner.counters`."""
+        return {
+            "scored": int(state.counts[SCORED]),
+            "correct": int(state.counts[CORRECT]),
+            "learned": int(state.counts[LEARNED]),
+            "unusable": int(state.counts[UNUSABLE]),
+            "squared": float(state.sums[SQUARED]),
+            "absolute": float(state.sums[ABSOLUTE]),
+        }
+
+    def arrays(self, state: _T) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name."""
+        named: dict[str, npt.NDArray[Any]] = state._asdict()
+        del named["classes"]
+        return named
+
+    def header(self, state: _T) -> dict[str, Any]:
+        """Return the classes."""
+        return {"classes": list(state.classes)}
+
+    def from_arrays(
+        self, spec: _S, arrays: dict[str, npt.NDArray[Any]], header: dict[str, Any]
+    ) -> _T:
+        """Make a state of what `arrays` and `header` gave; see `Learner.from_arrays`."""
+        classes = _checked_classes(spec, header.get("classes"))
+        names = [name for name in self.state_type._fields if name != "classes"]
+        if set(arrays) != set(names):
+            raise ConfigError("state", sorted(set(arrays) ^ set(names)), ", ".join(names))
+        layout = self.layout(spec, arrays, len(classes) if spec.classifies else 1)
+        state = self.state_type(classes=classes, **copies_like("state", arrays, layout))
+        check_counts("state.counts", state.counts)
+        return self.sound(spec, state)
+
+    @abc.abstractmethod
+    def layout(
+        self, spec: _S, arrays: dict[str, npt.NDArray[Any]], classes: int
+    ) -> dict[str, Like]:
+        """Return what a state's arrays should be like, as far as these say its sizes.
+
+        Raises:
+            ConfigError: for sizes that no state has.
+        """
+
+    def sound(self, spec: _S, state: _T) -> _T:
+        """Return a state that was read, after a look at its values."""
+        return state
+
+    def checked_rows(
+        self, spec: _S, state: _T, features: npt.ArrayLike
+    ) -> tuple[FloatArray, BoolArray]:
+        """Return the features as a matrix, and which rows are fit to compute with."""
+        rows = np.ascontiguousarray(features, dtype=np.float64)
+        width = self.width(spec, state)
+        if rows.ndim != 2 or rows.shape[1] != width:
+            raise ConfigError("features", rows.shape, f"of shape (n, {width})")
+        # To Numba read-only arrays are another type: the loop would be compiled once more.
+        rows = np.require(rows, requirements="W")
+        valid: BoolArray = np.all(np.abs(rows) <= MAX_FEATURE, axis=1)
+        return rows, valid
+
+    def _learn(
+        self, spec: _S, state: _T, features: npt.ArrayLike, labels: Labels, predict: bool
+    ) -> tuple[_T, Predictions]:
+        rows, valid = self.checked_rows(spec, state, features)
+        numbers, classes = coded(spec, state.classes, labels, valid, grow=True)
+        mode = Mode(predict, True, not spec.classifies, known_classes(spec, state))
+        out = empty_outputs(spec, valid)
+        room = self.roomy(spec, state, classes, int(np.count_nonzero(numbers.codes >= 0)))
+        after = self.process(spec, mode, room, rows, numbers, out)
+        return after, _predictions(spec, classes, out)
+
+
+def known_classes(spec: LearnerSpec, state: Any) -> int:
+    """Return how many classes have decision values; in regression 1 once a row was learned."""
+    return len(state.classes) if spec.classifies else min(int(state.counts[LEARNED]), 1)
+
+
+def empty_outputs(spec: LearnerSpec, valid: BoolArray) -> Outputs:
+    """Return outputs for as many rows as `valid` has, as before the first label."""
+    count = len(valid)
+    classes, targets = (count, 0) if spec.classifies else (0, count)
+    return Outputs(
+        valid=valid,
+        code=np.full(classes, -1, dtype=np.int64),
+        score=np.zeros(classes),
+        margin=np.zeros(classes),
+        value=np.full(targets, np.nan),
+        scored=np.zeros(count, dtype=np.bool_),
+        correct=np.zeros(classes, dtype=np.bool_),
+        error=np.full(targets, np.nan),
+    )
+
+
+def _predictions(spec: LearnerSpec, classes: tuple[str, ...], out: Outputs) -> Predictions:
+    sort = spec.classifies
+    return Predictions(
+        valid=out.valid,
+        classes=classes,
+        code=out.code if sort else None,
+        score=out.score if sort else None,
+        margin=out.margin if sort else None,
+        value=None if sort else out.value,
+        scored=out.scored,
+        correct=out.correct if sort else None,
+        error=None if sort else out.error,
+    )
+
+
+def _checked_classes(spec: LearnerSpec, names: Any) -> tuple[str, ...]:
+    most = spec.max_classes if spec.classifies else 0
+    good = (
+        isinstance(names, list)
+        and all(isinstance(name, str) and len(name) <= MAX_NAME for name in names)
+        and len(set(names)) == len(names) <= most
+    )
+    if not good:
+        raise ConfigError("state.classes", names, f"a list of at most {most} different names")
+    return tuple(names)

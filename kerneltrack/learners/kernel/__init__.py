@@ -1,0 +1,1 @@
+"""Learners with a kernel of their own, one a file."""

@@ -1,0 +1,229 @@
+"""What the learners with a kernel share: its settings, and the rows that wait for its bandwidth."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.compiled import inlined
+from kerneltrack.errors import ConfigError
+from kerneltrack.kernels import NEEDS_BANDWIDTH, Kernel, make_kernel, median_bandwidth
+from kerneltrack.learners.common.base import COUNTS, FloatArray, LearnerSpec
+from kerneltrack.learners.common.labels import Coded
+from kerneltrack.learners.common.prequential import MAX_WIDTH, PrequentialLearner
+from kerneltrack.learners.common.row_steps import Mode, Outputs
+from kerneltrack.limits import copies_like, whole
+from kerneltrack.specs import check_choice, check_int, check_number
+
+EARLY = COUNTS + 2
+"""Place in `counts` of the rows that wait for the bandwidth; a learner's own lie beside it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KernelSpec(LearnerSpec):
+    """What the learners with a kernel of their own are also told.
+
+    Attributes:
+        budget: Most stored rows, 1 to 10,000.
+        kernel: "gaussian" or "laplacian", κ(x,x) = 1.
+        gamma: Bandwidth of the kernel (exp(-‖x-y‖²/γ), so γ = 2σ², or exp(-‖x-y‖₁/γ)), or
+            "median": that of the distances between the first `warmup` labelled rows.
+        warmup: Labelled rows that wait for that median, 2 to 10,000; until they have come, nothing
+            is learned and every decision value is 0.
+    """
+
+    budget: int = 500
+    kernel: str = "gaussian"
+    gamma: float | str = "median"
+    warmup: int = 100
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        check_int("budget", self.budget, 1, 10_000)
+        check_choice("kernel", self.kernel, sorted(NEEDS_BANDWIDTH))
+        if isinstance(self.gamma, str):
+            if self.gamma != "median":
+                raise ConfigError("gamma", self.gamma, "a finite number > 0, or 'median'")
+        else:
+            check_number("gamma", self.gamma, 0, math.inf)
+        check_int("warmup", self.warmup, 2, 10_000)
+
+    @property
+    def first_bandwidth(self) -> FloatArray:
+        """γ as a fresh state holds it: 0 where rows have to come first."""
+        return np.array([0.0 if isinstance(self.gamma, str) else float(self.gamma)])
+
+
+_S = TypeVar("_S", bound=KernelSpec)
+_T = TypeVar("_T", bound=Any)
+_C = TypeVar("_C", Coded, Outputs)
+
+
+class KernelLearner(PrequentialLearner[_S, _T]):
+    """A learner with a kernel; a subclass brings the state and the compiled row loop.
+
+    The state holds `bandwidth`, (1,), γ or 0 until it is known, `early`, (e, D + 1), the rows that
+    wait for it, each with its target or its class's place, and their number in `counts`.
+    `loop_type` takes the arrays by their names; `evaluate` takes a kernel, these, rows (n, D), and
+    writes f_c(x) of every row and class to (n, C).
+    """
+
+    loop_type: Any
+    evaluate: Any
+
+    @abc.abstractmethod
+    def run(
+        self,
+        spec: _S,
+        kernel: Kernel,
+        mode: Mode,
+        state: Any,
+        features: FloatArray,
+        labels: Coded,
+        out: Outputs,
+    ) -> tuple[int, int]:
+        """Run rows through the compiled loop.
+
+        It stops behind the row that makes `early` full: the bandwidth has to be found first.
+
+        Returns:
+            How many rows were run, and the classes known then.
+        """
+
+    def writeable(self, state: _T) -> Any:
+        """Return the arrays for the loop: where it writes nothing, they may be read-only."""
+        named = self.arrays(state)
+        return self.loop_type(**{name: np.require(each, None, "W") for name, each in named.items()})
+
+    def values(self, spec: _S, state: _T, features: npt.ArrayLike) -> FloatArray:
+        """Return f_c(x) of every class and row, as the row loop computes it."""
+        rows, _ = self.checked_rows(spec, state, features)
+        out = np.zeros((len(rows), len(state.weights)))
+        self.evaluate(kernel_of(spec, state.bandwidth), self.writeable(state), rows, out)
+        return out
+
+    @abc.abstractmethod
+    def trimmed(self, spec: _S, state: _T) -> _T:
+        """Return a state without the room that is not in use."""
+
+    def process(
+        self, spec: _S, mode: Mode, state: _T, features: FloatArray, labels: Coded, out: Outputs
+    ) -> _T:
+        """Run rows through the compiled loop; see `PrequentialLearner.process`."""
+        arrays = self.writeable(state)
+        start, known = 0, mode.known
+        while start < len(features):
+            kernel = kernel_of(spec, state.bandwidth)
+            turn = mode._replace(known=known)
+            rest = features[start:], _from(start, labels), _from(start, out)
+            count, known = self.run(spec, kernel, turn, arrays, *rest)
+            start += count
+            if mode.learn and state.counts[EARLY] == spec.warmup:
+                known = max(known, self._begin(spec, arrays))
+        return self.trimmed(spec, state) if mode.learn else state
+
+    def settled(self, spec: _S, state: _T) -> _T:
+        """Return the state with the bandwidth of as many rows as wait for it, and these learned."""
+        if not len(state.early):
+            return state
+        room = self.roomy(spec, state, state.classes, 0)
+        self._begin(spec, self.writeable(room))
+        return self.trimmed(spec, room)
+
+    def _begin(self, spec: _S, state: Any) -> int:
+        """Find the bandwidth and learn the rows that waited for it; return the classes known."""
+        rows = np.ascontiguousarray(state.early[:, :-1])
+        targets = state.early[:, -1].copy()
+        state.counts[EARLY] = 0
+        state.bandwidth[0] = median_bandwidth(spec.kernel, rows)
+        codes = targets.astype(np.int64) if spec.classifies else np.zeros(len(rows), np.int64)
+        none = np.zeros(0, dtype=np.bool_)
+        real, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
+        out = Outputs(np.ones(len(rows), np.bool_), whole, real, real, real, none, none, real)
+        mode = Mode(False, True, not spec.classifies, 0)
+        kernel = kernel_of(spec, state.bandwidth)
+        return self.run(spec, kernel, mode, state, rows, Coded(codes, targets), out)[1]
+
+    def sound(self, spec: _S, state: _T) -> _T:
+        """Check what the row loop is led by."""
+        gamma, empty = float(state.bandwidth[0]), not self.stored(state)
+        waits = gamma == 0.0 and isinstance(spec.gamma, str) and empty
+        if not (waits or (0.0 < gamma < math.inf and not len(state.early))):
+            raise ConfigError("state.bandwidth", gamma, "a finite number > 0, 0 while rows wait")
+        places = state.early[:, -1]
+        good = np.isin(places, np.arange(len(state.classes))) | (not spec.classifies)
+        if not good.all():
+            raise ConfigError("state.early", places.tolist(), "places of classes")
+        return state
+
+    @abc.abstractmethod
+    def stored(self, state: _T) -> int:
+        """Return how many rows a state holds beside those that wait."""
+
+
+@inlined
+def keep_waiting(state: Any, row: FloatArray, target: float) -> None:
+    """Put a row and its label to those that wait for the bandwidth."""
+    place, width = state.counts[EARLY], row.shape[0]
+    for d in range(width):
+        state.early[place, d] = row[d]
+    state.early[place, width] = target
+    state.counts[EARLY] = place + 1
+
+
+def kernel_of(spec: KernelSpec, bandwidth: FloatArray) -> Kernel:
+    """Return the kernel; any will do while there are no rows and γ is not known."""
+    return make_kernel(spec.kernel, float(bandwidth[0]) or 1.0)
+
+
+def early_room(spec: KernelSpec, state: Any, rows: int) -> int:
+    """Return how many places for rows that wait a call with so many labels needs."""
+    return min(len(state.early) + rows, spec.warmup) if state.bandwidth[0] == 0.0 else 0
+
+
+def resized(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Return an array of this shape, zeros behind what is copied to it."""
+    room = np.zeros(shape)
+    room[tuple(slice(size) for size in array.shape)] = array
+    return room
+
+
+def _from(start: int, columns: _C) -> _C:
+    """Return the rows of a call's labels or outputs from one on."""
+    fields: Any = columns
+    rest: _C = type(fields)(*(column[start:] for column in fields))
+    return rest
+
+
+def counts_of(arrays: Mapping[str, npt.NDArray[Any]], length: int) -> npt.NDArray[np.int64]:
+    """Return a state's counts, which say how large its other arrays are.
+
+    Raises:
+        ConfigError: for another number of them, or another type.
+    """
+    (counts,) = copies_like(
+        "state", {"counts": arrays["counts"]}, {"counts": whole(length)}
+    ).values()
+    return counts
+
+
+def width_of(rows: npt.NDArray[Any]) -> int:
+    """Return the number of features D of a state's rows, shape (n, D).
+
+    Raises:
+        ConfigError: for a shape that no state has.
+    """
+    if rows.ndim != 2 or not 1 <= rows.shape[1] <= MAX_WIDTH:
+        raise ConfigError("rows of the state", rows.shape, f"of 1 to {MAX_WIDTH} columns")
+    return int(rows.shape[1])

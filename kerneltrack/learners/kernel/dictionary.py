@@ -1,0 +1,176 @@
+"""What POLK and BSGD share: their state, a dictionary of rows, and its way through the loops.
+
+f_c(x) = Σ_j w_cj κ(d_j, x): C functions (a class each, one in regression) share the rows d_j. The
+dictionary never grows past `budget` rows, its arrays have as many places as there are rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.learners.common.base import LEARNED, SUMS, FloatArray, IntArray
+from kerneltrack.learners.common.prequential import MAX_WIDTH
+from kerneltrack.learners.kernel.common import (
+    EARLY,
+    KernelLearner,
+    KernelSpec,
+    counts_of,
+    early_room,
+    resized,
+    width_of,
+)
+from kerneltrack.learners.kernel.dictionary_steps import (
+    DICTIONARY_COUNTS,
+    PENDING,
+    STORED,
+    Dictionary,
+    evaluate_rows,
+)
+from kerneltrack.limits import Like, Limit, check_counts, real, whole
+from kerneltrack.specs import check_int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DictionarySpec(KernelSpec):
+    """What the learners that keep rows of a dictionary are also told."""
+
+    @property
+    def rows_a_step(self) -> int:
+        """Labelled rows of a mini-batch."""
+        return 1
+
+
+_S = TypeVar("_S", bound=DictionarySpec)
+
+
+class DictionaryState(NamedTuple):
+    """State of a learner that keeps rows; see `LearnerState` for what all states hold.
+
+    With M stored rows of D features, p rows of the mini-batch under way, C classes (1 in
+    regression), e rows that wait for the bandwidth, and m = M where the learner projects, else 0,
+    the bytes of its arrays are 8((M + p)(D + C) + m² + m + e(D + 1) + 11); M <= budget,
+    p < rows a step, e < warmup, C <= max_classes.
+
+    Attributes:
+        rows: (M + p, D) stored rows, then those of the mini-batch under way.
+        weights: (C, M + p) w; of the mini-batch what its rows will add.
+        root: (m, m) W with WᵀW = K⁻¹, K = κ(rows, rows) of the stored rows.
+        diagonal: (m,) that of K⁻¹.
+        early: (e, D + 1) rows that wait for the bandwidth, each with its target or class's place.
+        bandwidth: (1,) γ; 0 until it is known.
+        sums: (2,) as in `LearnerState`.
+        counts: (8,) as in `LearnerState`, then M, p, e and the steps since W was computed anew.
+        classes: As in `LearnerState`.
+    """
+
+    rows: FloatArray
+    weights: FloatArray
+    root: FloatArray
+    diagonal: FloatArray
+    early: FloatArray
+    bandwidth: FloatArray
+    sums: FloatArray
+    counts: IntArray
+    classes: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Stored rows M, the model order."""
+        return int(self.counts[STORED])
+
+
+class DictionaryLearner(KernelLearner[_S, DictionaryState]):
+    """A learner that keeps rows; a subclass brings the compiled row loop."""
+
+    state_type = DictionaryState
+    loop_type = Dictionary
+    evaluate = staticmethod(evaluate_rows)
+
+    def projects(self, spec: _S) -> bool:
+        """Say whether the learner needs K⁻¹."""
+        return True
+
+    def init(self, spec: _S, width: int) -> DictionaryState:
+        """Make the state of a learner that has seen no label; see `Learner.init`."""
+        check_int("width", width, 1, MAX_WIDTH)
+        return DictionaryState(
+            rows=np.zeros((0, width)),
+            weights=np.zeros((0 if spec.classifies else 1, 0)),
+            root=np.zeros((0, 0)),
+            diagonal=np.zeros(0),
+            early=np.zeros((0, width + 1)),
+            bandwidth=spec.first_bandwidth,
+            sums=np.zeros(SUMS),
+            counts=np.zeros(DICTIONARY_COUNTS, dtype=np.int64),
+            classes=(),
+        )
+
+    def width(self, spec: _S, state: DictionaryState) -> int:
+        """Return the number of features that a state was made for."""
+        width: int = state.rows.shape[1]
+        return width
+
+    def roomy(
+        self, spec: _S, state: DictionaryState, classes: tuple[str, ...], rows: int
+    ) -> DictionaryState:
+        """Return a copy of a state with room for a call's classes and rows."""
+        used, width = state.rows.shape
+        room = min(used + len(state.early) + rows, spec.budget + spec.rows_a_step)
+        inverse = room if self.projects(spec) else 0
+        count = len(classes) if spec.classifies else 1
+        return DictionaryState(
+            rows=resized(state.rows, (room, width)),
+            weights=resized(state.weights, (count, room)),
+            root=resized(state.root, (inverse, inverse)),
+            diagonal=resized(state.diagonal, (inverse,)),
+            early=resized(state.early, (early_room(spec, state, rows), width + 1)),
+            bandwidth=state.bandwidth.copy(),
+            sums=state.sums.copy(),
+            counts=state.counts.copy(),
+            classes=classes,
+        )
+
+    def stored(self, state: DictionaryState) -> int:
+        """Return how many rows a state holds beside those that wait."""
+        return len(state.rows)
+
+    def trimmed(self, spec: _S, state: DictionaryState) -> DictionaryState:
+        """Return a state without the room that is not in use."""
+        stored, pending, early = (int(state.counts[place]) for place in (STORED, PENDING, EARLY))
+        used, side = stored + pending, stored if self.projects(spec) else 0
+        return state._replace(
+            rows=state.rows[:used].copy(),
+            weights=state.weights[:, :used].copy(),
+            root=state.root[:side, :side].copy(),
+            diagonal=state.diagonal[:side].copy(),
+            early=state.early[:early].copy(),
+        )
+
+    def layout(
+        self, spec: _S, arrays: dict[str, npt.NDArray[Any]], classes: int
+    ) -> dict[str, Like]:
+        """Return what a state's arrays should be like; see `PrequentialLearner`."""
+        counts, width = counts_of(arrays, DICTIONARY_COUNTS), width_of(arrays["rows"])
+        check_counts(
+            "state.counts",
+            counts,
+            Limit("stored rows", STORED, spec.budget),
+            Limit("rows of the mini-batch", PENDING, int(counts[LEARNED]) % spec.rows_a_step),
+            Limit("rows that wait", EARLY, spec.warmup - 1),
+        )
+        stored, pending, early = (int(counts[place]) for place in (STORED, PENDING, EARLY))
+        size, inverse = stored + pending, stored if self.projects(spec) else 0
+        return {
+            "rows": real(size, width),
+            "weights": real(classes, size),
+            "root": real(inverse, inverse),
+            "diagonal": real(inverse),
+            "early": real(early, width + 1),
+            "bandwidth": real(1),
+            "sums": real(SUMS),
+            "counts": whole(DICTIONARY_COUNTS),
+        }

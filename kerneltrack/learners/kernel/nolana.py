@@ -1,0 +1,369 @@
+"""NOLANA: stochastic gradient steps on adaptive Nyström features, the weights fitted anew.
+
+The features of a row are q = Eᵀk, k = κ(U, x), with the m landmarks U and the r coefficient vectors
+E of the adaptive Nyström map (`kerneltrack.trackers.oana`, whose compiled steps run here); f_c(x) =
+w_cᵀq, C functions on one map. A labelled row takes a step on its loss + λ/2·Σ‖w_c‖² (eq. 11),
+
+    w_c ← (1 - η_tλ)w_c - η_t ∂ℓ/∂f_c q,
+
+then its nearest landmark moves to the mean of its rows, unless ‖x - u‖² < ε. The map that follows,
+q̄, gets the weights that say the most similar of the landmarks, at their new places (eq. 12):
+
+    w̄_c = argmin Σ_i (w_cᵀq(u_i) - wᵀq̄(u_i))² + θ‖w‖² = (GGᵀ + θI)⁻¹ G q(U)ᵀw_c,  G = q̄(U).
+
+The losses: Crammer and Singer's multi-class hinge, multinomial logistic, whose `score` and
+`margin` are probabilities, and (y - f(x))²/2 in regression. The first m labelled rows that differ
+are the landmarks. With `threshold: null` they stay so, which is NOGD. Any orthonormal basis of the
+map's subspace gives the same functions, so features are not aligned.
+
+Flops a labelled row that moves a landmark: 6mD + 2mr + 4Cr + 6m²r + 13mr² + 2r³/3 + 4Cmr; the
+first three terms where none moves, 3mD + 2mr + 2Cr for a row that is predicted only.
+
+Reference: S. Si, S. Kumar, Y. Li, "Nonlinear online learning with adaptive Nyström approximation",
+2018, Alg. 2, eq. 11 and 12; J. Lu, S. C. H. Hoi, J. Wang, P. Zhao, Z.-Y. Liu, "Large scale online
+kernel learning", JMLR 17, 2016 (NOGD).
+
+Differs from the paper: several classes; η_t may fall; a row that becomes a landmark does so before
+its step, as only then the map knows it; a row of the squared loss never moves f past its own
+target, η_t <= 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.compiled import compiled
+from kerneltrack.errors import ConfigError
+from kerneltrack.kernels import Kernel
+from kerneltrack.learners.common.base import (
+    LEARNED,
+    SUMS,
+    FloatArray,
+    GradientSpec,
+    IntArray,
+    LearnerSpec,
+)
+from kerneltrack.learners.common.labels import Coded
+from kerneltrack.learners.common.prequential import MAX_WIDTH
+from kerneltrack.learners.common.row_steps import (
+    LOSSES,
+    Mode,
+    Outputs,
+    add_to,
+    decayed_step,
+    decision_values,
+    descent,
+    is_learnable,
+    load_row,
+    report,
+    shrink_all,
+    softmax,
+)
+from kerneltrack.learners.kernel.common import (
+    EARLY,
+    KernelLearner,
+    KernelSpec,
+    counts_of,
+    early_room,
+    keep_waiting,
+    resized,
+    width_of,
+)
+from kerneltrack.learners.kernel.nolana_steps import (
+    DIRECTIONS,
+    LANDMARKS,
+    MOVED,
+    Arrays,
+    Settings,
+    chart_of,
+    follow,
+    make_fit,
+    say,
+)
+from kerneltrack.limits import Like, Limit, check_counts, check_whole, real, whole
+from kerneltrack.specs import check_choice, check_int, check_number
+from kerneltrack.trackers.oana import state as oanastate
+from kerneltrack.trackers.oana.loop import BEGINS, MOVES, nearest, what_for
+from kerneltrack.trackers.oana.span import displace, enlist
+from kerneltrack.trackers.okfeb import state as rowstate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NOLANASpec(KernelSpec, GradientSpec):
+    """Settings of NOLANA; see `KernelSpec` and `GradientSpec` for the shared ones.
+
+    Attributes:
+        budget: Landmarks m, rank to 10,000.
+        rank: Features r, 1 to 1000.
+        loss: "hinge" or "logistic" in classification; regression has the squared loss.
+        threshold: ε, squared distance from its landmark below which a row moves nothing, >= 0;
+            None: landmarks never move.
+        refit_ridge: θ, 1e-9 to 1e6: what a change of the map costs weights of small eigenvalues.
+
+    Example:
+        >>> NOLANASpec(budget=20, rank=16, threshold=4.0).learner
+        'nolana'
+    """
+
+    learner: ClassVar[str] = "nolana"
+
+    budget: int = 100
+    rank: int = 80
+    ridge: float = 1e-6
+    step_size: float = 0.5
+    loss: str = "hinge"
+    threshold: float | None = 0.0
+    refit_ridge: float = 1e-6
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        check_int("rank", self.rank, 1, 1000)
+        if self.budget < self.rank:
+            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
+        check_choice("loss", self.loss, LOSSES)
+        if self.threshold is not None:
+            check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
+        check_number("refit_ridge", self.refit_ridge, 1e-9, 1e6, closed=("low", "high"))
+
+
+class NOLANAState(NamedTuple):
+    """State of NOLANA; see `LearnerState` for what all states hold.
+
+    With D features, C classes (1 in regression), s = m + 1 slots for landmarks and e < warmup rows
+    that wait for the bandwidth, the bytes of its arrays are 8(s(D + 2r + s + 1) + Cr + e(D + 1) +
+    11).
+
+    Attributes:
+        weights: (C, r) w.
+        support: (s, D) landmarks; slots from `size` on are unused, the last one always.
+        factor: (r, s) Eᵀ.
+        gram: (s, s) kernel matrix of the landmarks.
+        image: (r, s) (KE)ᵀ, the landmarks' features.
+        members: (s,) rows whose mean each landmark is.
+        early: (e, D + 1) rows that wait for the bandwidth, each with its target or class's place.
+        bandwidth: (1,) γ; 0 until it is known.
+        sums: (2,) as in `LearnerState`.
+        counts: (8,) as in `LearnerState`, then landmarks, rows that moved one, e and directions.
+        classes: As in `LearnerState`.
+    """
+
+    weights: FloatArray
+    support: FloatArray
+    factor: FloatArray
+    gram: FloatArray
+    image: FloatArray
+    members: IntArray
+    early: FloatArray
+    bandwidth: FloatArray
+    sums: FloatArray
+    counts: IntArray
+    classes: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Landmarks."""
+        return int(self.counts[LANDMARKS])
+
+
+@compiled
+def _run_rows(  # noqa: PLR0915 - one loop, in steps
+    settings: Settings,
+    kernel: Kernel,
+    mode: Mode,
+    state: Arrays,
+    features: FloatArray,
+    labels: Coded,
+    out: Outputs,
+) -> tuple[int, int]:
+    counts, weights = state.counts, state.weights
+    slots, rank = state.support.shape[0], weights.shape[1]
+    work = oanastate.make_work(slots, features.shape[1], rank)
+    chart = chart_of(state)
+    fit = make_fit(weights.shape[0], slots, rank)
+    values = np.zeros(weights.shape[0])
+    probable = np.zeros(weights.shape[0])
+    known = mode.known
+    for n in range(features.shape[0]):
+        if not out.valid[n]:
+            continue
+        load_row(features[n], work.x)
+        say(kernel, chart, work)
+        decision_values(weights, known, work.q, values)
+        if mode.predict:
+            if settings.logistic and known > 0:
+                softmax(values, known, probable)
+                report(mode, state, probable, known, labels, out, n)
+            else:
+                report(mode, state, values, known, labels, out, n)
+        code = labels.codes[n]
+        if not is_learnable(mode, state, code):
+            continue
+        target = labels.targets[n] if mode.regression else float(code)
+        waits = state.bandwidth[0] == 0.0
+        if code == known and not (waits and mode.regression):
+            values[code] = 0.0
+            known += 1
+        if waits:
+            keep_waiting(state, features[n], target)
+            if counts[EARLY] == settings.warmup:
+                return n + 1, known
+            continue
+        place, least = nearest(chart, work.x)
+        action = what_for(settings.chart, chart, least)
+        if action == BEGINS:
+            if enlist(chart, work, 1.0):
+                last = chart.counts[rowstate.SIZE] - 1
+                follow(weights, chart, work, last, known, settings, fit)
+            say(kernel, chart, work)
+            decision_values(weights, known, work.q, values)
+        step = decayed_step(settings.step_size, settings.decay_rows, counts[LEARNED])
+        counts[LEARNED] += 1
+        descent(mode.regression, settings.logistic, values, known, code, target)
+        shrink_all(weights, known, step * settings.ridge)
+        share = min(step, 1.0) if mode.regression else step
+        for c in range(known):
+            if values[c] != 0.0:
+                add_to(weights[c], share * values[c], work.q)
+        if action == MOVES:
+            displace(kernel, chart, work, place)
+            follow(weights, chart, work, place, known, settings, fit)
+            counts[MOVED] += 1
+        counts[LANDMARKS] = chart.counts[rowstate.SIZE]
+        counts[DIRECTIONS] = chart.counts[rowstate.STARTED]
+    return features.shape[0], known
+
+
+@compiled
+def _evaluate_rows(kernel: Kernel, state: Arrays, rows: FloatArray, out: FloatArray) -> None:
+    weights = state.weights
+    work = oanastate.make_work(state.support.shape[0], rows.shape[1], weights.shape[1])
+    chart = chart_of(state)
+    for n in range(rows.shape[0]):
+        load_row(rows[n], work.x)
+        say(kernel, chart, work)
+        decision_values(weights, weights.shape[0], work.q, out[n])
+
+
+class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
+    """The learner NOLANA (see the module).
+
+    Example:
+        >>> spec, learner = NOLANASpec(gamma=1.0, budget=20, rank=16, threshold=0.1), NOLANA()
+        >>> rows = np.random.default_rng(0).normal(size=(300, 2))
+        >>> labels = ["in" if row @ row < 1 else "out" for row in rows]
+        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, labels)
+        >>> learner.predict(spec, state, [[0.1, 0.0], [2.0, 1.0]]).names, state.size
+        (['in', 'out'], 20)
+    """
+
+    name = "nolana"
+    spec_type: type[LearnerSpec] = NOLANASpec
+    state_type = NOLANAState
+    loop_type = Arrays
+    evaluate = staticmethod(_evaluate_rows)
+
+    def run(
+        self,
+        spec: NOLANASpec,
+        kernel: Kernel,
+        mode: Mode,
+        state: Arrays,
+        features: FloatArray,
+        labels: Coded,
+        out: Outputs,
+    ) -> tuple[int, int]:
+        """Run rows through the compiled loop; see `KernelLearner.run`."""
+        threshold = math.inf if spec.threshold is None else float(spec.threshold)
+        settings = Settings(
+            ridge=float(spec.ridge),
+            step_size=float(spec.step_size),
+            decay_rows=float(spec.decay_rows),
+            refit_ridge=float(spec.refit_ridge),
+            logistic=spec.classifies and spec.loss == "logistic",
+            warmup=spec.warmup,
+            chart=oanastate.Settings(mode.learn, False, threshold, math.inf),
+        )
+        return _run_rows(settings, kernel, mode, state, features, labels, out)
+
+    def init(self, spec: NOLANASpec, width: int) -> NOLANAState:
+        """Make the state of a learner that has seen no label; see `Learner.init`."""
+        check_int("width", width, 1, MAX_WIDTH)
+        slots, rank = spec.budget + 1, spec.rank
+        return NOLANAState(
+            weights=np.zeros((0 if spec.classifies else 1, rank)),
+            support=np.zeros((slots, width)),
+            factor=np.zeros((rank, slots)),
+            gram=np.zeros((slots, slots)),
+            image=np.zeros((rank, slots)),
+            members=np.zeros(slots, dtype=np.int64),
+            early=np.zeros((0, width + 1)),
+            bandwidth=spec.first_bandwidth,
+            sums=np.zeros(SUMS),
+            counts=np.zeros(DIRECTIONS + 1, dtype=np.int64),
+            classes=(),
+        )
+
+    def width(self, spec: NOLANASpec, state: NOLANAState) -> int:
+        """Return the number of features that a state was made for."""
+        width: int = state.support.shape[1]
+        return width
+
+    def roomy(
+        self, spec: NOLANASpec, state: NOLANAState, classes: tuple[str, ...], rows: int
+    ) -> NOLANAState:
+        """Return a copy of a state with room for a call's classes and rows."""
+        named = {name: array.copy() for name, array in self.arrays(state).items()}
+        count = len(classes) if spec.classifies else 1
+        early = (early_room(spec, state, rows), state.early.shape[1])
+        named["weights"] = resized(state.weights, (count, spec.rank))
+        named["early"] = resized(state.early, early)
+        return NOLANAState(**named, classes=classes)
+
+    def trimmed(self, spec: NOLANASpec, state: NOLANAState) -> NOLANAState:
+        """Return a state without the room that is not in use."""
+        return state._replace(early=state.early[: int(state.counts[EARLY])].copy())
+
+    def stored(self, state: NOLANAState) -> int:
+        """Return how many rows a state holds beside those that wait."""
+        return state.size
+
+    def layout(
+        self, spec: NOLANASpec, arrays: dict[str, npt.NDArray[Any]], classes: int
+    ) -> dict[str, Like]:
+        """Return what a state's arrays should be like; see `PrequentialLearner`."""
+        counts, width = counts_of(arrays, DIRECTIONS + 1), width_of(arrays["support"])
+        check_counts(
+            "state.counts",
+            counts,
+            Limit("landmarks", LANDMARKS, spec.budget),
+            Limit("rows that wait", EARLY, spec.warmup - 1),
+            Limit("directions", DIRECTIONS, min(int(counts[LANDMARKS]), spec.rank)),
+        )
+        slots, rank = spec.budget + 1, spec.rank
+        return {
+            "weights": real(classes, rank),
+            "support": real(slots, width),
+            "factor": real(rank, slots),
+            "gram": real(slots, slots),
+            "image": real(rank, slots),
+            "members": whole(slots),
+            "early": real(int(counts[EARLY]), width + 1),
+            "bandwidth": real(1),
+            "sums": real(SUMS),
+            "counts": whole(DIRECTIONS + 1),
+        }
+
+    def sound(self, spec: NOLANASpec, state: NOLANAState) -> NOLANAState:
+        """Check what the row loop is led by."""
+        check_whole("state.members", state.members[: state.size], 1)
+        return super().sound(spec, state)

@@ -1,0 +1,144 @@
+"""What the linear learners share: their state, and how it goes through their row loops."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.compiled import compiled
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners.common.base import COUNTS, SUMS, FloatArray, IntArray, LinearSpec
+from kerneltrack.learners.common.labels import Coded
+from kerneltrack.learners.common.prequential import MAX_WIDTH, PrequentialLearner
+from kerneltrack.learners.common.row_steps import Arrays, Mode, Outputs, decision_values, load_row
+from kerneltrack.limits import Like, real, whole
+from kerneltrack.specs import check_int
+
+_S = TypeVar("_S", bound=LinearSpec)
+
+
+class LinearState(NamedTuple):
+    """State of a linear learner; see `LearnerState` for what all states hold.
+
+    With C classes seen (1 in regression), p weights a class (the features, and the bias if there
+    is one) and m numbers of `memory`, the bytes of its arrays are 8(Cp + m + 6), at most
+    8(max_classes·p + m + 6); m is p² for recursive ridge, p for Pegasos, else 0.
+
+    Attributes:
+        weights: (C, p) a class's weights, in the order of `classes`; Pegasos documents its scale.
+        memory: What the learner keeps beside its weights, as it documents: (p, p), (1, p) or
+            (0, p).
+        sums: (2,) as in `LearnerState`.
+        counts: (4,) as in `LearnerState`.
+        classes: As in `LearnerState`.
+    """
+
+    weights: FloatArray
+    memory: FloatArray
+    sums: FloatArray
+    counts: IntArray
+    classes: tuple[str, ...]
+
+
+class LinearLearner(PrequentialLearner[_S, LinearState]):
+    """A learner with one weight vector a class; a subclass brings the compiled row loop."""
+
+    state_type = LinearState
+
+    @abc.abstractmethod
+    def run(
+        self,
+        spec: _S,
+        mode: Mode,
+        state: Arrays,
+        features: FloatArray,
+        labels: Coded,
+        out: Outputs,
+    ) -> None:
+        """Run rows through the compiled loop, which writes to the state as the mode says."""
+
+    def memory(self, spec: _S, size: int) -> FloatArray:
+        """Return the state's `memory` before the first label, for `size` weights a class."""
+        return np.zeros((0, size))
+
+    def init(self, spec: _S, width: int) -> LinearState:
+        """Make the state of a learner that has seen no label; see `Learner.init`."""
+        check_int("width", width, 1, MAX_WIDTH)
+        size = width + int(spec.bias)
+        return LinearState(
+            weights=np.zeros((0 if spec.classifies else 1, size)),
+            memory=self.memory(spec, size),
+            sums=np.zeros(SUMS),
+            counts=np.zeros(COUNTS, dtype=np.int64),
+            classes=(),
+        )
+
+    def width(self, spec: _S, state: LinearState) -> int:
+        """Return the number of features that a state was made for."""
+        size: int = state.weights.shape[1]
+        return size - int(spec.bias)
+
+    def values(self, spec: _S, state: LinearState, features: npt.ArrayLike) -> FloatArray:
+        """Return w_c·x of every class and row, as the row loops compute it."""
+        rows, _ = self.checked_rows(spec, state, features)
+        out = np.zeros((len(rows), len(state.weights)))
+        _values(np.require(state.weights, requirements="W"), rows, out)
+        return out
+
+    def roomy(
+        self, spec: _S, state: LinearState, classes: tuple[str, ...], rows: int
+    ) -> LinearState:
+        """Return a copy of a state with room for the classes of a call."""
+        weights = np.zeros((len(classes) if spec.classifies else 1, state.weights.shape[1]))
+        weights[: len(state.weights)] = state.weights
+        return LinearState(
+            weights, state.memory.copy(), state.sums.copy(), state.counts.copy(), classes
+        )
+
+    def process(
+        self,
+        spec: _S,
+        mode: Mode,
+        state: LinearState,
+        features: FloatArray,
+        labels: Coded,
+        out: Outputs,
+    ) -> LinearState:
+        """Run rows through the compiled loop; see `PrequentialLearner.process`."""
+        # Where nothing is written, arrays may be read-only: to Numba that is another type.
+        arrays = Arrays(
+            np.require(state.weights, requirements="W"),
+            np.require(state.memory, requirements="W"),
+            np.require(state.sums, requirements="W"),
+            np.require(state.counts, requirements="W"),
+        )
+        self.run(spec, mode, arrays, features, labels, out)
+        return state
+
+    def layout(
+        self, spec: _S, arrays: dict[str, npt.NDArray[Any]], classes: int
+    ) -> dict[str, Like]:
+        """Return what a state's arrays should be like; see `PrequentialLearner`."""
+        weights = arrays["weights"]
+        size = weights.shape[-1] if weights.ndim else 0
+        most = MAX_WIDTH + int(spec.bias)
+        if not int(spec.bias) < size <= most:
+            raise ConfigError("state.weights", weights.shape, f"of at most {most} columns")
+        rows = {0: 0, 1: 1, 2: size}[len(self.memory(spec, 2))]
+        return {
+            "weights": real(classes, size),
+            "memory": real(rows, size),
+            "sums": real(SUMS),
+            "counts": whole(COUNTS),
+        }
+
+
+@compiled
+def _values(weights: FloatArray, rows: FloatArray, out: FloatArray) -> None:
+    x = np.ones(weights.shape[1])
+    for n in range(rows.shape[0]):
+        load_row(rows[n], x)
+        decision_values(weights, weights.shape[0], x, out[n])

@@ -1,0 +1,1 @@
+"""What a model's errors say: kernel mismatch, bounds, drift."""

@@ -1,0 +1,1 @@
+"""What all trackers share: the protocol, calls, the first rows, the steps around learning."""

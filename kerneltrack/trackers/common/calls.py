@@ -1,0 +1,233 @@
+"""What the trackers' functions share outside the compiled loops: first rows, calls, checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.kernels import NEEDS_BANDWIDTH, Kernel, make_kernel, median_bandwidth
+from kerneltrack.limits import (
+    Like,
+    Limit,
+    check_counts,
+    check_finite,
+    check_positive,
+    copies_like,
+)
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers.common import row_steps, scaling
+from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.okfeb import state as rowstate
+
+FloatArray = npt.NDArray[np.float64]
+Arrays = dict[str, npt.NDArray[Any]]
+
+_State = TypeVar("_State")
+
+
+class FirstRows(NamedTuple):
+    """What a model takes from its first rows.
+
+    Attributes:
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        bandwidth: (1,) γ.
+    """
+
+    shift: FloatArray
+    scale: FloatArray
+    bandwidth: FloatArray
+
+
+def look_at(spec: SubspaceSpec, first_rows: npt.ArrayLike) -> FirstRows:
+    """Take scaling and bandwidth from a model's first rows, shape (m, D).
+
+    Raises:
+        ConfigError: if they are not a finite matrix of one row and one column at the least.
+    """
+    rows = np.ascontiguousarray(first_rows, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1:
+        raise ConfigError("first_rows", rows.shape, "an array of shape (m >= 1, D >= 1)")
+    if not np.isfinite(rows).all():
+        raise ConfigError("first_rows", "NaN or infinite values", "finite")
+    clip = math.inf if spec.clip is None else spec.clip
+    scale = (
+        scaling.standard_scaling(rows, clip)
+        if spec.standardise
+        else scaling.no_scaling(rows.shape[1])
+    )
+    gamma = 1.0
+    if spec.kernel in NEEDS_BANDWIDTH:
+        gamma = (
+            median_bandwidth(spec.kernel, scaling.apply_scaling(scale, rows, clip))
+            if isinstance(spec.gamma, str)
+            else spec.gamma
+        )
+    return FirstRows(scale.shift, scale.scale, np.array([gamma]))
+
+
+def kernel_of(spec: SubspaceSpec, state: Any) -> Kernel:
+    """Return the kernel of a model, its bandwidth resolved."""
+    return make_kernel(spec.kernel, float(state.bandwidth[0]), spec.degree, spec.offset)
+
+
+def run(
+    loop: Callable[..., None],
+    settings: Any,
+    state: Any,
+    spec: SubspaceSpec,
+    rows: npt.ArrayLike,
+    extras: tuple[str, ...] = (),
+    *beside: Any,
+) -> Features:
+    """Run rows through a compiled loop, which writes to the state if it is to learn.
+
+    The loop gets settings, kernel, state, rows, room for the outputs, and what is `beside`.
+    """
+    matrix = matrix_of(rows, state.support.shape[1])
+    state = type(state)(*map(writeable, state))
+    out = outputs_for(spec, len(matrix), state.support.shape[0] - 1, extras)
+    loop(settings, kernel_of(spec, state), state, matrix, out, *beside)
+    return features_of(out)
+
+
+def matrix_of(rows: npt.ArrayLike, width: int) -> FloatArray:
+    """Return rows as the compiled loops take them.
+
+    Raises:
+        ConfigError: for rows of another width.
+    """
+    matrix = np.ascontiguousarray(rows, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[1] != width:
+        raise ConfigError("rows", matrix.shape, f"of shape (n, {width})")
+    return cast("FloatArray", writeable(matrix))
+
+
+def stamps_of(spec: SubspaceSpec, rows: npt.ArrayLike, times: IntArray | None) -> IntArray:
+    """Return the rows' event times as the compiled loops take them, zeros if not needed.
+
+    Raises:
+        ConfigError: if the spec needs them and they are not there, or as many as the rows are.
+    """
+    count = np.shape(rows)[0] if np.ndim(rows) else 0
+    if not spec.needs_times:
+        return np.zeros(count, dtype=np.int64)
+    if times is None:
+        raise ConfigError("times", None, "event times of the rows: the spec forgets by them")
+    stamps = np.ascontiguousarray(times, dtype=np.int64)
+    if stamps.shape != (count,):
+        raise ConfigError("times", stamps.shape, f"of shape ({count},)")
+    return cast("IntArray", writeable(stamps))
+
+
+def writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that may be written to: Numba compiles loops anew for those that may not."""
+    return array if array.flags.writeable else array.copy()
+
+
+def outputs_for(
+    spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, ...]
+) -> rowstate.Outputs:
+    """Return room for what is said of `count` rows, s of `stored` numbers each.
+
+    What is not wanted has neither rows nor columns.
+    """
+    wants_z, wants_q = spec.emit == "z", "q" in extras or spec.emit == "q"
+    return rowstate.Outputs(
+        valid=np.zeros(count, dtype=np.bool_),
+        number=np.zeros(count, dtype=np.int64),
+        z=np.zeros((count, spec.rank) if wants_z else (0, 0)),
+        loss=np.zeros(count),
+        novelty=np.zeros(count),
+        informative=np.zeros(count, dtype=np.bool_),
+        evicted=np.full(count, -1, dtype=np.int64),
+        initial=np.zeros(count, dtype=np.bool_),
+        q=np.zeros((count, spec.rank) if wants_q else (0, 0)),
+        s=np.zeros((count, stored) if "s" in extras else (0, 0)),
+    )
+
+
+def features_of(out: rowstate.Outputs) -> Features:
+    """Return a call's outputs as the trackers give them."""
+    return Features(
+        valid=out.valid,
+        index=out.number,
+        z=out.z if out.z.shape[1] else None,
+        loss=out.loss,
+        novelty=out.novelty,
+        informative=out.informative,
+        evicted=out.evicted,
+        initial=out.initial,
+        q=out.q if out.q.shape[1] else None,
+        s=out.s if out.s.shape[1] else None,
+    )
+
+
+def copied(state: _State) -> _State:
+    """Return a state of copies of the arrays of one."""
+    named: Any = state
+    result: _State = type(named)(*(array.copy() for array in named))
+    return result
+
+
+def totals(state: Any) -> dict[str, int]:
+    """Return a state's running totals by name."""
+    counts = state.counts
+    chosen = {"directions": int(counts[rowstate.DIRECTIONS])} if len(counts) > rowstate.RANK else {}
+    return {
+        "informative": int(counts[rowstate.INFORMATIVE]),
+        "evicted": int(counts[rowstate.EVICTED]),
+        "dropped_at_once": int(counts[rowstate.DROPPED]),
+        "mended": int(counts[rowstate.MENDED]),
+        "unseen": int(counts[rowstate.UNSEEN]),
+        **chosen,
+    }
+
+
+def refusal(state: Any, row: npt.ArrayLike, positive: str | None = None) -> str:
+    """Say why the row loop refused a row; `positive`: a kernel that takes no number below 0."""
+    values = np.asarray(row, dtype=np.float64)
+    for name, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values))):
+        if bad.any():
+            return f"channel {int(np.argmax(bad))} is {name}"
+    if positive is not None and (values < 0).any():
+        return f"channel {int(np.argmax(values < 0))} is below 0, {positive} takes none"
+    scaled = np.abs(values / state.scale - state.shift)
+    worst = int(np.argmax(scaled))
+    if scaled[worst] > row_steps.MAX_SCALED:
+        return f"channel {worst} = {values[worst]:g}: too large once standardised"
+    return f"the kernel's value of the row with itself is above {row_steps.MAX_KERNEL:g}"
+
+
+def restored(
+    state_type: Any, arrays: Arrays, layout: Callable[[int], Mapping[str, Like]], *limits: Limit
+) -> Any:
+    """Make a state of arrays by name, held against what leads the row loops.
+
+    Args:
+        state_type: The state's type.
+        arrays: Its arrays.
+        layout: What they are like for rows of D channels.
+        limits: Ranges of single counts.
+
+    Raises:
+        ConfigError: naming the array or count that no state has.
+    """
+    fields = state_type._fields
+    if set(arrays) != set(fields):
+        raise ConfigError(
+            "state", sorted(set(arrays) ^ set(fields)), f"exactly {', '.join(fields)}"
+        )
+    scale = arrays["scale"]
+    if scale.ndim != 1 or not len(scale):
+        raise ConfigError("state.scale", scale.shape, "of shape (D,)")
+    state = state_type(**copies_like("state", arrays, layout(len(scale))))
+    check_counts("state.counts", state.counts, *limits)
+    check_finite("state.shift", state.shift)
+    check_positive("state.scale", state.scale)
+    return state

@@ -1,0 +1,1 @@
+"""Budgeted kernel covariance: the subspace of the r largest eigenvectors."""

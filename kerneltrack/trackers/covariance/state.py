@@ -1,0 +1,156 @@
+"""What the covariance tracker's row loop works on: a spec as numbers, the state, scratch space."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.compiled import inlined
+from kerneltrack.trackers.okfeb import state as rowstate
+from kerneltrack.trackers.okfeb.state import SIZE, N
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# Places in `counts` and `reals` after those that `rowstate` names, or in place of OK-FEB's own.
+LAST, SINCE = rowstate.COUNTS, rowstate.COUNTS + 1
+COUNTS = rowstate.COUNTS + 2
+LOST, CONTROL = 0, 2
+REALS = rowstate.REALS
+# Behind them where the rank is chosen: fading sums over admitted rows, and in `key`.
+FULL, WHOLE, SCORES = REALS, REALS + 1, REALS + 2
+COIN, STAMP = 0, 1
+
+# The order of the names in `covariance.ADMISSIONS`, the first four as in `okfeb.CENSORS`.
+LEVERAGE = 4
+
+ONE_IN_A_ROW, TWO_APART = 1, 2
+
+
+class Settings(NamedTuple):
+    """A spec as numbers.
+
+    `fading` is ln 2 over the half-life, in rows or, if `timed`, in ns, 0 without one; `rank_factor`
+    is 0 where the rank is fixed; `steps` of the orthogonal iteration are
+    done on an admitted row: `ONE_IN_A_ROW` where every row is one, else `TWO_APART`.
+    """
+
+    learn: bool
+    aligned: bool
+    admission: int
+    threshold: float
+    admitted: float
+    fading: float
+    timed: bool
+    rank_factor: float
+    steps: int
+    clip: float
+
+
+class CovarianceState(NamedTuple):
+    """State of a model; every array keeps its shape for the model's whole life.
+
+    With C = B + 1 slots (one for the row that is being added), the bytes of its arrays are
+    8(C(D + 2r + 4C + 1) + r² + 2D + window + 17); 8 more with a half-life in event time, 8(r + 4)
+    with a rank that is chosen.
+
+    Attributes:
+        support: (C, D) stored rows, scaled; slots from `size` on are unused.
+        factor: (r, C) Eᵀ, coefficients of the orthonormal basis of the subspace.
+        gram: (C, C) K_S.
+        image: (r, C) (K_S E)ᵀ.
+        weights: (C, C) Γ as of the last admitted row.
+        square: (C, C) ΓK_SΓ.
+        whitener: (C, C) W with WᵀW = K_S⁻¹.
+        frame: (r, r) rotation T with z = Tq.
+        born: (C,) index of each stored row.
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        bandwidth: (1,) γ.
+        recent: (window,) ring of the last losses.
+        key: (1,) of the coins; with a half-life in event time (2,), the other one the time of the
+            last admitted row, ns.
+        reals: (4,) bound on what evictions took from the covariance, ε, c, mean loss; with a
+            rank that is chosen (6 + r,), fading sums of δ, κ(x,x) and q² of admitted rows.
+        counts: (11,) valid rows, stored rows, losses in all, informative, evicted, dropped at
+            once, times W was renewed out of turn, unseen (q = 0), rows of the start, valid rows
+            at the last admitted one, admitted rows since W was renewed; with a rank that is
+            chosen (13,), the rank in use and its sum over admitted rows.
+    """
+
+    support: FloatArray
+    factor: FloatArray
+    gram: FloatArray
+    image: FloatArray
+    weights: FloatArray
+    square: FloatArray
+    whitener: FloatArray
+    frame: FloatArray
+    born: IntArray
+    shift: FloatArray
+    scale: FloatArray
+    bandwidth: FloatArray
+    recent: FloatArray
+    key: IntArray
+    reals: FloatArray
+    counts: IntArray
+
+    @property
+    def n(self) -> int:
+        """Valid rows seen."""
+        return int(self.counts[N])
+
+    @property
+    def size(self) -> int:
+        """Stored rows |S|."""
+        return int(self.counts[SIZE])
+
+
+class Work(NamedTuple):
+    """Scratch space of one call: a row's vectors, r + 1 directions, C×C and (r+1)×(r+1) tables."""
+
+    x: FloatArray
+    k: FloatArray
+    q: FloatArray
+    half: FloatArray
+    share: FloatArray
+    along: FloatArray
+    costs: FloatArray
+    left: FloatArray
+    right: FloatArray
+    moved: FloatArray
+    least: FloatArray
+    small: FloatArray
+    turns: FloatArray
+    order: IntArray
+    frame: FloatArray
+    inner: FloatArray
+    rest: FloatArray
+    pivots: IntArray
+
+
+@inlined
+def make_work(slots: int, width: int, rank: int) -> Work:
+    """Make scratch space for `slots` stored rows of `width` channels."""
+    return Work(
+        np.empty(width),
+        np.empty(slots),
+        np.empty(rank),
+        np.empty(slots),
+        np.empty(slots),
+        np.empty(slots),
+        np.empty(slots),
+        np.empty((rank + 1, slots)),
+        np.empty((rank + 1, slots)),
+        np.empty((rank + 1, slots)),
+        np.empty(rank + 1),
+        np.empty((rank + 1, rank + 1)),
+        np.empty((rank + 1, rank + 1)),
+        np.empty(rank + 1, dtype=np.int64),
+        np.empty((rank, rank)),
+        np.empty((rank, rank)),
+        np.empty((rank, rank)),
+        np.empty(rank, dtype=np.int64),
+    )

@@ -1,0 +1,321 @@
+"""Budgeted kernel covariance: a subspace tracker without a step size.
+
+It keeps the covariance operator itself, on at most B stored rows S, and projects on its r largest
+eigenvectors. With the weights w_n of the rows (1 for every row; below for leverage) and the fading
+ρ = 2^(-1/half-life) of a row (2^(-s/half-life) over s seconds of event time, where the half-life is
+one), what is followed is
+
+    C_n = ρC_{n-1} + w_nφ_nφ_nᵀ,   kept as   C = Φ_S Γ Φ_Sᵀ,   K = κ(S, S),   Γ (|S|, |S|) PSD.
+
+**A row comes.** Γ ← ρΓ (for all that passed since the last admitted one), S gains the row
+and Γ the diagonal entry w: exact. With t = K⁻¹k the row is Φ_S t but for a rest of squared length
+δ = κ(x,x) - kᵀt; is δ no more than 1e-6 κ(x,x) (a repeated row, a small feature space), the row is
+not stored but folded: Γ ← Γ + w ttᵀ.
+
+**A row goes.** Past the budget one stored row i is projected on the others, P the projection on
+their span. φ_i = Φ_rest t + a rest of squared length δ_i = 1/[K⁻¹]_ii, t_j = -[K⁻¹]_ji/[K⁻¹]_ii; so
+with T = [I, t] it is Γ ← TΓTᵀ, which is PCP. As TᵀK_rest T = K - δ_i e_ie_iᵀ,
+
+    ‖C - PCP‖²_HS = tr(KΓKΓ) - tr((K - δeeᵀ)Γ(K - δeeᵀ)Γ) = 2δ_i(ΓKΓ)_ii - δ_i²Γ_ii²,
+
+and the row with the smallest value goes, the newest included. tr C falls by δ_iΓ_ii.
+
+**What evictions lose.** Let C* be the covariance with every row kept. A later fading shrinks the
+error of an eviction as it shrinks C, and errors add by the triangle's inequality:
+
+    ‖C*_n - C_n‖_HS <= Σ_j ρ^(n-j) √(cost of the j-th eviction) =: `reals[LOST]`,
+
+which the state keeps (a fold costs w√(δ(2κ - δ))). By Weyl's inequality no eigenvalue is off by
+more, and by Davis and Kahan's the sine of the angle to the exact subspace is at most this bound
+over the gap between C*'s r-th and C's (r+1)-th eigenvalue. With n rows of ℓ = 0 nothing is lost.
+
+**Where it is kept.** W with WᵀW = K⁻¹: a row added gives W the row [-tᵀ, 1]/√δ; a row dropped takes
+its column out after a reflection has sent that column to the last axis. Errors are of the size of
+W's rounding, the root of K⁻¹'s, so that adding a row close to S and dropping it again harms
+nothing. ΓKΓ gains the row w[Γk, wκ(x,x)], and an eviction makes it T(ΓKΓ - δ_iγ_iγ_iᵀ)Tᵀ with
+γ_i = Γe_i. W and ΓKΓ are computed anew every 64 admitted rows, or B if that is more, and W at once
+if max|Kt - k|/√κκ is above 1e-10 (counted as mended). A stored row that a new one brings within
+1e-6 of the others' span goes first: the condition of K stays bounded.
+
+**The subspace.** Basis Φ_S E, EᵀKE = I, image G = KE. On an admitted row, V = [E, the row] is made
+orthonormal (E's images on the rows that stay are unchanged by an eviction: KTE = (KE)_rest), the
+r largest Ritz vectors of VᵀKΓKV are found by Jacobi's rotations, and one step of orthogonal
+iteration with C + 1e-7 tr(C) I moves them: E ← orth(ΓKV + 1e-7 tr V). The new row in V lets in a
+direction that the subspace does not see at all; the shift keeps directions without energy from
+being made of rounding errors. Where not every row is admitted a second step follows. The number
+of steps is fixed, so that results are a function of the rows alone.
+
+**Features.** q = Eᵀk (kernel-PCA scores, by falling variance once settled), loss ℓ = κ(x,x) - ‖q‖²
+without any ridge, z = Tq with the rotation T that moves the stored rows' features least at each
+update (orthogonal Procrustes), s = K^½Eq. Rows count as `initial` until the subspace has r
+directions.
+
+**The rank** is `rank`, or chosen from the stream, `rank` at most (as much as the budget can hold if
+that is "auto"): see `rank`. All r directions
+are followed; of those not in use q is 0, so that z keeps its width and moves no more than it must.
+
+**Admission.** All rows enter until B have; then by novelty as in OK-FEB (section V-A, VII-D there),
+or by leverage: row n enters with probability p = min(1, cℓ), at least half the target rate, if the
+number that a hash draws from seed, model ID and n is below p, and with the weight w = 1/p. The mean
+of w[enters] is 1 given all rows before, so E C_n = C*_n for as long as nothing was evicted (ℓ is
+the row's leverage on the directions that are not tracked yet). ln c moves by
+0.02(1 - p/rate) a row. A refused row costs what OK-FEB's censored one does.
+
+Cost per row: O(BD + Br + r²) refused, O(B²r + Br² + r³) more admitted, O(B³) every max(64, B)
+admitted rows. All products are `sums`': the same bits however rows are cut into calls.
+Flops a row that is admitted: 3BD + 10B + 4B²r + 28B² + 11Br² + 6Br + 40r³ + 4B³/64.
+
+References: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
+extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018, for the
+setting, censoring and the stored rows: S, B, r, K, k, q, ℓ are theirs, ΦE is their L = ΦA with
+AᵀKA = I. For weights by leverage: M. Cohen, C. Musco, J. Pachocki, "Online row sampling", APPROX
+2016. For the iteration: G. Golub, C. Van Loan, "Matrix Computations", section 8.2.
+
+Differs from them: the update of S and Γ, its eviction cost and bound, and the controlled rate are
+this project's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.limits import Like, Limit, check_counts, check_positive, real, whole
+from kerneltrack.specs import AUTO, MAX_RANK, SubspaceSpec, check_choice, check_int, check_number
+from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.calls import (
+    copied,
+    look_at,
+    refusal,
+    restored,
+    run,
+    stamps_of,
+    totals,
+)
+from kerneltrack.trackers.covariance import state as covstate
+from kerneltrack.trackers.covariance.loop import run_rows
+from kerneltrack.trackers.covariance.state import CovarianceState
+from kerneltrack.trackers.okfeb import state as rowstate
+
+AUTO_FACTOR = 1.5
+"""`rank_factor` where the rank is "auto" and no other is given."""
+ADMISSIONS = ("every", "fixed", "moving", "rate", "leverage")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CovarianceSpec(SubspaceSpec):
+    """Settings of the covariance tracker; see `SubspaceSpec` for those that all trackers share.
+
+    Attributes:
+        budget: Most stored rows B, rank to 10,000.
+        halflife: Rows after which a row counts half, > 0; None forgets nothing.
+        halflife_seconds: The same in event time, instead of rows: for irregular sampling. Needs
+            rows with times.
+        rank_factor: Chooses the rank from the stream, `rank` at most: the smallest whose fitting
+            error is at most this factor of that of all stored rows, > 1. None: the rank is `rank`.
+            The rank "auto" stands for the budget, 1000 at most, and a factor of 1.5 if none is
+            given.
+        admission: Which rows enter the covariance once as many as the budget have: "every",
+            by novelty "fixed" (ℓ >= threshold), "moving" (ℓ >= mean of the last 100 losses) or
+            "rate" (ε is steered so that the fraction `admission_rate` enters), or "leverage" (at
+            random, the likelier the larger ℓ, and with the weight of those that were left out).
+        threshold: ε of the admission "fixed", >= 0.
+        admission_rate: Fraction admitted under "rate" and "leverage", 0 to 1.
+
+    Example:
+        >>> CovarianceSpec(rank=10, budget=15, halflife=500).budget
+        15
+    """
+
+    tracker: ClassVar[str] = "covariance"
+
+    budget: int = 20
+    halflife: float | None = None
+    halflife_seconds: float | None = None
+    rank_factor: float | None = None
+    admission: str = "every"
+    threshold: float = 0.0
+    admission_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        check_int("budget", self.budget, 1, 10_000)
+        given: Any = self.rank
+        if given == AUTO:
+            object.__setattr__(self, "rank", min(self.budget, MAX_RANK))
+            if self.rank_factor is None:
+                object.__setattr__(self, "rank_factor", AUTO_FACTOR)
+        super().__post_init__()
+        if self.budget < self.rank:
+            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
+        if self.halflife is not None:
+            check_number("halflife", self.halflife, 0, math.inf)
+        if self.halflife_seconds is not None:
+            check_number("halflife_seconds", self.halflife_seconds, 0, math.inf)
+            if self.halflife is not None:
+                raise ConfigError("halflife_seconds", self.halflife_seconds, "none with a halflife")
+        if self.rank_factor is not None:
+            check_number("rank_factor", self.rank_factor, 1, math.inf)
+        check_choice("admission", self.admission, ADMISSIONS)
+        check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
+        check_number("admission_rate", self.admission_rate, 0, 1)
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether the half-life is one of event time."""
+        return self.halflife_seconds is not None
+
+
+def layout(spec: CovarianceSpec, width: int) -> dict[str, Like]:
+    """Return what the arrays of a state for rows of D channels are like."""
+    rank, slots = spec.rank, spec.budget + 1
+    reals, counts = covstate.REALS, covstate.COUNTS
+    if spec.rank_factor is not None:
+        reals, counts = covstate.SCORES + rank, rowstate.DIRECTIONS + 1
+    return {
+        "support": real(slots, width),
+        "factor": real(rank, slots),
+        "gram": real(slots, slots),
+        "image": real(rank, slots),
+        "weights": real(slots, slots),
+        "square": real(slots, slots),
+        "whitener": real(slots, slots),
+        "frame": real(rank, rank),
+        "born": whole(slots),
+        "shift": real(width),
+        "scale": real(width),
+        "bandwidth": real(1),
+        "recent": real(spec.novelty_window),
+        "key": whole(1 + spec.needs_times),
+        "reals": real(reals),
+        "counts": whole(counts),
+    }
+
+
+def make_state(spec: CovarianceSpec, first_rows: npt.ArrayLike, key: str = "") -> CovarianceState:
+    """Make the state of a model of this key, scaled and tuned to its first rows (m, D)."""
+    seen = look_at(spec, first_rows)
+    arrays = {name: like.zeros() for name, like in layout(spec, len(seen.scale)).items()}
+    arrays["key"][covstate.COIN] = key_of(spec.seed, key)
+    if spec.rank_factor is not None:
+        arrays["counts"][rowstate.RANK] = spec.rank
+    return CovarianceState(**arrays)._replace(
+        frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
+    )
+
+
+def key_of(seed: int, key: str) -> int:
+    """Return what a model's coins are drawn from, 64 bits of a hash of seed and model ID."""
+    digest = hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def settings_of(spec: CovarianceSpec, learn: bool) -> covstate.Settings:
+    """Return the spec as the compiled loop takes it."""
+    return covstate.Settings(
+        learn=learn,
+        aligned=spec.emit == "z",
+        admission=ADMISSIONS.index(spec.admission),
+        threshold=spec.threshold,
+        admitted=spec.admission_rate,
+        fading=_fading(spec),
+        timed=spec.needs_times,
+        rank_factor=spec.rank_factor or 0.0,
+        steps=covstate.ONE_IN_A_ROW if spec.admission == "every" else covstate.TWO_APART,
+        clip=math.inf if spec.clip is None else spec.clip,
+    )
+
+
+def _fading(spec: CovarianceSpec) -> float:
+    """Return ln 2 over the half-life, in rows or in ns; 0 without one."""
+    life = spec.halflife
+    if spec.halflife_seconds is not None:
+        life = spec.halflife_seconds * 1e9
+    return 0.0 if life is None else math.log(2.0) / life
+
+
+class CovarianceTracker:
+    """The covariance tracker (see the module).
+
+    Example:
+        >>> spec = CovarianceSpec(rank=2, budget=4, standardise=False, gamma=2.0)
+        >>> tracker = CovarianceTracker()
+        >>> rows = np.random.default_rng(0).normal(size=(50, 3))
+        >>> state, features = tracker.update(spec, tracker.init(spec, rows[:1]), rows)
+        >>> features.z.shape, state.size
+        ((50, 2), 4)
+    """
+
+    name = "covariance"
+    spec_type: type[SubspaceSpec] = CovarianceSpec
+    state_type = CovarianceState
+
+    def init(
+        self, spec: CovarianceSpec, first_rows: npt.ArrayLike, key: str = ""
+    ) -> CovarianceState:
+        """Make the state from the first rows (m, D); see `Tracker.init`."""
+        return make_state(spec, first_rows, key)
+
+    def update(
+        self,
+        spec: CovarianceSpec,
+        state: CovarianceState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
+    ) -> tuple[CovarianceState, Features]:
+        """Run rows (n, D) through the state in order; see `Tracker.update`."""
+        after, stamps = copied(state), stamps_of(spec, rows, times)
+        return after, run(run_rows, settings_of(spec, True), after, spec, rows, extras, stamps)
+
+    def project(
+        self,
+        spec: CovarianceSpec,
+        state: CovarianceState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+    ) -> Features:
+        """Return the rows' features without learning; see `Tracker.project`."""
+        # What is not learned from has no time.
+        stamps = np.zeros(len(np.atleast_1d(rows)), dtype=np.int64)
+        return run(run_rows, settings_of(spec, False), state, spec, rows, extras, stamps)
+
+    def why_refused(self, spec: CovarianceSpec, state: CovarianceState, row: npt.ArrayLike) -> str:
+        """Say why a row was refused."""
+        return refusal(state, row)
+
+    def counters(self, state: CovarianceState) -> dict[str, int]:
+        """Return running totals by name."""
+        return totals(state)
+
+    def arrays(self, state: CovarianceState) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name."""
+        return state._asdict()
+
+    def from_arrays(
+        self, spec: CovarianceSpec, arrays: dict[str, npt.NDArray[Any]]
+    ) -> CovarianceState:
+        """Make a state of arrays that `arrays` gave."""
+        limits = [
+            Limit("stored rows", rowstate.SIZE, spec.budget),
+            Limit("rows of the start", rowstate.STARTED, spec.rank),
+        ]
+        if spec.rank_factor is not None:
+            limits.append(Limit("rank in use", rowstate.RANK, spec.rank, 1))
+        state: CovarianceState = restored(
+            CovarianceState, arrays, lambda width: layout(spec, width), *limits
+        )
+        check_positive("state.bandwidth", state.bandwidth)
+        last = Limit("valid rows at the last admitted one", covstate.LAST, state.n)
+        check_counts("state.counts", state.counts, last)
+        return state

@@ -1,0 +1,1 @@
+"""Doubly stochastic component analysis: random features that are never stored."""

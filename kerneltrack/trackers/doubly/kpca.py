@@ -1,0 +1,320 @@
+"""Doubly stochastic kernel PCA: a subspace of random features that are never stored.
+
+The subspace is spanned by r functions H(x) = Σ_i φ_i(x) α_i of random features φ_i
+(`random_features`), drawn again from counters whenever they are needed; the state holds their
+coefficients α_i in R^r. A mini-batch of T rows and B features moves them by Oja's rule,
+
+    α_i ← (I - η S)α_i,  S = (1/T) Σ h hᵀ,  h = H(x)        (eq. 10, all features)
+    α_i += η/(TB) Σ φ_i(x) h                                (eq. 10, the mini-batch's features)
+
+with η_t = θ₀/(1 + θ₁t) (eq. 27). The GHA form takes the upper triangle of S (eq. 16): the functions
+then become the eigenfunctions one by one, not only their span.
+
+A row gets, with the kernel κ̂(x, y) = (1/F')Σ φ_i(x)φ_i(y) of the F' features in use and
+M = F' Σ α_i α_iᵀ, exactly the projection on that span, as the other trackers do it:
+
+    q = (M + λI)⁻¹h      ℓ = κ̂(x,x) - hᵀq - λ‖q‖²      z = M^{1/2}q
+
+Cost per row: O(F(D + r) + rB), and O(F r² + r³) a mini-batch; drawing costs O(FD) a mini-batch or
+a call, whichever is less rows, so calls of a few rows are slow.
+Flops a row: 2FD + 12F + 2Fr + 2BD + 10B + 2Br + 8r² + 3Fr²/T + 30FD/T + 30r³/T.
+
+Reference: B. Xie, Y. Liang, L. Song, "Scale up nonlinear component analysis with doubly stochastic
+gradients", NIPS 2015, Algorithms 1 and 2, equations 10, 16, 27, supplement A for mini-batches.
+
+Differs from the paper:
+- The pool is bounded and gone round again, block by block (the paper revisits "in practice").
+- V₀ is r orthonormal functions of the first block of features; the paper assumes one.
+- η is never above 1/tr S, under which I - ηS cannot overshoot. A step that would all the same
+  leave α out of all bounds is not taken and counted as mended.
+- What it says of a row does not take the functions to be orthonormal, which they are in the limit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.kernels import median_bandwidth
+from kerneltrack.limits import Like, Limit, check_positive, real, whole
+from kerneltrack.specs import SubspaceSpec, check_choice, check_int, check_number
+from kerneltrack.trackers.common import scaling
+from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.calls import (
+    copied,
+    features_of,
+    matrix_of,
+    outputs_for,
+    refusal,
+    restored,
+    writeable,
+)
+from kerneltrack.trackers.doubly import kpca_loop
+from kerneltrack.trackers.doubly.kpca_loop import DoublyState
+from kerneltrack.trackers.doubly.random_features import (
+    FEATURE_KERNELS,
+    MEASURED,
+    POSITIVE,
+    SCALED,
+    FeatureMap,
+    make_feature_map,
+)
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DSKPCASpec(SubspaceSpec):
+    """Settings of doubly stochastic kernel PCA; see `SubspaceSpec` for the shared ones.
+
+    Attributes:
+        kernel: "gaussian", "laplacian", "cauchy", "matern12", "matern32", "matern52",
+            "arccosine0", "arccosine1", "arccosine2", "polynomial", "linear", "expsemigroup" or
+            "recsemigroup"; `random_features` has their formulas.
+        budget: Random features F in the pool, a multiple of `feature_batch`, up to 1,048,576.
+        form: "subspace" (Oja's rule, eq. 10) or "gha" (single eigenfunctions, eq. 16).
+        row_batch: Rows T of a mini-batch, 1 to 100,000.
+        feature_batch: Features B of a mini-batch, rank to `budget`.
+        ridge: λ added to the features' moments where they are inverted, 1e-12 to 1e6.
+        step_size: θ₀ of the step θ₀/(1 + θ₁t), > 0.
+        step_decay: θ₁, >= 0; 0 goes on tracking for ever.
+
+    Example:
+        >>> DSKPCASpec(rank=3, budget=512).tracker
+        'dskpca'
+    """
+
+    tracker: ClassVar[str] = "dskpca"
+    kernels: ClassVar[Collection[str]] = FEATURE_KERNELS
+    measured: ClassVar[Collection[str]] = MEASURED
+    forms: ClassVar[tuple[str, ...]] = ("subspace", "gha")
+
+    budget: int = 1024
+    form: str = "subspace"
+    row_batch: int = 64
+    feature_batch: int = 64
+    ridge: float = 1e-3
+    step_size: float = 1.0
+    step_decay: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        if self.kernel in POSITIVE:
+            if isinstance(self.gamma, str):
+                raise ConfigError("gamma", self.gamma, f"a number > 0 with {self.kernel}")
+            if self.standardise:
+                raise ConfigError("standardise", True, f"false with {self.kernel} (rows >= 0)")
+        check_choice("form", self.form, self.forms)
+        check_int("row_batch", self.row_batch, 1, 100_000)
+        check_int("budget", self.budget, 1, 2**20)
+        check_int("feature_batch", self.feature_batch, self.rank, max(self.budget, self.rank))
+        if self.budget % self.feature_batch:
+            allowed = f"a multiple of feature_batch ({self.feature_batch})"
+            raise ConfigError("budget", self.budget, allowed)
+        check_number("ridge", self.ridge, 1e-12, 1e6, closed=("low", "high"))
+        check_number("step_size", self.step_size, 0, 1e6, closed=("high",))
+        check_number("step_decay", self.step_decay, 0, 1e6, closed=("low", "high"))
+
+
+def tuned(
+    spec: DSKPCASpec, first_rows: npt.ArrayLike, cuts: tuple[int, ...] = ()
+) -> tuple[scaling.Scaling, list[float]]:
+    """Return the scaling of the first rows, and γ of each group of columns between the cuts."""
+    rows = np.ascontiguousarray(first_rows, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1 + len(cuts):
+        raise ConfigError(
+            "first_rows", rows.shape, f"an array of shape (m >= 1, D >= {1 + len(cuts)})"
+        )
+    if not np.isfinite(rows).all():
+        raise ConfigError("first_rows", "NaN or infinite values", "finite")
+    width = rows.shape[1]
+    if cuts and cuts[-1] >= width:
+        raise ConfigError("first_view", cuts[-1], f"less than the {width} columns")
+    clip = math.inf if spec.clip is None else spec.clip
+    scale = scaling.standard_scaling(rows, clip) if spec.standardise else scaling.no_scaling(width)
+    if spec.kernel not in SCALED:
+        return scale, [1.0] * (1 + len(cuts))
+    if not isinstance(spec.gamma, str):
+        return scale, [float(spec.gamma)] * (1 + len(cuts))
+    groups = np.split(scaling.apply_scaling(scale, rows, clip), cuts, axis=1)
+    return scale, [median_bandwidth(spec.kernel, np.ascontiguousarray(g)) for g in groups]
+
+
+def layout(spec: DSKPCASpec, width: int) -> dict[str, Like]:
+    """Return what the arrays of a state for rows of D channels are like."""
+    rank = spec.rank
+    return {
+        "factor": real(rank, spec.budget),
+        "solver": real(rank, rank),
+        "solver_t": real(rank, rank),
+        "mapping": real(rank, rank),
+        "moment": real(rank, rank),
+        "cross": real(rank, spec.feature_batch),
+        "shift": real(width),
+        "scale": real(width),
+        "bandwidth": real(1),
+        "recent": real(spec.novelty_window),
+        "reals": real(kpca_loop.REALS),
+        "counts": whole(kpca_loop.COUNTS),
+    }
+
+
+def make_state(spec: DSKPCASpec, first_rows: npt.ArrayLike) -> DoublyState:
+    """Make a state, scaled and tuned to the first rows."""
+    scale, gammas = tuned(spec, first_rows)
+    arrays = {name: like.zeros() for name, like in layout(spec, len(scale.scale)).items()}
+    state = DoublyState(**arrays)._replace(
+        shift=scale.shift, scale=scale.scale, bandwidth=np.array(gammas)
+    )
+    state.factor[:, : spec.feature_batch] = first_functions(spec, 0)
+    kpca_loop.refresh(settings_of(spec, True), state)
+    return state
+
+
+def first_functions(spec: DSKPCASpec, which: int) -> FloatArray:
+    """Return αᵀ of V₀ of a view, (r, B): orthonormal under the kernel of its first features.
+
+    Gram and Schmidt, twice, in plain sums: the same bits with any library.
+    """
+    block = spec.feature_batch
+    rows: FloatArray = np.random.default_rng((spec.seed, which)).standard_normal((spec.rank, block))
+    for c in range(spec.rank):
+        for _ in range(2):
+            for e in range(c):
+                rows[c] -= float((rows[c] * rows[e]).sum()) * rows[e]
+            rows[c] /= math.sqrt(float((rows[c] * rows[c]).sum()))
+    return rows / math.sqrt(block)
+
+
+def feature_map_of(spec: DSKPCASpec, state: DoublyState) -> FeatureMap:
+    """Return the random features of a model, their bandwidth resolved."""
+    gamma = float(state.bandwidth[0])
+    return make_feature_map(spec.kernel, spec.seed, 0, gamma, spec.degree, spec.offset)
+
+
+def settings_of(spec: DSKPCASpec, learn: bool) -> kpca_loop.Settings:
+    """Return the spec as the compiled loop takes it."""
+    return kpca_loop.Settings(
+        learn=learn,
+        aligned=spec.emit == "z",
+        ridge=spec.ridge,
+        form=spec.forms.index(spec.form),
+        step_size=spec.step_size,
+        step_decay=spec.step_decay,
+        row_batch=spec.row_batch,
+        clip=math.inf if spec.clip is None else spec.clip,
+    )
+
+
+def functions(spec: DSKPCASpec, state: DoublyState, rows: npt.ArrayLike) -> FloatArray:
+    """Return H(x) of rows, (n, r): Algorithm 2. The GHA form's columns are eigenfunctions."""
+    tracker, plain = DSKPCA(), dataclasses.replace(spec, emit="q")
+    said = tracker.project(plain, state, rows)
+    used = min(int(state.counts[kpca_loop.STEPS]) + 1, spec.budget // spec.feature_batch)
+    alpha = state.factor[:, : used * spec.feature_batch]
+    inner = alpha.shape[1] * (alpha @ alpha.T) + state.reals[kpca_loop.RIDGE] * np.eye(spec.rank)
+    result: FloatArray = np.asarray(said.q) @ inner
+    return result
+
+
+class DSKPCA:
+    """The tracker of doubly stochastic kernel PCA (see the module).
+
+    Example:
+        >>> spec = DSKPCASpec(rank=2, budget=128, warmup=50, row_batch=25)
+        >>> rows = np.random.default_rng(0).normal(size=(200, 3))
+        >>> state, features = DSKPCA().update(spec, DSKPCA().init(spec, rows[:50]), rows)
+        >>> features.z.shape, int(state.counts[2])
+        ((200, 2), 8)
+    """
+
+    name = "dskpca"
+    spec_type: type[SubspaceSpec] = DSKPCASpec
+    state_type = DoublyState
+
+    def init(self, spec: DSKPCASpec, first_rows: npt.ArrayLike, key: str = "") -> DoublyState:
+        """Make the state from the first rows (m, D); see `Tracker.init`."""
+        return make_state(spec, first_rows)
+
+    def update(
+        self,
+        spec: DSKPCASpec,
+        state: DoublyState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
+    ) -> tuple[DoublyState, Features]:
+        """Run rows (n, D) through the state in order; see `Tracker.update`."""
+        after = copied(state)
+        return after, _run(settings_of(spec, True), after, spec, rows, extras)
+
+    def project(
+        self,
+        spec: DSKPCASpec,
+        state: DoublyState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+    ) -> Features:
+        """Return the rows' features without learning; see `Tracker.project`."""
+        return _run(settings_of(spec, False), state, spec, rows, extras)
+
+    def why_refused(self, spec: DSKPCASpec, state: DoublyState, row: npt.ArrayLike) -> str:
+        """Say why a row was refused."""
+        return refusal(state, row, spec.kernel if spec.kernel in POSITIVE else None)
+
+    def counters(self, state: DoublyState) -> dict[str, int]:
+        """Return running totals by name: every valid row is learned from, none is stored."""
+        return totals(state.counts)
+
+    def arrays(self, state: DoublyState) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name."""
+        return state._asdict()
+
+    def from_arrays(self, spec: DSKPCASpec, arrays: dict[str, npt.NDArray[Any]]) -> DoublyState:
+        """Make a state of arrays that `arrays` gave."""
+        state: DoublyState = restored(
+            DoublyState, arrays, lambda width: layout(spec, width), waiting(spec)
+        )
+        check_positive("state.bandwidth", state.bandwidth)
+        return state
+
+
+def waiting(spec: DSKPCASpec) -> Limit:
+    """Return the range of the rows in a mini-batch that is not whole yet."""
+    return Limit("rows in the open mini-batch", kpca_loop.WAITING, spec.row_batch - 1)
+
+
+def _run(
+    settings: kpca_loop.Settings,
+    state: DoublyState,
+    spec: DSKPCASpec,
+    rows: npt.ArrayLike,
+    extras: tuple[str, ...],
+) -> Features:
+    """Run rows through the compiled loop, which writes to the state if it is to learn."""
+    matrix = matrix_of(rows, len(state.scale))
+    state = DoublyState(*map(writeable, state))
+    out = outputs_for(spec, len(matrix), spec.budget, extras)
+    kpca_loop.run_rows(settings, feature_map_of(spec, state), state, matrix, out)
+    return features_of(out)
+
+
+def totals(counts: npt.NDArray[np.int64]) -> dict[str, int]:
+    """Return running totals by name."""
+    none = dict.fromkeys(("evicted", "dropped_at_once", "unseen"), 0)
+    return {
+        "informative": int(counts[kpca_loop.N]),
+        "mended": int(counts[kpca_loop.MENDED]),
+        **none,
+    }

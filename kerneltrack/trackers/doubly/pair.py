@@ -1,0 +1,246 @@
+"""Doubly stochastic kernel CCA and SVD: functions of two views of a row that go together.
+
+A row is a pair (x, y): its first `first_view` columns and the others. Functions u = Σ φ_i(x)α_i of
+the one and v = Σ φ_i(y)β_i of the other, r each, move by a mini-batch of T rows and B features,
+with W = (1/T) Σ(uvᵀ + vuᵀ):
+
+    ksvd:  α_i ← (I - ηW)α_i (all features);  α_i += η/(TB) Σ φ_i(x)v (the mini-batch's)  (Alg. 3)
+    kcca:  α_i += η/(TB) Σ φ_i(x)(v - Wu)                         (the mini-batch's)      (Alg. 4)
+    kcca-newton:  α += η (G + μI)⁻¹(1/T) Σ φ(x)(v - Wu)ᵀ          (the mini-batch's)      (ours)
+
+and β likewise with the views exchanged. G = (1/T) Σ φ(x)φ(x)ᵀ of the mini-batch's features and μ is
+.3 of its mean eigenvalue. The plain step moves a function along an eigenfunction of the kernel in
+proportion to its eigenvalue, so that those of small eigenvalues take thousands of steps; with G
+taken out they keep pace. Kernel sliced inverse regression is the CCA of a row with its target
+(section 6.4): the target is the second view.
+
+Of a row it says z = u, q = v, and as loss the mean over the two views of the squared distance from
+the span of their functions, as `dskpca` has it; s is the first view's projection.
+
+Cost per row: O(F(D + r) + rB) for each view, and O(F r² + r³) a mini-batch; "kcca-newton" takes
+O(B²) a row and O(B³ + rB²) a mini-batch more.
+Flops a row: 2FD + 24F + 4Fr + 2BD + 20B + 4Br + 16r² + 6Fr²/T + 30FD/T + 60r³/T, and
+2B² + (4B³/3 + 4rB²)/T more for "kcca-newton".
+
+Reference: B. Xie, Y. Liang, L. Song, "Scale up nonlinear component analysis with doubly stochastic
+gradients", NIPS 2015, Algorithms 3 and 4, equations 18 to 26.
+
+Differs from the paper: as `dskpca`; mini-batches take the means of its sums; the views have random
+features of their own, so that they may be of different widths. Nothing is centred, as in the
+paper: one pair of functions may be the constants. "kcca-newton" is ours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.limits import Like, check_positive, real, whole
+from kerneltrack.specs import SubspaceSpec, check_int
+from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.calls import (
+    copied,
+    features_of,
+    matrix_of,
+    outputs_for,
+    refusal,
+    restored,
+    writeable,
+)
+from kerneltrack.trackers.doubly import kpca as dskpca
+from kerneltrack.trackers.doubly import kpca_loop, pair_loop
+from kerneltrack.trackers.doubly.kpca import DSKPCASpec
+from kerneltrack.trackers.doubly.kpca_loop import DoublyState
+from kerneltrack.trackers.doubly.pair_loop import PairState, Tie
+from kerneltrack.trackers.doubly.random_features import POSITIVE, FeatureMap, make_feature_map
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DSPairSpec(DSKPCASpec):
+    """Settings of doubly stochastic kernel CCA and SVD; see `DSKPCASpec` for the others.
+
+    Attributes:
+        form: "kcca" (Algorithm 4; with the target as second view, sliced inverse regression),
+            "kcca-newton" (the same functions in far fewer steps; take a `row_batch` of about
+            twice `feature_batch`; 16B² more bytes of state) or "ksvd" (Algorithm 3).
+        first_view: Columns of the first view, from the left; the others are the second view.
+
+    Example:
+        >>> DSPairSpec(rank=3, first_view=2).form
+        'kcca'
+    """
+
+    tracker: ClassVar[str] = "dspair"
+    forms: ClassVar[tuple[str, ...]] = ("ksvd", "kcca", "kcca-newton")
+
+    form: str = "kcca"
+    first_view: int = 1
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        check_int("first_view", self.first_view, 1, 1_000_000)
+
+
+def layout(spec: DSPairSpec, width: int) -> dict[str, Like]:
+    """Return what the arrays of a state for rows of D channels are like."""
+    rank, block = spec.rank, spec.feature_batch
+    solved = block if spec.form == "kcca-newton" else 0
+    return {
+        "factor": real(2, rank, spec.budget),
+        "solver": real(2, rank, rank),
+        "solver_t": real(2, rank, rank),
+        "moment": real(2, rank, rank),
+        "link": real(rank, rank),
+        "cross": real(2, rank, block),
+        "own": real(2, rank, block),
+        "gram": real(2, solved, solved),
+        "shift": real(width),
+        "scale": real(width),
+        "bandwidth": real(2),
+        "recent": real(spec.novelty_window),
+        "reals": real(2),
+        "counts": whole(kpca_loop.COUNTS),
+    }
+
+
+def make_state(spec: DSPairSpec, first_rows: npt.ArrayLike) -> PairState:
+    """Make a state, scaled and tuned to the first rows."""
+    scale, gammas = dskpca.tuned(spec, first_rows, (spec.first_view,))
+    arrays = {name: like.zeros() for name, like in layout(spec, len(scale.scale)).items()}
+    state = PairState(**arrays)._replace(
+        shift=scale.shift, scale=scale.scale, bandwidth=np.array(gammas)
+    )
+    for which, half in enumerate(views(spec, state)):
+        half.factor[:, : spec.feature_batch] = dskpca.first_functions(spec, which)
+        kpca_loop.refresh(settings_of(spec, True), half)
+    return state
+
+
+def views(spec: DSPairSpec, state: PairState) -> tuple[DoublyState, DoublyState]:
+    """Return the two views' parts of a state; they share its memory."""
+    columns = (slice(0, spec.first_view), slice(spec.first_view, None))
+    one, two = (
+        DoublyState(
+            factor=state.factor[which],
+            solver=state.solver[which],
+            solver_t=state.solver_t[which],
+            mapping=np.zeros((spec.rank, spec.rank)),
+            moment=state.moment[which],
+            cross=state.cross[which],
+            shift=state.shift[columns[which]],
+            scale=state.scale[columns[which]],
+            bandwidth=state.bandwidth[which : which + 1],
+            recent=state.recent,
+            reals=state.reals[which : which + 1],
+            counts=state.counts,
+        )
+        for which in (0, 1)
+    )
+    return one, two
+
+
+def settings_of(spec: DSPairSpec, learn: bool) -> kpca_loop.Settings:
+    """Return the spec as the compiled loop takes it; no frame is kept, z are the functions."""
+    return dskpca.settings_of(spec, learn)._replace(aligned=False)
+
+
+def feature_maps_of(spec: DSPairSpec, state: PairState) -> tuple[FeatureMap, FeatureMap]:
+    """Return the random features of both views, their bandwidths resolved."""
+    one, two = (
+        make_feature_map(spec.kernel, spec.seed, which, gamma, spec.degree, spec.offset)
+        for which, gamma in enumerate(state.bandwidth.tolist())
+    )
+    return one, two
+
+
+class DSPair:
+    """The tracker of doubly stochastic kernel CCA and SVD (see the module).
+
+    Example:
+        >>> spec = DSPairSpec(rank=2, budget=128, warmup=50, row_batch=25, first_view=2)
+        >>> rows = np.random.default_rng(0).normal(size=(200, 5))
+        >>> state, features = DSPair().update(spec, DSPair().init(spec, rows[:50]), rows, ("q",))
+        >>> features.z.shape, features.q.shape
+        ((200, 2), (200, 2))
+    """
+
+    name = "dspair"
+    spec_type: type[SubspaceSpec] = DSPairSpec
+    state_type = PairState
+
+    def init(self, spec: DSPairSpec, first_rows: npt.ArrayLike, key: str = "") -> PairState:
+        """Make the state from the first rows (m, D); see `Tracker.init`."""
+        return make_state(spec, first_rows)
+
+    def update(
+        self,
+        spec: DSPairSpec,
+        state: PairState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
+    ) -> tuple[PairState, Features]:
+        """Run rows (n, D) through the state in order; see `Tracker.update`."""
+        after = copied(state)
+        return after, _run(settings_of(spec, True), after, spec, rows, extras)
+
+    def project(
+        self,
+        spec: DSPairSpec,
+        state: PairState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+    ) -> Features:
+        """Return the rows' features without learning; see `Tracker.project`."""
+        return _run(settings_of(spec, False), state, spec, rows, extras)
+
+    def why_refused(self, spec: DSPairSpec, state: PairState, row: npt.ArrayLike) -> str:
+        """Say why a row was refused."""
+        return refusal(state, row, spec.kernel if spec.kernel in POSITIVE else None)
+
+    def counters(self, state: PairState) -> dict[str, int]:
+        """Return running totals by name: every valid row is learned from, none is stored."""
+        return dskpca.totals(state.counts)
+
+    def arrays(self, state: PairState) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name."""
+        return state._asdict()
+
+    def from_arrays(self, spec: DSPairSpec, arrays: dict[str, npt.NDArray[Any]]) -> PairState:
+        """Make a state of arrays that `arrays` gave."""
+        state: PairState = restored(
+            PairState, arrays, lambda width: layout(spec, width), dskpca.waiting(spec)
+        )
+        check_positive("state.bandwidth", state.bandwidth)
+        if len(state.scale) <= spec.first_view:
+            allowed = f"of shape (D,), D more than first_view = {spec.first_view}"
+            raise ConfigError("state.scale", state.scale.shape, allowed)
+        return state
+
+
+def _run(
+    settings: kpca_loop.Settings,
+    state: PairState,
+    spec: DSPairSpec,
+    rows: npt.ArrayLike,
+    extras: tuple[str, ...],
+) -> Features:
+    """Run rows through the compiled loop, which writes to the state if it is to learn."""
+    matrix = matrix_of(rows, len(state.scale))
+    state = PairState(*map(writeable, state))
+    out = outputs_for(spec, len(matrix), spec.budget, extras)
+    one, two = views(spec, state)
+    tie = Tie(state.link, state.own, state.gram)
+    pair_loop.run_pairs(settings, feature_maps_of(spec, state), one, two, tie, matrix, out)
+    return features_of(out)

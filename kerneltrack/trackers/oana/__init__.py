@@ -1,0 +1,1 @@
+"""Adaptive Nyström (OANA): landmarks by online k-means."""

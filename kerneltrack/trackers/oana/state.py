@@ -1,0 +1,102 @@
+"""What the adaptive Nyström tracker's row loop works on: a spec as numbers, the state, scratch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.compiled import inlined
+from kerneltrack.trackers.okfeb.state import SIZE, N
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Settings(NamedTuple):
+    """A spec as numbers; `threshold` is infinite where landmarks stay where they are."""
+
+    learn: bool
+    aligned: bool
+    threshold: float
+    clip: float
+
+
+class OANAState(NamedTuple):
+    """State of a model; every array keeps its shape for the model's whole life.
+
+    With C = m + 1 slots (the last one always free), the bytes of its arrays are
+    8(C(D + 2r + C + 2) + r² + 2D + window + 14).
+
+    Attributes:
+        support: (C, D) landmarks, scaled; slots from `size` on are unused.
+        factor: (r, C) Eᵀ, coefficients of the orthonormal basis of the subspace; rows from
+            `directions` on are zero.
+        gram: (C, C) kernel matrix of the landmarks.
+        image: (r, C) (KE)ᵀ.
+        frame: (r, r) rotation T with z = Tq.
+        members: (C,) rows N_j whose mean each landmark is.
+        born: (C,) index of the row that each landmark began with.
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        bandwidth: (1,) γ.
+        recent: (window,) ring of the last losses.
+        reals: (4,) three that are not used, mean loss.
+        counts: (9,) valid rows, landmarks, losses in all, informative, four that stay 0,
+            directions.
+    """
+
+    support: FloatArray
+    factor: FloatArray
+    gram: FloatArray
+    image: FloatArray
+    frame: FloatArray
+    members: IntArray
+    born: IntArray
+    shift: FloatArray
+    scale: FloatArray
+    bandwidth: FloatArray
+    recent: FloatArray
+    reals: FloatArray
+    counts: IntArray
+
+    @property
+    def n(self) -> int:
+        """Valid rows seen."""
+        return int(self.counts[N])
+
+    @property
+    def size(self) -> int:
+        """Landmarks."""
+        return int(self.counts[SIZE])
+
+
+class Work(NamedTuple):
+    """Scratch space of one call: a row's vectors, r directions twice, r×r tables."""
+
+    x: FloatArray
+    k: FloatArray
+    q: FloatArray
+    left: FloatArray
+    right: FloatArray
+    least: FloatArray
+    inner: FloatArray
+    rest: FloatArray
+    pivots: IntArray
+
+
+@inlined
+def make_work(slots: int, width: int, rank: int) -> Work:
+    """Make scratch space for `slots` landmarks of `width` channels."""
+    return Work(
+        np.empty(width),
+        np.empty(slots),
+        np.empty(rank),
+        np.empty((rank, slots)),
+        np.empty((rank, slots)),
+        np.empty(rank),
+        np.empty((rank, rank)),
+        np.empty((rank, rank)),
+        np.empty(rank, dtype=np.int64),
+    )

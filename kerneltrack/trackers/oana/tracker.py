@@ -1,0 +1,197 @@
+"""Adaptive Nyström (OANA): landmarks by online k-means, features by their kernel matrix.
+
+The first m rows that differ are the landmarks U. From then on a row x goes to its nearest landmark
+u_j, and unless ‖x - u_j‖² < ε that one becomes the mean of all N_j rows that it got:
+
+    u_j ← (N_j u_j + x)/(N_j + 1),   N_j ← N_j + 1.
+
+With K = κ(U, U) ≈ V_r S_r V_rᵀ (the r largest eigenvalues) the features of a row are
+S_r^{-1/2} V_rᵀ k, k = κ(U, x): the coordinates of φ(x)'s projection on the first r principal
+directions of the landmarks.
+
+**The subspace.** Kept as an orthonormal basis Φ_U E, EᵀKE = I, with its image G = KE. With the m-th
+landmark K is diagonalised once, E = V_r S_r^{-1/2}. When landmark j moves to ū, row and column j of
+K are computed anew, a change of rank 2, and two steps of subspace iteration start from the old
+coefficients, E ← orth(K̄E + 1e-7 tr(K̄) E): the span is that of the paper's Q ← K̄Q, and E stays
+orthonormal where K is singular to working precision (directions of which nothing is left are put
+at zero, and given to the landmark that moves next). As EᵀKE = I whatever the span is, ‖q‖² is the
+squared length of a projection, and ℓ = κ(x,x) - ‖q‖² is in [0, κ(x,x)].
+
+**Features.** q = Eᵀk, z = Tq with the rotation T that moves the features of the landmarks, each at
+its new place, least (orthogonal Procrustes), s = K^½Eq. A linear learner on z keeps its weights;
+the paper fits them anew instead (eq. 12: the same sum over landmarks, minimised for one w and not
+restricted to rotations). Until m rows have come the subspace is that of the first r landmarks, one
+direction each.
+
+With ε = "none moves" (`threshold: null`) the map stays that of the first m rows: NOGD's.
+
+Cost per row: O(mD + mr + r²), O(m²r + mr²) more where a landmark moves, O(m³) once.
+Flops a row that moves a landmark: 9mD + 20m + 6m²r + 8mr² + 8mr + 17r³ + 2r².
+
+Reference: S. Si, S. Kumar, Y. Li, "Nonlinear online learning with adaptive Nyström approximation",
+2018, Alg. 1, eq. 9, 10 (m, r, ε, K̄ are theirs; E there is K here).
+
+Differs from it: a row that equals a landmark does not begin another; the iteration is
+K-orthonormal and shifted; features are aligned.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.limits import Like, Limit, check_positive, check_whole, real, whole
+from kerneltrack.specs import SubspaceSpec, check_int, check_number
+from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.calls import (
+    copied,
+    look_at,
+    refusal,
+    restored,
+    run,
+    totals,
+)
+from kerneltrack.trackers.oana.loop import run_rows
+from kerneltrack.trackers.oana.state import OANAState, Settings
+from kerneltrack.trackers.okfeb import state as rowstate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OANASpec(SubspaceSpec):
+    """Settings of the adaptive Nyström tracker; see `SubspaceSpec` for those that all share.
+
+    Attributes:
+        budget: Landmarks m, rank to 10,000.
+        threshold: ε, squared distance (in scaled channels) from its landmark below which a row
+            moves nothing, >= 0; None: landmarks never move.
+
+    Example:
+        >>> OANASpec(rank=16, budget=20, threshold=4.0).budget
+        20
+    """
+
+    tracker: ClassVar[str] = "oana"
+
+    budget: int = 20
+    threshold: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        check_int("budget", self.budget, 1, 10_000)
+        if self.budget < self.rank:
+            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
+        if self.threshold is not None:
+            check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
+
+
+def layout(spec: OANASpec, width: int) -> dict[str, Like]:
+    """Return what the arrays of a state for rows of D channels are like."""
+    rank, slots = spec.rank, spec.budget + 1
+    return {
+        "support": real(slots, width),
+        "factor": real(rank, slots),
+        "gram": real(slots, slots),
+        "image": real(rank, slots),
+        "frame": real(rank, rank),
+        "members": whole(slots),
+        "born": whole(slots),
+        "shift": real(width),
+        "scale": real(width),
+        "bandwidth": real(1),
+        "recent": real(spec.novelty_window),
+        "reals": real(rowstate.REALS),
+        "counts": whole(rowstate.COUNTS),
+    }
+
+
+def make_state(spec: OANASpec, first_rows: npt.ArrayLike) -> OANAState:
+    """Make the state of a model, scaled and tuned to its first rows (m, D)."""
+    seen = look_at(spec, first_rows)
+    arrays = {name: like.zeros() for name, like in layout(spec, len(seen.scale)).items()}
+    return OANAState(**arrays)._replace(
+        frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
+    )
+
+
+def settings_of(spec: OANASpec, learn: bool) -> Settings:
+    """Return the spec as the compiled loop takes it."""
+    return Settings(
+        learn=learn,
+        aligned=spec.emit == "z",
+        threshold=math.inf if spec.threshold is None else spec.threshold,
+        clip=math.inf if spec.clip is None else spec.clip,
+    )
+
+
+class OANA:
+    """The adaptive Nyström tracker (see the module).
+
+    Example:
+        >>> spec = OANASpec(rank=2, budget=4, standardise=False, gamma=2.0)
+        >>> tracker = OANA()
+        >>> rows = np.random.default_rng(0).normal(size=(50, 3))
+        >>> state, features = tracker.update(spec, tracker.init(spec, rows[:1]), rows)
+        >>> features.z.shape, state.members[:4].sum()
+        ((50, 2), np.int64(50))
+    """
+
+    name = "oana"
+    spec_type: type[SubspaceSpec] = OANASpec
+    state_type = OANAState
+
+    def init(self, spec: OANASpec, first_rows: npt.ArrayLike, key: str = "") -> OANAState:
+        """Make the state from the first rows (m, D); see `Tracker.init`."""
+        return make_state(spec, first_rows)
+
+    def update(
+        self,
+        spec: OANASpec,
+        state: OANAState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
+    ) -> tuple[OANAState, Features]:
+        """Run rows (n, D) through the state in order; see `Tracker.update`."""
+        after = copied(state)
+        return after, run(run_rows, settings_of(spec, True), after, spec, rows, extras)
+
+    def project(
+        self, spec: OANASpec, state: OANAState, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
+    ) -> Features:
+        """Return the rows' features without learning; see `Tracker.project`."""
+        return run(run_rows, settings_of(spec, False), state, spec, rows, extras)
+
+    def why_refused(self, spec: OANASpec, state: OANAState, row: npt.ArrayLike) -> str:
+        """Say why a row was refused."""
+        return refusal(state, row)
+
+    def counters(self, state: OANAState) -> dict[str, int]:
+        """Return running totals by name."""
+        return totals(state)
+
+    def arrays(self, state: OANAState) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name."""
+        return state._asdict()
+
+    def from_arrays(self, spec: OANASpec, arrays: dict[str, npt.NDArray[Any]]) -> OANAState:
+        """Make a state of arrays that `arrays` gave."""
+        state: OANAState = restored(
+            OANAState,
+            arrays,
+            lambda width: layout(spec, width),
+            Limit("landmarks", rowstate.SIZE, spec.budget),
+            Limit("directions", rowstate.STARTED, spec.rank),
+        )
+        check_positive("state.bandwidth", state.bandwidth)
+        check_whole("state.members", state.members[: state.size], 1)
+        return state

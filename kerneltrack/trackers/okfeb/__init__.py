@@ -1,0 +1,1 @@
+"""OK-FEB and OK-FE: stochastic subspace tracking, with and without a budget."""

@@ -1,0 +1,195 @@
+"""OK-FE: online kernel-based feature extraction without a budget.
+
+Every row after the start becomes an SV, so that memory and time grow with the stream: it is the
+reference for small data, not for sensors. Algorithm 3 (`rule="nonparametric"`) and Algorithm 2
+(`rule="parametric"`), section IV. It is OK-FEB without censoring and without a budget and runs
+through the same row loop. Cost O(n²r) for row n, 8n² bytes of state.
+Flops a row with B stored: 3BD + 10B + 2B²r + 3Br² + 9Br + 30r³ + 4r².
+
+Reference: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
+extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018.
+
+Differs from the paper: the start and the safe step, as in `okfeb`; with `start="rank_one"` A
+begins with ones, as Algorithms 2 and 3 print it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.specs import RULES, STEPS, GradientSpec, SubspaceSpec, check_int
+from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.calls import refusal, run, totals
+from kerneltrack.trackers.okfeb import state as rowstate
+from kerneltrack.trackers.okfeb.loop import run_rows
+from kerneltrack.trackers.okfeb.okfeb import (
+    CENSORS,
+    POLICIES,
+    make_state,
+    rows_to_begin,
+    state_from_arrays,
+)
+from kerneltrack.trackers.okfeb.state import SubspaceState
+
+SPARE_SLOTS = 2
+"""One slot for the row being added, one so that the loop never sees a full budget."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OKFESpec(GradientSpec):
+    """Settings of OK-FE; see `GradientSpec` for those that all subspace trackers share.
+
+    Attributes:
+        max_rows: Rows a model may store, rank to 20,000; later rows are refused.
+
+    Example:
+        >>> OKFESpec(rank=3, max_rows=100).tracker
+        'okfe'
+    """
+
+    tracker: ClassVar[str] = "okfe"
+
+    max_rows: int = 2000
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        check_int("max_rows", self.max_rows, self.rank, 20_000)
+
+
+def _resized(state: SubspaceState, slots: int) -> SubspaceState:
+    """Return a copy of the state with this many slots, the unused ones zero."""
+    size = state.size
+    parts = {name: array.copy() for name, array in state._asdict().items()}
+    for name in ("support", "recency", "born"):
+        old = parts[name]
+        parts[name] = np.zeros((slots, *old.shape[1:]), dtype=old.dtype)
+        parts[name][:size] = old[:size]
+    for name in ("factor", "image"):
+        old = parts[name]
+        parts[name] = np.zeros((old.shape[0], slots))
+        parts[name][:, :size] = old[:, :size]
+    gram = parts["gram"]
+    parts["gram"] = np.zeros((slots, slots))
+    parts["gram"][:size, :size] = gram[:size, :size]
+    return SubspaceState(**parts)
+
+
+def _settings(spec: OKFESpec, learn: bool) -> rowstate.Settings:
+    return rowstate.Settings(
+        learn=learn,
+        aligned=spec.emit == "z",
+        ridge=spec.ridge,
+        rule=RULES.index(spec.rule),
+        step=STEPS.index(spec.step),
+        step_size=spec.step_size,
+        policy=POLICIES.index("norm"),
+        forgetting=1.0,
+        censor=CENSORS.index("none"),
+        threshold=0.0,
+        admitted=1.0,
+        start_rows=rows_to_begin(spec),
+        clip=math.inf if spec.clip is None else spec.clip,
+    )
+
+
+class OKFE:
+    """The tracker OK-FE (see the module).
+
+    Example:
+        >>> spec = OKFESpec(rank=2, standardise=False, gamma=2.0)
+        >>> rows = np.random.default_rng(0).normal(size=(30, 3))
+        >>> state, _ = OKFE().update(spec, OKFE().init(spec, rows[:1]), rows)
+        >>> state.size
+        30
+    """
+
+    name = "okfe"
+    spec_type: type[SubspaceSpec] = OKFESpec
+    state_type = SubspaceState
+
+    def init(self, spec: OKFESpec, first_rows: npt.ArrayLike, key: str = "") -> SubspaceState:
+        """Make the state from the first rows (m, D); see `Tracker.init`. The key is not used."""
+        return make_state(spec, first_rows, SPARE_SLOTS)
+
+    def update(
+        self,
+        spec: OKFESpec,
+        state: SubspaceState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
+    ) -> tuple[SubspaceState, Features]:
+        """Run rows (n, D) through the state in order; rows past `max_rows` are refused."""
+        matrix = np.ascontiguousarray(rows, dtype=np.float64)
+        done: list[Features] = []
+        after, place = state, 0
+        while True:
+            stop = min(len(matrix), place + max(spec.max_rows - after.size, 0))
+            piece = matrix[place:stop]
+            after = _resized(after, after.size + len(piece) + SPARE_SLOTS)
+            done.append(run(run_rows, _settings(spec, True), after, spec, piece, extras))
+            place = stop
+            if place == len(matrix) or after.size >= spec.max_rows:
+                break
+        rest = np.full((len(matrix) - place, matrix.shape[1]), np.nan)
+        done.append(run(run_rows, _settings(spec, False), after, spec, rest, extras))
+        return _resized(after, after.size + SPARE_SLOTS), _joined(done, spec.max_rows)
+
+    def project(
+        self,
+        spec: OKFESpec,
+        state: SubspaceState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+    ) -> Features:
+        """Return the rows' features without learning; see `Tracker.project`."""
+        return _joined(
+            [run(run_rows, _settings(spec, False), state, spec, rows, extras)], spec.max_rows
+        )
+
+    def why_refused(self, spec: OKFESpec, state: SubspaceState, row: npt.ArrayLike) -> str:
+        """Say why a row was refused."""
+        if state.size >= spec.max_rows:
+            return f"the model holds max_rows = {spec.max_rows} rows (OK-FE has no budget)"
+        return refusal(state, row)
+
+    def counters(self, state: SubspaceState) -> dict[str, int]:
+        """Return running totals by name."""
+        return totals(state)
+
+    def arrays(self, state: SubspaceState) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name."""
+        return state._asdict()
+
+    def from_arrays(self, spec: OKFESpec, arrays: dict[str, npt.NDArray[Any]]) -> SubspaceState:
+        """Make a state of arrays that `arrays` gave."""
+        counts = arrays.get("counts", np.zeros(0))
+        size = int(counts[rowstate.SIZE]) if counts.shape == (rowstate.COUNTS,) else -1
+        if not 0 <= size <= spec.max_rows:
+            raise ConfigError("state.counts, stored rows", size, f"0 to {spec.max_rows}")
+        return state_from_arrays(spec, arrays, size + SPARE_SLOTS)
+
+
+def _joined(parts: list[Features], budget: int) -> Features:
+    """Join features of consecutive rows; s is padded to one width."""
+    columns: dict[str, Any] = {}
+    for field in dataclasses.fields(Features):
+        arrays = [getattr(part, field.name) for part in parts]
+        if field.name == "s" and arrays[0] is not None:
+            arrays = [
+                np.pad(array, ((0, 0), (0, max(budget - array.shape[1], 0))))[:, :budget]
+                for array in arrays
+            ]
+        columns[field.name] = None if arrays[0] is None else np.concatenate(arrays)
+    return Features(**columns)

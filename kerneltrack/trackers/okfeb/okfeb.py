@@ -1,0 +1,265 @@
+"""OK-FEB: online kernel-based feature extraction on a budget.
+
+The subspace is L = Φ_S A: at most B stored rows S (support vectors, SVs) and a |S|×r factor A.
+A row x gets, with k = κ(S, x) and M = AᵀK_S A,
+
+    q = (M + λI)⁻¹Aᵀk    (eq. 11b)        ℓ = κ(x,x) - qᵀAᵀk - λ‖q‖²    (eq. 6b with 11b)
+
+and moves A along the gradient of the regularised fitting error, by the nonparametric rule
+(eq. 19, Alg. 3 and 4) or the parametric one (eq. 16, Alg. 2). Rows that fit well may be censored
+(section V-A); past the budget one SV is dropped (Alg. 5).
+
+Cost per row: O(BD + Br + r²) censored, O(B²r + Br² + r³) more otherwise (section V-C).
+Flops a row that enters: 3BD + 10B + 2B²r + 3Br² + 11Br + 30r³ + 4r², an exponential taken for ten,
+of the parametric rule with z; a censored one has no more than 3BD + 10B + 2Br + 4r².
+
+Reference: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
+extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018.
+
+Differs from the paper:
+- It starts from the first r distinct rows; the paper's rank-one start (`start="rank_one"`) can
+  only ever hold one direction, since every new row of A is a multiple of the first.
+- The default step cannot diverge. Under every step an update that would leave A non-finite or
+  too large to compute with is replaced by a normalised one and counted as mended; a row that the
+  subspace cannot see at all (q = 0) enters as the first rows did.
+- The feature is the r-vector z = U(AᵀK_S A)^{1/2}q, an isometry of the paper's (Remark 4), with
+  the rotation U that moves the SVs' features least at each update (orthogonal Procrustes).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.limits import Like, Limit, check_positive, real, whole
+from kerneltrack.specs import (
+    RULES,
+    STEPS,
+    GradientSpec,
+    SubspaceSpec,
+    check_choice,
+    check_int,
+    check_number,
+)
+from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.calls import copied, look_at, refusal, restored, run, totals
+from kerneltrack.trackers.okfeb import state as rowstate
+from kerneltrack.trackers.okfeb.loop import run_rows
+from kerneltrack.trackers.okfeb.state import SubspaceState
+
+FloatArray = npt.NDArray[np.float64]
+
+POLICIES = ("norm", "fifo", "distortion", "compensated")
+CENSORS = ("none", "fixed", "moving", "rate")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OKFEBSpec(GradientSpec):
+    """Settings of OK-FEB; see `GradientSpec` and `SubspaceSpec`.
+
+    Attributes:
+        budget: Most stored rows B, rank to 10,000.
+        policy: Which SV goes on overflow: "norm" (smallest η‖a‖, Alg. 5), "fifo" (the oldest),
+            "distortion" (exact minimum distortion, eq. 24) or "compensated" (its φ is first
+            projected on the other SVs; the minimum of ‖a‖²/[K⁻¹]_ii).
+        forgetting: β of the policy "norm": on overflow every older SV's η shrinks by it, 0 to 1.
+        censor: Which rows are uninformative once the budget is full: "none", "fixed"
+            (ℓ < threshold), "moving" (ℓ < mean of the last 100 losses) or "rate" (ε is steered
+            so that the fraction `censor_rate` is censored).
+        threshold: ε of the censor "fixed", >= 0.
+        censor_rate: Fraction censored under "rate", 0 to 1.
+
+    Example:
+        >>> OKFEBSpec(rank=10, budget=15).budget
+        15
+    """
+
+    tracker: ClassVar[str] = "okfeb"
+
+    budget: int = 20
+    policy: str = "norm"
+    forgetting: float = 0.9
+    censor: str = "none"
+    threshold: float = 0.0
+    censor_rate: float = 0.9
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        super().__post_init__()
+        check_int("budget", self.budget, 1, 10_000)
+        if self.budget < self.rank:
+            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
+        check_choice("policy", self.policy, POLICIES)
+        check_number("forgetting", self.forgetting, 0, 1, closed=("high",))
+        check_choice("censor", self.censor, CENSORS)
+        check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
+        check_number("censor_rate", self.censor_rate, 0, 1)
+
+
+def layout(spec: GradientSpec, slots: int, width: int) -> dict[str, Like]:
+    """Return what the arrays of a state with so many slots for rows of D channels are like."""
+    rank = spec.rank
+    return {
+        "support": real(slots, width),
+        "factor": real(rank, slots),
+        "gram": real(slots, slots),
+        "image": real(rank, slots),
+        "solver": real(rank, rank),
+        "solver_t": real(rank, rank),
+        "frame": real(rank, rank),
+        "mapping": real(rank, rank),
+        "seeds": real(rank, rank),
+        "recency": real(slots),
+        "born": whole(slots),
+        "shift": real(width),
+        "scale": real(width),
+        "bandwidth": real(1),
+        "recent": real(spec.novelty_window),
+        "reals": real(rowstate.REALS),
+        "counts": whole(rowstate.COUNTS),
+    }
+
+
+def make_state(spec: GradientSpec, first_rows: npt.ArrayLike, slots: int) -> SubspaceState:
+    """Make a state with room for `slots` stored rows, scaled and tuned to the first rows."""
+    seen, rank = look_at(spec, first_rows), spec.rank
+    arrays = {name: like.zeros() for name, like in layout(spec, slots, len(seen.scale)).items()}
+    ones = spec.tracker == "okfe" and spec.start == "rank_one"
+    return SubspaceState(**arrays)._replace(
+        solver=np.eye(rank) / math.sqrt(spec.ridge),
+        solver_t=np.eye(rank) / math.sqrt(spec.ridge),
+        seeds=_seed_rows(spec.seed, rank, ones),
+        shift=seen.shift,
+        scale=seen.scale,
+        bandwidth=seen.bandwidth,
+        reals=np.array([spec.ridge, 0.0, 0.0, 0.0]),
+    )
+
+
+def rows_to_begin(spec: GradientSpec) -> int:
+    """Return how many distinct rows form the start."""
+    return spec.rank if spec.start == "rows" else 1
+
+
+@lru_cache(maxsize=64)
+def _seed_values(seed: int, rank: int) -> FloatArray:
+    drawn: FloatArray = np.random.default_rng(seed).standard_normal((rank, rank))
+    return drawn / math.sqrt(rank)
+
+
+def _seed_rows(seed: int, rank: int, ones: bool) -> FloatArray:
+    """Return the rows that A starts from: N(0, 1)/√r, or all ones (Alg. 2 and 3)."""
+    return np.ones((rank, rank)) if ones else _seed_values(seed, rank).copy()
+
+
+def settings_of(spec: OKFEBSpec, learn: bool) -> rowstate.Settings:
+    """Return the spec as the compiled loops take it."""
+    return rowstate.Settings(
+        learn=learn,
+        aligned=spec.emit == "z",
+        ridge=spec.ridge,
+        rule=RULES.index(spec.rule),
+        step=STEPS.index(spec.step),
+        step_size=spec.step_size,
+        policy=POLICIES.index(spec.policy),
+        forgetting=spec.forgetting,
+        censor=CENSORS.index(spec.censor),
+        threshold=spec.threshold,
+        admitted=1.0 - spec.censor_rate,
+        start_rows=rows_to_begin(spec),
+        clip=math.inf if spec.clip is None else spec.clip,
+    )
+
+
+class OKFEB:
+    """The tracker OK-FEB (see the module).
+
+    Example:
+        >>> spec = OKFEBSpec(rank=2, budget=4, standardise=False, gamma=2.0)
+        >>> tracker = OKFEB()
+        >>> rows = np.random.default_rng(0).normal(size=(50, 3))
+        >>> state, features = tracker.update(spec, tracker.init(spec, rows[:1]), rows)
+        >>> features.z.shape, state.size
+        ((50, 2), 4)
+    """
+
+    name = "okfeb"
+    spec_type: type[SubspaceSpec] = OKFEBSpec
+    state_type = SubspaceState
+
+    def init(self, spec: OKFEBSpec, first_rows: npt.ArrayLike, key: str = "") -> SubspaceState:
+        """Make the state from the first rows (m, D); see `Tracker.init`. The key is not used."""
+        return make_state(spec, first_rows, spec.budget + 1)
+
+    def update(
+        self,
+        spec: OKFEBSpec,
+        state: SubspaceState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+        times: IntArray | None = None,
+    ) -> tuple[SubspaceState, Features]:
+        """Run rows (n, D) through the state in order; see `Tracker.update`."""
+        after = copied(state)
+        return after, run(run_rows, settings_of(spec, True), after, spec, rows, extras)
+
+    def project(
+        self,
+        spec: OKFEBSpec,
+        state: SubspaceState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...] = (),
+    ) -> Features:
+        """Return the rows' features without learning; see `Tracker.project`."""
+        return run(run_rows, settings_of(spec, False), state, spec, rows, extras)
+
+    def why_refused(self, spec: OKFEBSpec, state: SubspaceState, row: npt.ArrayLike) -> str:
+        """Say why a row was refused."""
+        return refusal(state, row)
+
+    def counters(self, state: SubspaceState) -> dict[str, int]:
+        """Return running totals by name."""
+        return totals(state)
+
+    def arrays(self, state: SubspaceState) -> dict[str, npt.NDArray[Any]]:
+        """Return the state's arrays by name."""
+        return state._asdict()
+
+    def from_arrays(self, spec: OKFEBSpec, arrays: dict[str, npt.NDArray[Any]]) -> SubspaceState:
+        """Make a state of arrays that `arrays` gave."""
+        return state_from_arrays(spec, arrays, spec.budget + 1)
+
+
+def state_from_arrays(
+    spec: GradientSpec, arrays: dict[str, npt.NDArray[Any]], slots: int
+) -> SubspaceState:
+    """Make a state of arrays by name, checking that each is what the spec makes it.
+
+    Raises:
+        ConfigError: naming the array or count that no state has.
+    """
+    most = rows_to_begin(spec)
+    state: SubspaceState = restored(
+        SubspaceState,
+        arrays,
+        lambda width: layout(spec, slots, width),
+        Limit("stored rows", rowstate.SIZE, slots - 1),
+        Limit("rows of the start", rowstate.STARTED, most),
+    )
+    check_positive("state.bandwidth", state.bandwidth)
+    # The start's rows are the only ones until there are enough of them: each takes a slot.
+    started = int(state.counts[rowstate.STARTED])
+    if state.size != started and (started < most or state.size < started):
+        allowed = f"{started}, the rows of the start" + (" or more" if started == most else "")
+        raise ConfigError("state.counts, stored rows", state.size, allowed)
+    return state

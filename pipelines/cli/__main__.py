@@ -1,0 +1,7 @@
+"""`python -m pipelines.cli` is `kerneltrack`."""
+
+import sys
+
+from pipelines.cli.main import main
+
+sys.exit(main())

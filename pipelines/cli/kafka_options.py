@@ -1,0 +1,66 @@
+"""Command-line flags of Kafka's clients, which all commands that reach it have."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from kerneltrack.errors import ConfigError
+from transforms.kafka.secrets import PROVIDERS, check_no_secret
+
+OURS = ("bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset")
+
+
+def add_client_flags(group: Any) -> None:
+    """Add the flags of librdkafka's clients."""
+    group.add_argument("--brokers", default=None, metavar="HOST:PORT,...", help="of Kafka")
+    group.add_argument(
+        "--client",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of librdkafka's clients (security.protocol=SASL_SSL); secrets as "
+        "${file:PATH:KEY} or ${env:NAME}",
+    )
+
+
+def add_consumer_flag(group: Any) -> None:
+    """Add the flag of Java's consumer."""
+    group.add_argument(
+        "--consumer",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Java's consumer, which reads the input; secrets as with --client, read "
+        "where Flink runs",
+    )
+
+
+def client_settings(args: argparse.Namespace, brokers: str) -> dict[str, Any]:
+    """Return the settings of librdkafka's clients, secrets still by reference.
+
+    Raises:
+        ConfigError: for a setting that is ours, or a secret that is written out.
+    """
+    # Errors come back to the caller, not to a log.
+    return {"log_level": 2, **_pairs("--client", args.client), "bootstrap.servers": brokers}
+
+
+def consumer_settings(args: argparse.Namespace, brokers: str) -> dict[str, str]:
+    """Return the settings of Java's consumer, secrets still by reference; see `client_settings`."""
+    given = _pairs("--consumer", args.consumer)
+    providers = PROVIDERS if any("${" in value for value in given.values()) else {}
+    return {**providers, **given, "bootstrap.servers": brokers, "enable.auto.commit": "false"}
+
+
+def _pairs(flag: str, texts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ConfigError(flag, name or text, "NAME=VALUE")
+        if name in OURS:
+            raise ConfigError(flag, name, "left out: another flag says it, or nothing may")
+        check_no_secret(flag, name, value)
+        found[name] = value
+    return found

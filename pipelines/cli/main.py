@@ -1,0 +1,212 @@
+"""The command `kerneltrack`.
+
+A command's modules are imported when it is run: Beam takes longer to import than most commands
+take.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import kerneltrack
+from kerneltrack.errors import MOST_MESSAGE, ConfigError, DataError, KerneltrackError, fit
+from pipelines.cli.command_line import (
+    FAILED_EXIT,
+    INPUT_EXIT,
+    SIGNAL_EXIT,
+    Parser,
+    UsageError,
+    flags_by_field,
+    flags_named,
+    flags_of,
+    greedy_flag,
+    refuse,
+)
+from pipelines.cli.signals import ended_by_signals, said_of, signal_of
+
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes:
+        about: What it does.
+        add_flags: The function that adds its flags, as MODULE.NAME below `pipelines`; "": none.
+        run: The function that runs it: of its arguments and, if it takes them, Beam's options and
+            the whole command line.
+        takes_beam: Whether Beam's own flags may be given.
+    """
+
+    about: str
+    add_flags: str
+    run: str
+    takes_beam: bool = False
+
+
+COMMANDS = {
+    "track": Command(
+        "Track files: features, snapshots, failures and a report out.",
+        "files.track.add_flags",
+        "files.track.run",
+        takes_beam=True,
+    ),
+    "score": Command(
+        "Score files under a run's snapshots, without learning: features and predictions out.",
+        "files.score.add_flags",
+        "files.score.run",
+        takes_beam=True,
+    ),
+    "landmarks": Command(
+        "Choose the rows of an input that hold the others best.",
+        "files.landmarks.add_flags",
+        "files.landmarks.run",
+        takes_beam=True,
+    ),
+    "list": Command(
+        "Name trackers, learners, kernels and budget policies.", "", "cli.list_parts.run"
+    ),
+    "report": Command(
+        "Write the report of a finished run again.", "report.write.add_flags", "report.write.run"
+    ),
+    "inspect": Command(
+        "Print what a snapshot holds.", "files.inspect.add_flags", "files.inspect.run"
+    ),
+    "stream": Command(
+        "Track a Kafka topic on Flink: features and the rest to topics.",
+        "live.options.add_flags",
+        "live.stream.run",
+        takes_beam=True,
+    ),
+    "replay": Command(
+        "Send the rows of files to a Kafka topic as a live stream.",
+        "topics.options.add_replay_flags",
+        "topics.replay.run",
+    ),
+    "read-output": Command(
+        "Read an output topic, each row once.",
+        "topics.options.add_read_flags",
+        "topics.read_output.run",
+    ),
+    "replay-dead-letters": Command(
+        "Send refused messages once more.",
+        "topics.options.add_letter_flags",
+        "topics.dead_letters.run",
+    ),
+    "reset": Command(
+        "Let a model of a live job begin anew, or from a snapshot.",
+        "topics.options.add_reset_flags",
+        "topics.reset.run",
+    ),
+    "stop": Command(
+        "End a live job, with a savepoint or without.", "live.stop.add_flags", "live.stop.run"
+    ),
+    "cluster": Command(
+        "Start, stop and look at a local Flink and Kafka.",
+        "cluster.commands.add_flags",
+        "cluster.commands.run",
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 2 for bad settings or input, 1 if it failed."""
+    with ended_by_signals():
+        return _main(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _main(given: list[str]) -> int:
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s", force=True)
+    # Beam reports a failing worker with its whole traceback; the last line is ours to say.
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    try:
+        parser, args, *beam = read(given)
+        if args.command is None:
+            parser.print_help()
+            return 0
+        with flags_named(flags_by_field(parser, args)):
+            return int(_function(COMMANDS[args.command].run)(args, *beam))
+    except (UsageError, ConfigError, DataError) as error:
+        return _fail(error, INPUT_EXIT)
+    except KerneltrackError as error:
+        return _fail(error, getattr(error, "exit_code", FAILED_EXIT))
+    except OSError as error:
+        return _fail(error, FAILED_EXIT)
+    except (KeyboardInterrupt, SystemError) as error:
+        # The latter is what becomes of Ctrl-C while one of Kafka's clients is being taken down.
+        cause = error.__cause__ or error
+        number = signal_of(cause) if isinstance(cause, KeyboardInterrupt) else None
+        if number is None:
+            raise
+        return _fail(said_of(number), SIGNAL_EXIT + number)
+
+
+def _fail(message: object, code: int) -> int:
+    sys.stderr.write(f"kerneltrack: {fit(message, MOST_MESSAGE)}\n")
+    return code
+
+
+def read(given: Sequence[str]) -> list[Any]:
+    """Read a command line.
+
+    Returns:
+        The parser, and the arguments; of a command that takes Beam's flags also Beam's options and
+        the whole line.
+
+    Raises:
+        UsageError: if it is wrong.
+    """
+    name = next((word for word in given if word in COMMANDS), None)
+    parser = parser_of(name)
+    if name is None or not COMMANDS[name].takes_beam:
+        args, rest = _parse(parser, given)
+        refuse(rest, given, parser, args)
+        return [parser, args]
+    options = importlib.import_module("pipelines.cli.input_options")
+    beam, own = options.split_beam_flags(given, flags_of(parser))
+    args, rest = _parse(parser, own)
+    refuse(rest, given, parser, args, options.beam_flags())
+    return [parser, args, beam, ["kerneltrack", *given]]
+
+
+def _parse(parser: Parser, given: Sequence[str]) -> tuple[Any, list[str]]:
+    try:
+        return parser.parse_known_args(given)
+    except UsageError as error:
+        flag = greedy_flag(given, parser)
+        if flag is None or not str(error).startswith("the following arguments are required: INPUT"):
+            raise
+        text = f"{error}: {flag} takes all words after it, so inputs stand before the flags"
+        raise UsageError(text) from None
+
+
+def parser_of(name: str | None) -> Parser:
+    """Return a parser that knows all commands, and of one of them also the flags."""
+    parser = Parser(
+        prog="kerneltrack",
+        description="Budgeted kernel subspace tracking of sensor streams on Apache Beam.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=kerneltrack.__version__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for each, command in COMMANDS.items():
+        made = commands.add_parser(
+            each, help=command.about, description=command.about, allow_abbrev=False
+        )
+        if each == name and command.add_flags:
+            _function(command.add_flags)(made)
+    return parser
+
+
+def _function(place: str) -> Any:
+    """Import a function; those of the live job need a Kafka client that comes with an extra."""
+    module, _, name = place.rpartition(".")
+    try:
+        return getattr(importlib.import_module(f"pipelines.{module}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        text = "confluent-kafka is not installed: pip install 'kerneltrack[live]'"
+        raise UsageError(text) from error

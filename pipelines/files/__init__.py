@@ -1,0 +1,1 @@
+"""The file jobs: track, score, landmarks, and what they leave."""

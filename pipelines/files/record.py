@@ -1,0 +1,189 @@
+"""The record of a run, `run.json`: what ran on what, what came out, and that no row is missing."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
+
+from kerneltrack.errors import KerneltrackError, path_text
+from kerneltrack.learners import LearnerSpec
+from pipelines.files.local_times import local_times_text
+from transforms.metrics import NAMESPACE
+from transforms.snapshots.files import write_whole
+
+RUN = "run.json"
+_COUNTED_IN = {"mismatch": "windows", "alerts": "alerts", "predictions": "predicted"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class JobError(KerneltrackError):
+    """The job ran and did not do what it should; nothing half-written bears a final name.
+
+    Args:
+        message: What happened and what to do, on one line.
+        exit_code: The process's: 1, 2 if the input is at fault, 3 if too many of its rows failed
+            (the outputs are then there), 130 if it was interrupted.
+    """
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        """Keep the arguments; see the class."""
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def counters(result: Any) -> dict[str, int]:
+    """Return the totals of our counters in a pipeline's result."""
+    found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace(NAMESPACE))
+    totals: dict[str, int] = {}
+    for counter in found["counters"]:
+        name = counter.key.metric.name
+        totals[name] = totals.get(name, 0) + (counter.committed or counter.attempted or 0)
+    return totals
+
+
+def counts(
+    output: str,
+    counters: dict[str, int],
+    parts: Sequence[str] = (),
+    learner: LearnerSpec | None = None,
+) -> dict[str, int | float]:
+    """Count rows in and out; every row must be somewhere.
+
+    Args:
+        output: The run's folder.
+        counters: What the pipeline counted.
+        parts: Folders that the job wrote.
+        learner: The learner's spec, if there was one.
+
+    Raises:
+        JobError: if a row is missing or came twice.
+    """
+    rows_out = parquet_rows(output, "features")
+    rows_failed = parquet_rows(output, "failures")
+    labels_failed = counters.get("labels_failed", 0) + counters.get("labels_lost", 0)
+    counts: dict[str, int | float] = {
+        "rows_in": counters.get("rows_read", 0),
+        "rows_out": rows_out,
+        "rows_failed": rows_failed - labels_failed,
+        "rows_late": counters.get("rows_late", 0),
+        "models": len(_read_index(output)),
+    }
+    for name in ("informative", "evicted", "dropped_at_once", "mended", "unseen"):
+        counts[name] = counters.get(name, 0)
+    if "directions" in counters:
+        counts["directions"] = counters["directions"]
+    for part, name in _COUNTED_IN.items():
+        if part in parts:
+            counts[name] = counters.get(name, 0)
+    if "models_resumed" in counters:
+        counts["models_resumed"] = counters["models_resumed"]
+    if "labels_read" in counters:
+        counts |= {"labels_in": counters["labels_read"], "labels_failed": labels_failed}
+    if learner is not None:
+        counts |= performance(output, "predictions", learner)
+    if counts["rows_in"] != rows_out + counts["rows_failed"]:
+        raise JobError(
+            f"rows are missing: {counts['rows_in']:,} in, {rows_out:,} in features and "
+            f"{counts['rows_failed']:,} in failures"
+        )
+    return counts
+
+
+def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int | float]:
+    """Return how many predictions met a label, and their accuracy or root mean squared error."""
+    name = "correct" if learner.classifies else "error"
+    scored, total = 0, 0.0
+    for path in _files(output, part):
+        with FileSystems.open(path) as handle:
+            values = pq.ParquetFile(handle).read(columns=[name]).column(name).drop_null()
+        found = values.to_numpy().astype(np.float64)
+        scored += len(found)
+        total += float(found.sum() if learner.classifies else (found**2).sum())
+    if not scored:
+        return {"scored": 0}
+    mean = total / scored
+    if learner.classifies:
+        return {"scored": scored, "correct": round(total), "accuracy": round(mean, 6)}
+    return {"scored": scored, "rmse": mean**0.5}
+
+
+def _read_index(output: str) -> dict[str, Any]:
+    path = FileSystems.join(output, "snapshots", "index.json")
+    with FileSystems.open(path) as handle:
+        models: dict[str, Any] = json.loads(handle.read())["models"]
+    return models
+
+
+def _files(output: str, part: str) -> list[str]:
+    pattern = FileSystems.join(output, part, "*.parquet")
+    return sorted(found.path for found in FileSystems.match([pattern])[0].metadata_list)
+
+
+def parquet_rows(output: str, part: str) -> int:
+    """Count the rows of a part of the output."""
+    total = 0
+    for path in _files(output, part):
+        with FileSystems.open(path) as handle:
+            total += pq.ParquetFile(handle).metadata.num_rows
+    return total
+
+
+def write_record(output: str, record: dict[str, Any]) -> None:
+    """Write `run.json`."""
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    # Bytes of paths that are not UTF-8; within JSON a backslash is written twice.
+    text = _SURROGATE.sub(lambda found: json.dumps(path_text(found[0]))[1:-1], text)
+    write_whole(FileSystems.join(output, RUN), text.encode())
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that results may depend on."""
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "apache_beam": beam.__version__,
+        "pyarrow": pa.__version__,
+    }
+
+
+def performance_text(counts: dict[str, Any]) -> str:
+    """Say in a line how good the predictions were."""
+    if not counts["scored"]:
+        return "no prediction met a label"
+    plural = "" if counts["scored"] == 1 else "s"
+    text = f"{counts['scored']:,} prediction{plural} met a label: "
+    if "accuracy" in counts:
+        return text + f"{counts['accuracy']:.1%} correct"
+    return text + f"root mean squared error {counts['rmse']:.4g}"
+
+
+def summary(record: dict[str, Any], failed: Sequence[str], report: str) -> str:
+    """Say in a few lines what came out of a run; `failed` are those that say why rows failed."""
+    counts, seconds = record["counts"], record["seconds"]["total"]
+    models = f"{counts['models']:,} model{'' if counts['models'] == 1 else 's'}"
+    text = (
+        f"{counts['rows_in']:,} rows in: {counts['rows_out']:,} features of {models}, "
+        f"{counts['rows_failed']:,} failed; {seconds:.1f} s, "
+        f"{counts['rows_in'] / max(seconds, 1e-9):,.0f} rows/s"
+    )
+    text += local_times_text(record)
+    if counts["mended"]:
+        text += f"\n{counts['mended']:,} diverging updates were replaced by safe ones"
+    if "models_resumed" in counts:
+        text += f"\n{counts['models_resumed']:,} of the models went on from snapshots"
+    if "labels_in" in counts:
+        text += f"\n{counts['labels_in']:,} labels in, {counts['labels_failed']:,} failed"
+    if "predicted" in counts:
+        text += "\n" + performance_text(counts)
+    return "\n".join([text, *failed, f"report: {report}"])

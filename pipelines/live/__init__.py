@@ -1,0 +1,1 @@
+"""The live job on Flink: submitted, watched, stopped."""

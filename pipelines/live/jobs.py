@@ -1,0 +1,294 @@
+"""Live jobs written down: which there are, with which settings, and what they left."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kerneltrack import codec
+from kerneltrack.errors import ConfigError, DataError, KerneltrackError
+from kerneltrack.learners import parse_learner_spec
+from kerneltrack.trackers import parse_spec
+from pipelines.cluster import status
+from pipelines.cluster.folder import Cluster, Folder, load
+from pipelines.live.flink import ENDED, Flink
+from transforms.track.clock import CLOCK_VERSION, Order
+from transforms.track.log import LOG_VERSION
+
+VERSION = 1
+FORMATS = {"clock": CLOCK_VERSION, "log": LOG_VERSION, "state": codec.VERSION}
+"""Versions of what a job keeps for each model; it reads these and all before them."""
+SIDECAR = "kerneltrack.json"
+JOBS = "jobs"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where live jobs run and are written down.
+
+    Attributes:
+        flink: The JobManager.
+        state: Folder of the records.
+        cluster: The local cluster, if it is one.
+    """
+
+    flink: Flink
+    state: Path
+    cluster: Cluster | None
+
+    @property
+    def beam_flags(self) -> list[str]:
+        """Flags by which a pipeline runs there, none if it is no local cluster."""
+        return [] if self.cluster is None else status.beam_flags(self.cluster)
+
+    @property
+    def brokers(self) -> str | None:
+        """Kafka's brokers of a local cluster."""
+        return None if self.cluster is None else self.cluster.settings.address("kafka")
+
+    @property
+    def expansion_service(self) -> str | None:
+        """Beam's expansion service of a local cluster."""
+        return None if self.cluster is None else self.cluster.settings.address("expansion")
+
+
+def find_place(cluster: str | None, flink: str | None, state: str | None) -> Place:
+    """Find out where jobs run.
+
+    Args:
+        cluster: Folder of a local cluster.
+        flink: Flink's REST address.
+        state: Folder of the records.
+
+    Raises:
+        ConfigError: if what is given does not say it.
+    """
+    found = None
+    if cluster is not None:
+        found = load(Folder(Path(cluster).absolute()))
+        if found is None:
+            raise ConfigError("--cluster", cluster, "a folder in which a cluster was started")
+        flink = flink or found.settings.address("flink")
+        state = state or str(found.folder.root / JOBS)
+    if flink is None:
+        raise ConfigError("--flink", "", "HOST:PORT of Flink's REST interface (or give --cluster)")
+    if not re.fullmatch(r"[^:/]+:\d{1,5}", flink):
+        raise ConfigError("--flink", flink, "HOST:PORT")
+    if state is None:
+        raise ConfigError("--state-folder", "", "a folder to write jobs down in")
+    return Place(Flink(flink), Path(state), found)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A job as it was submitted.
+
+    Attributes:
+        job: Flink's id.
+        name: Its name.
+        started: Seconds since 1970.
+        topic: Its input.
+        digest: Hash of its settings.
+        settings: All that its results depend on.
+        formats: Versions of the states that it writes (`FORMATS`).
+    """
+
+    job: str
+    name: str
+    started: float
+    topic: str
+    digest: str
+    settings: dict[str, Any]
+    formats: dict[str, int] = field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        """Write it down."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps({"version": VERSION, **vars(self)}, indent=1) + "\n")
+        part.replace(path)
+
+
+def read_record(path: Path) -> Record:
+    """Read what `Record.write` wrote.
+
+    Raises:
+        DataError: if it cannot be read.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = content.pop("version")
+        if version != VERSION:
+            raise DataError(str(path), f"version {version!r}: this program reads {VERSION}")
+        return Record(**content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(str(path), f"not the record of a job: {error}") from error
+
+
+def records(place: Place) -> list[Record]:
+    """Return all jobs written down, the newest last."""
+    found = [read_record(path) for path in place.state.glob("*.json")]
+    return sorted(found, key=lambda record: record.started)
+
+
+def running(place: Place) -> list[Record]:
+    """Return the jobs that run."""
+    states = {job["jid"]: job["state"] for job in place.flink.jobs()}
+    return [record for record in records(place) if states.get(record.job, "FAILED") not in ENDED]
+
+
+def choose(place: Place, job: str | None) -> Record:
+    """Return the job of this id or name, or the only one that runs.
+
+    Raises:
+        ConfigError: if there is none or it is not clear which.
+    """
+    found = running(place)
+    names = ", ".join(f"{record.name} ({record.job})" for record in found) or "none"
+    if job is not None:
+        found = [record for record in found if job in (record.job, record.name)]
+    if len(found) != 1:
+        raise ConfigError("JOB", job or "", f"a job that runs: {names}")
+    return found[0]
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a job left to go on from.
+
+    Attributes:
+        path: The savepoint or checkpoint.
+        record: The job that wrote it.
+    """
+
+    path: str
+    record: Record
+
+
+def find_left(place: Place, resume: str, topic: str) -> Left:
+    """Return what `--resume` names.
+
+    Raises:
+        ConfigError: if it names nothing, or its job is not known.
+    """
+    if "://" in resume and not resume.startswith("file://"):
+        return _left_in_store(place, resume)
+    if resume != "latest":
+        # Flink writes file:/PATH, others file:///PATH.
+        path = Path(re.sub("^file:/*", "/", resume))
+        sidecar = path / SIDECAR
+        if sidecar.exists():
+            return Left(path.absolute().as_uri(), read_record(sidecar))
+        by_job = place.state / f"{path.parent.name}.json"
+        if by_job.exists() and (path / "_metadata").exists():
+            return Left(path.absolute().as_uri(), read_record(by_job))
+        allowed = f"a savepoint with {SIDECAR} beside it, or a checkpoint of a job in {place.state}"
+        raise ConfigError("--resume", resume, allowed)
+    known = [record for record in records(place) if record.topic == topic]
+    found = [
+        (path.stat().st_mtime, path.parent, record)
+        for record in known
+        for path in _left_by(place, record)
+    ]
+    if not found:
+        raise ConfigError("--resume", "latest", f"PATH: no job of {topic} has left anything here")
+    _, path, record = max(found, key=lambda item: item[0])
+    return Left(path.absolute().as_uri(), record)
+
+
+def _left_in_store(place: Place, resume: str) -> Left:
+    """Find the job that wrote to an object store, by Flink's names; Flink says if it is not there.
+
+    Raises:
+        ConfigError: if the name tells of no job, or of none that is written down.
+    """
+    named = re.search(r"/(?:savepoint-([0-9a-f]{6})-[0-9a-f]+|([0-9a-f]{32})/chk-\d+)/?$", resume)
+    start = (named[1] or named[2]) if named else None
+    found = [item for item in records(place) if start is not None and item.job.startswith(start)]
+    if len(found) != 1:
+        allowed = f".../savepoint-ID-... or .../JOB/chk-N of a job in {place.state}"
+        raise ConfigError("--resume", resume, allowed)
+    return Left(resume, found[0])
+
+
+def _left_by(place: Place, record: Record) -> list[Path]:
+    """Return the metadata files of a job's savepoints and of its newest checkpoint."""
+    if place.cluster is None:
+        return []
+    root = place.cluster.folder.root
+    found = list((root / "checkpoints" / record.job).glob("chk-*/_metadata"))
+    for sidecar in (root / "savepoints").glob(f"*/{SIDECAR}"):
+        if read_record(sidecar).job == record.job:
+            found.append(sidecar.parent / "_metadata")
+    return found
+
+
+def check_same(left: Left, settings: dict[str, Any]) -> None:
+    """Refuse to go on with other settings, or with states that newer code wrote.
+
+    Raises:
+        ConfigError: naming the first setting that differs.
+        DataError: naming the state that cannot be read.
+    """
+    for name, version in left.record.formats.items():
+        if version > FORMATS.get(name, 0):
+            here = FORMATS.get(name, 0)
+            reason = (
+                f"newer code wrote it: {name} version {version}, this code reads {here} or before"
+            )
+            raise DataError(left.path, reason)
+    written, now = left.record.settings, _flat(json.loads(json.dumps(settings)))
+    before = _flat(json.loads(json.dumps(_with_defaults(written))))
+    for name in {**_flat(written), **now}:
+        if before.get(name) != now.get(name):
+            allowed = f"{before.get(name)!r}, as in {left.path}"
+            raise ConfigError(name, now.get(name), allowed)
+
+
+def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings that older code wrote down with those added that it did not know yet.
+
+    They have their defaults, which therefore must mean what was done before there was a choice.
+
+    Raises:
+        ConfigError: if they hold what this code does not know.
+    """
+    filled = dict(settings)
+    if settings.get("tracker"):
+        filled["tracker"] = parse_spec(settings["tracker"]).to_dict()
+    if settings.get("learner"):
+        filled["learner"] = parse_learner_spec(settings["learner"]).to_dict()
+    try:
+        filled["order"] = asdict(Order(**settings.get("order", {})))
+    except TypeError as error:
+        raise ConfigError("order", settings["order"], "made of settings that are known") from error
+    return filled
+
+
+def _flat(settings: Any, name: str = "") -> dict[str, Any]:
+    if not isinstance(settings, dict):
+        return {name: settings}
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        found |= _flat(value, f"{name}.{key}" if name else key)
+    return found
+
+
+def stop(place: Place, record: Record, folder: str | None, patience: float) -> str:
+    """Stop a job with a savepoint, and leave beside it what the job was.
+
+    Returns:
+        Where the savepoint is.
+    """
+    location = place.flink.cancel_with_savepoint(record.job, folder, patience)
+    path = Path(re.sub("^file:/*", "/", location))
+    if path.is_dir():
+        record.write(path / SIDECAR)
+    return location
+
+
+class NotSubmittedError(KerneltrackError):
+    """The job never came to run."""

@@ -1,0 +1,275 @@
+"""The status line of a live job, until the job ends."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TextIO
+from urllib.parse import quote
+
+import confluent_kafka
+
+from pipelines.cli.command_line import INTERRUPTED_EXIT
+from pipelines.cluster.interruption import Interruption
+from pipelines.job import say
+from pipelines.live.flink import ENDED, Flink, FlinkError
+from pipelines.live.health import look
+from pipelines.live.jobs import NotSubmittedError, Place, Record, stop
+from pipelines.live.pipeline import Ends
+from transforms.kafka.messages import BadMessageError, batch_of, records_of
+from transforms.kafka.secrets import resolve
+
+INTERVAL = 1.0
+SAVEPOINT_PATIENCE = 120.0
+SILENCE = 300.0
+"""Seconds without an answer from Flink after which a job is not followed any more."""
+
+ASK = 2.0
+MOST_PARTITIONS = 8
+"""Partitions of the features whose last message is looked at for the lag."""
+
+LOCAL = {
+    "rows_ambiguous": "with a local time that comes twice",
+    "rows_nonexistent": "with one that does not exist",
+}
+"""Counters that are shown once there is something to show."""
+
+SHOWN = (
+    *("rows_read", "rows_tracked", "rows_late", "rows_failed", "dead_letters", "alerts"),
+    *LOCAL,
+)
+PREFIX = "kerneltrack_"
+
+
+def counters(flink: Flink, job: str) -> Counter[str]:
+    """Return the job's counters, as far as Flink knows them; a restart sets them back to 0.
+
+    Raises:
+        FlinkError: if it does not answer.
+    """
+    totals: Counter[str] = Counter()
+    for vertex in flink.ask(f"/jobs/{job}")["vertices"]:
+        path = f"/jobs/{job}/vertices/{vertex['id']}/subtasks/metrics"
+        names = [entry["id"] for entry in flink.ask(path)]
+        wanted = [name for name in names if name.rpartition(f".{PREFIX}")[2] in SHOWN]
+        if wanted:
+            found = flink.ask(f"{path}?get={quote(','.join(wanted))}")
+            for entry in found:
+                totals[entry["id"].rpartition(f".{PREFIX}")[2]] += int(entry["sum"])
+    return totals
+
+
+class NewestTime:
+    """Looks for the newest event time among the features that came out.
+
+    Args:
+        ends: Where they go.
+    """
+
+    def __init__(self, ends: Ends) -> None:
+        """Begin without a time."""
+        self._topic = ends.topics["features"]
+        self._form = ends.output_form
+        self._settings = {
+            **resolve(ends.client),
+            "group.id": "kerneltrack-status",
+            "enable.auto.commit": False,
+        }
+        self._consumer = confluent_kafka.Consumer(self._settings)
+        found = self._consumer.list_topics(self._topic, timeout=ASK).topics[self._topic]
+        self._partitions = sorted(found.partitions)[:MOST_PARTITIONS]
+        self._seen: dict[int, int] = {}
+        self._newest: float | None = None
+        self.silent: str | None = None
+        """What Kafka said when it was asked last, if it did not answer."""
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def look(self) -> float | None:
+        """Return the newest time, in seconds since 1970, None before the first."""
+        for partition in self._partitions:
+            place = confluent_kafka.TopicPartition(self._topic, partition)
+            try:
+                _, high = self._consumer.get_watermark_offsets(place, ASK)
+            except confluent_kafka.KafkaException as error:
+                self.silent = f"{self._topic}: {error.args[0].str()}"
+                # What it knows of the brokers may be of before the trouble.
+                self._consumer.close()
+                self._consumer = confluent_kafka.Consumer(self._settings)
+                break
+            self.silent = None
+            if high and self._seen.get(partition) != high:
+                self._take(confluent_kafka.TopicPartition(self._topic, partition, high - 1))
+        return self._newest
+
+    def _take(self, place: confluent_kafka.TopicPartition) -> None:
+        self._consumer.assign([place])
+        message = self._consumer.poll(ASK)
+        if message is None or message.error() is not None:
+            # It did not come in time: the next look asks for it again.
+            return
+        self._seen[place.partition] = place.offset + 1
+        try:
+            if self._form == "arrow":
+                time_of: Any = batch_of(message.value()).column("time").to_pylist()[-1]
+                seconds = time_of.timestamp()
+            else:
+                text = records_of(message.value(), "json")[-1]["time"]
+                # Nine digits are more than datetime takes.
+                seconds = datetime.fromisoformat(text[:26] + "+00:00").timestamp()
+        except (BadMessageError, KeyError, ValueError, TypeError):
+            return
+        self._newest = max(seconds, self._newest or seconds)
+
+
+class StatusLine:
+    """Shows how a live job gets on.
+
+    Args:
+        stream: Where to; a line a time unless it is a terminal.
+        show: None: only on a terminal.
+    """
+
+    def __init__(self, stream: TextIO, show: bool | None) -> None:
+        """Keep the arguments; see the class."""
+        self._stream = stream
+        self._terminal = stream.isatty()
+        self.shown = self._terminal if show is None else show
+        self._last: tuple[float, int] | None = None
+        self._told: set[str] = set()
+
+    def tell(self, troubles: Sequence[str]) -> None:
+        """Write down, on lines of their own, what is wrong, each once; and that nothing is."""
+        found = {re.sub(r"\d+ s\b", "", text): text for text in troubles}
+        new = [text for kind, text in found.items() if kind not in self._told]
+        if self._told and not found:
+            new = ["the job runs well again"]
+        if new and self._terminal:
+            self._stream.write("\r\x1b[K")
+        self._stream.writelines(f"{text}\n" for text in new)
+        self._stream.flush()
+        self._told = set(found)
+
+    def show(self, totals: Mapping[str, int], newest: float | None) -> None:
+        """Write the line."""
+        line = self.text(totals, newest, time.time())
+        self._stream.write(f"\r\x1b[K{line}" if self._terminal else f"{line}\n")
+        self._stream.flush()
+
+    def end(self) -> None:
+        """End the line."""
+        if self.shown and self._terminal:
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def text(self, totals: Mapping[str, int], newest: float | None, now: float) -> str:
+        """Return the line at a time, in seconds since 1970."""
+        read = totals.get("rows_read", 0)
+        rate = 0.0
+        if self._last is not None and now > self._last[0]:
+            rate = max(read - self._last[1], 0) / (now - self._last[0])
+        self._last = now, read
+        lag = "-" if newest is None else f"{now - newest:,.1f} s"
+        local = [f", {totals[name]:,} {text}" for name, text in LOCAL.items() if totals.get(name)]
+        return (
+            f"{read:,} rows read, {rate:,.0f} rows/s, {totals.get('rows_tracked', 0):,} tracked, "
+            f"lag {lag}, {totals.get('rows_late', 0):,} late, "
+            f"{totals.get('rows_failed', 0):,} failed, {totals.get('alerts', 0):,} alerts"
+            + "".join(local)
+        )
+
+
+def follow(place: Place, record: Record, ends: Ends, show: bool | None) -> int:
+    """Show how a job gets on until it ends; Ctrl-C stops it with a savepoint.
+
+    Args:
+        place: Where it runs.
+        record: The job.
+        ends: Where its messages go.
+        show: Whether to show a status line; None: on a terminal.
+
+    Returns:
+        0, or 130 after Ctrl-C.
+
+    Raises:
+        KerneltrackError: if the job failed, or Flink has not answered for `SILENCE`.
+    """
+    line, newest = StatusLine(sys.stderr, show), NewestTime(ends)
+    try:
+        with Interruption() as interruption:
+            if watch(lambda: _look(place, record, newest, line), line, interruption):
+                return 0
+            line.end()
+            say("stopping with a savepoint ...")
+            location = stop(place, record, None, SAVEPOINT_PATIENCE)
+            say(f"stopped; go on with --resume {location}")
+    finally:
+        newest.close()
+    return INTERRUPTED_EXIT
+
+
+def watch(
+    look: Callable[[], bool],
+    line: StatusLine,
+    interruption: Interruption,
+    silence: float = SILENCE,
+) -> bool:
+    """Look at a job again and again, and tell if Flink does not answer.
+
+    Args:
+        look: Looks, and says whether the job has ended.
+        line: Where to tell.
+        interruption: What ends it before.
+        silence: Seconds without an answer after which it gives up.
+
+    Returns:
+        Whether the job has ended; False if a signal came before.
+
+    Raises:
+        FlinkError: if it gives up.
+    """
+    answered = time.monotonic()
+    while not interruption.came:
+        try:
+            if look():
+                return True
+            answered = time.monotonic()
+        except FlinkError as error:
+            # The JobManager may come back.
+            if time.monotonic() - answered > silence:
+                raise
+            line.tell([str(error)])
+        interruption.pause(INTERVAL)
+    return False
+
+
+def _look(place: Place, record: Record, newest: NewestTime, line: StatusLine) -> bool:
+    """Look once, and tell; say whether the job has ended."""
+    if _has_ended(place, record):
+        return True
+    checkpoints = None if place.cluster is None else place.cluster.folder / "checkpoints"
+    troubles = look(place.flink, record.job).troubles(time.time(), checkpoints)
+    time_of_newest = newest.look()
+    if newest.silent is not None:
+        troubles.append(newest.silent)
+    line.tell(troubles)
+    if line.shown:
+        line.show(counters(place.flink, record.job), time_of_newest)
+    return False
+
+
+def _has_ended(place: Place, record: Record) -> bool:
+    state = place.flink.state(record.job)
+    if state not in ENDED:
+        return False
+    if state == "FAILED":
+        why = place.flink.why_failed(record.job)
+        raise NotSubmittedError(f"job {record.name} failed: {why}")
+    say(f"job {record.name} ended: {state}")
+    return True

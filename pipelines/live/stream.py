@@ -1,0 +1,299 @@
+"""The live job: rows from a Kafka topic in; features, predictions, alerts to topics out.
+
+    python -m pipelines.live.stream --brokers HOST:PORT --topic ... --output-topic ... [flags]
+
+The same as `kerneltrack stream`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from kerneltrack.errors import ConfigError, KerneltrackError
+from pipelines.cli import kafka_options, spec_options, work_options
+from pipelines.cli.command_line import UsageError, flags_named
+from pipelines.cli.input_options import DEFAULT_RUNNER, split_beam_flags
+from pipelines.job import compile_loops, say
+from pipelines.live import options as stream_options
+from pipelines.live.flink import ENDED
+from pipelines.live.jobs import (
+    FORMATS,
+    Left,
+    NotSubmittedError,
+    Place,
+    Record,
+    check_same,
+    find_left,
+    find_place,
+    running,
+)
+from pipelines.live.pipeline import Ends, StreamJob, build, digest
+from pipelines.live.stable_ids import StableIds
+from pipelines.live.status import follow
+from pipelines.topics.admin import Topics, start_settings
+from transforms.kafka.messages import RECORD_TIME
+from transforms.keyed.expiry import Expiry
+from transforms.learn import transform as learn
+from transforms.snapshots.folder import SnapshotFolder
+from transforms.track.transform import Order
+
+DEFAULTS: dict[str, Any] = {
+    "streaming": True,
+    # No max_parallelism: Beam would have so many readers, as far as there are partitions. It takes
+    # one message of each in turn, and waits milliseconds at each that has none: few busy models in
+    # a topic of many partitions would be read at tens of messages a second. Without it there is one
+    # for each subtask, which reads all its partitions at once.
+    "parallelism": 1,
+    # Else a checkpoint may send the watermark ahead of a bundle's output.
+    "finish_bundle_before_checkpointing": True,
+    # Beam's flag for *not* failing, its default being to fail: a checkpoint that cannot be written
+    # is tried again, and the job goes on meanwhile.
+    "fail_on_checkpointing_errors": True,
+    # Without it every read of state is a round trip.
+    "max_cache_memory_usage_mb": 64,
+}
+"""Beam's flags of a live job, unless given."""
+
+WORKER_MODULE = "transforms.keyed.live_worker"
+"""What workers import before they speak to the runner."""
+
+IDLE = "idle"
+"""Where, in the folder of the snapshots, models lie that have expired."""
+
+SUBMIT_PATIENCE = 300.0
+POLL = 0.25
+
+
+def job_from_flags(args: argparse.Namespace) -> StreamJob:
+    """Build the job of a command line.
+
+    Raises:
+        ConfigError: for a bad flag or spec, or flags that do not go together.
+        DataError: for snapshots or a spec that cannot be read.
+    """
+    columns = stream_options.columns_from_flags(args)
+    start = work_options.start_from_flags(args, columns.width)
+    before = None if args.warm_start is None else SnapshotFolder(args.warm_start)
+    learner = spec_options.learner_from_flags(args, before.learner_spec if before else None)
+    if learner is None:
+        work_options.refuse_without(args, "metrics_window", ["learner"])
+    elif columns.label is None:
+        raise ConfigError("--learner", learner.learner, "none without --label")
+    else:
+        learn.check_label_type(learner, columns.label_type)
+    writers = ["snapshot_every", "expire_after"]
+    if args.snapshots is None:
+        for flag in writers:
+            work_options.refuse_without(args, flag, ["snapshots"])
+    elif args.resume is None and all(getattr(args, flag) is None for flag in writers):
+        work_options.refuse_without(args, "snapshots", writers)
+    order = Order(
+        max_disorder=args.max_disorder,
+        max_jump=args.max_jump,
+        hold_for=args.hold_for if args.missing == "hold" else None,
+        idle_flush=args.idle_flush or None,
+        duplicates=args.duplicates,
+    )
+    if order.max_disorder == float("inf"):
+        raise ConfigError("max_disorder", args.max_disorder, "a finite number of seconds")
+    snapshots = args.snapshots and str(Path(args.snapshots).absolute())
+    if before is not None and snapshots == str(Path(before.folder).absolute()):
+        # A job that went back to a checkpoint would begin from what it has written since.
+        raise ConfigError("--snapshots", args.snapshots, "another folder than --warm-start")
+    expiry = None
+    if snapshots is not None:
+        with flags_named({"after": "--expire-after"}):
+            expiry = Expiry(FileSystems.join(snapshots, IDLE), args.expire_after)
+            expiry.check_longer(order.idle_flush)
+    job = StreamJob(
+        columns=columns,
+        spec=spec_options.tracker_from_flags(args, before.spec if before else None),
+        order=order,
+        extras=tuple(args.extras),
+        measure=work_options.measure_from_flags(args, has_time=True),
+        drift=spec_options.drift_from_flags(args),
+        learner=learner,
+        metrics_window=args.metrics_window,
+        snapshot_every=args.snapshot_every,
+        snapshots=snapshots,
+        expiry=expiry,
+        before=before if before is None or learner is None else before.with_learner(),
+        start=start,
+        float32=args.float32,
+    )
+    if job.before is not None:
+        with spec_options.TRACKER.named():
+            job.before.check(job.spec)
+        job.before.check_width(columns.width)
+    return job
+
+
+def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence[str]) -> int:
+    """Submit the job and, unless detached, follow it.
+
+    Returns:
+        The exit code: 0; 130 after Ctrl-C, which stops the job with a savepoint.
+
+    Raises:
+        ConfigError: for a bad flag, spec or topic, or settings that differ from the resumed ones.
+        KerneltrackError: if Kafka or Flink do not answer, or the job fails.
+    """
+    job = job_from_flags(args)
+    settings, runner = job.settings(), stream_options.runner_flags(args)
+    place = find_place(args.cluster, args.flink, args.state_folder)
+    left = None
+    if args.resume is not None:
+        left = find_left(place, args.resume, args.topic)
+        check_same(left, settings)
+        _refuse_running(place, args.topic)
+    topics = stream_options.topics_from_flags(args)
+    name = _job_name(args.topic)
+    options = _beam_options(beam_flags, runner, place, name, left)
+    ends = _ends(args, place, topics, job, name)
+    pipeline = beam.Pipeline(options=options)
+    pipeline.component_id_map = StableIds()  # type: ignore[no-untyped-call]
+    with flags_named(work_options.FLAGS):
+        build(pipeline, job, ends)
+    if job.snapshots is not None:
+        Path(job.snapshots).mkdir(parents=True, exist_ok=True)
+    if place.cluster is not None:
+        # Workers of this machine find the compiled loops where this process leaves them.
+        compile_loops(job.spec, job.learner, job.measure)
+    result = pipeline.run()
+    flink_job = _wait_until_runs(place, name, result)
+    record = Record(flink_job, name, time.time(), args.topic, digest(settings), settings, FORMATS)
+    record.write(place.state / f"{flink_job}.json")
+    begun = "goes on from " + left.path if left else f"reads {args.topic} from {args.begin}"
+    say(f"job {name} ({flink_job}) runs: it {begun}")
+    if args.detach:
+        return 0
+    return follow(place, record, ends, args.progress)
+
+
+def _beam_options(
+    given: PipelineOptions, flink: dict[str, int], place: Place, name: str, left: Left | None
+) -> PipelineOptions:
+    """Return Beam's options with those of live jobs and of the local cluster added."""
+    values = given.get_all_options(drop_default=True)
+    if values.get("runner") == DEFAULT_RUNNER:
+        del values["runner"]
+    if "runner" not in values:
+        if not place.beam_flags:
+            raise UsageError("--runner: give --cluster, or Beam's flags of a Flink runner")
+        local, _ = split_beam_flags(place.beam_flags, ())
+        values = {**local.get_all_options(drop_default=True), **values}
+    plugins = [*(values.get("beam_plugins") or ()), WORKER_MODULE]
+    own: dict[str, Any] = {"job_name": name, "beam_plugins": plugins, **flink}
+    if left is not None:
+        own["savepoint_path"] = left.path
+    options: PipelineOptions = PipelineOptions.from_dictionary({**DEFAULTS, **values, **own})
+    return options
+
+
+def _refuse_running(place: Place, topic: str) -> None:
+    for record in running(place):
+        if record.topic == topic:
+            raise ConfigError("--resume", record.name, "a job that was stopped: this one runs")
+
+
+def _ends(
+    args: argparse.Namespace, place: Place, topics: dict[str, str], job: StreamJob, name: str
+) -> Ends:
+    """Check the topics, and say how both clients reach them."""
+    brokers = args.brokers or place.brokers
+    if brokers is None:
+        raise ConfigError("--brokers", "", "HOST:PORT of Kafka's brokers (or give --cluster)")
+    expansion = args.expansion_service or place.expansion_service
+    if expansion is None:
+        raise ConfigError("--expansion-service", "", "HOST:PORT of Beam's expansion service")
+    client = kafka_options.client_settings(args, brokers)
+    known = Topics(client)
+    partitions = known.check_input(args.topic)
+    outputs = {output: topics[output] for output in job.outputs}
+    if args.topic in outputs.values():
+        raise ConfigError("--topic", args.topic, "another topic than the outputs'")
+    if args.create_topics:
+        known.create(outputs.values(), partitions)
+    for output, topic in outputs.items():
+        flag = "--output-topic" if output == "features" else f"--{output}-topic"
+        known.check_output(flag, topic)
+    if job.columns.time == RECORD_TIME and known.timestamp_type(args.topic) != "CreateTime":
+        say(f"event time is when the broker took a message: {args.topic} has LogAppendTime")
+    start = {"auto.offset.reset": "earliest"}
+    if args.resume is None:
+        start = start_settings(args.begin, args.topic, partitions, client, name)
+    consumer = {**kafka_options.consumer_settings(args, brokers), **start}
+    return Ends(
+        topic=args.topic,
+        topics=topics,
+        form=args.format,
+        output_form=args.output_format,
+        consumer=consumer,
+        client=client,
+        expansion_service=expansion,
+    )
+
+
+def _job_name(topic: str) -> str:
+    """Return a name that no other job has, of characters that all may have."""
+    plain = re.sub("[^a-z0-9]+", "-", topic.lower())
+    moment = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")
+    return f"kerneltrack-{plain}-{moment}"
+
+
+def _wait_until_runs(place: Place, name: str, result: Any) -> str:
+    """Wait until Flink says that all parts of a job run; return its id.
+
+    Raises:
+        NotSubmittedError: if it fails, or takes too long.
+    """
+    deadline = time.monotonic() + SUBMIT_PATIENCE
+    state = "not there"
+    while time.monotonic() < deadline:
+        for job in place.flink.jobs():
+            if job["name"] != name:
+                continue
+            state = job["state"]
+            if state in ENDED:
+                why = place.flink.why_failed(job["jid"])
+                raise NotSubmittedError(f"job {name} ended in state {state}: {why}")
+            if state == "RUNNING" and job["tasks"]["running"] == job["tasks"]["total"]:
+                return str(job["jid"])
+        if result.state in ("FAILED", "CANCELLED"):
+            raise _refused(name, result)
+        time.sleep(POLL)
+    raise NotSubmittedError(f"job {name} does not run after {SUBMIT_PATIENCE:g} s: it is {state}")
+
+
+def _refused(name: str, result: Any) -> KerneltrackError:
+    """Return what the job server has against a job: it asks Kafka for the partitions itself."""
+    why = "it does not say why"
+    logging.disable(logging.ERROR)
+    try:
+        result.wait_until_finish()
+    except RuntimeError as error:
+        why = str(error).partition(" failed in state ")[2].partition(": ")[2] or why
+    finally:
+        logging.disable(logging.NOTSET)
+    refused = re.search(r"(?:Sasl|Ssl)AuthenticationException: (.*)", why)
+    if refused:
+        return ConfigError("--consumer", "...", f"what the brokers take: {refused[1]}")
+    return NotSubmittedError(f"job {name}: the job server refused it: {why}")
+
+
+if __name__ == "__main__":
+    from pipelines.cli.main import main
+
+    sys.exit(main(["stream", *sys.argv[1:]]))

@@ -1,0 +1,1 @@
+"""The report's figures, from a run's files."""

@@ -1,0 +1,185 @@
+"""Drift alerts as the report shows them: a table of the first, counts, and marks in the curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.report.data.choice import Choice
+from pipelines.report.data.files import column_names, parquet_files, read_batches
+from pipelines.report.page.pack import number
+from pipelines.report.page.text import counted, figure, moment, natural
+
+COLUMNS = ("model_id", "index", "time", "before", "after")
+"""The columns of `alerts/*.parquet` that the report reads; `time` may be absent."""
+
+MOST_LISTED = 100
+"""Alerts that the table lists, the earliest first."""
+
+MOST_MARKS = 200
+"""Alerts marked in the curve of a model, its first."""
+
+_MOST_COUNTED = 24
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A change of a model's mean loss, raised at row `index`, `time` in ns if there are times."""
+
+    model: str
+    index: int
+    time: int | None
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """The alerts of a run.
+
+    Attributes:
+        counts: Number of alerts by model.
+        first: The first 100, by time, row and model, or by row and model without times.
+        marks: For each model drawn its first 200 by row.
+    """
+
+    counts: dict[str, int]
+    first: list[Alert]
+    marks: list[list[Alert]]
+
+
+def alerts_of(output: str, choice: Choice) -> Alerts | None:
+    """Read the alerts of a run; None if there are none.
+
+    Cost: O(alerts) time; memory O(models) and at most 200 alerts for each model drawn.
+    """
+    paths = parquet_files(output, "alerts")
+    names = [name for name in COLUMNS if name in column_names(paths)]
+    order = [name for name in ("time", "index", "model_id") if name in names]
+    counts: dict[str, int] = {}
+    first: Any = None
+    marks: dict[str, Any] = dict.fromkeys(choice.drawn)
+    for batch in read_batches(paths, names):
+        table = _plain(batch)
+        met = table["model_id"].value_counts().to_pylist()
+        for name, count in ((entry["values"], entry["counts"]) for entry in met):
+            counts[name] = counts.get(name, 0) + count
+            if name in marks:
+                own = table.filter(pc.equal(table["model_id"], name))
+                marks[name] = _earliest(marks[name], own, ["index"], MOST_MARKS)
+        first = _earliest(first, table, order, MOST_LISTED)
+    if not counts:
+        return None
+    return Alerts(counts, _alerts(first), [_alerts(marks[name]) for name in choice.drawn])
+
+
+def _plain(batch: pa.RecordBatch) -> Any:
+    table = pa.Table.from_batches([batch])
+    column = table["model_id"].cast(pa.string())
+    return table.set_column(table.column_names.index("model_id"), "model_id", column)
+
+
+def _earliest(known: Any, table: Any, order: Sequence[str], most: int) -> Any:
+    table = table if known is None else pa.concat_tables([known, table])
+    keys = [(name, "ascending") for name in order]
+    return table.take(pc.sort_indices(table, sort_keys=keys)[:most])
+
+
+def _alerts(table: Any) -> list[Alert]:
+    if table is None:
+        return []
+    names = table["model_id"].to_pylist()
+    time: list[int | None] = [None] * len(names)
+    if "time" in table.column_names:
+        time = table["time"].cast(pa.timestamp("ns", tz="UTC")).cast(pa.int64()).to_pylist()
+    others = (table[name].to_pylist() for name in ("index", "before", "after"))
+    return [
+        Alert(model, index, when, _level(before), _level(after))
+        for model, when, index, before, after in zip(names, time, *others, strict=True)
+    ]
+
+
+def _level(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def alerts_section(alerts: Alerts | None) -> str:
+    """Return the table of the first alerts, with how many each model has."""
+    if alerts is None:
+        return ""
+    total = sum(alerts.counts.values())
+    text = f"{counted(total, 'alert')} of {counted(len(alerts.counts), 'model')}"
+    text += ": the mean fitting error of a model changed its level. Dashed lines mark them in the "
+    text += "curves of the fitting error."
+    if total > len(alerts.first):
+        text += f" The first {len(alerts.first):,} are listed."
+    timed = any(alert.time is not None for alert in alerts.first)
+    when = '<th scope="col">Time (UTC)</th>' if timed else ""
+    body = "".join(_line(alert, timed) for alert in alerts.first)
+    return (
+        '<section aria-labelledby="alerts-title">\n<h2 id="alerts-title">Drift alerts</h2>\n'
+        f'<p class="note">{escape(text)}</p>\n{_counts(alerts)}'
+        '<div class="scroll long" tabindex="0" role="region" aria-labelledby="alerts-title">\n'
+        f'<table class="alerts">\n<thead><tr><th scope="col">Model</th>{when}'
+        '<th scope="col" class="n">Row</th><th scope="col" class="n">Mean error before</th>'
+        '<th scope="col" class="n">Mean error after</th><th scope="col" class="n">Factor</th></tr>'
+        "</thead>\n"
+        f"<tbody>\n{body}</tbody>\n</table>\n</div>\n</section>\n"
+    )
+
+
+def _line(alert: Alert, timed: bool) -> str:
+    factor = alert.after / alert.before if alert.before > 0 else float("nan")
+    when = ""
+    if timed:
+        when = f"<td>{'–' if alert.time is None else moment(alert.time)}</td>"
+    name = escape(alert.model)
+    return (
+        f'<tr><th scope="row" title="{name}">{name}</th>{when}<td class="n">{alert.index:,}</td>'
+        f'<td class="n">{figure(alert.before)}</td><td class="n">{figure(alert.after)}</td>'
+        f'<td class="n">{figure(factor)}</td></tr>\n'
+    )
+
+
+def _counts(alerts: Alerts) -> str:
+    """Return how many alerts each model has, those with the most first."""
+    if len(alerts.counts) == 1:
+        return ""
+    ranked = sorted(alerts.counts.items(), key=lambda item: (-item[1], natural(item[0])))
+    items = "".join(
+        f'<li title="{escape(name)}">{escape(name)} <b>{count:,}</b></li>\n'
+        for name, count in ranked[:_MOST_COUNTED]
+    )
+    rest = ranked[_MOST_COUNTED:]
+    if rest:
+        alerts_left = counted(sum(count for _, count in rest), "alert")
+        items += f"<li>{counted(len(rest), 'more model')} <b>{alerts_left}</b></li>\n"
+    return f'<ul class="legend" aria-label="Alerts by model">\n{items}</ul>\n'
+
+
+def alerts_data(alerts: Alerts | None, choice: Choice) -> dict[str, Any] | None:
+    """Return for each model drawn how many alerts it has, and its marks.
+
+    A mark is a row, a time (s since the model's axis starts) and the levels before and after.
+    """
+    if alerts is None:
+        return None
+    return {
+        "counts": [alerts.counts.get(name, 0) for name in choice.drawn],
+        "marks": [
+            [
+                [mark.index, _seconds(mark.time, start), number(mark.before), number(mark.after)]
+                for mark in marks
+            ]
+            for marks, start in zip(alerts.marks, choice.starts, strict=True)
+        ],
+    }
+
+
+def _seconds(time: int | None, start: int | None) -> float | None:
+    return None if time is None or start is None else (time - start) / 1e9

@@ -1,0 +1,84 @@
+"""Which models the report draws, and which its tables show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipelines.report.data.totals import Floats, Ints, Totals
+from pipelines.report.page.text import natural
+
+MOST_CURVES = 50
+"""Models whose curves the page holds."""
+
+MOST_SHOWN = 1_000
+"""Up to so many models the tables have all of them."""
+
+_EXTREMES_SHOWN = 200
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The models of a report, numbered, and those that are drawn and shown.
+
+    Attributes:
+        models: Number of every model that the features name.
+        drawn: Names of the models with curves, in natural order.
+        shown: Names of the models in tables, in natural order.
+        starts: For each model drawn the time (ns) that its axis counts from, None if times do not
+            order its rows.
+    """
+
+    models: Mapping[str, int]
+    drawn: list[str]
+    shown: list[str]
+    starts: list[int | None]
+
+    def numbers(self) -> dict[str, int]:
+        """Return a copy of `models`, to number further models in."""
+        return dict(self.models)
+
+
+def models_with_curves(totals: Totals) -> list[str]:
+    """Choose the models that the page draws, in the natural order of their names.
+
+    All, up to 50. Beyond, the 20 with the most rows, the 20 that fit worst and the 10 that fit
+    best; the first named are filled up with more of those with the most rows.
+    """
+    names = list(totals.models)
+    if len(names) > MOST_CURVES:
+        by_rows = np.argsort(-totals.rows, kind="stable")
+        best = _by_mean(totals.means())
+        order = [*by_rows[:20], *best[::-1][:20], *best[:10], *by_rows[: MOST_CURVES * 2]]
+        names = [names[code] for code in dict.fromkeys(int(code) for code in order)][:MOST_CURVES]
+    return sorted(names, key=natural)
+
+
+def models_shown(totals: Totals, curves: list[str]) -> list[str]:
+    """Choose the models of the table: all up to 1,000, else the best, the worst and the drawn."""
+    names = list(totals.models)
+    if len(names) > MOST_SHOWN:
+        best = _by_mean(totals.means())
+        ends = [*best[:_EXTREMES_SHOWN], *best[::-1][:_EXTREMES_SHOWN]]
+        names = list(dict.fromkeys([*(names[int(code)] for code in ends), *curves]))
+    return sorted(names, key=natural)
+
+
+def codes_of(models: Mapping[str, int], names: list[str]) -> Ints:
+    """Return the numbers of the models of these names."""
+    return np.array([models[name] for name in names], dtype=np.int64)
+
+
+def slots_of(codes: Ints, models: int) -> Ints:
+    """Return for each of `models` numbers its place among `codes`, -1 where it has none."""
+    slots = np.full(models, -1, dtype=np.int64)
+    slots[codes] = np.arange(len(codes))
+    return slots
+
+
+def _by_mean(means: Floats) -> Ints:
+    """Return the models that have a mean, the best fitted first."""
+    order = np.argsort(means, kind="stable")
+    return order[: np.count_nonzero(np.isfinite(means))]

@@ -1,0 +1,111 @@
+"""The rows that failed, by the kind of their reason, with examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.report.data.files import parquet_files, read_batches
+from pipelines.report.page.text import counted
+from transforms.read.kinds import codes_of, encode
+from transforms.reasons import kinds_of
+
+FAILURE_COLUMNS = ("model_id", "source", "row", "reason")
+"""The columns of `failures/*.parquet` that are read."""
+
+_EXAMPLES = 3
+_MOST_WITH_EXAMPLES = 1_000
+_TOLD = 3
+_MOST_REASONS = 100
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A row that did not become features; `model` is None where it is not known."""
+
+    model: str | None
+    source: str
+    row: int
+    reason: str
+
+    def where(self) -> str:
+        """Return file, row and model."""
+        model = "" if self.model is None else f" ({self.model})"
+        return f"{self.source}, row {self.row:,}{model}"
+
+
+@dataclass
+class FailureKind:
+    """Rows that failed for one kind of reason.
+
+    Attributes:
+        kind: The reason without the row's value.
+        rows: How many.
+        examples: Three of them at most.
+    """
+
+    kind: str
+    rows: int = 0
+    examples: list[Failure] = field(default_factory=list)
+
+
+def failures_of(output: str) -> list[FailureKind]:
+    """Return a run's failures by kind, the most frequent first."""
+    return failure_kinds(read_batches(parquet_files(output, "failures"), FAILURE_COLUMNS))
+
+
+def failure_kinds(batches: Iterable[pa.RecordBatch]) -> list[FailureKind]:
+    """Count failures by kind and keep up to three of each, the most frequent kind first.
+
+    Args:
+        batches: Failed rows with the columns `FAILURE_COLUMNS`.
+
+    Cost: memory O(kinds), examples of the first 1,000 kinds met.
+    """
+    found: dict[str, FailureKind] = {}
+    for batch in batches:
+        encoded = encode(batch.column("reason"))
+        kinds = kinds_of(encoded.dictionary).dictionary_encode()
+        codes = codes_of(kinds)[codes_of(encoded)]
+        counts = np.bincount(codes, minlength=len(kinds.dictionary))
+        for code, kind in enumerate(kinds.dictionary.to_pylist()):
+            entry = found.setdefault(kind, FailureKind(kind))
+            entry.rows += int(counts[code])
+            wanted = _EXAMPLES - len(entry.examples)
+            if wanted and len(found) <= _MOST_WITH_EXAMPLES:
+                rows = np.flatnonzero(codes == code)[:wanted]
+                entry.examples += [
+                    Failure(row["model_id"], str(row["source"]), row["row"], row["reason"])
+                    for row in batch.take(pa.array(rows)).to_pylist()
+                ]
+    ranked = [entry for entry in found.values() if entry.rows]
+    return sorted(ranked, key=lambda entry: (-entry.rows, entry.kind))
+
+
+def failure_reasons(kinds: Sequence[FailureKind]) -> dict[str, int]:
+    """Return how many rows failed by reason, the most frequent first, at most 100 reasons."""
+    return {entry.kind: entry.rows for entry in kinds[:_MOST_REASONS]}
+
+
+def failure_lines(kinds: Sequence[FailureKind]) -> list[str]:
+    """Return the three most frequent reasons, each as a line with an example below it."""
+    lines = []
+    for entry in kinds[:_TOLD]:
+        example = entry.examples[0]
+        lines.append(f"failed:   {counted(entry.rows, 'row')}: {entry.kind}")
+        lines.append(f"          such as {example.where()}{_value(example, entry.kind)}")
+    if len(kinds) > _TOLD:
+        rest = sum(entry.rows for entry in kinds[_TOLD:])
+        reasons = counted(len(kinds) - _TOLD, "more reason")
+        lines.append(f"failed:   {counted(rest, 'row')}: {reasons}, in run.json")
+    return lines
+
+
+def _value(example: Failure, kind: str) -> str:
+    """Return what a row's reason says beside its kind: the value."""
+    if example.reason == kind:
+        return ""
+    return ": " + example.reason.removesuffix(": " + kind.rpartition(": ")[2])

@@ -1,0 +1,1 @@
+"""The report's page: HTML around the figures."""

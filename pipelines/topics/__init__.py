@@ -1,0 +1,1 @@
+"""Commands on Kafka's topics: replay, read, send again, reset."""

@@ -1,0 +1,244 @@
+"""Topics of a live job: looked at, and made, before anything is submitted."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from datetime import datetime, timezone
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import cimpl
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from kerneltrack.errors import ConfigError, KerneltrackError
+from transforms.kafka.secrets import resolve
+
+TIMEOUT = 30.0
+ASK = 1.0
+POLL = 0.05
+
+_REFUSED = {
+    confluent_kafka.KafkaError._AUTHENTICATION: "sasl.*",
+    confluent_kafka.KafkaError._SSL: "ssl.*",
+}
+"""What the brokers do not take, and the settings that say it."""
+
+
+class KafkaError(KerneltrackError):
+    """Kafka does not answer, or refuses."""
+
+
+class Topics:
+    """What a cluster's topics are.
+
+    Args:
+        client: Settings of librdkafka's clients.
+
+    Raises:
+        ConfigError: if the brokers refuse the password, or are not who they must be.
+        KafkaError: if no broker answers.
+    """
+
+    def __init__(self, client: Mapping[str, Any]) -> None:
+        """Ask the brokers."""
+        self._brokers = str(client["bootstrap.servers"])
+        self._met: list[confluent_kafka.KafkaError] = []
+        # Kept for as long as its answers are read.
+        settings: dict[str, Any] = {**resolve(client), "error_cb": self._met.append}
+        self._admin = AdminClient(settings)
+        self.partitions = {
+            name: len(topic.partitions)
+            for name, topic in self._ask_for_topics().items()
+            if not topic.error
+        }
+
+    def _ask_for_topics(self) -> dict[str, Any]:
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                topics: dict[str, Any] = self._admin.list_topics(timeout=ASK).topics
+            except confluent_kafka.KafkaException as error:
+                # librdkafka would go on trying for ever, and tell only here what for.
+                self._admin.poll(0)
+                for met in self._met:
+                    if met.code() in _REFUSED:
+                        why = re.sub(r"^\S+: | \(after .*", "", met.str())
+                        allowed = f"what {self._brokers} takes: {why}"
+                        raise ConfigError(
+                            f"--client {_REFUSED[met.code()]}", "...", allowed
+                        ) from error
+                if time.monotonic() > deadline:
+                    raise KafkaError(
+                        f"--brokers {self._brokers}: no broker answers: {_text(error)}"
+                    ) from error
+            else:
+                return topics
+
+    def check_input(self, topic: str) -> int:
+        """Return a topic's number of partitions.
+
+        Raises:
+            ConfigError: if it is not there, or may not be read.
+        """
+        self._check_there("--topic", topic)
+        self._check_right("--topic", topic, "READ")
+        return self.partitions[topic]
+
+    def check_output(self, flag: str, topic: str) -> None:
+        """Check a topic that is to be written.
+
+        Raises:
+            ConfigError: if it is not there, or may not be written.
+        """
+        self._check_there(flag, topic)
+        self._check_right(flag, topic, "WRITE")
+
+    def create(self, topics: Iterable[str], partitions: int) -> None:
+        """Make the topics that are missing.
+
+        Raises:
+            KafkaError: if one cannot be made.
+        """
+        new = [
+            cimpl.NewTopic(name, num_partitions=partitions)
+            for name in dict.fromkeys(topics)
+            if name not in self.partitions
+        ]
+        if not new:
+            return
+        for name, made in self._admin.create_topics(new).items():
+            self._result(made, f"topic {name} cannot be made")
+            self._wait_for(name)
+            self.partitions[name] = partitions
+
+    def timestamp_type(self, topic: str) -> str:
+        """Return CreateTime (the sender's) or LogAppendTime (the broker's)."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        (future,) = self._admin.describe_configs([resource]).values()
+        settings: Any = self._result(future, f"topic {topic}: its settings cannot be read")
+        return str(settings["message.timestamp.type"].value)
+
+    def _check_there(self, flag: str, topic: str) -> None:
+        if topic not in self.partitions:
+            known = (
+                ", ".join(sorted(n for n in self.partitions if not n.startswith("__"))) or "none"
+            )
+            raise ConfigError(flag, topic, f"a topic of {self._brokers} (there are: {known})")
+
+    def _wait_for(self, topic: str) -> None:
+        """Wait until a broker knows a topic that the controller has just made."""
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                self._describe(topic)
+            except KafkaError as error:
+                if time.monotonic() > deadline or not _is_unknown(error.__cause__):
+                    raise
+                time.sleep(POLL)
+            else:
+                return
+
+    def _describe(self, topic: str) -> Any:
+        names = confluent_kafka.TopicCollection([topic])
+        described = self._admin.describe_topics(names, include_authorized_operations=True)
+        (future,) = described.values()
+        return self._result(future, f"topic {topic} cannot be looked at")
+
+    def _check_right(self, flag: str, topic: str, right: str) -> None:
+        operations = self._describe(topic).authorized_operations
+        if operations and right not in {operation.name for operation in operations}:
+            raise ConfigError(flag, topic, f"a topic with the right to {right.lower()}")
+
+    @staticmethod
+    def _result(future: Future[Any], what: str) -> Any:
+        try:
+            return future.result(TIMEOUT)
+        except confluent_kafka.KafkaException as error:
+            raise KafkaError(f"{what}: {_text(error)}") from error
+
+
+def _is_unknown(error: BaseException | None) -> bool:
+    if not isinstance(error, confluent_kafka.KafkaException):
+        return False
+    code = error.args[0].code()
+    return bool(code == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def _text(error: confluent_kafka.KafkaException) -> str:
+    known: Any = error.args[0]
+    return str(known.str()) if hasattr(known, "str") else str(known)
+
+
+def start_settings(
+    where: str, topic: str, partitions: int, client: Mapping[str, Any], group: str
+) -> dict[str, str]:
+    """Return the settings that make Java's consumer begin at a place.
+
+    A time or offsets are written down as those of a consumer group of the job's own, from where
+    the consumer takes them; a resumed job goes on where it was instead.
+
+    Raises:
+        ConfigError: for a text that is no place, or a partition that is not there.
+        KafkaError: if the offsets cannot be read or written down.
+    """
+    if where in ("earliest", "latest"):
+        return {"auto.offset.reset": where}
+    allowed = "earliest, latest, a time (2026-01-31T12:00Z) or offsets (0:1200,1:900)"
+    if re.fullmatch(r"\d+:\d+(,\d+:\d+)*", where):
+        offsets = {int(a): int(b) for a, b in (part.split(":") for part in where.split(","))}
+        beyond = [number for number in offsets if number >= partitions]
+        if beyond:
+            raise ConfigError("--from", where, f"partitions 0 to {partitions - 1} of {topic}")
+        reset = "earliest"
+    else:
+        try:
+            moment = moment_of(where)
+        except ValueError:
+            raise ConfigError("--from", where, allowed) from None
+        offsets = _offsets_at(topic, partitions, moment, client)
+        reset = "latest"
+    consumer = confluent_kafka.Consumer(
+        {**resolve(client), "group.id": group, "enable.auto.commit": False}
+    )
+    places = [confluent_kafka.TopicPartition(topic, part, at) for part, at in offsets.items()]
+    try:
+        if places:
+            consumer.commit(offsets=places, asynchronous=False)
+    except confluent_kafka.KafkaException as error:
+        raise KafkaError(f"--from {where}: {_text(error)}") from error
+    finally:
+        consumer.close()
+    return {"auto.offset.reset": reset, "group.id": group}
+
+
+def moment_of(text: str) -> datetime:
+    """Read a time, which is UTC unless it says another zone.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    moment = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+def _offsets_at(
+    topic: str, partitions: int, moment: datetime, client: Mapping[str, Any]
+) -> dict[int, int]:
+    """Return the first offset of each partition at or after a time, where there is one."""
+    milliseconds = round(moment.timestamp() * 1000)
+    consumer = confluent_kafka.Consumer({**resolve(client), "group.id": "kerneltrack-look"})
+    asked = [
+        confluent_kafka.TopicPartition(topic, part, milliseconds) for part in range(partitions)
+    ]
+    try:
+        found = consumer.offsets_for_times(asked, timeout=TIMEOUT)
+    except confluent_kafka.KafkaException as error:
+        raise KafkaError(f"--from {moment.isoformat()}: {_text(error)}") from error
+    finally:
+        consumer.close()
+    return {place.partition: place.offset for place in found if place.offset >= 0}

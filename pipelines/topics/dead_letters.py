@@ -1,0 +1,200 @@
+"""`kerneltrack replay-dead-letters`: what was refused, sent once more as it was."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import confluent_kafka
+
+from kerneltrack.errors import ConfigError, KerneltrackError
+from pipelines.cli.command_line import INTERRUPTED_EXIT
+from pipelines.cluster.interruption import Interruption
+from pipelines.job import say
+from pipelines.topics import options as replay_options
+from pipelines.topics.admin import Topics, moment_of
+from pipelines.topics.replay import Sender
+from transforms.kafka.gather import NOT_IN_KAFKA
+from transforms.kafka.secrets import resolve
+
+POLL = 0.5
+BATCH = 500
+NEEDED = ("topic", "partition", "offset", "timestamp", "reason")
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A dead letter.
+
+    Attributes:
+        at: Topic, partition and offset of the message that it is of.
+        timestamp: That message's, ms since 1970; negative: none.
+        reason: Why it was refused.
+        key: Its key.
+        value: Its value.
+    """
+
+    at: tuple[str, int, int]
+    timestamp: int
+    reason: str
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the message could no longer be read when it was refused."""
+        return self.reason.endswith(NOT_IN_KAFKA)
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        """What the message says, sent once more, of where it comes from."""
+        topic, partition, offset = self.at
+        told = {
+            "replayed-topic": topic,
+            "replayed-partition": str(partition),
+            "replayed-offset": str(offset),
+            "replayed-reason": self.reason,
+        }
+        return [(name, text.encode()) for name, text in told.items()]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which letters are wanted.
+
+    Attributes:
+        reason: A regular expression to be found in the reason.
+        partitions: Of the messages; none: all.
+        since: Least timestamp of the messages, ms.
+        until: Timestamp, ms, before which they are.
+    """
+
+    reason: re.Pattern[str]
+    partitions: tuple[int, ...]
+    since: float
+    until: float
+
+    def takes(self, letter: Letter) -> bool:
+        """Tell whether a letter is wanted."""
+        return (
+            self.reason.search(letter.reason) is not None
+            and (not self.partitions or letter.at[1] in self.partitions)
+            and self.since <= letter.timestamp < self.until
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Send the letters that are there now.
+
+    Returns:
+        The exit code: 0, or 130 after Ctrl-C.
+
+    Raises:
+        ConfigError: for a bad flag or topic.
+        KerneltrackError: if Kafka does not answer or messages do not arrive.
+    """
+    wanted = _wanted(args)
+    client = replay_options.client_settings(args)
+    topics = Topics(client)
+    partitions = topics.check_input(args.topic)
+    if args.to is not None:
+        topics.check_output("--to", args.to)
+    sender, seen = Sender(client), set()
+    counts: Counter[str] = Counter()
+    with Interruption() as interruption:
+        for letter in _letters(client, args.topic, partitions):
+            if interruption.came:
+                break
+            if letter is None:
+                counts["no letters"] += 1
+            elif letter.at in seen:
+                counts["came again"] += 1
+            elif not wanted.takes(letter):
+                counts["not chosen"] += 1
+            elif letter.is_gone:
+                counts["not in Kafka any more"] += 1
+            else:
+                seen.add(letter.at)
+                target = args.to or letter.at[0]
+                if target not in topics.partitions:
+                    raise ConfigError("--to", target, "a topic that is there")
+                _send(sender, letter, target)
+        came = interruption.came
+    sender.finish()
+    rest = "".join(f", {number:,} {what}" for what, number in sorted(counts.items()))
+    say(f"{sender.sent:,} messages sent{rest}")
+    return INTERRUPTED_EXIT if came else 0
+
+
+def _send(sender: Sender, letter: Letter, target: str) -> None:
+    more: dict[str, Any] = {"headers": letter.headers}
+    if letter.timestamp >= 0:
+        more["timestamp"] = letter.timestamp
+    if target == letter.at[0]:
+        more["partition"] = letter.at[1]
+    sender.send(target, letter.key, letter.value, **more)
+
+
+def _wanted(args: argparse.Namespace) -> Wanted:
+    try:
+        reason = re.compile(args.reason or "")
+    except re.error as error:
+        raise ConfigError("--reason", args.reason, f"a regular expression: {error}") from error
+    since, until = _milliseconds("--since", args.since), _milliseconds("--until", args.until)
+    return Wanted(
+        reason,
+        tuple(args.partition or ()),
+        -float("inf") if since is None else since,
+        float("inf") if until is None else until,
+    )
+
+
+def _milliseconds(flag: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return moment_of(text).timestamp() * 1000
+    except ValueError:
+        raise ConfigError(flag, text, "a time (2026-01-31T12:00Z)") from None
+
+
+def _letters(client: dict[str, Any], topic: str, partitions: int) -> Iterator[Letter | None]:
+    """Give a topic's letters up to its present end, None for what is none."""
+    settings = {"group.id": "kerneltrack-letters", "enable.auto.commit": False}
+    consumer = confluent_kafka.Consumer(
+        {**resolve(client), **settings, "enable.partition.eof": True}
+    )
+    left = set(range(partitions))
+    beginning = confluent_kafka.OFFSET_BEGINNING
+    places = [confluent_kafka.TopicPartition(topic, part, beginning) for part in left]
+    try:
+        consumer.assign(places)
+        while left:
+            for message in consumer.consume(BATCH, POLL):
+                error = message.error()
+                if error is None:
+                    if message.partition() in left:
+                        yield _letter(message)
+                elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+                else:
+                    raise KerneltrackError(f"{topic}: {error.str()}")
+    finally:
+        consumer.close()
+
+
+def _letter(message: Any) -> Letter | None:
+    headers = message.headers() or ()
+    told = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
+    if any(name not in told for name in NEEDED):
+        return None
+    try:
+        partition, offset, timestamp = (int(told[name]) for name in NEEDED[1:4])
+    except ValueError:
+        return None
+    at = (told["topic"], partition, offset)
+    return Letter(at, timestamp, told["reason"], message.key(), message.value())

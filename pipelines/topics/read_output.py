@@ -1,0 +1,167 @@
+"""`kerneltrack read-output`: an output topic, each row once."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kerneltrack.errors import DataError, KerneltrackError
+from pipelines.cli.command_line import INTERRUPTED_EXIT
+from pipelines.cluster.interruption import Interruption
+from pipelines.topics import options as replay_options
+from pipelines.topics.admin import Topics
+from transforms.kafka.messages import BadMessageError, batch_of, records_of
+from transforms.kafka.secrets import resolve
+
+POLL = 0.5
+BATCH = 500
+DIGEST = 8
+CONFLICT_EXIT = 1
+
+KEYS = ("model_id", "kind", "start", "end", "index")
+"""What tells rows of an output apart, as far as it has them."""
+
+
+class Once:
+    """Lets each row through once.
+
+    Memory: about 150 bytes for each different row.
+
+    Attributes:
+        repeated: Rows that came again with the same content.
+        conflicts: Rows that came again with another one.
+    """
+
+    def __init__(self) -> None:
+        """Begin without rows."""
+        self._seen: dict[tuple[Any, ...], bytes] = {}
+        self.repeated = 0
+        self.conflicts = 0
+
+    def __len__(self) -> int:
+        """Return the number of different rows."""
+        return len(self._seen)
+
+    def is_new(self, row: dict[str, Any]) -> bool:
+        """Tell whether a row has not come before."""
+        key = tuple(str(row[name]) for name in KEYS if name in row)
+        text = json.dumps(row, sort_keys=True, default=str)
+        digest = hashlib.blake2b(text.encode(), digest_size=DIGEST).digest()
+        before = self._seen.setdefault(key, digest)
+        if before is digest:
+            return True
+        if before == digest:
+            self.repeated += 1
+        else:
+            self.conflicts += 1
+        return False
+
+
+class OutputReader:
+    """Reads a topic from its beginning.
+
+    Args:
+        client: Settings of librdkafka's clients.
+        topic: The topic.
+        form: How its messages are written.
+    """
+
+    def __init__(self, client: dict[str, Any], topic: str, form: str) -> None:
+        """Assign all partitions."""
+        self._topic = topic
+        self._form = form
+        count = Topics(client).check_input(topic)
+        self._consumer = confluent_kafka.Consumer(
+            {
+                **resolve(client),
+                "group.id": "kerneltrack-read-output",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
+        beginning = confluent_kafka.OFFSET_BEGINNING
+        self._consumer.assign(
+            [confluent_kafka.TopicPartition(topic, part, beginning) for part in range(count)]
+        )
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def messages(self, seconds: float = POLL) -> list[Any]:
+        """Return the messages that come, waiting for the first ones.
+
+        Raises:
+            KerneltrackError: if the brokers report an error.
+        """
+        found = self._consumer.consume(BATCH, seconds)
+        for message in found:
+            error = message.error()
+            if error is not None:
+                raise KerneltrackError(f"{self._topic}: {error.str()}")
+        return list(found)
+
+    def rows(self, seconds: float = POLL) -> list[dict[str, Any]]:
+        """Return the rows of the messages that come.
+
+        Raises:
+            DataError: for a message that no job of this form wrote.
+        """
+        return [row for message in self.messages(seconds) for row in self.rows_of(message)]
+
+    def rows_of(self, message: Any) -> Iterator[dict[str, Any]]:
+        """Return the rows of one message; see `rows`."""
+        try:
+            if self._form == "arrow":
+                yield from batch_of(message.value()).to_pylist()
+            else:
+                yield from records_of(message.value(), self._form)
+        except BadMessageError as error:
+            where = f"{self._topic}, partition {message.partition()}, offset {message.offset()}"
+            raise DataError(where, str(error)) from error
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read the topic.
+
+    Returns:
+        The exit code: 0; 1 if rows came twice with different values; 130 after Ctrl-C.
+    """
+    client = replay_options.client_settings(args)
+    reader, once = OutputReader(client, args.topic, args.output_format), Once()
+    kept: list[dict[str, Any]] = []
+    last = time.monotonic()
+    with Interruption() as interruption:
+        while not interruption.came and (args.rows is None or len(once) < args.rows):
+            rows = reader.rows()
+            new = [row for row in rows if once.is_new(row)]
+            if args.output is None:
+                sys.stdout.writelines(json.dumps(row, default=str) + "\n" for row in new)
+                sys.stdout.flush()
+            else:
+                kept += new
+            if rows:
+                last = time.monotonic()
+            elif args.idle and time.monotonic() - last > args.idle:
+                break
+        came = interruption.came
+    reader.close()
+    if args.output is not None:
+        pq.write_table(pa.Table.from_pylist(kept), args.output)
+    sys.stderr.write(
+        f"{len(once):,} rows, {once.repeated:,} came again, {once.conflicts:,} of them differ\n"
+        if once.conflicts
+        else f"{len(once):,} rows, {once.repeated:,} came again\n"
+    )
+    if came:
+        return INTERRUPTED_EXIT
+    return CONFLICT_EXIT if once.conflicts else 0

@@ -1,0 +1,57 @@
+"""`kerneltrack reset`: one model of a live job begins anew, or goes on from a snapshot."""
+
+from __future__ import annotations
+
+import argparse
+
+from kerneltrack import codec
+from kerneltrack.errors import ConfigError
+from pipelines.job import say
+from pipelines.topics import options as replay_options
+from pipelines.topics.admin import Topics
+from pipelines.topics.replay import Sender
+from transforms.kafka.commands import Command
+from transforms.snapshots.folder import SnapshotFolder
+
+
+def run(args: argparse.Namespace) -> int:
+    """Send the command; the job obeys when it comes to it.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        ConfigError: for a bad flag or topic, or a model without snapshots.
+        DataError: if the snapshots cannot be read.
+        KerneltrackError: if Kafka does not answer or the message does not arrive.
+    """
+    command, what = _command(args)
+    client = replay_options.client_settings(args)
+    partitions = Topics(client).check_input(args.topic)
+    place = {}
+    if args.partition is not None:
+        if not 0 <= args.partition < partitions:
+            allowed = f"0 to {partitions - 1}, the partitions of {args.topic}"
+            raise ConfigError("--partition", args.partition, allowed)
+        place = {"partition": args.partition}
+    sender = Sender(client)
+    sender.send(args.topic, args.model.encode(), None, headers=command.headers, **place)
+    sender.finish()
+    say(f"model {args.model}: {what} after the rows that {args.topic} holds now")
+    return 0
+
+
+def _command(args: argparse.Namespace) -> tuple[Command, str]:
+    """Return the command, and what it says."""
+    if args.snapshots is None:
+        if args.from_model is not None:
+            raise ConfigError("--from-model", args.from_model, "given with --snapshots only")
+        return Command(None, None), "begins anew"
+    folder, name = SnapshotFolder(args.snapshots, learner=True), args.from_model or args.model
+    tracker = folder.state(name, codec.TRACKER)
+    if tracker is None:
+        flag = "MODEL" if args.from_model is None else "--from-model"
+        raise ConfigError(flag, name, f"a model with snapshots in {args.snapshots}")
+    learner = folder.state(name, codec.LEARNER)
+    what = f"goes on with what {name} was after {folder.rows(name):,} rows"
+    return Command(tracker, learner), what

@@ -1,0 +1,1 @@
+"""From Kafka's messages to chunks, and back."""

@@ -1,0 +1,140 @@
+"""Commands among a model's messages: begin anew, or go on from a snapshot.
+
+A command is a message without a value under the model's id; its headers say what is to be done.
+It takes effect between the rows that came before it and had their turn, and all others. So what
+comes out depends on the order of messages in the partition alone, as it does for late rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from kerneltrack import codec
+from kerneltrack.errors import DataError, KerneltrackError
+from kerneltrack.learners import LearnerSpec, get_learner
+from kerneltrack.specs import SubspaceSpec
+from transforms.chunks import Chunk
+from transforms.kafka.messages import BadMessageError, Message
+from transforms.learn import learner as learning
+
+HEADER = "kerneltrack-command"
+RESET, REPLACE = "reset", "replace"
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class Command(NamedTuple):
+    """What a model is to begin with.
+
+    Attributes:
+        tracker: Bytes of a snapshot's tracker; None: its next rows.
+        learner: Bytes of a snapshot's learner; None: nothing learned.
+    """
+
+    tracker: bytes | None
+    learner: bytes | None
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        """The message's headers."""
+        if self.tracker is None:
+            return [(HEADER, RESET.encode())]
+        found = [(HEADER, REPLACE.encode()), (codec.TRACKER, self.tracker)]
+        return found if self.learner is None else [*found, (codec.LEARNER, self.learner)]
+
+
+class Commands:
+    """Reads commands for models of these specs; every one that it gives can be obeyed.
+
+    Args:
+        spec: The trackers' spec.
+        learner: The learners' spec, None without.
+        width: Number of features D.
+    """
+
+    def __init__(self, spec: SubspaceSpec, learner: LearnerSpec | None, width: int) -> None:
+        """Keep the arguments; see the class."""
+        self._spec = spec
+        self._learner = learner
+        self._width = width
+
+    def read(self, message: Message, headers: Headers) -> tuple[str, Chunk] | None:
+        """Return a command as an element of the keyed step, None for a message that is none.
+
+        Raises:
+            BadMessageError: if it is one that cannot be obeyed; the text says why.
+        """
+        told = dict(headers)
+        if HEADER not in told:
+            return None
+        try:
+            key = (message.key or b"").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BadMessageError(f"a command whose key is no model id: {error}") from error
+        if not key:
+            raise BadMessageError("a command without a model id as its key")
+        action = told[HEADER].decode("utf-8", "replace")
+        if action == RESET:
+            return key, as_chunk(Command(None, None))
+        if action != REPLACE:
+            raise BadMessageError(f"command {action!r}: must be {RESET} or {REPLACE}")
+        if codec.TRACKER not in told:
+            raise BadMessageError(f"command {REPLACE} without a header {codec.TRACKER}")
+        learner = told.get(codec.LEARNER) if self._learner is not None else None
+        command = Command(told[codec.TRACKER], learner)
+        try:
+            self._check(command)
+        except KerneltrackError as error:
+            raise BadMessageError(f"command {REPLACE}: {error}") from error
+        return key, as_chunk(command)
+
+    def _check(self, command: Command) -> None:
+        """Refuse what is no state of these specs.
+
+        Raises:
+            DataError: saying what it is.
+        """
+        tracker = codec.decode(command.tracker or b"", codec.TRACKER)
+        if tracker.spec.to_dict() != self._spec.to_dict():
+            raise DataError(codec.TRACKER, "the state of a tracker with other settings")
+        width = len(tracker.state.shift)
+        if width != self._width:
+            raise DataError(codec.TRACKER, f"of {width} features, this job has {self._width}")
+        if command.learner is None or self._learner is None:
+            return
+        state = learning.decode(self._learner, command.learner, codec.LEARNER).state
+        taken = (
+            None
+            if state is None
+            else get_learner(self._learner.learner).width(self._learner, state)
+        )
+        if taken not in (None, self._spec.rank):
+            raise DataError(codec.LEARNER, f"of {taken} features, a row has {self._spec.rank}")
+
+
+_COLUMNS = {"index": pa.int64(), codec.TRACKER: pa.binary(), codec.LEARNER: pa.binary()}
+
+
+def as_chunk(command: Command, index: int = 0) -> Chunk:
+    """Return a command in the form in which it travels among rows.
+
+    Args:
+        command: The command.
+        index: That of the first row after it.
+    """
+    values = {"index": index, **command._asdict()}
+    return Chunk(
+        pa.RecordBatch.from_pydict(
+            {name: pa.array([values[name]], kind) for name, kind in _COLUMNS.items()}
+        )
+    )
+
+
+def command_of(chunk: Chunk) -> Command | None:
+    """Return the command that a chunk is, None if it holds rows."""
+    if codec.TRACKER not in chunk.batch.schema.names:
+        return None
+    return Command(*(chunk.batch.column(name)[0].as_py() for name in Command._fields))

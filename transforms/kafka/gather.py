@@ -1,0 +1,357 @@
+"""The rows of a bundle's messages, gathered: chunks by model, and dead letters.
+
+State is read and written once for each element of the keyed step, so rows that come one by one
+are put together per model before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kerneltrack.errors import fit, shorten
+from transforms.chunks import Chunk
+from transforms.kafka.messages import (
+    MESSAGE_KEY,
+    RECORD_TIME,
+    BadMessageError,
+    Message,
+    batch_of,
+    offset_and_place,
+    position,
+    records_of,
+)
+from transforms.metrics import count
+from transforms.read.columns import Columns
+from transforms.read.files import split
+from transforms.read.formats.base import Rows
+from transforms.read.kinds import is_feature, is_id, is_label, is_sequence, is_time
+from transforms.read.matrix import Feature
+from transforms.read.parse import ParsedRows, parse
+
+MOST_REASONS = 100
+"""Rows of one message whose reasons its dead letter tells."""
+
+NO_ROW = -1
+NOT_IN_KAFKA = "; not in Kafka"
+"""The end of a reason where the message itself could not be had any more."""
+
+Outgoing = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
+"""Key, value and headers of a message to be sent."""
+
+
+class _LocalTime(datetime):
+    """Stands for the type of times without a zone, as Avro has them beside those with one."""
+
+
+_KINDS = {
+    "model_id": {str: pa.string(), int: pa.int64()},
+    "time": {
+        int: pa.int64(),
+        float: pa.float64(),
+        str: pa.string(),
+        datetime: pa.timestamp("ns", "UTC"),
+        _LocalTime: pa.timestamp("ns"),
+    },
+    "sequence": {int: pa.int64(), float: pa.float64()},
+    "label": {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()},
+}
+"""Arrow's type for values of a record's field: each of them is read by itself, whatever values
+are beside it in the bundle."""
+
+_ALLOWED = {"model_id": is_id, "time": is_time, "sequence": is_sequence, "label": is_label}
+_TEXTS = {
+    "model_id": "a text or a whole number",
+    "time": "a time, a number or a text",
+    "sequence": "a whole number",
+    "label": "a text or a number",
+}
+
+
+class Reason(NamedTuple):
+    """Why a row of a message is refused; place -1: the message as a whole."""
+
+    place: int
+    text: str
+
+
+@dataclass
+class _Group:
+    """Rows whose fields are of the same types."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+
+class Gathering:
+    """Gathers messages, then gives their rows.
+
+    Args:
+        columns: What each field of a row is; `MESSAGE_KEY` and `RECORD_TIME` stand for the
+            message's own.
+        form: How messages are written, one of `messages.FORMATS`.
+    """
+
+    def __init__(self, columns: Columns, form: str) -> None:
+        """Begin without messages."""
+        self._columns = columns
+        self._form = form
+        named = {
+            "model_id": columns.model_id,
+            "time": columns.time,
+            "sequence": columns.sequence,
+            "label": columns.label,
+        }
+        own = (MESSAGE_KEY, RECORD_TIME)
+        self._roles = {role: name for role, name in named.items() if name and name not in own}
+        self._messages: list[Message] = []
+        self._groups: dict[Any, _Group] = {}
+        self._reasons: dict[int, list[Reason]] = {}
+        self.rows = 0
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        """Return the number of messages."""
+        return len(self._messages)
+
+    def add(self, message: Message) -> None:
+        """Take a message in. Whatever its bytes are, nothing is raised."""
+        number = len(self._messages)
+        self._messages.append(message)
+        self.bytes += len(message.value or b"")
+        try:
+            if self._form == "arrow":
+                self._add_batch(number, batch_of(message.value))
+            else:
+                self._add_records(number, records_of(message.value, self._form))
+        except BadMessageError as error:
+            self._refuse(number, NO_ROW, str(error))
+            self.rows += 1
+
+    def chunks(self) -> Iterator[tuple[str, Chunk]]:
+        """Give the good rows of all messages, by model; to be called once."""
+        parsed: list[ParsedRows] = []
+        for group in self._groups.values():
+            batch, messages, places = self._typed(group)
+            if not len(messages):
+                continue
+            rows = position(self._of(messages, "offset"), places)
+            sources = self._of(messages, "partition").astype(np.int32)
+            good, failed = parse(Rows(batch, rows), sources, self._columns)
+            parsed.append(good)
+            good.local.add_to_counters()
+            if failed.batch.num_rows:
+                self._refuse_rows(Chunk(failed.batch))
+        count("messages_read", len(self._messages))
+        count("rows_read", self.rows)
+        count("rows_failed", self.rows - sum(len(part) for part in parsed))
+        yield from split(parsed, self._columns)
+
+    def dead_letters(self) -> Iterator[Outgoing]:
+        """Give the messages of which something was refused; to be called after `chunks`."""
+        count("dead_letters", len(self._reasons))
+        for number in sorted(self._reasons):
+            reasons = sorted(self._reasons[number])
+            yield dead_letter(self._messages[number], reasons)
+
+    def _add_batch(self, number: int, batch: pa.RecordBatch) -> None:
+        arrays, names = [], []
+        for role, name in self._roles.items():
+            array = _only_column(batch, name)
+            if not _ALLOWED[role](array.type):
+                raise BadMessageError(f"{name} is {array.type}: not {_TEXTS[role]}")
+            arrays.append(array)
+            names.append(name)
+        for feature in self._columns.features:
+            array = _only_column(batch, feature.name)
+            width = array.type.list_size if pa.types.is_fixed_size_list(array.type) else None
+            if not is_feature(array.type) or width != feature.width:
+                raise BadMessageError(f"{feature.name} is {array.type}: not {_numbers(feature)}")
+            arrays.append(array)
+            names.append(feature.name)
+        count_of_rows = batch.num_rows
+        batch = pa.RecordBatch.from_arrays(arrays, names)
+        key: tuple[Any, ...] = tuple(str(array.type) for array in arrays)
+        # Batches with dictionaries of their own cannot be joined as they are.
+        if any(pa.types.is_dictionary(array.type) for array in arrays):
+            key = (number, *key)
+        group = self._groups.setdefault(key, _Group())
+        group.batches.append(batch)
+        group.messages.extend([number] * count_of_rows)
+        group.places.extend(range(count_of_rows))
+        self.rows += count_of_rows
+
+    def _add_records(self, number: int, records: Sequence[Any]) -> None:
+        roles = list(self._roles.items())
+        self.rows += len(records)
+        for place, record in enumerate(records):
+            if not isinstance(record, dict):
+                self._refuse(number, place, f"{_shown(record)}: not an object with fields")
+                continue
+            kinds = []
+            for role, name in roles:
+                value = record.get(name)
+                kind = _type_of(value)
+                if value is not None and kind not in _KINDS[role]:
+                    self._refuse(number, place, f"{name} = {_shown(value)}: not {_TEXTS[role]}")
+                    break
+                kinds.append(kind)
+            else:
+                group = self._groups.setdefault(tuple(kinds), _Group())
+                group.records.append(record)
+                group.messages.append(number)
+                group.places.append(place)
+
+    def _typed(
+        self, group: _Group
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return a group's rows with all columns, and where they came from."""
+        messages = np.array(group.messages, dtype=np.int64)
+        places = np.array(group.places, dtype=np.int64)
+        if group.batches:
+            joined = pa.concat_batches(group.batches)
+            columns = dict(zip(joined.schema.names, joined.columns, strict=True))
+        else:
+            columns, bad = self._columns_of(group.records)
+            for row, text in bad.items():
+                self._refuse(group.messages[row], group.places[row], text)
+            if bad:
+                keep = np.ones(len(messages), dtype=bool)
+                keep[list(bad)] = False
+                columns = {name: array.filter(pa.array(keep)) for name, array in columns.items()}
+                messages, places = messages[keep], places[keep]
+        if self._columns.model_id == MESSAGE_KEY:
+            keys = pa.array([message.key for message in self._messages], pa.binary())
+            columns[MESSAGE_KEY] = keys.take(pa.array(messages))
+        if self._columns.time == RECORD_TIME:
+            times = self._of(messages, "timestamp")
+            columns[RECORD_TIME] = pa.array(times, mask=times < 0).cast(pa.timestamp("ms", "UTC"))
+        return pa.RecordBatch.from_pydict(columns), messages, places
+
+    def _columns_of(
+        self, records: Sequence[dict[str, Any]]
+    ) -> tuple[dict[str, pa.Array], dict[int, str]]:
+        """Return the fields of records as columns, and the rows of which one does not fit."""
+        columns: dict[str, pa.Array] = {}
+        bad: dict[int, str] = {}
+        for role, name in self._roles.items():
+            kind = _KINDS[role].get(_type_of(records[0].get(name)), pa.string())
+            values = [record.get(name) for record in records]
+            columns[name] = _column(name, values, kind, bad, _TEXTS[role])
+        for feature in self._columns.features:
+            kind = pa.float64()
+            if feature.width is not None:
+                kind = pa.list_(kind, feature.width)
+            values = [record.get(feature.name) for record in records]
+            columns[feature.name] = _column(feature.name, values, kind, bad, _numbers(feature))
+        return columns, bad
+
+    def _of(self, messages: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.int64]:
+        values = np.array([getattr(message, name) for message in self._messages], dtype=np.int64)
+        taken: npt.NDArray[np.int64] = values[messages]
+        return taken
+
+    def _refuse(self, number: int, place: int, text: str) -> None:
+        self._reasons.setdefault(number, []).append(Reason(place, fit(text)))
+
+    def _refuse_rows(self, failed: Chunk) -> None:
+        """Sort the failures of `parse` by their messages."""
+        where = {(m.partition, m.offset): number for number, m in enumerate(self._messages)}
+        offsets, places = offset_and_place(failed.column("row"))
+        found = zip(
+            failed.column("source").tolist(),
+            offsets.tolist(),
+            places.tolist(),
+            failed.batch.column("reason").to_pylist(),
+            strict=True,
+        )
+        for partition, offset, place, text in found:
+            self._refuse(where[partition, offset], place, text)
+
+
+def dead_letter(message: Message, reasons: Sequence[Reason]) -> Outgoing:
+    """Return a refused message as it is sent on: its own key and value, the rest in headers."""
+    told = [[reason.place, reason.text] for reason in reasons[:MOST_REASONS]]
+    headers = {
+        "topic": message.topic,
+        "partition": str(message.partition),
+        "offset": str(message.offset),
+        "timestamp": str(message.timestamp),
+        "reason": reasons[0].text,
+        "refused": str(len(reasons)),
+        "rows": json.dumps([line for line in told if line[0] != NO_ROW]),
+    }
+    encoded = [(name, text.encode("utf-8", "replace")) for name, text in headers.items()]
+    return message.key, message.value, encoded
+
+
+def _type_of(value: Any) -> type:
+    """Return a value's type as `_KINDS` names it."""
+    local = isinstance(value, datetime) and value.tzinfo is None
+    return _LocalTime if local else type(value)
+
+
+def _shown(value: Any) -> str:
+    """Write a value into a reason; what is nested may be so too deeply to be written."""
+    return f"a {type(value).__name__}" if isinstance(value, dict | list) else shorten(value)
+
+
+def _only_column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    places = batch.schema.get_all_field_indices(name)
+    if len(places) != 1:
+        raise BadMessageError(f"{len(places)} columns are called {name}, one is needed")
+    return batch.column(places[0])
+
+
+def _numbers(feature: Feature) -> str:
+    return "a number" if feature.width is None else f"a list of {feature.width} numbers"
+
+
+def _column(
+    name: str, values: list[Any], kind: pa.DataType, bad: dict[int, str], allowed: str
+) -> pa.Array:
+    """Make a column; values that do not fit become null, and their rows are bad."""
+    try:
+        return pa.array(values, kind)
+    except _MISFITS:
+        pass
+    good: list[Any] = []
+    for row, value in enumerate(values):
+        try:
+            good.append(_plain(value, kind))
+        except _MISFITS:
+            good.append(None)
+            bad.setdefault(row, f"{name} = {_shown(value)}: not {allowed}")
+    return pa.array(good, kind)
+
+
+_MISFITS = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """Return a value that fits a type for sure.
+
+    Raises:
+        ValueError: or one of `_MISFITS` if it does not.
+    """
+    if value is None:
+        return None
+    if pa.types.is_fixed_size_list(kind):
+        if not isinstance(value, list) or len(value) != kind.list_size:
+            raise ValueError
+        return [_plain(number, kind.value_type) for number in value]
+    if pa.types.is_floating(kind):
+        # Whole numbers over 2**53 are rounded, as a reader of doubles would.
+        if not isinstance(value, int | float):
+            raise TypeError
+        return float(value)
+    return pa.scalar(value, kind).as_py()

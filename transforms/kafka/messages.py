@@ -1,0 +1,136 @@
+"""Kafka's messages: what they hold, and how their bytes become rows.
+
+A message is one row, or several: JSON (an object, or a list of objects), an Arrow IPC stream, or
+an Avro object container file. Its place in its partition is the row's source position.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any, NamedTuple, cast
+
+import fastavro
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from transforms.read.formats.base import one_line
+
+FORMATS = ("json", "arrow", "avro")
+"""How messages are written."""
+
+ROW_BITS = 20
+MOST_ROWS = 1 << ROW_BITS
+"""Rows of one message at most: a row's position is its message's offset and place in one number."""
+
+MESSAGE_KEY = "message key"
+RECORD_TIME = "record timestamp"
+"""What stands for columns that the message itself does not have."""
+
+
+class Message(NamedTuple):
+    """One message, as it lies in Kafka.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its partition.
+        offset: Its place there.
+        timestamp: Kafka's own, ms since 1970; negative: none.
+        key: None without one.
+        value: None for a tombstone.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class BadMessageError(Exception):
+    """A message's bytes are not rows; the text says why."""
+
+
+def position(offset: npt.ArrayLike, place: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return the number of a row: it grows with offset and place in the message.
+
+    Example:
+        >>> position(3, [0, 1]).tolist()
+        [3145728, 3145729]
+    """
+    offsets = np.asarray(offset, dtype=np.int64)
+    return cast("npt.NDArray[np.int64]", (offsets << ROW_BITS) + np.asarray(place, np.int64))
+
+
+def offset_and_place(
+    row: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Take `position` apart."""
+    return row >> ROW_BITS, row & (MOST_ROWS - 1)
+
+
+def records_of(value: bytes | None, form: str) -> list[Any]:
+    """Read a JSON or Avro message.
+
+    Returns:
+        Its rows; whether each is an object is not checked.
+
+    Raises:
+        BadMessageError: if it cannot be read, or holds no row or too many.
+    """
+    if value is None:
+        raise BadMessageError("a tombstone: no value")
+    try:
+        if form == "json":
+            found = json.loads(value.decode("utf-8"))
+        else:
+            found = _bounded(fastavro.reader(io.BytesIO(value)))
+    except BadMessageError:
+        raise
+    # Parsers of foreign bytes raise whatever they meet (EOFError, KeyError, RecursionError ...).
+    except Exception as error:
+        raise BadMessageError(f"not {_NAMES[form]}: {one_line(error)}") from error
+    rows = found if isinstance(found, list) else [found]
+    _check_count(len(rows))
+    return rows
+
+
+def batch_of(value: bytes | None) -> pa.RecordBatch:
+    """Read an Arrow message.
+
+    Raises:
+        BadMessageError: if it cannot be read, or holds no row or too many.
+    """
+    if value is None:
+        raise BadMessageError("a tombstone: no value")
+    try:
+        with pa.ipc.open_stream(value) as reader:
+            batches = list(reader)
+        for batch in batches:
+            # Damaged offsets would be followed out of the buffers.
+            batch.validate(full=True)
+        _check_count(sum(batch.num_rows for batch in batches))
+        whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    except BadMessageError:
+        raise
+    except Exception as error:
+        raise BadMessageError(f"not an Arrow IPC stream: {one_line(error)}") from error
+    return whole
+
+
+_NAMES = {"json": "JSON", "avro": "an Avro container"}
+
+
+def _bounded(reader: Any) -> list[Any]:
+    rows = []
+    for row in reader:
+        rows.append(row)
+        _check_count(len(rows))
+    return rows
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MOST_ROWS:
+        raise BadMessageError(f"{count} rows in a message: 1 to {MOST_ROWS} can be taken")

@@ -1,0 +1,148 @@
+"""ReadMessages: rows out of a Kafka topic, gathered per model and bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+from apache_beam import pvalue
+from apache_beam.io.kafka import ReadFromKafka
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MAX_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
+
+from kerneltrack.errors import ConfigError
+from transforms.chunks import Chunk
+from transforms.kafka.commands import Commands
+from transforms.kafka.gather import NO_ROW, Gathering, Outgoing, Reason, dead_letter
+from transforms.kafka.messages import FORMATS, BadMessageError, Message
+from transforms.metrics import count
+from transforms.read.columns import Columns
+
+ROWS = "rows"
+DEAD_LETTERS = "dead_letters"
+
+MOST_GATHERED_ROWS = 262_144
+MOST_GATHERED_BYTES = 64 << 20
+"""A bundle's rows go on before its end once there are so many."""
+
+
+class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[Any]]]):
+    """Read a topic's messages into chunks of one model each.
+
+    Input: the pipeline's begin. Output: a dict of two PCollections, in the global window: `rows`,
+    `tuple[str, Chunk]`, keyed by model id, the rows of one bundle sorted by (time, sequence,
+    partition, offset, place); a chunk's source is the partition, its row the `position` of offset
+    and place. `dead_letters`: key, value and headers of each message of which something could not
+    be used; its other rows go on. No event time but the rows' own is relied on: elements bear the
+    earliest of Beam's timestamps in their bundle. Java's KafkaIO reads, the runner keeps its
+    offsets; no state of ours.
+
+    Args:
+        topic: The topic.
+        columns: What each field of a row is.
+        form: How messages are written.
+        commands: Reads the commands among the messages (see `commands`), which go on as elements of
+            their own between the rows before them and those after.
+        consumer: Settings of Java's consumer, `bootstrap.servers` among them.
+        expansion_service: Address of Beam's expansion service.
+
+    Raises:
+        ConfigError: for an unknown form.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        columns: Columns,
+        form: str,
+        commands: Commands,
+        consumer: Mapping[str, str],
+        expansion_service: str,
+    ) -> None:
+        """Keep the arguments; see the class."""
+        super().__init__()
+        if form not in FORMATS:
+            raise ConfigError("form", form, f"one of {', '.join(FORMATS)}")
+        self._topic = topic
+        self._columns = columns
+        self._form = form
+        self._commands = commands
+        self._consumer = dict(consumer)
+        self._expansion_service = expansion_service
+
+    def expand(self, pbegin: pvalue.PBegin) -> dict[str, pvalue.PCollection[Any]]:
+        """Build the steps."""
+        messages = pbegin | "ReadTopic" >> ReadFromKafka(
+            self._consumer,
+            [self._topic],
+            with_metadata=True,
+            timestamp_policy=ReadFromKafka.processing_time_policy,
+            expansion_service=self._expansion_service,
+        )
+        outputs = messages | "Gather" >> beam.ParDo(
+            GatherFn(self._columns, self._form, self._commands)
+        ).with_output_types(tuple[str, Chunk]).with_outputs(DEAD_LETTERS, main=ROWS)
+        outputs[DEAD_LETTERS].element_type = Any
+        return {ROWS: outputs[ROWS], DEAD_LETTERS: outputs[DEAD_LETTERS]}
+
+
+class GatherFn(beam.DoFn):
+    """Gather the messages of a bundle; see `Gathering`."""
+
+    def __init__(self, columns: Columns, form: str, commands: Commands) -> None:
+        """Keep the arguments."""
+        self._columns = columns
+        self._form = form
+        self._commands = commands
+
+    def start_bundle(self) -> None:
+        """Begin without messages."""
+        self._gathering = Gathering(self._columns, self._form)
+        self._earliest: Any = MAX_TIMESTAMP
+
+    def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
+        """Take a message in."""
+        message = Message(
+            element.topic,
+            element.partition,
+            element.offset,
+            element.timestamp,
+            element.key,
+            element.value,
+        )
+        self._earliest = min(self._earliest, timestamp)
+        headers = [(header.key, header.value or b"") for header in element.headers or ()]
+        try:
+            command = self._commands.read(message, headers) if headers else None
+        except BadMessageError as error:
+            letter = dead_letter(message, [Reason(NO_ROW, str(error))])
+            count("dead_letters", 1)
+            yield pvalue.TaggedOutput(DEAD_LETTERS, self._placed(letter))
+            return
+        if command is not None:
+            yield from self._taken()
+            yield self._placed(command)
+            self.start_bundle()
+            return
+        self._gathering.add(message)
+        full = self._gathering.rows >= MOST_GATHERED_ROWS
+        if full or self._gathering.bytes >= MOST_GATHERED_BYTES:
+            yield from self._taken()
+            self.start_bundle()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Give what was gathered."""
+        yield from self._taken()
+
+    def _taken(self) -> Iterator[Any]:
+        if not len(self._gathering):
+            return
+        for element in self._gathering.chunks():
+            yield self._placed(element)
+        for letter in self._gathering.dead_letters():
+            yield pvalue.TaggedOutput(DEAD_LETTERS, self._placed(letter))
+
+    def _placed(self, value: tuple[str, Chunk] | Outgoing) -> WindowedValue:
+        return WindowedValue(value, self._earliest, (GlobalWindow(),))

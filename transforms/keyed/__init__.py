@@ -1,0 +1,1 @@
+"""What keyed steps share: timers, expiry, the runner's state."""

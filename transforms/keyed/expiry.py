@@ -1,0 +1,135 @@
+"""Models that have fallen silent: what is kept of them lies in a file until they come back.
+
+A file is named by what it holds and never changes, and its name is all that stays in the runner's
+state. So whichever checkpoint a job goes on from, it finds a model as it was then, whatever the
+model has become in the files since; and a bundle that is run again writes the same file again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import NamedTuple
+
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+
+from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.specs import check_number
+from transforms.chunks import Chunk, decode_batch, encode_batch
+from transforms.metrics import count
+from transforms.snapshots.files import escaped, read_whole, write_whole
+
+VERSION = b"1"
+DIGEST = 16
+LEAST_AFTER = 0.1
+MOST_AFTER = 1e8
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("state", pa.binary()),
+        pa.field("clock", pa.binary()),
+        pa.field("waiting", pa.list_(pa.binary())),
+    ],
+    metadata={"kerneltrack.idle": VERSION},
+)
+
+
+class Kept(NamedTuple):
+    """All that a keyed step holds of one model.
+
+    Attributes:
+        state: The tracker's or the learner's bytes, None before its first rows.
+        clock: The tracker's clock, as bytes.
+        waiting: Rows that wait.
+    """
+
+    state: bytes | None
+    clock: bytes | None = None
+    waiting: tuple[Chunk, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Expiry:
+    """When models expire, and where to.
+
+    Attributes:
+        folder: Of the files.
+        after: Seconds, on the worker's own clock, without rows of a model; None: no model
+            expires, those that have done so come back.
+    """
+
+    folder: str
+    after: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ConfigError: naming the field, the value and what is allowed.
+        """
+        if self.after is not None:
+            check_number("after", self.after, LEAST_AFTER, MOST_AFTER, closed=("low", "high"))
+
+    def check_longer(self, idle_flush: float | None) -> None:
+        """Refuse to let models expire before the rows that wait are taken.
+
+        Raises:
+            ConfigError: naming both.
+        """
+        if self.after is not None and idle_flush is not None and self.after <= idle_flush:
+            raise ConfigError("after", self.after, f"more than idle_flush = {idle_flush:g}")
+
+    def write(self, key: str, kept: Kept) -> bytes:
+        """Write what is kept of a model; return the name by which it is found again."""
+        waiting = [encode_batch(chunk.batch) for chunk in kept.waiting]
+        columns = [[kept.state], [kept.clock], [waiting]]
+        arrays = [pa.array(one, part.type) for one, part in zip(columns, _SCHEMA, strict=True)]
+        data = encode_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA))
+        name = _digest(data)
+        write_whole(self._path(key, name), data)
+        count("models_expired", 1)
+        return name
+
+    def read(self, key: str, name: bytes) -> Kept:
+        """Read what `write` wrote.
+
+        Raises:
+            DataError: if it is not there, or not as it was written.
+        """
+        path = self._path(key, name)
+        data = read_whole(path)
+        if _digest(data) != name:
+            raise DataError(path, "damaged: not what its name says")
+        batch = decode_batch(data)
+        if batch.schema != _SCHEMA or batch.schema.metadata != _SCHEMA.metadata:
+            raise DataError(path, "written by another version")
+        (row,) = batch.to_pylist()
+        waiting = tuple(Chunk(decode_batch(part)) for part in row["waiting"])
+        return Kept(row["state"], row["clock"], waiting)
+
+    def _path(self, key: str, name: bytes) -> str:
+        path: str = FileSystems.join(self.folder, f"{escaped(key)}@{name.hex()}.idle")
+        return path
+
+
+def is_name(data: bytes | None) -> bool:
+    """Tell whether what a step keeps is the name of a file: a state or a clock is longer."""
+    return data is not None and len(data) == DIGEST
+
+
+def recall(expiry: Expiry | None, key: str, name: bytes) -> Kept:
+    """Read what was kept of a model that comes back.
+
+    Raises:
+        DataError: if it is not there, or nothing says where.
+    """
+    if expiry is None:
+        raise DataError(f"model {key!r}", "it has expired, and no folder of such models is given")
+    kept = expiry.read(key, name)
+    count("models_returned", 1)
+    return kept
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=DIGEST).digest()

@@ -1,0 +1,1 @@
+"""The keyed step that learns from a model's features."""

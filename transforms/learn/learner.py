@@ -1,0 +1,201 @@
+"""A model's learner in the keyed step: its state, what waits, its metrics, and their bytes.
+
+All of it is one value, written and read as one, so that a job that begins from a snapshot goes on
+as if the earlier one had never stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack import codec
+from kerneltrack.errors import DataError
+from kerneltrack.learners import LearnerSpec, LearnerState, get_learner
+from kerneltrack.limits import MOST, MOST_GIVEN
+from transforms.learn.delayed_labels import (
+    OpenRows,
+    Pending,
+    from_arrays,
+    from_codes,
+    naming,
+    to_arrays,
+    to_codes,
+)
+from transforms.learn.metrics import Board
+from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting, prediction_columns
+from transforms.snapshots.header import read_about
+
+_BOARD, _WAITING, _SAID, _PENDING = "board.", "waiting.", "said.", "pending."
+
+
+class Learning(NamedTuple):
+    """What a model's learner has come to.
+
+    Attributes:
+        state: The learner's; None before the first row.
+        waiting: Rows that are predicted and not settled; None before the first row.
+        rows: Index of the next row.
+        time: Greatest time so far, ns; None before the first row or without times.
+        early: Index of the first of the rows that came before their turn; None without such.
+        pending: Labels that wait.
+        board: Metrics.
+    """
+
+    state: LearnerState | None
+    waiting: PredictedRows | None
+    rows: int
+    time: int | None
+    early: int | None
+    pending: Pending
+    board: Board
+
+    @property
+    def open_rows(self) -> OpenRows:
+        """Return which rows may still be named by labels."""
+        if self.waiting is None:
+            return OpenRows(self.rows, self.rows, np.zeros(0, np.int64), None)
+        rows = self.waiting.rows
+        times = np.zeros(0, np.int64) if rows.time is None else rows.time
+        return OpenRows(self.rows - len(rows), self.rows, times, self.time)
+
+
+def begin(spec: LearnerSpec, rows: int = 0) -> Learning:
+    """Return the beginning of a learner whose first row has this index."""
+    return Learning(None, None, rows, None, None, Pending.none(spec), Board.empty())
+
+
+def opened(spec: LearnerSpec, now: Learning, width: int) -> Learning:
+    """Give a learner its first state, now that the number of features is known."""
+    if now.state is not None:
+        return now
+    state = get_learner(spec.learner).init(spec, width)
+    return now._replace(state=state, waiting=none_waiting(spec, state, now.rows))
+
+
+def encode_working(spec: LearnerSpec, key: str, now: Learning) -> bytes:
+    """Write what the keyed step keeps from one bundle to the next."""
+    return _encode(spec, key, now, {"final": False, "early": now.early})
+
+
+def encode_snapshot(spec: LearnerSpec, key: str, now: Learning, final: bool) -> bytes:
+    """Write what a later job goes on from.
+
+    The rows that wait for labels are part of it, with the labels that name them. Labels of rows
+    that are still to come are not: they belong to the job that these rows come to.
+    """
+    kept = now._replace(pending=naming(now.pending, now.open_rows))
+    return _encode(spec, key, kept, {"final": final})
+
+
+def _encode(spec: LearnerSpec, key: str, now: Learning, more: dict[str, Any]) -> bytes:
+    about: dict[str, Any] = {"model_id": key, "rows": now.rows, "time": now.time, **more}
+    state = now.state
+    if state is None:
+        # Labels came first; how many features there will be is not known.
+        state, about["begun"] = get_learner(spec.learner).init(spec, 1), False
+    waiting = now.waiting if now.waiting is not None and len(now.waiting) else None
+    codes: dict[str | None, int] | None = None
+    if spec.classifies and (waiting or now.pending):
+        labels = [] if waiting is None else [waiting.rows.label]
+        labels += [known.label for known in now.pending]
+        names = dict.fromkeys(name for part in labels for name in part.tolist())
+        names.pop(None, None)
+        about["labels"] = list(names)
+        codes = {None: -1, **{name: code for code, name in enumerate(names)}}
+    beside = {_BOARD + name: array for name, array in now.board.arrays().items()}
+    beside |= {_PENDING + name: array for name, array in to_arrays(now.pending, codes).items()}
+    if waiting is not None:
+        rows = waiting.rows
+        beside |= {_WAITING + "clock": rows.clock, _WAITING + "z": rows.z}
+        beside[_WAITING + "label"] = to_codes(rows.label, codes)
+        if rows.time is not None:
+            beside[_WAITING + "time"] = rows.time
+        for name, column in prediction_columns(waiting.said).items():
+            if name not in ("scored", "correct", "error"):
+                beside[_SAID + name] = column.astype(np.int64) if name == "valid" else column
+    return codec.encode_learner(spec, state, about, beside)
+
+
+def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Learning:
+    """Read back what `encode_working` or `encode_snapshot` wrote.
+
+    Args:
+        spec: The learners' spec.
+        data: The bytes.
+        name: Where they came from, for errors.
+        own: Whether this job wrote them; see `codec.decode`.
+
+    Raises:
+        DataError: for bytes that are neither, are damaged, or are of other settings.
+    """
+    snapshot = codec.decode_learner(data, name, own)
+    if snapshot.spec != spec:
+        raise DataError(name, "made with other settings of the learner")
+    told = read_about(snapshot.header, name, own)
+    about, beside = snapshot.header["about"], snapshot.beside
+    try:
+        names = about.get("labels", []) if spec.classifies else None
+        if spec.classifies and not (
+            isinstance(names, list) and all(type(name) is str for name in names)
+        ):
+            raise ValueError(f"labels = {names!r}")
+        early = about.get("early")
+        if early is not None and not (type(early) is int and 0 <= early <= MOST):
+            raise ValueError(f"early = {early!r}")
+        board = Board.empty()
+        if any(field.startswith(_BOARD) for field in beside):
+            classes = len(snapshot.state.classes)
+            most = MOST if own else MOST_GIVEN
+            board = Board.from_arrays(_part(beside, _BOARD), spec.max_classes, classes, most)
+        pending = from_arrays(spec, _part(beside, _PENDING), names)
+        state, waiting = None, None
+        if about.get("begun", True):
+            state = snapshot.state
+            waiting = _waiting(spec, state, told.rows, beside, names)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise DataError(name, f"damaged state: {error}") from error
+    return Learning(state, waiting, told.rows, told.time, early, pending, board)
+
+
+def _part(beside: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
+    return {name[len(prefix) :]: array for name, array in beside.items() if name.startswith(prefix)}
+
+
+def _waiting(
+    spec: LearnerSpec,
+    state: LearnerState,
+    next_row: int,
+    beside: dict[str, npt.NDArray[Any]],
+    names: list[str] | None,
+) -> PredictedRows:
+    columns, said = _part(beside, _WAITING), _part(beside, _SAID)
+    if not columns:
+        return none_waiting(spec, state, next_row)
+    count, first = len(columns["clock"]), next_row - len(columns["clock"])
+    none = none_waiting(spec, state, first)
+    rows = FeatureRows(
+        first,
+        columns.get("time"),
+        columns["clock"],
+        columns["z"],
+        from_codes(columns["label"], names),
+    )
+    given: dict[str, npt.NDArray[Any]] = {"valid": said.pop("valid").astype(np.bool_), **said}
+    for name in prediction_columns(none.said).keys() - given.keys():
+        empty = np.full(count, np.nan) if name == "error" else np.zeros(count, np.bool_)
+        given[name] = empty
+    whole = {"clock": columns["clock"], "time": rows.time, "code": given.get("code")}
+    for name, column in whole.items():
+        if column is not None and column.dtype != np.int64:
+            raise ValueError(f"{name} of the rows that wait is {column.dtype}, not int64")
+    lengths = {len(array) for array in (*columns.values(), *given.values())}
+    if lengths != {count} or first < 0 or rows.z.shape[1:] != none.rows.z.shape[1:]:
+        raise ValueError("the rows that wait do not fit each other")
+    code = given.get("code", np.zeros(0))
+    if ((code < -1) | (code >= len(state.classes))).any():
+        raise ValueError("rows were predicted to be of classes that are not known")
+    return PredictedRows(rows, dataclasses.replace(none.said, classes=state.classes, **given))

@@ -1,0 +1,41 @@
+"""Predictions as columns of a chunk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kerneltrack.learners import Predictions
+
+
+def prediction_arrays(said: Predictions, label: pa.Array | None) -> dict[str, pa.Array]:
+    """Return the columns of predictions: those of `transforms.write.schemas.predictions_schema`.
+
+    Args:
+        said: Predictions of n rows, scored as far as labels are known.
+        label: The rows' labels, strings or float64; None: not known yet.
+    """
+    columns: dict[str, pa.Array] = {}
+    count = len(said.valid)
+    if said.code is None:
+        columns["prediction"] = _or_null(said.value)
+        columns["label"] = pa.nulls(count, pa.float64()) if label is None else label
+        columns["error"] = _or_null(said.error)
+        return columns
+    none = said.code < 0
+    names = pa.array(list(said.classes), pa.string())
+    columns["prediction"] = names.take(pa.array(said.code, mask=none))
+    columns["score"] = pa.array(said.score, mask=none)
+    columns["margin"] = pa.array(said.margin, mask=none)
+    columns["label"] = pa.nulls(count, pa.string()) if label is None else label
+    columns["correct"] = pa.array(said.correct, mask=~said.scored)
+    return columns
+
+
+def _or_null(values: npt.NDArray[np.float64] | None) -> pa.Array:
+    """Return reals, NaN as null."""
+    reals: Any = np.zeros(0) if values is None else values
+    return pa.array(reals, mask=np.isnan(reals))

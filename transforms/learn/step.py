@@ -1,0 +1,367 @@
+"""The stateful step of `TrainLinear`: rows in order of their index through the learner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam import coders, pvalue
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import (
+    BagStateSpec,
+    ReadModifyWriteStateSpec,
+    TimerSpec,
+    on_timer,
+)
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.typehints import with_input_types, with_output_types
+from apache_beam.utils.timestamp import Timestamp
+
+from kerneltrack.errors import DataError
+from kerneltrack.learners import LearnerSpec, get_learner
+from transforms.chunks import Chunk, ChunkCoder, Failures
+from transforms.kafka.commands import Command, command_of
+from transforms.keyed.expiry import Expiry, Kept, is_name, recall
+from transforms.keyed.state_cache import measure_entries
+from transforms.keyed.state_writes import check_writes
+from transforms.keyed.timers import in_time
+from transforms.learn.delayed_labels import Lost, arrive, left_over
+from transforms.learn.learner import (
+    Learning,
+    begin,
+    decode,
+    encode_snapshot,
+    encode_working,
+    opened,
+)
+from transforms.learn.metrics import metrics_chunk
+from transforms.learn.run import Outcome, Plan, end_metrics, run_rows, settle_rest
+from transforms.learn.turns import first_index, gap, in_turn, turn
+from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting, prediction_chunk
+from transforms.metrics import count
+from transforms.read.label_values import label_values, no_labels
+from transforms.snapshots.folder import SnapshotFolder
+
+PREDICTIONS = "predictions"
+SCORED = "scored"
+METRICS = "metrics"
+SNAPSHOTS = "snapshots"
+FAILURES = "failures"
+
+SLICE_ROWS = 16_384
+"""Rows a chunk of predictions holds at most."""
+MAX_SPAN = 1e8
+"""Longest window and distance of snapshots, s: any time plus it is still an int64 of ns."""
+
+
+class LearnFn(beam.DoFn):
+    """The stateful step: rows in order of their index through the learner."""
+
+    LEARNER = ReadModifyWriteStateSpec("learner", coders.BytesCoder())
+    EARLY = BagStateSpec("early", ChunkCoder())
+
+    def __init__(
+        self,
+        plan: Plan,
+        warm: SnapshotFolder | None,
+        bounded: bool,
+        expiry: Expiry | None = None,
+    ) -> None:
+        """Keep the arguments, as of `TrainLinear`."""
+        self._plan = plan
+        self._warm = warm
+        self._expiry = expiry
+        self._expire_after = None if expiry is None else expiry.after
+        self._waits_for_end = bounded and plan.late is not None
+        self._at_once = plan.late is not None and not bounded
+
+    def setup(self) -> None:
+        """Prepare the worker that this runs in."""
+        measure_entries()
+        check_writes()
+
+    def take(self, element: tuple[str, Chunk], learner: Any, early: Any, end: Any) -> Iterator[Any]:
+        """Take rows or labels in, and run the rows whose turn it is."""
+        key, chunk = element
+        if self._waits_for_end:
+            end.set(GlobalWindow().max_timestamp())
+            early.add(chunk)
+            return
+        data = learner.read()
+        if data is None or is_name(data):
+            # Once: some runners fire a timer for each bundle that set it.
+            end.set(GlobalWindow().max_timestamp())
+        if is_name(data):
+            data = self._wake(key, data, early)
+        before = now = self._read(key, data)
+        outcome = Outcome()
+        if not chunk.has("z") and command_of(chunk) is None:
+            now = self._take_labels(now, [chunk], outcome)
+        elif first_index(chunk) > now.rows:
+            early.add(chunk)
+            now = _with_early(now, chunk)
+        else:
+            now = self._run(key, now, chunk, outcome)
+            if now.early is not None and now.early <= now.rows:
+                # Adding to a bag while reading it would never end.
+                chunks = sorted(early.read(), key=turn)
+                early.clear()
+                now = now._replace(early=None)
+                for waiting in chunks:
+                    if first_index(waiting) > now.rows:
+                        early.add(waiting)
+                        now = _with_early(now, waiting)
+                    else:
+                        now = self._run(key, now, waiting, outcome)
+        learner.write(encode_working(self._plan.spec, key, now))
+        yield from self._outputs(key, before, now, outcome)
+
+    def _wake(self, key: str, name: bytes, early: Any) -> bytes | None:
+        """Take a learner up again that has expired; return its state."""
+        kept = recall(self._expiry, key, name)
+        for chunk in kept.waiting:
+            early.add(chunk)
+        return kept.state
+
+    def expire(self, key: str, learner: Any, early: Any) -> Iterator[Any]:
+        """Write all that is kept of a learner into a file, and keep the file's name instead."""
+        data = learner.read()
+        if self._expiry is None or data is None or is_name(data):
+            return
+        kept = Kept(data, waiting=tuple(early.read()))
+        learner.write(self._expiry.write(key, kept))
+        early.clear()
+        now = self._read(key, data)
+        if now.state is not None:
+            snapshot = encode_snapshot(self._plan.spec, key, now, final=False)
+            yield pvalue.TaggedOutput(SNAPSHOTS, (key, snapshot))
+
+    def finish(self, key: str, learner: Any, early: Any) -> Iterator[Any]:
+        """Settle all rows when the input has ended."""
+        # State expires with the window; each access to it costs a millisecond on some runners.
+        whole = self._waits_for_end
+        before = now = self._read(key, None if whole else learner.read())
+        outcome = Outcome()
+        if whole:
+            chunks = list(early.read())
+            if not chunks:
+                # The timer has fired before: see `process`.
+                return
+            early.clear()
+            now = self._take_labels(now, [part for part in chunks if not part.has("z")], outcome)
+            rows = sorted((part for part in chunks if part.has("z")), key=first_index)
+            del chunks
+            for part in in_turn(key, now.rows, rows, self._rows_at_once):
+                now = self._run(key, now, part, outcome)
+                yield from self._outputs(key, before, now, outcome)
+                before, outcome = now, Outcome()
+        elif now.early is not None:
+            raise gap(key, now.rows, now.early)
+        if now.state is None:
+            outcome.lost.append(left_over(now.pending, now.open_rows))
+        else:
+            snapshot = encode_snapshot(self._plan.spec, key, now, final=True)
+            yield pvalue.TaggedOutput(SNAPSHOTS, (key, snapshot))
+            now = end_metrics(settle_rest(self._plan, now, outcome), outcome)
+        yield from self._outputs(key, before, now, outcome)
+
+    @property
+    def _rows_at_once(self) -> int:
+        """Rows that run in one go at the end: all that wait are copied for each."""
+        return max(SLICE_ROWS, self._plan.late.most_rows if self._plan.late else 0)
+
+    def _read(self, key: str, data: bytes | None) -> Learning:
+        spec = self._plan.spec
+        if data is not None:
+            return decode(spec, data, f"learner of model {key!r}", own=True)
+        if self._warm is None:
+            return begin(spec)
+        data = self._warm.state(key, "learner")
+        rows = self._warm.rows(key)
+        if data is None:
+            return begin(spec, rows)
+        name = f"{self._warm.folder}, learner of model {key!r}"
+        now = decode(spec, data, name)
+        if now.rows != rows:
+            raise DataError(name, f"it has seen {now.rows} rows, the index says {rows}")
+        return now
+
+    def _take_labels(self, now: Learning, chunks: Sequence[Chunk], outcome: Outcome) -> Learning:
+        late = self._plan.late
+        if late is None:
+            return now
+        most = None if self._waits_for_end else late.most_rows
+        pending, lost, again = arrive(self._plan.spec, now.pending, chunks, now.open_rows, most)
+        count("labels_again", again)
+        outcome.lost.append(lost)
+        return now._replace(pending=pending)
+
+    def _run(self, key: str, now: Learning, chunk: Chunk, outcome: Outcome) -> Learning:
+        """Run a chunk's rows, those that came before left out; or obey a command."""
+        command = command_of(chunk)
+        if command is not None:
+            came_before = first_index(chunk) < now.rows
+            return now if came_before else self._obey(key, command, now, outcome)
+        again = min(now.rows - first_index(chunk), len(chunk))
+        count("rows_again", again)
+        if again == len(chunk):
+            return now
+        chunk = chunk.slice(again, len(chunk))
+        z = chunk.column("z")
+        now = opened(self._plan.spec, now, z.shape[1])
+        time, clock = None, np.zeros(len(chunk), np.int64)
+        if chunk.has("time"):
+            time = chunk.column("time")
+            clock = np.maximum.accumulate(time)
+            clock = clock if now.time is None else np.maximum(clock, now.time)
+        if chunk.has("label"):
+            label = label_values(chunk.batch.column("label"))
+        else:
+            label = no_labels(self._plan.spec, len(chunk))
+        rows = FeatureRows(now.rows, time, clock, z, label)
+        return run_rows(self._plan, key, now, rows, outcome)
+
+    def _obey(self, key: str, command: Command, now: Learning, outcome: Outcome) -> Learning:
+        """Let the learner begin anew where it is; what it had to say is said."""
+        spec = self._plan.spec
+        if now.state is not None:
+            now = end_metrics(settle_rest(self._plan, now, outcome), outcome)
+        after = begin(spec, now.rows)
+        if command.learner is not None:
+            known = decode(spec, command.learner, f"learner of model {key!r}")
+            after = after._replace(state=known.state)
+            if known.state is not None:
+                after = after._replace(waiting=none_waiting(spec, known.state, now.rows))
+        return after._replace(time=now.time, early=now.early)
+
+    def _outputs(
+        self, key: str, before: Learning, now: Learning, outcome: Outcome
+    ) -> Iterator[Any]:
+        """Give out what came of rows, and count it."""
+        spec = self._plan.spec
+        _count_all(spec, before, now)
+        if self._at_once:
+            for predicted in outcome.predicted:
+                yield from _slices(key, predicted, None)
+        for predicted, label in outcome.settled:
+            for output in _slices(key, predicted, label):
+                yield pvalue.TaggedOutput(SCORED, output) if self._at_once else output
+        if outcome.lines and now.state is not None:
+            lines = metrics_chunk(spec, now.state.classes, outcome.lines)
+            yield pvalue.TaggedOutput(METRICS, (key, lines))
+        for snapshot in outcome.snapshots:
+            yield pvalue.TaggedOutput(SNAPSHOTS, (key, snapshot))
+        for lost in outcome.lost:
+            if lost.row:
+                yield _failures(key, lost)
+
+
+def learn_fn(timer: str) -> type[LearnFn]:
+    """Return the step with its timer under this name (see `timers`)."""
+    end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
+
+    class _LearnFn(LearnFn):
+        """The stateful step of one transform."""
+
+        @with_input_types(tuple[str, Chunk])
+        @with_output_types(tuple[str, Chunk])
+        def process(
+            self,
+            element: tuple[str, Chunk],
+            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
+            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
+            end: Any = beam.DoFn.TimerParam(end_of_input),
+        ) -> Iterator[Any]:
+            return self.take(element, learner, early, end)
+
+        @on_timer(end_of_input)
+        def at_end(
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
+            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
+        ) -> Iterator[Any]:
+            return self.finish(key, learner, early)
+
+    return _LearnFn
+
+
+def expiring_learn_fn(timer: str) -> type[LearnFn]:
+    """Return the step that also lets silent models expire, with timers under this name."""
+    end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
+    silence = TimerSpec(f"{timer}_silent", TimeDomain.REAL_TIME)
+
+    class _ExpiringLearnFn(LearnFn):
+        """The stateful step of one transform, with a timer of the worker's own time."""
+
+        @with_input_types(tuple[str, Chunk])
+        @with_output_types(tuple[str, Chunk])
+        def process(
+            self,
+            element: tuple[str, Chunk],
+            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
+            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
+            end: Any = beam.DoFn.TimerParam(end_of_input),
+            silent: Any = beam.DoFn.TimerParam(silence),
+        ) -> Iterator[Any]:
+            yield from self.take(element, learner, early, end)
+            if self._expire_after is not None:
+                silent.set(Timestamp.of(time.time() + self._expire_after))
+
+        @on_timer(end_of_input)
+        def at_end(
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
+            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
+        ) -> Iterator[Any]:
+            return self.finish(key, learner, early)
+
+        @on_timer(silence)
+        def at_silence(
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
+            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
+            end: Any = beam.DoFn.TimerParam(end_of_input),
+            silent: Any = beam.DoFn.TimerParam(silence),
+            due: Any = beam.DoFn.TimestampParam,
+        ) -> Iterator[Any]:
+            if self._expire_after is not None and in_time(silent, due, self._expire_after):
+                yield from self.expire(key, learner, early)
+                end.clear()
+
+    return _ExpiringLearnFn
+
+
+def _with_early(now: Learning, chunk: Chunk) -> Learning:
+    first = first_index(chunk)
+    return now._replace(early=first if now.early is None else min(now.early, first))
+
+
+def _slices(
+    key: str, predicted: PredictedRows, label: pa.Array | None
+) -> Iterator[tuple[str, Chunk]]:
+    for start in range(0, len(predicted), SLICE_ROWS):
+        stop = min(start + SLICE_ROWS, len(predicted))
+        labels = None if label is None else label.slice(start, stop - start)
+        yield key, prediction_chunk(predicted.part(start, stop), labels)
+
+
+def _failures(key: str, lost: Lost) -> pvalue.TaggedOutput[str, Failures]:
+    count("labels_lost", len(lost.row))
+    return pvalue.TaggedOutput(FAILURES, Failures.of(key, lost.source, lost.row, lost.reason))
+
+
+def _count_all(spec: LearnerSpec, before: Learning, now: Learning) -> None:
+    """Count the rows predicted, and what became of them."""
+    count("predicted", now.rows - before.rows)
+    learner = get_learner(spec.learner)
+    after = learner.counters(now.state) if now.state is not None else {}
+    earlier = learner.counters(before.state) if before.state is not None else {}
+    for name in ("scored", "correct", "learned", "unusable"):
+        count(name, int(after.get(name, 0) - earlier.get(name, 0)))

@@ -1,0 +1,209 @@
+"""Rows that are predicted and wait for their labels, and the run through rows whose labels wait.
+
+Predictions and late learning alternate: before row j is predicted, the rows whose wait ends with
+it are learned from. Both go through the learner's own row loop in one call, as rows in the order
+in which they are due: once with its label when it is learned from, once without any when it is
+predicted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kerneltrack.learners import LearnerSpec, LearnerState, Predictions, get_learner
+from kerneltrack.learners.common.base import CORRECT, SCORED
+from transforms.chunks import Chunk
+from transforms.learn.delayed_labels import LateLabels
+from transforms.learn.predictions import prediction_arrays
+from transforms.read.label_values import LabelArray, no_labels
+from transforms.track.clock import nanoseconds
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FeatureRows:
+    """Rows of a model that follow one another.
+
+    Attributes:
+        first: Index of the first.
+        time: (n,) ns; None without times.
+        clock: (n,) greatest time of the model up to each row; zeros without times.
+        z: (n, r) features.
+        label: (n,) labels that came with them.
+    """
+
+    first: int
+    time: IntArray | None
+    clock: IntArray
+    z: FloatArray
+    label: LabelArray
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.clock)
+
+    def part(self, start: int, stop: int) -> FeatureRows:
+        """Return rows start..stop."""
+        return FeatureRows(
+            self.first + start,
+            None if self.time is None else self.time[start:stop],
+            self.clock[start:stop],
+            self.z[start:stop],
+            self.label[start:stop],
+        )
+
+    def followed_by(self, more: FeatureRows) -> FeatureRows:
+        """Return these rows and those after them."""
+        if not len(self):
+            return more
+        times = None
+        if self.time is not None and more.time is not None:
+            times = np.concatenate([self.time, more.time])
+        return FeatureRows(
+            self.first,
+            times,
+            np.concatenate([self.clock, more.clock]),
+            np.concatenate([self.z, more.z]),
+            np.concatenate([self.label, more.label]),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PredictedRows:
+    """Rows and what was said of them.
+
+    Attributes:
+        rows: The rows.
+        said: Their predictions, each made before its row or any row after it was learned from.
+    """
+
+    rows: FeatureRows
+    said: Predictions
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    def part(self, start: int, stop: int) -> PredictedRows:
+        """Return rows start..stop."""
+        said = at_places(self.said, slice(start, stop))
+        return PredictedRows(self.rows.part(start, stop), said)
+
+
+def at_places(said: Predictions, places: Any) -> Predictions:
+    """Return the predictions at these places."""
+    columns: dict[str, Any] = prediction_columns(said)
+    return dataclasses.replace(said, **{name: columns[name][places] for name in columns})
+
+
+def join_predictions(first: Predictions, then: Predictions) -> Predictions:
+    """Join predictions of one model, the later ones knowing all classes of the earlier."""
+    more = prediction_columns(then)
+    columns: dict[str, Any] = {
+        name: np.concatenate([column, more[name]])
+        for name, column in prediction_columns(first).items()
+    }
+    return dataclasses.replace(then, **columns)
+
+
+def prediction_columns(said: Predictions) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays that predictions of this task have, one entry a row."""
+    names = [field.name for field in dataclasses.fields(said) if field.name != "classes"]
+    columns = {name: getattr(said, name) for name in names}
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def none_waiting(spec: LearnerSpec, state: LearnerState, first: int) -> PredictedRows:
+    """Return no rows, before the one of this index."""
+    learner = get_learner(spec.learner)
+    empty, none = np.zeros(0, np.int64), np.zeros((0, learner.width(spec, state)))
+    rows = FeatureRows(first, None, empty, none, no_labels(spec, 0))
+    return PredictedRows(rows, learner.predict(spec, state, rows.z))
+
+
+def due_before(late: LateLabels, clock: IntArray, waiting: int) -> IntArray:
+    """Count the rows that are to be settled before each new row is predicted.
+
+    Args:
+        late: The longest wait.
+        clock: (w + n,) greatest times up to the rows that wait and the new ones.
+        waiting: w.
+
+    Returns:
+        (n,) how many of the w + n rows, from the first on; never the row itself.
+    """
+    places = np.arange(waiting, len(clock))
+    due = places - late.most_rows + 1
+    if late.wait is not None:
+        wait = nanoseconds(late.wait)
+        # Times are far enough from the ends of an int64 that only this sum could leave it.
+        least = np.iinfo(np.int64).min
+        reach = np.where(clock < least + wait, least, clock - wait)[waiting:]
+        due = np.maximum(due, np.searchsorted(clock, reach, side="right"))
+    counts: IntArray = np.clip(due, 0, places)
+    return counts
+
+
+def predict_late(
+    spec: LearnerSpec,
+    state: LearnerState,
+    rows: FeatureRows,
+    waiting: int,
+    due: IntArray,
+    labels: LabelArray,
+) -> tuple[LearnerState, Predictions]:
+    """Predict new rows, and learn from those whose wait ends with each before it is predicted.
+
+    Args:
+        spec: The learner's.
+        state: Not written to.
+        rows: The w rows that wait, and n new ones.
+        waiting: w.
+        due: (n,) from `due_before`.
+        labels: Labels of the first due[-1] rows.
+
+    Returns:
+        The state, nothing scored yet, and the predictions of the n new rows.
+    """
+    learned, count = len(labels), len(due)
+    steps = np.empty(learned + count, np.int64)
+    predict_at = np.arange(count) + due
+    learn_at = np.arange(learned) + np.searchsorted(due, np.arange(learned), side="right")
+    steps[predict_at] = waiting + np.arange(count)
+    steps[learn_at] = np.arange(learned)
+    given = no_labels(spec, len(steps))
+    given[learn_at] = labels
+    learner = get_learner(spec.learner)
+    after, said = learner.update(spec, state, rows.z[steps], label_list(given))
+    # Where a row is learned from, the loop has predicted it once more: that is not its score.
+    counts = after.counts.copy()
+    counts[[SCORED, CORRECT]] = state.counts[[SCORED, CORRECT]]
+    after = after._replace(counts=counts, sums=state.sums.copy())
+    return after, at_places(said, predict_at)
+
+
+def label_list(labels: LabelArray) -> Any:
+    """Return labels in the form that learners take."""
+    return labels.tolist() if labels.dtype == object else labels
+
+
+def prediction_chunk(predicted: PredictedRows, label: pa.Array | None) -> Chunk:
+    """Put predictions into a chunk, columns as in `transforms.write.schemas.predictions_schema`.
+
+    Args:
+        predicted: The rows.
+        label: Their labels, as `label_column` gives them; None: not known yet.
+    """
+    rows = predicted.rows
+    columns: dict[str, Any] = {"index": pa.array(rows.first + np.arange(len(rows)))}
+    if rows.time is not None:
+        columns["time"] = pa.array(rows.time)
+    columns |= prediction_arrays(predicted.said, label)
+    return Chunk(pa.RecordBatch.from_pydict(columns))

@@ -1,7 +1,0 @@
-"""What a live job's workers import before they speak to the runner (Beam's `--beam_plugins`)."""
-
-from __future__ import annotations
-
-from transforms.state_writes import check_writes
-
-check_writes()

@@ -1,0 +1,1 @@
+"""From files to chunks: formats, columns, times, labels."""

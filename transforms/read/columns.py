@@ -1,0 +1,402 @@
+"""Which column is what: the user's options, held against the columns of all input files."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from kerneltrack.errors import ConfigError, DataError, fit
+from transforms.chunks import ONLY_MODEL
+from transforms.read.column_options import LABEL_TYPES, ColumnOptions
+from transforms.read.formats.base import FileInfo
+from transforms.read.kinds import (
+    is_exact,
+    is_feature,
+    is_id,
+    is_label,
+    is_number,
+    is_sequence,
+    is_time,
+    value_type,
+)
+from transforms.read.matrix import Feature, to_matrix
+
+__all__ = ["ColumnOptions", "Columns", "resolve"]
+
+_SHOWN = 12
+_NAME = 80
+
+Passages = Mapping[tuple[int, str, int], int]
+"""Of file, model and the instant (ns) at which clocks were put back: the first row after it."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What each column of the input is.
+
+    Attributes:
+        model_id: Column of model ids, or None.
+        time: Column of times, or None.
+        sequence: Column of sequence numbers, or None.
+        label: Column of labels, or None.
+        label_type: string, int64 or float64; None without labels.
+        features: Feature columns in order.
+        dtype: "float32" if every feature is exact in it, else "float64".
+        requests: Type of each needed column, for readers of text.
+        options: How times and missing values are read.
+        left_out: Columns that are not used, with the reason.
+        passages: Where the order of rows tells it, which row is the first after clocks were put
+            back; see `transforms.read.local_times`.
+    """
+
+    model_id: str | None
+    time: str | None
+    sequence: str | None
+    label: str | None
+    label_type: pa.DataType | None
+    features: tuple[Feature, ...]
+    dtype: str
+    requests: dict[str, pa.DataType]
+    options: ColumnOptions
+    left_out: tuple[tuple[str, str], ...] = ()
+    passages: Passages = field(default_factory=dict)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Return the names of the D channels."""
+        return tuple(name for feature in self.features for name in feature.channels)
+
+    @property
+    def width(self) -> int:
+        """Return the number D of channels."""
+        return len(self.channels)
+
+    def describe(self) -> str:
+        """Say which column is what, for a person who looks for an id or a target among them."""
+        options = self.options
+        label = f"{fit(self.label, _NAME)} ({self.label_type})" if self.label else "none"
+        model_id = self.model_id or f"none (one model, called {ONLY_MODEL!r})"
+        time = self.time or "none (file and row number are the order)"
+        lines = [
+            f"model id: {fit(model_id, _NAME)}",
+            f"time:     {fit(time, _NAME)}",
+            f"sequence: {fit(self.sequence or 'none (file and row number decide)', _NAME)}",
+            f"label:    {label}",
+            f"features: {self.width} as {self.dtype}: {_join(self.channels)}",
+            f"missing:  {_MISSING_TEXT[options.missing]}",
+        ]
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.left_out:
+            reasons.setdefault(reason, []).append(name)
+        lines += [f"left out: {_join(names)}: {fit(why)}" for why, names in reasons.items()]
+        return "\n".join(lines)
+
+
+_MISSING_TEXT = {
+    "fail": "rows with a missing feature go to the failures",
+    "drop": "channels with a missing value are left out",
+    "hold": "missing features hold their last value",
+}
+
+
+def resolve(infos: Sequence[FileInfo], options: ColumnOptions) -> Columns:
+    """Hold the options against the columns of all files.
+
+    With `missing="drop"` all files are read once.
+
+    Args:
+        infos: All input files, one at least.
+        options: What the user says.
+
+    Raises:
+        ConfigError: if an option names no column, or one of an unusable type.
+        DataError: if a file does not have what the first one has.
+    """
+    roles = _roles(infos, options)
+    features, left_out = _choose_features(infos, options, set(roles.values()))
+    if not features and options.features != ():
+        raise _no_features(infos, options)
+    requests = {name: pa.float64() for name in (feature.name for feature in features)}
+    exact = True
+    for feature in features:
+        kinds = [_kind(info, feature.name) for info in infos]
+        requests[feature.name] = _request(infos, feature, kinds)
+        exact &= all(
+            is_exact(requests[feature.name] if info.text else kind)
+            for info, kind in zip(infos, kinds, strict=True)
+        )
+    label_type = _label_type(infos, roles.get("label"), options)
+    requests |= _role_requests(infos, roles, options, label_type)
+    columns = Columns(
+        model_id=roles.get("model_id"),
+        time=roles.get("time"),
+        sequence=roles.get("sequence"),
+        label=roles.get("label"),
+        label_type=label_type,
+        features=tuple(features),
+        dtype="float32" if exact else "float64",
+        requests=requests,
+        options=options,
+        left_out=tuple(left_out),
+    )
+    return _without_missing(infos, columns) if options.missing == "drop" else columns
+
+
+def _no_features(infos: Sequence[FileInfo], options: ColumnOptions) -> ConfigError:
+    """Say why no column of numbers is left."""
+    allowed = "a choice that leaves a column of numbers"
+    for info in infos:
+        for name, mark in info.decimals.items():
+            hint = f"{mark!r} to read numbers in {name} of {info.path} (try decimal {mark!r})"
+            return ConfigError("decimal", "." if mark == "," else ",", hint)
+    if all(pa.types.is_null(field.type) for info in infos for field in info.schema):
+        allowed = "named: no row says which columns are numbers"
+    return ConfigError("features", options.features, allowed)
+
+
+def _roles(infos: Sequence[FileInfo], options: ColumnOptions) -> dict[str, str]:
+    """Find the columns that are no features, and check that every file has them."""
+    first = infos[0]
+    named = {
+        "model_id": options.model_id,
+        "time": options.time or _common(info.suggested.time for info in infos),
+        "sequence": options.sequence,
+        "label": _common(info.suggested.label for info in infos)
+        if options.label is None
+        else options.label,
+    }
+    roles = {role: name for role, name in named.items() if name}
+    for role, name in roles.items():
+        _check_column(role, name, first)
+        for info in infos:
+            kind = _kind(info, name, first)
+            if not info.text and not _ROLE_ALLOWED[role](kind):
+                allowed = f"a column of {_ROLE_TEXT[role]}; in {info.path} it is {kind}"
+                raise ConfigError(role, name, allowed)
+        other = next((r for r in roles if r != role and roles[r] == name), None)
+        if other:
+            raise ConfigError(role, name, f"another column than {other}")
+    return roles
+
+
+def _choose_features(
+    infos: Sequence[FileInfo], options: ColumnOptions, taken: set[str]
+) -> tuple[list[Feature], list[tuple[str, str]]]:
+    """Choose the feature columns, and say why the others are left out."""
+    first = infos[0]
+    names = list(first.schema.names)
+    excluded = set(_expand("exclude", options.exclude, names))
+    left_out = []
+    if options.features is not None:
+        chosen = _expand("features", options.features, names)
+        for name in chosen:
+            if name in taken:
+                raise ConfigError("features", name, "no column with another meaning")
+        chosen = [name for name in chosen if name not in excluded]
+        others = [name for name in names if name not in chosen and name not in taken]
+        left_out = [
+            (name, "excluded" if name in excluded else "not among the named features")
+            for name in others
+        ]
+    else:
+        chosen = []
+        hints = {k: v for info in infos for k, v in info.suggested.exclude.items()}
+        for name in names:
+            if name in taken:
+                continue
+            kind = _merged_kind(infos, name)
+            if name in excluded:
+                left_out.append((name, "excluded"))
+            elif name in hints:
+                left_out.append((name, hints[name]))
+            elif not is_feature(kind):
+                left_out.append((name, f"no numbers ({kind})"))
+            else:
+                chosen.append(name)
+        known = set(names)
+        for name in sorted({n for info in infos for n in info.schema.names} - known):
+            left_out.append((name, f"not in {first.path}"))
+    return [_feature(infos, name) for name in chosen], left_out
+
+
+def _feature(infos: Sequence[FileInfo], name: str) -> Feature:
+    widths = set()
+    for info in infos:
+        kind = _kind(info, name, infos[0])
+        if info.text and not pa.types.is_fixed_size_list(kind):
+            widths.add(0)
+            continue
+        if not is_feature(kind):
+            raise ConfigError("features", name, f"a column of numbers; in {info.path} it is {kind}")
+        width = kind.list_size if pa.types.is_fixed_size_list(kind) else 0
+        if widths and width not in widths and info.format != "libsvm":
+            raise DataError(info.path, f"column {name!r} is {kind}, unlike in {infos[0].path}")
+        widths.add(width)
+    # Sparse text does not say its width: the largest index of all files is it.
+    width = max(widths)
+    return Feature(name, width or None)
+
+
+def _request(
+    infos: Sequence[FileInfo], feature: Feature, kinds: Sequence[pa.DataType]
+) -> pa.DataType:
+    """Choose the type that readers of text parse a feature as."""
+    if feature.width is not None:
+        lists = [kind.value_type for kind in kinds if pa.types.is_fixed_size_list(kind)]
+        return pa.list_(lists[0], feature.width)
+    if all(pa.types.is_boolean(kind) for kind in kinds):
+        return pa.bool_()
+    return pa.float64()
+
+
+def _role_requests(
+    infos: Sequence[FileInfo],
+    roles: dict[str, str],
+    options: ColumnOptions,
+    label_type: pa.DataType | None,
+) -> dict[str, pa.DataType]:
+    """Choose the types that readers of text parse the other columns as."""
+    requests = {}
+    if "model_id" in roles:
+        # As text, so that 007 stays 007.
+        requests[roles["model_id"]] = pa.string()
+    if "sequence" in roles:
+        requests[roles["sequence"]] = pa.int64()
+    if "label" in roles:
+        kinds = [_kind(info, roles["label"]) for info in infos if info.text]
+        words = any(pa.types.is_boolean(kind) for kind in kinds) and label_type != pa.string()
+        # True and False are the labels 1 and 0, as in files that know their types.
+        requests[roles["label"]] = pa.bool_() if words else label_type
+    if "time" in roles:
+        kinds = [_kind(info, roles["time"]) for info in infos if info.text]
+        kinds = [kind for kind in kinds if not pa.types.is_null(kind)]
+        numbers = bool(kinds) and all(is_number(kind) for kind in kinds)
+        if options.time_format is not None or not numbers:
+            requests[roles["time"]] = pa.string()
+        elif options.time_unit == "s" or not all(pa.types.is_integer(kind) for kind in kinds):
+            requests[roles["time"]] = pa.float64()
+        else:
+            requests[roles["time"]] = pa.int64()
+    return requests
+
+
+def _label_type(
+    infos: Sequence[FileInfo], name: str | None, options: ColumnOptions
+) -> pa.DataType | None:
+    if name is None:
+        return None
+    if options.label_type is not None:
+        return LABEL_TYPES[options.label_type]
+    kinds = [value_type(_kind(info, name)) for info in infos]
+    kinds = [kind for kind in kinds if not pa.types.is_null(kind)]
+    if not kinds or not all(is_number(kind) for kind in kinds):
+        return pa.string()
+    whole = all(pa.types.is_integer(kind) or pa.types.is_boolean(kind) for kind in kinds)
+    return pa.int64() if whole else pa.float64()
+
+
+def _without_missing(infos: Sequence[FileInfo], columns: Columns) -> Columns:
+    """Read all features once and leave out the channels with a missing value."""
+    wanted = {feature.name: columns.requests[feature.name] for feature in columns.features}
+    missing = np.zeros(columns.width, dtype=bool)
+    for info in infos:
+        for piece in info.pieces:
+            for rows in piece.read(wanted):
+                matrix = to_matrix(rows.batch, columns.features, columns.dtype)
+                missing |= np.isnan(matrix).any(axis=0)
+    if missing.all():
+        raise ConfigError("missing", "drop", "'fail' or 'hold': every channel has missing values")
+    features, start = [], 0
+    for feature in columns.features:
+        gone = missing[start : start + len(feature.channels)]
+        start += len(gone)
+        if not gone.any():
+            features.append(feature)
+        elif not gone.all():
+            keep = tuple(int(i) for i in np.flatnonzero(~gone))
+            features.append(dataclasses.replace(feature, keep=keep))
+    kept = {feature.name for feature in features}
+    requests = {
+        name: kind for name, kind in columns.requests.items() if name in kept or name not in wanted
+    }
+    dropped = [name for name, gone in zip(columns.channels, missing, strict=True) if gone]
+    left_out = columns.left_out + tuple((name, "has missing values") for name in dropped)
+    return dataclasses.replace(
+        columns, features=tuple(features), requests=requests, left_out=left_out
+    )
+
+
+def _expand(field: str, patterns: Iterable[str], names: Sequence[str]) -> list[str]:
+    """Replace patterns by the columns they match, in the file's order."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        if pattern in names:
+            matched = [pattern]
+        else:
+            matched = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+        if not matched:
+            raise ConfigError(field, pattern, _nearest(pattern, names))
+        found.update(dict.fromkeys(matched))
+    return list(found)
+
+
+def _check_column(role: str, name: str, info: FileInfo) -> None:
+    if name not in info.schema.names:
+        raise ConfigError(role, name, f"{_nearest(name, info.schema.names)} of {info.path}")
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    lowered = {other.lower(): other for other in names}
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    if near:
+        return f"a column (did you mean {lowered[near[0]]!r}?)"
+    return f"a column: {_join(names)}"
+
+
+def _kind(info: FileInfo, name: str, first: FileInfo | None = None) -> pa.DataType:
+    """Return a column's type.
+
+    Raises:
+        DataError: if the file lacks it.
+    """
+    index = info.schema.get_field_index(name)
+    if index < 0:
+        which = f", which {first.path} has" if first and first is not info else ""
+        raise DataError(info.path, f"no column {name!r}{which}")
+    return info.schema.field(index).type
+
+
+def _merged_kind(infos: Sequence[FileInfo], name: str) -> pa.DataType:
+    """Return a column's type in the first file that says it: an empty text column does not."""
+    kinds = [_kind(info, name, infos[0]) for info in infos]
+    return next((kind for kind in kinds if not pa.types.is_null(kind)), pa.null())
+
+
+def _common(values: Iterable[str | None]) -> str | None:
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+_ROLE_ALLOWED = {
+    "model_id": is_id,
+    "time": is_time,
+    "sequence": is_sequence,
+    "label": is_label,
+}
+_ROLE_TEXT = {
+    "model_id": "texts or whole numbers",
+    "time": "times, numbers or texts",
+    "sequence": "whole numbers",
+    "label": "texts or numbers",
+}
+
+
+def _join(names: Sequence[str]) -> str:
+    shown = ", ".join(fit(name, _NAME) for name in names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} ... and {len(names) - _SHOWN} more"

@@ -1,0 +1,290 @@
+"""CSV, TSV and PAMAP2's `.dat`: lines of fields, typed by a look at the first block."""
+
+from __future__ import annotations
+
+import csv as python_csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kerneltrack.errors import ConfigError, DataError, shorten
+from transforms.read.formats.base import (
+    FileInfo,
+    FormatOptions,
+    Piece,
+    Rows,
+    Suggested,
+    batch_rows,
+    check_names,
+)
+from transforms.read.formats.fields import Dialect, field_texts, number_pattern, parse_fields
+from transforms.read.formats.files import split_ending
+from transforms.read.formats.lines import BLOCK_BYTES, Lines, read_lines
+from transforms.read.kinds import is_number
+
+_TYPING_LINES = 20_000
+"""Types are guessed from this many lines at most."""
+
+_DELIMITER_LINES = 100
+_DELIMITERS = (";", "\t", "|", ",", " ")
+
+_IMU = (
+    "temperature",
+    *(f"{sensor}_{axis}" for sensor in ("acc16", "acc6", "gyro", "mag") for axis in "xyz"),
+    *(f"orientation_{number}" for number in range(1, 5)),
+)
+PAMAP2_NAMES = (
+    "time",
+    "activity_id",
+    "heart_rate",
+    *(f"{place}_{name}" for place in ("hand", "chest", "ankle") for name in _IMU),
+)
+"""The 54 columns of PAMAP2's Protocol and Optional files, which have no header line."""
+
+_PAMAP2_EXCLUDED = {"heart_rate": "measured at 9 Hz, missing in most rows"} | {
+    name: "not valid in this data set, says its readme"
+    for name in PAMAP2_NAMES
+    if "orientation" in name
+}
+
+
+@dataclass(frozen=True)
+class DelimitedPiece(Piece):
+    """A whole file of delimited text.
+
+    Attributes:
+        dialect: How lines are cut.
+        header: Whether the first line names the columns.
+        comment: Prefix of lines to skip.
+        encoding: The text's encoding.
+    """
+
+    dialect: Dialect
+    header: bool
+    comment: str
+    encoding: str
+
+    def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+        """Stream the named columns, parsed as the given types."""
+        row = self.first_row
+        for lines in self.blocks():
+            yield from self._rows(lines, row, columns)
+            row += len(lines)
+
+    def first(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+        """Return at most so many of the first rows: no more lines than these are parsed."""
+        for lines in self.blocks():
+            return next(self._rows(lines.slice(0, most), self.first_row, columns))
+        return None
+
+    def _rows(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+        step = batch_rows(columns)
+        parsed = parse_fields(lines, self.dialect, columns)
+        bad = [(row + at, reason) for at, reason in parsed.bad]
+        numbers = parsed.good + row
+        for start in range(0, max(1, len(numbers)), step):
+            part = slice(start, start + step)
+            yield Rows(parsed.batch.slice(start, step), numbers[part], bad)
+            bad = []
+
+    def blocks(self) -> Iterator[Lines]:
+        """Stream the data lines: without header, blank lines and comments."""
+        header, dialect = self.header, self.dialect
+        quote = ord(dialect.quote) if dialect.quote and dialect.multiline else None
+        for block in read_lines(self.path, self.encoding, quote):
+            lines = block.without_blank(self.comment.encode())
+            if dialect.delimiter == " ":
+                lines = collapse_blanks(lines)
+            if header and len(lines):
+                lines, header = lines.slice(1, len(lines)), False
+            if len(lines):
+                yield lines
+
+
+def inspect_csv(path: str, options: FormatOptions) -> FileInfo:
+    """Look at the first block of a CSV file: names and types of its columns.
+
+    A column is taken for numbers if more than half of its values are; the others' rows are
+    then bad if the column is needed.
+
+    Raises:
+        DataError: if the file has no line, or two columns share a name.
+        ConfigError: if no delimiter is set, and another than the usual one cuts the lines.
+    """
+    delimiter = options.delimiter
+    if delimiter is None:
+        delimiter = "\t" if split_ending(path)[0] in (".tsv", ".tab") else ","
+    for field, mark in (("quote", options.quote), ("decimal", options.decimal)):
+        if mark == delimiter:
+            raise ConfigError(field, mark, f"another character than the delimiter of {path}")
+    dialect = Dialect(
+        names=("?",),
+        delimiter=delimiter,
+        quote=options.quote,
+        decimal=options.decimal,
+        null_values=tuple(options.null_values),
+        multiline=options.multiline,
+    )
+    piece = DelimitedPiece(path, 0, None, dialect, False, options.comment, options.encoding)
+    lines = _first_lines(piece)
+    if options.delimiter is None:
+        _check_delimiter(path, lines.slice(0, _DELIMITER_LINES), delimiter, options.quote)
+    first = _split_line(path, lines.text(0), dialect)
+    header = options.header
+    if header is None:
+        header = options.names is None and not _is_data(first, dialect)
+    if options.names is not None:
+        names = tuple(options.names)
+        if len(names) != len(first):
+            raise DataError(path, f"{len(first)} columns instead of the {len(names)} named")
+    else:
+        names = tuple(first) if header else tuple(f"f{i}" for i in range(len(first)))
+    check_names(path, names)
+    piece = replace(piece, dialect=replace(dialect, names=names), header=header)
+    return _info(piece, "csv", lines.slice(int(header), _TYPING_LINES), Suggested())
+
+
+def inspect_pamap2(path: str, options: FormatOptions) -> FileInfo:
+    """Look at a PAMAP2 file: 54 columns, time in seconds.
+
+    Raises:
+        DataError: if the file has no line or its first line has another number of fields.
+    """
+    dialect = Dialect(names=PAMAP2_NAMES, delimiter=" ", quote="")
+    piece = DelimitedPiece(path, 0, None, dialect, False, options.comment, options.encoding)
+    lines = _first_lines(piece)
+    fields = len(lines.text(0).split(b" "))
+    if fields != len(PAMAP2_NAMES):
+        reason = f"{fields} columns instead of PAMAP2's 54 (set the format for other text)"
+        raise DataError(path, reason, "line 1")
+    types = dict.fromkeys(PAMAP2_NAMES, pa.float64()) | {"activity_id": pa.int64()}
+    suggested = Suggested(time="time", label="activity_id", exclude=_PAMAP2_EXCLUDED)
+    schema = pa.schema(list(types.items()))
+    return FileInfo(path, "pamap2", schema, None, (piece,), text=True, suggested=suggested)
+
+
+def collapse_blanks(lines: Lines) -> Lines:
+    """Make every run of spaces and tabs one space, and drop those at the ends of lines."""
+    data = lines.bytes_array()
+    blank = (data == ord(" ")) | (data == ord("\t"))
+    if not blank.any():
+        return lines
+    before = np.empty_like(blank)
+    before[0] = True
+    before[1:] = blank[:-1] | (data[:-1] == ord("\n"))
+    data = np.where(blank, np.uint8(ord(" ")), data)[~(blank & before)]
+    # What is left is at most one blank before a line feed.
+    trailing = np.zeros(len(data), dtype=bool)
+    trailing[:-1] = (data[:-1] == ord(" ")) & (data[1:] == ord("\n"))
+    return Lines.of(data[~trailing].tobytes()).without_blank()
+
+
+def _first_lines(piece: DelimitedPiece) -> Lines:
+    """Return a block's worth of lines, or all if the file is shorter."""
+    blocks = piece.blocks()
+    lines = next(blocks, None)
+    if lines is None:
+        raise DataError(piece.path, "has no line")
+    while len(lines.data) < BLOCK_BYTES:
+        more = next(blocks, None)
+        if more is None:
+            break
+        lines = lines.join(more)
+    return lines
+
+
+def _info(piece: DelimitedPiece, name: str, lines: Lines, suggested: Suggested) -> FileInfo:
+    texts, dialect = field_texts(lines, piece.dialect), piece.dialect
+    schema = pa.schema([(key, _guess(texts[key], dialect)) for key in dialect.names])
+    mark = "." if dialect.decimal == "," else ","
+    other = replace(dialect, decimal=mark)
+    decimals = {
+        field.name: mark
+        for field in schema
+        if pa.types.is_string(field.type) and is_number(_guess(texts[field.name], other))
+    }
+    return FileInfo(
+        piece.path, name, schema, None, (piece,), text=True, suggested=suggested, decimals=decimals
+    )
+
+
+def _guess(values: pa.BinaryArray, dialect: Dialect) -> pa.DataType:
+    """Guess a column's type: null, bool, int64, float64 or string."""
+    nulls = pa.array([text.encode() for text in ("", *dialect.null_values)], pa.binary())
+    values = values.filter(pc.invert(pc.is_in(values, value_set=nulls)))
+    if not len(values):
+        return pa.null()
+    if pc.all(pc.match_substring_regex(values, "^(true|True|TRUE|false|False|FALSE)$")).as_py():
+        return pa.bool_()
+    numeric = pc.match_substring_regex(values, number_pattern(dialect.decimal))
+    if 2 * pc.sum(numeric).as_py() <= len(values):
+        return pa.string()
+    whole = pc.match_substring_regex(values.filter(numeric), r"^[ \t]*-?[0-9]{1,18}[ \t]*$")
+    return pa.int64() if pc.all(whole).as_py() else pa.float64()
+
+
+def _check_delimiter(path: str, lines: Lines, delimiter: str, quote: str) -> None:
+    """Refuse lines that another delimiter cuts into as many fields each, and this one does not.
+
+    Raises:
+        ConfigError: naming the other one.
+    """
+    texts = [lines.text(i).decode("utf-8", "replace") for i in range(len(lines))]
+    now = _fields(texts, delimiter, quote)
+    if now[0] > 1 and len(set(now)) == 1:
+        return
+    for other in _DELIMITERS:
+        then = _fields(texts, other, quote)
+        # Texts hold blanks, too: those of a single column are words only where there is no other
+        # way to read it.
+        if other == delimiter or (other == " " and (len(texts) == 1 or set(now) != {1})):
+            continue
+        if then[0] > 1 and 10 * then.count(then[0]) >= 9 * len(then):
+            allowed = f"{other!r} for {path}: its first lines then have {then[0]} fields each, "
+            allowed += f"now line 1 has {now[0]} (try delimiter {other!r})"
+            raise ConfigError("delimiter", delimiter, allowed)
+
+
+def _fields(texts: list[str], delimiter: str, quote: str) -> list[int]:
+    """Count the fields of lines."""
+    if delimiter == " ":
+        return [len(text.split()) for text in texts]
+    if not quote:
+        return [text.count(delimiter) + 1 for text in texts]
+    return [len(_cut(text, delimiter, quote)) for text in texts]
+
+
+def _cut(text: str, delimiter: str, quote: str) -> list[str]:
+    try:
+        return next(python_csv.reader([text], delimiter=delimiter, quotechar=quote), [])
+    except python_csv.Error:
+        return []
+
+
+def _split_line(path: str, line: bytes, dialect: Dialect) -> list[str]:
+    """Cut the first line into fields; whether it is a header is not known yet."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        reason = f"{shorten(line)} is not UTF-8 (set the encoding)"
+        raise DataError(path, reason, "line 1") from None
+    if not dialect.quote:
+        return text.split(dialect.delimiter)
+    try:
+        rows = list(python_csv.reader([text], delimiter=dialect.delimiter, quotechar=dialect.quote))
+    except python_csv.Error as error:
+        raise DataError(path, str(error), "line 1") from None
+    return rows[0]
+
+
+def _is_data(fields: list[str], dialect: Dialect) -> bool:
+    """Tell whether a first line is data: all numbers, but not 0, 1, 2 ... in order."""
+    if len(fields) > 1 and fields == [str(i) for i in range(len(fields))]:
+        return False
+    nulls = {"", *dialect.null_values}
+    values = pa.array([field for field in fields if field not in nulls], pa.string())
+    matched = pc.match_substring_regex(values, number_pattern(dialect.decimal))
+    return len(values) > 0 and bool(pc.all(matched).as_py())

@@ -1,0 +1,78 @@
+"""Labels from files of their own, for `TrainLinear`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PBegin, PCollection
+
+from kerneltrack.errors import ConfigError
+from transforms.chunks import Chunk
+from transforms.read.column_options import ColumnOptions
+from transforms.read.files import ReadChunks
+from transforms.read.formats import FormatOptions
+
+
+class ReadLabels(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
+    """Read labels of rows that are known by model id and row index, or model id and time.
+
+    Output: "rows", `tuple[str, Chunk]` with `index` or `time`, `source`, `row` and `label`, and
+    "failures", `Failures`: lines that could not be read.
+
+    Args:
+        patterns: Files or globs.
+        columns: Columns of model id and label, and of the time, or of the row index as
+            `sequence`.
+        formats: How the files are read.
+        first_source: Number of the first file; the job's other inputs have those below.
+
+    Raises:
+        ConfigError: if neither index nor time is named, or no label; see also `ReadChunks`.
+        DataError: as `ReadChunks`.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        columns: ColumnOptions,
+        formats: FormatOptions | None = None,
+        first_source: int = 0,
+    ) -> None:
+        """Match and look at the files."""
+        super().__init__()
+        if not columns.label:
+            raise ConfigError("label", columns.label, "the column of the labels")
+        if (columns.sequence is None) == (columns.time is None):
+            raise ConfigError("sequence", columns.sequence, "the row index, or else a time column")
+        self._read = ReadChunks(
+            patterns, columns, formats, first_source=first_source, counted_as="labels"
+        )
+        self.columns = self._read.columns
+        self.infos = self._read.infos
+        self.paths = self._read.paths
+
+    def describe(self) -> str:
+        """Say how many files there are, and by what their labels are matched."""
+        columns, files = self.columns, len(self.paths)
+        label = f"{columns.label} ({columns.label_type})"
+        named = f"row {columns.sequence}" if columns.sequence else f"time {columns.time}"
+        return f"labels:   {files} file{'s' if files > 1 else ''}: {label} by model id and {named}"
+
+    def expand(self, pbegin: PBegin) -> dict[str, PCollection[Any]]:
+        """Build the steps."""
+        read: dict[str, PCollection[Any]] = pbegin | "ReadLabels" >> self._read
+        if self.columns.sequence is None:
+            return read
+        indexed = read["rows"] | "Indexed" >> beam.Map(_indexed).with_output_types(
+            tuple[str, Chunk]
+        )
+        return {**read, "rows": indexed}
+
+
+def _indexed(element: tuple[str, Chunk]) -> tuple[str, Chunk]:
+    key, chunk = element
+    batch = chunk.batch
+    names = ["index" if name == "sequence" else name for name in batch.schema.names]
+    return key, Chunk(batch.rename_columns(names))

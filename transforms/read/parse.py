@@ -1,0 +1,274 @@
+"""Record batches of any source to parsed rows: checked, converted, refused rows set apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kerneltrack.errors import MOST_VALUE, shorten
+from transforms.chunks import FAILURE_SCHEMA, Failures, reasons_column
+from transforms.read.columns import Columns
+from transforms.read.formats.base import Rows
+from transforms.read.kinds import as_bytes, codes_of, encode, is_bytes, is_text, texts_of
+from transforms.read.local_times import NONE_IN_DOUBT, LocalTimes, Places, read_times, settle
+from transforms.read.matrix import refusal, refused_rows, to_matrix
+from transforms.read.model_ids import MAX_ID_BYTES, model_ids
+
+
+@dataclass(frozen=True)
+class ParsedRows:
+    """Good rows of one batch, in the order in which they came.
+
+    Attributes:
+        models: Distinct model ids.
+        model: Position in `models` of each row's id, shape (n,), int32.
+        time: int64, ns since 1970 UTC; None without a time column.
+        sequence: int64; None without a sequence column.
+        source: int32, rank of the file.
+        row: int64, number of the row in its file.
+        x: Features, shape (n, D).
+        label: string, int64 or float64; None without labels.
+        local: How many rows of the batch, those refused among them, had a doubtful local time.
+    """
+
+    models: list[str]
+    model: npt.NDArray[np.int32]
+    time: npt.NDArray[np.int64] | None
+    sequence: npt.NDArray[np.int64] | None
+    source: npt.NDArray[np.int32]
+    row: npt.NDArray[np.int64]
+    x: npt.NDArray[np.floating]
+    label: pa.Array | None
+    local: LocalTimes = NONE_IN_DOUBT
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.row)
+
+    @property
+    def nbytes(self) -> int:
+        """Return about how much memory the rows take."""
+        return self.x.nbytes + 48 * len(self)
+
+
+@dataclass
+class _Refusals:
+    """Reasons why rows are refused; the first one found of a row stays."""
+
+    reasons: dict[int, str] = field(default_factory=dict)
+
+    def add(
+        self,
+        name: str,
+        values: pa.Array,
+        bad: npt.NDArray[np.bool_],
+        why: str,
+        shown: Callable[[pa.Array], list[str]] | None = None,
+    ) -> None:
+        """Refuse rows for the value of a column, which `shown` writes (None: `plain`)."""
+        rows = np.flatnonzero(bad)
+        if not len(rows):
+            return
+        texts = (shown or plain)(values.take(pa.array(rows)))
+        for row, value in zip(rows.tolist(), texts, strict=True):
+            self.reasons.setdefault(row, f"{name} = {value}: {why}")
+
+
+def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRows, Failures]:
+    """Convert one batch; each of its rows comes out once, as a good row or a failure.
+
+    Args:
+        rows: A batch with the needed columns (others are ignored), row numbers, and rows that
+            could not even be read.
+        source: int32, rank of the file, one for all rows or one a row.
+        columns: What each column is.
+
+    Returns:
+        The good rows, and the failures: no or no usable model id, time, sequence, label or
+        feature. A row's first problem, in this order, is its reason.
+    """
+    batch, refusals = rows.batch, _Refusals()
+    sources = np.broadcast_to(np.asarray(source, dtype=np.int32), (batch.num_rows,))
+    models, model = _models(batch, columns, refusals)
+    time, local = _time(batch, columns, refusals, Places(models, model, sources, rows.row))
+    sequence = _sequence(batch, columns, refusals)
+    label = _label(batch, columns, refusals)
+    x = to_matrix(batch, columns.features, columns.dtype)
+    hold = columns.options.missing == "hold"
+    for at in refused_rows(x, hold).tolist():
+        if at not in refusals.reasons:
+            refusals.reasons[at] = refusal(x[at], columns.channels, hold)
+    parsed = ParsedRows(models, model, time, sequence, sources, rows.row, x, label, local)
+    reasons = refusals.reasons
+    if reasons:
+        keep = np.ones(len(parsed), dtype=bool)
+        keep[list(reasons)] = False
+        good = _select(parsed, keep)
+    else:
+        good = parsed
+    return good, _failures(parsed, reasons, rows.bad, source)
+
+
+def _models(
+    batch: pa.RecordBatch, columns: Columns, refusals: _Refusals
+) -> tuple[list[str], npt.NDArray[np.int32]]:
+    """Return the distinct ids and each row's; -1 for a row without a usable one."""
+    models, model = model_ids(batch, columns)
+    if columns.model_id is not None:
+        why = f"no model id (1 to {MAX_ID_BYTES} bytes of UTF-8)"
+        refusals.add(columns.model_id, batch.column(columns.model_id), model < 0, why)
+    return models, model
+
+
+def _time(
+    batch: pa.RecordBatch, columns: Columns, refusals: _Refusals, places: Places
+) -> tuple[npt.NDArray[np.int64] | None, LocalTimes]:
+    if columns.time is None:
+        return None, NONE_IN_DOUBT
+    values = batch.column(columns.time)
+    times = read_times(values, columns)
+    refusals.add(columns.time, values, times.bad, "no time in the years 1685 to 2255")
+    settled = settle(times, columns, places)
+    for refused, why in settled.refused:
+        refusals.add(columns.time, values, refused, why, _as_local)
+    return settled.time, settled.counts
+
+
+def _sequence(
+    batch: pa.RecordBatch, columns: Columns, refusals: _Refusals
+) -> npt.NDArray[np.int64] | None:
+    if columns.sequence is None:
+        return None
+    values = batch.column(columns.sequence)
+    sequence, bad = _whole_numbers(values)
+    refusals.add(columns.sequence, values, bad, "no whole number")
+    return sequence
+
+
+def _whole_numbers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Convert numbers to int64; null, fractions and what is out of range are bad."""
+    bad = values.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(values.type):
+        numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        # Above 2**53 a float64 may not be the number that was meant.
+        bad = bad | ~((np.abs(numbers) <= 2**53) & (np.rint(numbers) == numbers))
+        return np.where(bad, 0.0, numbers).astype(np.int64), bad
+    if pa.types.is_uint64(values.type):
+        limit = pa.scalar(2**63 - 1, pa.uint64())
+        bad = bad | pc.greater(values, limit).fill_null(True).to_numpy(zero_copy_only=False)
+    whole = values.cast(pa.int64(), safe=False).fill_null(0)
+    return np.where(bad, 0, whole.to_numpy(zero_copy_only=False)), bad
+
+
+def _label(batch: pa.RecordBatch, columns: Columns, refusals: _Refusals) -> pa.Array | None:
+    """Convert labels; null stays null, what is not of the type is refused."""
+    if columns.label is None:
+        return None
+    values = batch.column(columns.label)
+    kind = columns.label_type
+    if values.type == kind and not pa.types.is_string(kind):
+        # Not a number is no label.
+        return pc.if_else(pc.is_nan(values), None, values) if pa.types.is_floating(kind) else values
+    encoded = encode(values)
+    distinct = encoded.dictionary
+    plain = texts_of(distinct) if is_text(distinct.type) else distinct.to_pylist()
+    converted: list[object] = []
+    refused: list[bool] = []
+    for value, is_there in zip(plain, distinct.is_valid().to_pylist(), strict=True):
+        try:
+            converted.append(_to_label(value, kind) if is_there else None)
+            refused.append(False)
+        except (pa.ArrowException, OverflowError, ValueError):
+            converted.append(None)
+            refused.append(True)
+    codes = codes_of(encoded)
+    bad = np.array([*refused, False])[codes]
+    refusals.add(columns.label, values, bad, f"not a label of type {kind}")
+    return pa.array([*converted, None], kind).take(pa.array(codes))
+
+
+def _to_label(value: object, kind: pa.DataType) -> object:
+    """Convert one distinct label; an empty text and NaN are no label, which is allowed.
+
+    Raises:
+        ValueError: if it is not of the type; pa.ArrowInvalid is one.
+    """
+    if value is None:
+        raise ValueError("not UTF-8")
+    if value == "" or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if pa.types.is_string(kind):
+        return str(value)
+    label = pa.scalar(value.strip() if isinstance(value, str) else value).cast(kind).as_py()
+    return None if isinstance(label, float) and math.isnan(label) else label
+
+
+def _select(parsed: ParsedRows, keep: npt.NDArray[np.bool_]) -> ParsedRows:
+    return ParsedRows(
+        parsed.models,
+        parsed.model[keep],
+        None if parsed.time is None else parsed.time[keep],
+        None if parsed.sequence is None else parsed.sequence[keep],
+        parsed.source[keep],
+        parsed.row[keep],
+        parsed.x[keep],
+        None if parsed.label is None else parsed.label.filter(pa.array(keep)),
+        parsed.local,
+    )
+
+
+def _failures(
+    parsed: ParsedRows,
+    reasons: dict[int, str],
+    unread: Sequence[tuple[int, str]],
+    source: npt.ArrayLike,
+) -> Failures:
+    """Build the failures: rows that were refused, and rows that could not be read."""
+    at = np.array(sorted(reasons), dtype=np.int64)
+    known = parsed.model[at]
+    ids = [parsed.models[code] if code >= 0 else None for code in known.tolist()]
+    first = np.asarray(source, dtype=np.int32).reshape(-1)[:1]
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array(ids + [None] * len(unread), pa.string()),
+            pa.array(np.concatenate([parsed.source[at], np.repeat(first, len(unread))])),
+            pa.array(
+                np.concatenate([parsed.row[at], np.array([r for r, _ in unread], dtype=np.int64)])
+            ),
+            reasons_column([reasons[i] for i in at.tolist()] + [text for _, text in unread]),
+        ],
+        schema=FAILURE_SCHEMA,
+    )
+    return Failures(batch)
+
+
+def plain(values: pa.Array) -> list[str]:
+    """Write values for a reason."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_temporal(values.type):
+        # A time may be outside what Python's datetime can hold.
+        values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+    return _quoted(values)
+
+
+def _as_local(values: pa.Array) -> list[str]:
+    """Write local times for a reason as a person reads them."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return _quoted(values.cast(pa.string()) if pa.types.is_temporal(values.type) else values)
+
+
+def _quoted(values: pa.Array) -> list[str]:
+    values = as_bytes(values)
+    if is_bytes(values.type):
+        # A reason shows the beginning, however long the value; a character has four bytes at most.
+        values = pc.binary_slice(values, 0, 4 * MOST_VALUE + 4)
+    listed = values.to_pylist()
+    return ["null" if value is None else shorten(value) for value in listed]

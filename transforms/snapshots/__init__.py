@@ -1,0 +1,1 @@
+"""Snapshots of models: files, their index, folders of them."""

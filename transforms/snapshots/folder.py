@@ -1,0 +1,290 @@
+"""A folder of snapshots: what a job leaves of its models, for one that goes on from there.
+
+`index.json` lists, per model, the boundaries at which states were written: after how many rows,
+up to which time, and the file of the tracker's and of the learner's state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam import pvalue
+from apache_beam.io.filesystems import FileSystems
+
+from kerneltrack import codec
+from kerneltrack.errors import ConfigError, DataError, KerneltrackError
+from kerneltrack.learners import LearnerSpec, parse_learner_spec
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import parse_spec
+from transforms.snapshots.files import read_whole, snapshot_name, write_whole
+from transforms.snapshots.header import read_about
+from transforms.snapshots.index import (
+    INDEX,
+    INDEX_VERSION,
+    LISTED,
+    lines_of,
+    models_of,
+    read_index,
+)
+
+
+class SnapshotFolder:
+    """Snapshots to begin from, one boundary per model: the newest that all wanted states have.
+
+    A model without a boundary that both the tracker and the learner have begins at the tracker's
+    newest, with a new learner. Picklable; the index is read where it is first needed.
+
+    Args:
+        folder: The `snapshots` folder of a run.
+        learner: Whether a learner's state is wanted too.
+
+    Raises:
+        DataError: if the folder has no index or one of another version.
+    """
+
+    def __init__(self, folder: str, learner: bool = False) -> None:
+        """Read the index; see the class."""
+        self.folder = folder
+        self._wants_learner = learner
+        index = read_index(folder)
+        self._index: dict[str, Any] | None = index
+        path = FileSystems.join(folder, INDEX)
+        try:
+            self.spec: SubspaceSpec = parse_spec(index["tracker"])
+            self.learner_spec: LearnerSpec | None = (
+                parse_learner_spec(index["learner"]) if index["learner"] else None
+            )
+        except (KerneltrackError, KeyError, TypeError, ValueError) as error:
+            raise DataError(path, f"not an index of snapshots: {error}") from error
+        if learner and self.learner_spec is None:
+            self._wants_learner = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the index out: workers read it themselves, it may be large.
+
+        One that was made of the files goes along: other jobs may write more of them.
+        """
+        listed = self._index is not None and self._index[LISTED]
+        return self.__dict__ if listed else {**self.__dict__, "_index": None}
+
+    @property
+    def models(self) -> dict[str, Any]:
+        """Boundaries by model id."""
+        if self._index is None:
+            self._index = read_index(self.folder)
+        models: dict[str, Any] = self._index["models"]
+        return models
+
+    def with_learner(self) -> SnapshotFolder:
+        """Return the folder for a job that has a learner: it begins where both were written."""
+        return SnapshotFolder(self.folder, learner=True)
+
+    def check(self, spec: SubspaceSpec | LearnerSpec) -> None:
+        """Refuse to go on from snapshots that were made with other settings.
+
+        Raises:
+            ConfigError: naming the first field that differs and its value in the snapshots.
+        """
+        kept = self.learner_spec if isinstance(spec, LearnerSpec) else self.spec
+        before, now = {} if kept is None else kept.to_dict(), spec.to_dict()
+        for name in {**before, **now} if kept is not None else ():
+            if before.get(name) != now.get(name):
+                allowed = f"{before.get(name)!r}, as in the snapshots of {self.folder}"
+                raise ConfigError(name, now.get(name), allowed)
+
+    def check_width(self, width: int) -> None:
+        """Refuse rows of other channels than the models have, as far as their number tells.
+
+        Raises:
+            ConfigError: naming both numbers.
+            DataError: if the first model's snapshot cannot be read.
+        """
+        for model_id in self.models:
+            path, data = self.path(model_id, codec.TRACKER), self.state(model_id, codec.TRACKER)
+            if path is not None and data is not None:
+                known = len(codec.decode(data, path).state.shift)
+                if known != width:
+                    allowed = f"{known}, as in the snapshots of {self.folder}"
+                    raise ConfigError("number of features", width, allowed)
+                return
+
+    def boundary(self, model_id: str) -> dict[str, Any] | None:
+        """Return the index's entry that this model begins from, None for a new model."""
+        entries = self.models.get(model_id)
+        if not entries:
+            return None
+        if self._wants_learner:
+            both = [entry for entry in entries if "learner" in entry and "tracker" in entry]
+            if both:
+                return dict(both[-1])
+        return next((dict(entry) for entry in reversed(entries) if "tracker" in entry), None)
+
+    def rows(self, model_id: str) -> int:
+        """Return how many rows the model has learned from, 0 for a new model."""
+        entry = self.boundary(model_id)
+        return int(entry["rows"]) if entry else 0
+
+    def path(self, model_id: str, kind: str) -> str | None:
+        """Return the file of the model's "tracker" or "learner", None if there is none."""
+        entry = self.boundary(model_id)
+        if entry is None or kind not in entry or (kind == "learner" and not self._wants_learner):
+            return None
+        path: str = FileSystems.join(self.folder, entry[kind])
+        return path
+
+    def state(self, model_id: str, kind: str) -> bytes | None:
+        """Return the bytes of the model's "tracker" or "learner", None if there are none.
+
+        Raises:
+            DataError: if the file cannot be read.
+        """
+        path = self.path(model_id, kind)
+        return None if path is None else read_whole(path)
+
+    def checked(self, model_id: str, kind: str) -> bytes | None:
+        """Return the bytes of `state`, decoded once to see that they are what the index says.
+
+        Raises:
+            DataError: if the file cannot be read, is no state of this kind, or one of another
+                model, other settings or another boundary.
+        """
+        path, data = self.path(model_id, kind), self.state(model_id, kind)
+        if path is None or data is None:
+            return None
+        learns = kind == codec.LEARNER
+        found = codec.decode_learner(data, path) if learns else codec.decode(data, path)
+        about, spec = read_about(found.header, path), self.learner_spec if learns else self.spec
+        if (about.model_id, about.rows) != (model_id, self.rows(model_id)):
+            raise DataError(path, f"a {kind} of another model or boundary than the index says")
+        if found.spec != spec:
+            raise DataError(path, f"a {kind} of other settings than the index says")
+        return data
+
+
+class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
+    """Write safetensors files, one per model, boundary and kind, and an index of them.
+
+    Input: `tuple[str, bytes]`, bounded, states of trackers and learners as `codec` writes them.
+    Files are renamed into place once complete.
+
+    Args:
+        folder: Where to.
+        spec: The trackers' spec.
+        learner: The learners' spec, if there are learners.
+        float32: Store the trackers' reals in single precision.
+        before: Snapshots that the job began from: of models that had no rows since they are
+            taken over.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        spec: SubspaceSpec,
+        learner: LearnerSpec | None = None,
+        float32: bool = False,
+        before: SnapshotFolder | None = None,
+    ) -> None:
+        """Keep the arguments; see the class."""
+        super().__init__()
+        self._folder = folder
+        self._specs = {
+            codec.TRACKER: spec.to_dict(),
+            codec.LEARNER: None if learner is None else learner.to_dict(),
+        }
+        self._float32 = float32
+        self._before = before
+
+    def expand(self, snapshots: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
+        """Apply the transform."""
+        written: pvalue.PCollection[Any] = (
+            snapshots
+            | "WriteState" >> beam.ParDo(_WriteStateFn(self._folder, self._float32))
+            | "ListStates" >> beam.combiners.ToList()
+            | "WriteIndex" >> beam.Map(_write_index, self._folder, self._specs, self._before)
+        )
+        return written
+
+
+class WriteStates(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
+    """Write safetensors files, one per model, boundary and kind, as they come; no index.
+
+    Input: `tuple[str, bytes]`, as for `WriteSnapshots`, unbounded. A bundle that is run again
+    writes the same files again.
+
+    Args:
+        folder: Where to.
+        float32: Store the trackers' reals in single precision.
+    """
+
+    def __init__(self, folder: str, float32: bool = False) -> None:
+        """Keep the arguments; see the class."""
+        super().__init__()
+        self._folder = folder
+        self._float32 = float32
+
+    def expand(self, snapshots: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
+        """Apply the transform."""
+        written: pvalue.PCollection[Any] = snapshots | "WriteState" >> beam.ParDo(
+            _WriteStateFn(self._folder, self._float32)
+        )
+        return written
+
+
+class _WriteStateFn(beam.DoFn):
+    """Write a state, give its line of the index."""
+
+    def __init__(self, folder: str, float32: bool) -> None:
+        self._folder = folder
+        self._float32 = float32
+
+    def process(self, element: tuple[str, bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+        model_id, data = element
+        origin = f"state of model {model_id!r}"
+        header = codec.read_header(data, origin)
+        about, kind = header["about"], codec.kind_of(header)
+        if self._float32 and kind == codec.TRACKER:
+            spec, state, _, beside = codec.decode(data, origin)
+            data = codec.encode(spec, state, about, float32=True, beside=beside)
+        name = snapshot_name(model_id, None if about["final"] else about["rows"], kind)
+        write_whole(FileSystems.join(self._folder, name), data)
+        entry = {"rows": about["rows"], "time": about["time"]}
+        yield model_id, {**entry, kind: name, f"{kind}_bytes": len(data)}
+
+
+def _write_index(
+    entries: list[tuple[str, dict[str, Any]]],
+    folder: str,
+    specs: dict[str, Any],
+    before: SnapshotFolder | None,
+) -> None:
+    found = lines_of(entries)
+    if before is not None:
+        _take_over(before, folder, found)
+    models = models_of(found)
+    text = json.dumps({"version": INDEX_VERSION, **specs, "models": models}, indent=1)
+    write_whole(FileSystems.join(folder, INDEX), text.encode("utf-8"))
+
+
+def _take_over(
+    before: SnapshotFolder, folder: str, found: dict[str, dict[int, dict[str, Any]]]
+) -> None:
+    """Copy the states of models that have not moved since the snapshots that the job began from.
+
+    Of a model all of whose rows were refused the tracker's state is there, and not the learner's.
+    """
+    for model_id in before.models:
+        kept = before.boundary(model_id)
+        lines = found.get(model_id, {})
+        if kept is None or (lines and max(lines) > kept["rows"]):
+            continue
+        line = found.setdefault(model_id, {}).setdefault(kept["rows"], {})
+        for name in ("rows", "time"):
+            line.setdefault(name, kept[name])
+        for kind in codec.TRACKER, codec.LEARNER:
+            data = None if kind in line else before.checked(model_id, kind)
+            if data is not None:
+                write_whole(FileSystems.join(folder, kept[kind]), data)
+                line |= {kind: kept[kind], f"{kind}_bytes": len(data)}

@@ -1,0 +1,180 @@
+"""The index of a folder of snapshots: which boundaries there are of each model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from types import NoneType
+from typing import Any
+
+from apache_beam.io.filesystems import FileSystems
+
+from kerneltrack import codec
+from kerneltrack.errors import DataError
+from kerneltrack.limits import MOST_GIVEN
+from transforms.snapshots.files import ENDING, files_in, opened, read_whole, snapshot_name
+from transforms.snapshots.header import LAST_TIME, read_about
+
+INDEX = "index.json"
+INDEX_VERSION = 2
+LISTED = "listed"
+"""Whether an index was made of the files themselves."""
+MOST_INDEX = 256 << 20
+"""Most bytes of an index: a million boundaries of a tracker and a learner take 230 MB."""
+MOST_HEADER = 100_000_000
+"""Most bytes of a snapshot's header, the safetensors format's own limit."""
+_SHOWN = 60
+
+Lines = dict[str, dict[int, dict[str, Any]]]
+"""Lines of an index by model and rows."""
+
+
+def read_index(folder: str) -> dict[str, Any]:
+    """Return the index of a folder: that of its file, or, without one, made of the snapshots.
+
+    Live jobs write none: several workers and jobs may write into one folder. Each entry names
+    the files that a job would have written for it, so none lies outside of the folder.
+
+    Raises:
+        DataError: if there is neither, the index is one of another version, or no index at all.
+    """
+    path = FileSystems.join(folder, INDEX)
+    if not _is_there(path):
+        listed = _list(folder)
+        if listed is not None:
+            return listed
+    try:
+        index = json.loads(read_whole(path, MOST_INDEX))
+        version = index["version"]
+    except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+        raise DataError(path, "not an index of snapshots") from error
+    if type(version) is not int or version != INDEX_VERSION:
+        raise DataError(path, f"index version {version!r}: this code reads {INDEX_VERSION}")
+    trouble = _trouble(index)
+    if trouble is not None:
+        raise DataError(path, f"not an index of snapshots: {trouble}")
+    return {**index, LISTED: False}
+
+
+def _is_there(path: str) -> bool:
+    try:
+        there: bool = FileSystems.exists(path)
+    except ValueError as error:  # a file system that Beam does not know
+        raise DataError(path, f"cannot be read: {error}") from error
+    return there
+
+
+def _trouble(index: dict[str, Any]) -> str | None:
+    """Say what keeps an index of this version from being one, None if nothing does."""
+    for kind, types in ((codec.TRACKER, (dict,)), (codec.LEARNER, (dict, NoneType))):
+        if kind not in index or not isinstance(index[kind], types):
+            return f"no {kind}'s settings"
+    models = index.get("models")
+    if not isinstance(models, dict):
+        return "no models"
+    for model_id, entries in models.items():
+        if not isinstance(entries, list):
+            return f"model {model_id[:_SHOWN]!r} has no list of entries"
+        for number, entry in enumerate(entries):
+            trouble = _entry_trouble(model_id, entry)
+            if trouble is None and number and entry["rows"] <= entries[number - 1]["rows"]:
+                trouble = "its rows are no more than those before"
+            if trouble is not None:
+                return f"entry {number} of model {model_id[:_SHOWN]!r}: {trouble}"
+    return None
+
+
+def _entry_trouble(model_id: Any, entry: Any) -> str | None:
+    """Say what keeps an entry from being one that a job would write, None if nothing does."""
+    if not (isinstance(entry, dict) and isinstance(model_id, str) and _is_text(model_id)):
+        return "not an entry, or not a model's id"
+    rows, time = entry.get("rows"), entry.get("time")
+    if type(rows) is not int or not 0 <= rows <= MOST_GIVEN:
+        return "no number of rows"
+    if time is not None and (type(time) is not int or not -LAST_TIME <= time <= LAST_TIME):
+        return "no time"
+    if codec.TRACKER not in entry and codec.LEARNER not in entry:
+        return "no state"
+    for kind in (codec.TRACKER, codec.LEARNER):
+        names = {snapshot_name(model_id, at, kind) for at in (None, rows)}
+        if kind in entry and not (isinstance(entry[kind], str) and entry[kind] in names):
+            return f"another file than the {kind}'s of this model"
+    return None
+
+
+def _is_text(value: str) -> bool:
+    """Tell whether a text can be written: JSON may hold halves of characters."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _list(folder: str) -> dict[str, Any] | None:
+    """Make an index of the snapshots themselves; None if there are none.
+
+    Raises:
+        DataError: if one is damaged, bears another name than it would have been given, or they
+            are of models with different settings.
+    """
+    specs: dict[str, Any] = {codec.TRACKER: None, codec.LEARNER: None}
+    entries = []
+    for name, size in files_in(folder, ENDING):
+        path = FileSystems.join(folder, name)
+        header = codec.read_header(_read_beginning(path), path)
+        kind, spec, told = codec.kind_of(header), header.get("spec"), read_about(header, path)
+        if specs[kind] not in (None, spec):
+            raise DataError(path, "made with other settings than others of the folder")
+        specs[kind] = spec
+        entry = {"rows": told.rows, "time": told.time, kind: name}
+        trouble = _entry_trouble(told.model_id, entry)
+        if trouble is not None:
+            raise DataError(path, f"not the snapshot that its name says: {trouble}")
+        entries.append((told.model_id, {**entry, f"{kind}_bytes": size}))
+    if specs[codec.TRACKER] is None:
+        return None
+    models = models_of(lines_of(entries))
+    return {"version": INDEX_VERSION, **specs, "models": models, LISTED: True}
+
+
+def _read_beginning(path: str) -> bytes:
+    """Return a snapshot's header alone, as bytes."""
+    with opened(path) as handle:
+        length = handle.read(8)
+        # Of what is no snapshot, the length may be anything.
+        return length + handle.read(min(int.from_bytes(length, "little"), MOST_HEADER))
+
+
+def lines_of(entries: Iterable[tuple[str, dict[str, Any]]]) -> Lines:
+    """Put the entries of single files together."""
+    found: Lines = {}
+    for model_id, entry in sorted(entries, key=_final_last):
+        found.setdefault(model_id, {}).setdefault(entry["rows"], {}).update(entry)
+    return found
+
+
+def models_of(found: Lines) -> dict[str, list[dict[str, Any]]]:
+    """Return the boundaries of each model, in order."""
+    # A learner that began at a boundary may write it again; a tracker's state is part of each.
+    return {
+        model_id: [_in_order(lines[rows]) for rows in sorted(lines) if codec.TRACKER in lines[rows]]
+        for model_id, lines in sorted(found.items())
+    }
+
+
+def _in_order(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of the index, its fields in one order whichever state was written first."""
+    kinds = [name for kind in (codec.TRACKER, codec.LEARNER) for name in (kind, f"{kind}_bytes")]
+    return {name: line[name] for name in ("rows", "time", *kinds) if name in line}
+
+
+def _final_last(element: tuple[str, dict[str, Any]]) -> tuple[str, int, bool, bool]:
+    """Sort final states after boundaries of as many rows, whose time may be an earlier one.
+
+    The tracker's come last: rows that were refused count for its time, and not for the learner's.
+    """
+    model_id, entry = element
+    names = {entry.get(kind) for kind in (codec.TRACKER, codec.LEARNER)}
+    finals = {snapshot_name(model_id, None, kind) for kind in (codec.TRACKER, codec.LEARNER)}
+    return model_id, entry["rows"], bool(names & finals), codec.TRACKER in entry

@@ -1,0 +1,1 @@
+"""The keyed step that tracks a model's subspace."""

@@ -1,0 +1,148 @@
+"""The stateful step of `TrackSubspace` in a live job: it also acts when a model is silent.
+
+Silence is measured by the worker's own clock, since that of a silent model stands still.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam import pvalue
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import TimerSpec, on_timer
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.typehints import with_input_types, with_output_types
+from apache_beam.utils.timestamp import Timestamp
+
+from transforms.chunks import Chunk
+from transforms.keyed.expiry import Expiry, Kept
+from transforms.keyed.timers import in_time
+from transforms.snapshots.folder import SnapshotFolder
+from transforms.track.clock import Clock, Order, flush, may_release
+from transforms.track.log import BUFFER, LOG, OLD_CLOCK, OLD_MODEL, Cells, ModelLog
+from transforms.track.model import Work
+from transforms.track.step import SNAPSHOTS, TrackFn
+
+
+class LiveTrackFn(TrackFn):
+    """Takes rows that no newer ones follow, and lets silent models expire.
+
+    What stays of an expired model is the name of its file, its log's one entry.
+    """
+
+    def __init__(
+        self, work: Work, order: Order, warm: SnapshotFolder | None, expiry: Expiry | None
+    ) -> None:
+        """Keep the arguments, as of `TrackSubspace`."""
+        super().__init__(work, order, warm, expiry)
+        self._idle_flush = order.idle_flush
+        self._expire_after = None if expiry is None else expiry.after
+
+    def watch(self, log: ModelLog, idle: Any, silent: Any) -> None:
+        """Set the timers anew: the model has shown itself."""
+        now = time.time()
+        if self._idle_flush is not None:
+            if log.clock is not None and log.clock.waiting:
+                idle.set(Timestamp.of(now + self._idle_flush))
+            else:
+                idle.clear()
+        if self._expire_after is not None:
+            silent.set(Timestamp.of(now + self._expire_after))
+
+    def flush(self, key: str, log: ModelLog) -> Iterator[Any]:
+        """Run the rows that wait for newer ones, which have not come."""
+        now = log.clock or Clock()
+        flushed = flush(now)
+        if may_release(self._order, flushed, self._work.rows_to_start):
+            flushed = yield from self._release(key, flushed, log)
+            # A model that cannot begin yet goes on waiting.
+            log.put_clock(flushed if flushed.started else now)
+
+    def expire(self, key: str, log: ModelLog) -> Iterator[Any]:
+        """Write all that is kept of a model into a file, and keep the file's name instead."""
+        if self._expiry is None or log.clock is None:
+            return
+        kept = Kept(log.model, log.clock.encode(), tuple(log.drain()))
+        log.expire(self._expiry.write(key, kept))
+        if kept.state is not None:
+            yield pvalue.TaggedOutput(SNAPSHOTS, (key, kept.state))
+
+
+def live_track_fn(timer: str) -> type[LiveTrackFn]:
+    """Return the step with its timers under this name (see `timers`)."""
+    end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
+    idleness = TimerSpec(f"{timer}_idle", TimeDomain.REAL_TIME)
+    silence = TimerSpec(f"{timer}_silent", TimeDomain.REAL_TIME)
+
+    class _LiveTrackFn(LiveTrackFn):
+        """The stateful step of one transform, with timers of the worker's own time."""
+
+        @with_input_types(tuple[str, Chunk])
+        @with_output_types(tuple[str, Chunk])
+        def process(  # noqa: PLR0917 - Beam reads the parameters here
+            self,
+            element: tuple[str, Chunk],
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
+            end: Any = beam.DoFn.TimerParam(end_of_input),
+            idle: Any = beam.DoFn.TimerParam(idleness),
+            silent: Any = beam.DoFn.TimerParam(silence),
+        ) -> Iterator[Any]:
+            kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+            if kept.clock is None:
+                end.set(GlobalWindow().max_timestamp())
+            yield from self.take(element, kept)
+            self.watch(kept, idle, silent)
+            kept.commit()
+
+        @on_timer(end_of_input)
+        def at_end(
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
+        ) -> Iterator[Any]:
+            return self.finish(key, Cells(log, buffer, old_model, old_clock))
+
+        @on_timer(idleness)
+        def at_idle(
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
+            idle: Any = beam.DoFn.TimerParam(idleness),
+            due: Any = beam.DoFn.TimestampParam,
+        ) -> Iterator[Any]:
+            if self._idle_flush is not None and in_time(idle, due, self._idle_flush):
+                kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+                yield from self.flush(key, kept)
+                kept.commit()
+
+        @on_timer(silence)
+        def at_silence(  # noqa: PLR0917 - Beam reads the parameters here
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
+            end: Any = beam.DoFn.TimerParam(end_of_input),
+            silent: Any = beam.DoFn.TimerParam(silence),
+            due: Any = beam.DoFn.TimestampParam,
+        ) -> Iterator[Any]:
+            if self._expire_after is not None and in_time(silent, due, self._expire_after):
+                kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+                yield from self.expire(key, kept)
+                kept.commit()
+                end.clear()
+
+    return _LiveTrackFn

@@ -1,0 +1,284 @@
+"""One model in the keyed step: the tracker's state, what works along with it, and its bytes.
+
+All of a model's working state is one value, written and read as one: whatever a job began to
+measure goes on from a snapshot as if the job had never stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack import codec
+from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.limits import check_whole, copies_like, whole
+from kerneltrack.monitor import drift
+from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.moving import MovingWindow
+from kerneltrack.monitor.moving_loop import WindowState
+from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers import get_tracker
+from kerneltrack.trackers.common.start import StartSet, start_from
+from transforms.read.times import TIME_LIMIT
+from transforms.snapshots.header import About, read_about
+from transforms.track.forward_fill import Held
+from transforms.track.windows import MeasureMismatch, OpenWindows
+
+MOST_KEPT = 32 << 20
+TIMES = {"times": whole(0)}
+
+IntArray = npt.NDArray[np.int64]
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is done with every model's rows.
+
+    Attributes:
+        spec: The tracker's spec.
+        extras: More features per row.
+        hold: Longest time, ns, that a channel's last value stands in for a missing one.
+        measure: Mismatch of windows, if asked for.
+        drift: Alerts when the loss changes regime, if asked for.
+        every: Distance of the boundaries at which snapshots are due, ns of event time.
+        start: Landmarks that new models begin from, if they do.
+    """
+
+    spec: SubspaceSpec
+    extras: tuple[str, ...] = ()
+    hold: int | None = None
+    measure: MeasureMismatch | None = None
+    drift: DriftSpec | None = None
+    every: int | None = None
+    start: StartSet | None = None
+
+    @property
+    def rows_to_start(self) -> int:
+        """Usable rows that must be there before a model can begin."""
+        return self.spec.rows_to_start if self.start is None else 1
+
+    @property
+    def window(self) -> MovingWindow | None:
+        """The moving window, if asked for."""
+        asked = self.measure and self.measure.moving
+        return MovingWindow(asked) if asked else None
+
+
+class Model(NamedTuple):
+    """A model's working state.
+
+    Attributes:
+        state: The tracker's state.
+        time: Time of the newest row, ns; None without times.
+        until: All rows before this time, ns, have been learned from: that of the newest row, or
+            the boundary after it once a snapshot was written there. None without times.
+        held: What each channel showed last, if that is held.
+        open: Windows that are open, if windows are measured.
+        moving: The moving window, if asked for.
+        moving_times: Times of the last N - 1 rows or fewer, ns, the newest last.
+        drift: State of the drift detector, if asked for.
+        before: Rows of this model ID before the tracker's first: indexes go on from there. Less
+            than 0 if the tracker comes from a snapshot that had seen more.
+    """
+
+    state: Any
+    time: int | None = None
+    until: int | None = None
+    held: Held | None = None
+    open: OpenWindows | None = None
+    moving: WindowState | None = None
+    moving_times: IntArray = np.zeros(0, np.int64)
+    drift: Any = None
+    before: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Index of the next row."""
+        return self.before + int(self.state.n)
+
+
+def begin(work: Work, key: str, first_rows: npt.NDArray[Any], before: int = 0) -> Model:
+    """Make the working state of a model of this ID from its first rows, finite, shape (m, D).
+
+    `before` as for `Model`.
+    """
+    if work.start is not None:
+        state = start_from(work.spec, work.start, key)
+    else:
+        state = get_tracker(work.spec.tracker).init(work.spec, first_rows, key)
+    return _with_companions(work, Model(state, before=before), {}, first_rows.shape[1])
+
+
+def take_over(work: Work, data: bytes, name: str, before: Model | None, rows: int) -> Model:
+    """Make the working state of a model that goes on with a snapshot's tracker.
+
+    Windows, what is held of missing values, and the drift detector begin anew.
+
+    Args:
+        work: What is done with its rows.
+        data: The snapshot.
+        name: Where it came from, for errors.
+        before: What the model was; None before its first rows. Its times are kept.
+        rows: Index of its next row.
+
+    Raises:
+        DataError: for bytes that are no tracker's state.
+    """
+    state = codec.decode(data, name).state
+    model = Model(state, before=rows - int(state.n))
+    if before is not None:
+        model = model._replace(time=before.time, until=before.until)
+    return _with_companions(work, model, {}, len(state.shift))
+
+
+def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
+    """Write a model as bytes.
+
+    Args:
+        work: What is done with its rows.
+        key: Its ID.
+        model: Its state.
+        final: Whether the input has ended.
+    """
+    parts: dict[str, Arrays] = {}
+    about: dict[str, Any] = {
+        "model_id": key,
+        "rows": model.rows,
+        "time": model.time,
+        "until": model.until,
+        "final": final,
+    }
+    if model.before:
+        about["before"] = model.before
+    if model.held is not None:
+        parts["held"] = model.held._asdict()
+    if work.measure is not None:
+        about["measure"] = work.measure.to_dict()
+        parts["open"] = model.open._asdict() if model.open else {}
+        if model.moving is not None:
+            parts["moving"] = {**model.moving._asdict(), "times": model.moving_times}
+    if work.drift is not None:
+        about["drift"] = work.drift.to_dict()
+        parts["drift"] = drift.arrays(model.drift)
+    beside = {
+        f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()
+    }
+    return codec.encode(work.spec, model.state, about, beside=beside)
+
+
+def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
+    """Read a model back.
+
+    Windows and drift detector go on if they were of the same kind, and begin anew if not.
+
+    Args:
+        work: What is done with its rows.
+        data: What `encode` wrote.
+        name: Where it came from, for errors.
+        own: Whether this job wrote it; see `codec.decode`.
+
+    Raises:
+        DataError: for bytes that are no tracker's state (see `codec.decode`), that of a tracker
+            with other settings, or damaged ones.
+    """
+    snapshot = codec.decode(data, name, own)
+    about = read_about(snapshot.header, name, own)
+    if snapshot.spec.to_dict() != work.spec.to_dict():
+        raise DataError(name, "the state of a tracker with other settings")
+    try:
+        return _go_on(work, snapshot, about)
+    except (ConfigError, KeyError, TypeError, ValueError) as error:
+        raise DataError(name, f"damaged state: {error}") from error
+
+
+class LastWritten:
+    """Models as they were last written, so that bytes that come back need not be decoded.
+
+    A model is lent out once: whatever happens to it then, the bytes are decoded the next time
+    unless it was written again. Memory: at most `MOST_KEPT` bytes of encoded models, and about as
+    much for the models themselves.
+    """
+
+    def __init__(self) -> None:
+        """Begin without models."""
+        self._models: OrderedDict[str, tuple[bytes, Model]] = OrderedDict()
+        self._size = 0
+
+    def take(self, work: Work, key: str, data: bytes, name: str) -> Model:
+        """Return the model of these bytes; as `decode`."""
+        found = self._forget(key)
+        if found is not None and found[0] == data:
+            return found[1]
+        return decode(work, data, name, own=True)
+
+    def put(self, work: Work, key: str, model: Model) -> bytes:
+        """Return the model as bytes, and keep it; as `encode`."""
+        data = encode(work, key, model)
+        self._forget(key)
+        self._models[key] = data, model
+        self._size += len(data)
+        while self._size > MOST_KEPT:
+            self._forget(next(iter(self._models)))
+        return data
+
+    def _forget(self, key: str) -> tuple[bytes, Model] | None:
+        found = self._models.pop(key, None)
+        if found is not None:
+            self._size -= len(found[0])
+        return found
+
+
+def _go_on(work: Work, snapshot: codec.Snapshot, about: About) -> Model:
+    began = snapshot.header["about"]
+    beside: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    for full, array in snapshot.beside.items():
+        part, _, field = full.partition(".")
+        beside.setdefault(part, {})[field] = array
+    if work.measure is None or began.get("measure") != work.measure.to_dict():
+        beside.pop("open", None)
+        beside.pop("moving", None)
+    if work.drift is None or began.get("drift") != work.drift.to_dict():
+        beside.pop("drift", None)
+    model = Model(snapshot.state, about.time, about.until, before=about.before)
+    if model.rows != about.rows:
+        raise ConfigError("rows", about.rows, f"{model.rows}, as the state counts them")
+    return _with_companions(work, model, beside, len(snapshot.state.shift))
+
+
+def _with_companions(
+    work: Work, model: Model, beside: dict[str, dict[str, npt.NDArray[Any]]], width: int
+) -> Model:
+    """Give a model what works along with the tracker, from arrays where there are some."""
+    if work.hold is not None and "held" in beside:
+        held = Held(**copies_like("held", beside["held"], Held.layout(width)))
+        check_whole("held.times", held.times, -TIME_LIMIT, TIME_LIMIT)
+        model = model._replace(held=held)
+    if work.measure is not None and work.measure.windows is not None:
+        known = OpenWindows.none(width)
+        if "open" in beside:
+            known = OpenWindows.from_arrays(beside["open"], work.measure, width, model.state.n)
+        model = model._replace(open=known)
+    if work.window is not None:
+        spec: Any = work.spec
+        moving, times = work.window.init(spec, model.state), model.moving_times
+        if "moving" in beside:
+            arrays = dict(beside["moving"])
+            times = copies_like("moving", {"times": arrays.pop("times")}, TIMES, ("times",))[
+                "times"
+            ]
+            moving = work.window.from_arrays(spec, model.state, arrays)
+        model = model._replace(moving=moving, moving_times=times)
+    if work.drift is not None:
+        watched = (
+            drift.from_arrays(work.drift, beside["drift"])
+            if "drift" in beside
+            else drift.init(work.drift)
+        )
+        model = model._replace(drift=watched)
+    return model

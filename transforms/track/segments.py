@@ -1,0 +1,341 @@
+"""Ordered rows of one model, run through it in segments.
+
+Segments are divided where an event-time window ends and where a snapshot is due, so that what is
+measured or written then has seen the rows before it and no others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.monitor import drift
+from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
+from kerneltrack.monitor.moving_loop import MovingMismatch, WindowState
+from kerneltrack.trackers import get_tracker
+from kerneltrack.trackers.common.base import Features
+from transforms.track.clock import NEVER
+from transforms.track.forward_fill import hold_last
+from transforms.track.model import Model, Work, encode
+from transforms.track.windows import MOVING, Measured
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Event(NamedTuple):
+    """Something that happens between two rows.
+
+    Attributes:
+        place: Before the row at this place.
+        at: Event time, ns.
+        start: Start of the window that ends here; None: a snapshot is due.
+    """
+
+    place: int
+    at: int
+    start: int | None
+
+
+class Alert(NamedTuple):
+    """A change of the loss's regime; see `kerneltrack.monitor.drift`."""
+
+    row: int
+    time: int | None
+    before: float
+    after: float
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What rows gave.
+
+    Attributes:
+        features: Features by segment.
+        filled: The segments' rows, missing values filled.
+        measured: Windows that were measured.
+        alerts: Changes of the loss.
+        snapshots: The model's bytes at the boundaries that were passed.
+    """
+
+    features: list[Features] = dataclasses.field(default_factory=list)
+    filled: list[npt.NDArray[Any]] = dataclasses.field(default_factory=list)
+    measured: list[Measured] = dataclasses.field(default_factory=list)
+    alerts: list[Alert] = dataclasses.field(default_factory=list)
+    snapshots: list[bytes] = dataclasses.field(default_factory=list)
+
+    def move_on(self, rows: int) -> None:
+        """Add so many rows to every index: those before the tracker's first."""
+        for features in self.features:
+            features.index[...] += rows
+        self.measured = [line._replace(last=line.last + rows) for line in self.measured]
+        self.alerts = [alert._replace(row=alert.row + rows) for alert in self.alerts]
+
+
+class _Segment(NamedTuple):
+    """Rows that no event divides.
+
+    Attributes:
+        rows: (n, D).
+        times: (n,) ns, None without times.
+        clock: (n,) greatest time up to each row.
+        opened: (w, 2) start of each window that begins to hold rows here, place of its first row.
+    """
+
+    rows: npt.NDArray[Any]
+    times: IntArray | None
+    clock: IntArray | None
+    opened: IntArray
+
+
+def run_rows(
+    work: Work,
+    key: str,
+    model: Model,
+    rows: npt.NDArray[Any],
+    times: IntArray | None,
+    until: float,
+) -> tuple[Model, Outcome]:
+    """Run ordered rows through a model.
+
+    Args:
+        work: What to do.
+        key: The model's ID.
+        model: Its state; not written to.
+        rows: (n, D), missing values not yet filled; n may be 0.
+        times: (n,) ns, None without times. Rows that came in order of arrival count as of the
+            newest time so far.
+        until: All rows before this time have come: windows up to it close, and a snapshot is due
+            at a boundary up to it. Infinity at the end of the input, which measures all windows;
+            those that end later stay open for rows of another job.
+
+    Returns:
+        The state after the rows and what came out. The same, whatever calls the rows came in.
+    """
+    outcome = Outcome()
+    clock = None if times is None else _never_back(times, model.time)
+    newest = int(clock[-1]) if clock is not None and len(clock) else model.time
+    opened = _opened(work, model, clock)
+    start = 0
+    for event in _events(work, model, opened[:, 0], clock, until):
+        if event.place > start:
+            segment = _cut(rows, times, clock, opened, start, event.place)
+            model = _run_segment(work, model, segment, outcome)
+            start = event.place
+        if event.start is None:
+            model = model._replace(until=event.at)
+            outcome.snapshots.append(encode(work, key, model))
+        else:
+            complete = until < math.inf or (newest is not None and event.at <= newest)
+            model = _close(work, model, event, complete, outcome)
+    if start < len(rows):
+        segment = _cut(rows, times, clock, opened, start, len(rows))
+        model = _run_segment(work, model, segment, outcome)
+    if model.before:
+        outcome.move_on(model.before)
+    return model, outcome
+
+
+def _cut(
+    rows: npt.NDArray[Any],
+    times: IntArray | None,
+    clock: IntArray | None,
+    opened: IntArray,
+    start: int,
+    stop: int,
+) -> _Segment:
+    here = opened[(opened[:, 1] >= start) & (opened[:, 1] < stop)]
+    here[:, 1] -= start
+    return _Segment(
+        rows[start:stop],
+        None if times is None else times[start:stop],
+        None if clock is None else clock[start:stop],
+        here,
+    )
+
+
+def _never_back(times: IntArray, before: int | None) -> IntArray:
+    clock: IntArray = np.maximum.accumulate(times)
+    if before is not None:
+        np.maximum(clock, before, out=clock)
+    return clock
+
+
+def _opened(work: Work, model: Model, clock: IntArray | None) -> IntArray:
+    """Return start and first row's place, (w, 2), of the windows that begin to hold rows."""
+    if model.open is None or work.measure is None or clock is None:
+        return np.zeros((0, 2), np.int64)
+    starts = work.measure.starts(clock)
+    starts = starts[~np.isin(starts, model.open.windows[:, 0])]
+    return np.column_stack([starts, np.searchsorted(clock, starts)])
+
+
+def _events(
+    work: Work, model: Model, opened: IntArray, clock: IntArray | None, until: float
+) -> list[Event]:
+    """Return the windows' ends up to `until` and the boundaries that are passed, in order."""
+    events: list[Event] = []
+    clock = np.zeros(0, np.int64) if clock is None else clock
+    # A row at or after an end says that no row before it is to come.
+    until = max(until, clock[-1]) if len(clock) else until
+    if model.open is not None and work.measure is not None:
+        starts = np.union1d(model.open.windows[:, 0], opened)
+        ends = starts + work.measure.size
+        places = np.searchsorted(clock, ends)
+        for start, end, place in zip(starts, ends, places, strict=True):
+            if end <= until:
+                events.append(Event(int(place), int(end), int(start)))
+    if work.every is not None:
+        events += _boundaries(work.every, model, clock, until)
+    # A snapshot comes after the windows that end at its boundary.
+    return sorted(events, key=lambda event: (event.at, event.start is None))
+
+
+def _boundaries(every: int, model: Model, clock: IntArray, until: float) -> list[Event]:
+    """Return the boundaries that are passed: after each row at most one, the first.
+
+    A row that waits passes one too, if all rows before it have come: a window that ends between
+    the two must not close first.
+    """
+    fresh = model.time is None
+    known = clock if fresh else np.concatenate([[model.time], clock])
+    if not len(known):
+        return []
+    spans = known // every
+    places = np.flatnonzero(np.diff(spans))
+    found = [Event(int(p) + fresh, int(spans[p] + 1) * every, None) for p in places]
+    coming = int(spans[-1] + 1) * every
+    if coming <= until < math.inf:
+        found.append(Event(len(clock), coming, None))
+    return [event for event in found if model.until is None or event.at > model.until]
+
+
+def next_event(work: Work, model: Model) -> int:
+    """Return the time, ns, at which a window ends or a snapshot is due, whether rows come or not.
+
+    `NEVER` if there is none.
+    """
+    times = [NEVER]
+    if model.open is not None and work.measure is not None and len(model.open.windows):
+        times.append(model.open.next_end(work.measure))
+    if work.every is not None and model.time is not None and model.until is not None:
+        boundary = (model.time // work.every + 1) * work.every
+        if boundary > model.until:
+            times.append(boundary)
+    return min(times)
+
+
+def _run_segment(work: Work, model: Model, segment: _Segment, outcome: Outcome) -> Model:
+    """Run rows that no event divides through the tracker and what works along with it."""
+    rows, held, before = segment.rows, model.held, int(model.state.n)
+    if work.hold is not None:
+        times = np.zeros(len(rows), np.int64) if segment.times is None else segment.times
+        rows, held = hold_last(rows, times, held, work.hold)
+    state, moving, features, sliding = _track(work, model, rows, segment.clock)
+    outcome.features.append(features)
+    outcome.filled.append(rows)
+    good = np.flatnonzero(features.valid)
+    index = features.index[good]
+    clock = segment.clock
+    stamps = None if clock is None else clock[good]
+    model = model._replace(state=state, held=held, moving=moving)
+    if clock is not None:
+        model = model._replace(time=int(clock[-1]), until=int(clock[-1]))
+    if sliding is not None:
+        model = _note_moving(work, model, sliding, features, stamps, outcome)
+    if model.open is not None and work.measure is not None:
+        valid = np.concatenate([[0], np.cumsum(features.valid)])
+        opened = segment.opened.copy()
+        opened[:, 1] = before + valid[opened[:, 1]]
+        taken = model.open.take_in(work.measure, opened, rows[good], index)
+        model = model._replace(open=taken)
+    if work.drift is not None:
+        model = _watch(work.drift, model, features.loss[good], index, stamps, outcome)
+    return model
+
+
+def _track(
+    work: Work, model: Model, rows: npt.NDArray[Any], clock: IntArray | None
+) -> tuple[Any, WindowState | None, Features, MovingMismatch | None]:
+    """Run rows through the tracker, and the moving window if there is one."""
+    window = work.window
+    if window is None or model.moving is None:
+        tracker = get_tracker(work.spec.tracker)
+        state, features = tracker.update(work.spec, model.state, rows, work.extras, clock)
+        return state, None, features, None
+    spec: Any = work.spec
+    state, moving, features, sliding = window.update(
+        spec, model.state, model.moving, rows, work.extras, clock
+    )
+    return state, moving, features, sliding
+
+
+def _watch(
+    spec: DriftSpec,
+    model: Model,
+    losses: FloatArray,
+    index: IntArray,
+    stamps: IntArray | None,
+    outcome: Outcome,
+) -> Model:
+    """Hold the losses against those before; note what has changed."""
+    after, found = drift.update(spec, model.drift, losses, index)
+    for place, row, low, high in zip(
+        found.position, found.index, found.before, found.after, strict=True
+    ):
+        stamp = None if stamps is None else int(stamps[place])
+        outcome.alerts.append(Alert(int(row), stamp, float(low), float(high)))
+    return model._replace(drift=after)
+
+
+def _note_moving(
+    work: Work,
+    model: Model,
+    sliding: MovingMismatch,
+    features: Features,
+    stamps: IntArray | None,
+    outcome: Outcome,
+) -> Model:
+    """Note the moving window's value after each row at which the window was full."""
+    length = work.window.length if work.window else 0
+    full = np.flatnonzero(features.valid & ~np.isnan(sliding.value))
+    times: list[int | None] = [None] * (len(full) + length - 1)
+    if stamps is not None:
+        known = np.concatenate([model.moving_times, stamps])
+        model = model._replace(moving_times=known[max(len(known) - length + 1, 0) :])
+        # The window may hold rows of an earlier job, which had no times.
+        times = [*times, *known.tolist()][len(known) :]
+    for place, at in enumerate(full.tolist()):
+        found = Mismatch(
+            length,
+            float(sliding.value[at]),
+            float(sliding.residual[at]),
+            float(sliding.kappa[at]),
+        )
+        row = int(features.index[at])
+        oldest, newest = times[place], times[place + length - 1]
+        outcome.measured.append(Measured(MOVING, oldest, newest, row, length, found, True))
+    return model
+
+
+def _close(work: Work, model: Model, event: Event, complete: bool, outcome: Outcome) -> Model:
+    """Measure a window at its end, or at that of the input, under the subspace as it is then."""
+    if model.open is None or work.measure is None:
+        return model
+    line = model.open.windows[model.open.windows[:, 0] == event.start][0]
+    next_row = int(model.state.n)
+    count = next_row - int(line[1])
+    if count:
+        found = window_mismatch(work.spec, model.state, model.open.rows_of(line))
+        kind = work.measure.kind
+        outcome.measured.append(
+            Measured(kind, event.start, event.at, next_row - 1, count, found, complete)
+        )
+    if not complete:
+        return model
+    return model._replace(open=model.open.without(line[:1], work.measure))

@@ -1,0 +1,334 @@
+"""The stateful step of `TrackSubspace`: rows wait for their turn, then go through their model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+from apache_beam import pvalue
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import TimerSpec, on_timer
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.typehints import with_input_types, with_output_types
+
+from kerneltrack import codec
+from kerneltrack.trackers import get_tracker
+from transforms.chunks import Chunk, Failures
+from transforms.kafka.commands import Command, as_chunk, command_of
+from transforms.keyed.expiry import Expiry, recall
+from transforms.keyed.state_cache import measure_entries
+from transforms.keyed.state_writes import check_writes
+from transforms.metrics import count, count_lags, count_losses
+from transforms.snapshots.files import read_whole
+from transforms.snapshots.folder import SnapshotFolder
+from transforms.track.clock import (
+    NEVER,
+    Clock,
+    Order,
+    admit,
+    already_learned,
+    may_release,
+    progress,
+    split_ready,
+    still_waiting,
+    without_duplicates,
+)
+from transforms.track.features import alert_chunk, feature_chunk, join_features
+from transforms.track.forward_fill import hold_last
+from transforms.track.log import BUFFER, LOG, OLD_CLOCK, OLD_MODEL, Cells, ModelLog
+from transforms.track.model import LastWritten, Model, Work, begin, decode, encode, take_over
+from transforms.track.segments import Outcome, next_event, run_rows
+from transforms.track.windows import mismatch_chunk
+
+FEATURES = "features"
+MISMATCH = "mismatch"
+ALERTS = "alerts"
+SNAPSHOTS = "snapshots"
+LATE = "late"
+FAILURES = "failures"
+
+SLICE_ROWS = 16_384
+"""Rows a feature chunk holds at most; a released backlog of millions leaves in such slices."""
+LEARNED_BEFORE = "of a time that the model had learned from before it was taken up again"
+NOTHING_HELD = "a value is missing and none recent enough can stand in for it"
+
+
+class TrackFn(beam.DoFn):
+    """The stateful step: buffer by the model's clock, run the tracker, emit."""
+
+    def __init__(
+        self,
+        work: Work,
+        order: Order,
+        warm: SnapshotFolder | None,
+        expiry: Expiry | None = None,
+    ) -> None:
+        """Keep the arguments, as of `TrackSubspace`."""
+        self._work = work
+        self._order = order
+        self._warm = warm
+        self._expiry = expiry
+        self._tracker = get_tracker(work.spec.tracker)
+        self._written = LastWritten()
+
+    def setup(self) -> None:
+        """Prepare the worker that this runs in."""
+        measure_entries()
+        check_writes()
+
+    def take(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
+        """Take rows in, and run those that are ready; or a command, and obey.
+
+        Raises:
+            DataError: if the model has expired and its file is not there, or the job does not know
+                where it is.
+        """
+        key, chunk = element
+        if log.expired is not None:
+            log.wake(recall(self._expiry, key, log.expired))
+        now = log.clock
+        if now is None:
+            now, encoded = self._resume(key)
+            if encoded is not None:
+                log.put_model(encoded)
+        command = command_of(chunk)
+        if command is not None:
+            yield from self._obey(key, command, now, log)
+            return
+        chunk = yield from self._unlearned(key, now, chunk)
+        now, late, wild, ahead = admit(self._order, now, chunk)
+        if wild.any():
+            reasons = [
+                f"time is {seconds:.0f} s ahead of the model's newest row: more than "
+                f"max_jump = {self._order.max_jump:g} s"
+                for seconds in ahead
+            ]
+            yield _failures(key, chunk.take(np.flatnonzero(wild)), reasons)
+        if late.any():
+            count("rows_late", int(late.sum()))
+            yield pvalue.TaggedOutput(LATE, (key, chunk.take(np.flatnonzero(late))))
+        refused = late | wild
+        if refused.any():
+            chunk = chunk.take(np.flatnonzero(~refused))
+        if len(chunk):
+            log.add(chunk)
+        if may_release(self._order, now, self._work.rows_to_start):
+            now = yield from self._release(key, now, log)
+        log.put_clock(now)
+
+    def _obey(self, key: str, command: Command, now: Clock, log: ModelLog) -> Iterator[Any]:
+        """Let the model begin anew; the rows that wait are the first that it will have."""
+        data, name = log.model, f"state of model {key!r}"
+        known = None if data is None else self._written.take(self._work, key, data, name)
+        rows = now.before if known is None else known.rows
+        if command.tracker is None:
+            log.put_model(None)
+            now = now._replace(started=False, due=NEVER, before=rows)
+            count("models_reset", 1)
+        else:
+            after = take_over(self._work, command.tracker, name, known, rows)
+            log.put_model(self._written.put(self._work, key, after))
+            now = now._replace(started=True, due=next_event(self._work, after))
+            count("models_replaced", 1)
+        log.put_clock(now)
+        yield key, as_chunk(command, rows)
+
+    def finish(self, key: str, cells: Cells) -> Iterator[Any]:
+        """Run what still waits when the input has ended."""
+        # State expires with the window; each access to it costs a millisecond on some runners.
+        if self._order.waits_for_end:
+            now, encoded = self._resume(key)
+            chunks = list(cells.buffer.read())
+        else:
+            log = ModelLog(cells)
+            now, encoded, chunks = log.clock or Clock(), log.model, log.drain()
+        ready = Chunk.concat(chunks) if chunks else None
+        del chunks
+        if ready is not None and self._order.waits_for_end:
+            ready = yield from self._unlearned(key, now, ready)
+        if ready is not None and self._order.max_disorder > 0:
+            ready = without_duplicates(self._order, ready.in_order())
+        after = yield from self._run(key, ready, encoded, math.inf, now.before)
+        if after is not None:
+            data = encode(self._work, key, after, final=True)
+            yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
+
+    def _resume(self, key: str) -> tuple[Clock, bytes | None]:
+        """Return the clock and the state that a model begins with."""
+        path = None if self._warm is None else self._warm.path(key, codec.TRACKER)
+        if path is None:
+            return Clock(), None
+        encoded = read_whole(path)
+        model = decode(self._work, encoded, path)
+        count("models_resumed", 1)
+        due = next_event(self._work, model)
+        return Clock(started=True, due=due, learned=model.until), encoded
+
+    def _unlearned(self, key: str, now: Clock, chunk: Chunk) -> Generator[Any, None, Chunk]:
+        """Return the rows that were not learned from before this job; the others are failures."""
+        again = already_learned(now, chunk)
+        if not again.any():
+            return chunk
+        rows = np.flatnonzero(again)
+        yield _failures(key, chunk.take(rows), [LEARNED_BEFORE] * len(rows))
+        return chunk.take(np.flatnonzero(~again))
+
+    def _release(self, key: str, now: Clock, log: ModelLog) -> Generator[Any, None, Clock]:
+        """Run the rows that are ready."""
+        chunks = log.drain()
+        waiting = Chunk.concat(chunks) if chunks else None
+        ready, rest = split_ready(self._order, now, waiting) if waiting else (None, None)
+        if ready is not None:
+            ready = without_duplicates(self._order, ready)
+        if waiting is not None and not now.started and not self._can_start(ready):
+            log.add(waiting)
+            return still_waiting(now, waiting)
+        until = progress(self._order, now)
+        after = yield from self._run(key, ready, log.model, until, now.before)
+        if after is not None:
+            log.put_model(self._written.put(self._work, key, after))
+            now = now._replace(started=True, due=next_event(self._work, after))
+        if rest is not None and len(rest):
+            log.add(rest)
+        return still_waiting(now, rest)
+
+    def _can_start(self, ready: Chunk | None) -> bool:
+        """Tell whether there are rows enough to begin a model with."""
+        if ready is None:
+            return False
+        return len(self._usable(ready)) >= self._work.rows_to_start
+
+    def _usable(self, ready: Chunk) -> npt.NDArray[Any]:
+        """Return the rows, missing values held if that is asked for, that are finite."""
+        rows = ready.column("x")
+        if self._work.hold is not None:
+            times = ready.column("time") if ready.has("time") else np.zeros(len(ready), np.int64)
+            rows, _ = hold_last(rows, times, None, self._work.hold)
+        usable: npt.NDArray[Any] = rows[np.isfinite(rows).all(axis=1)]
+        return usable
+
+    def _run(
+        self, key: str, ready: Chunk | None, encoded: bytes | None, until: float, before: int
+    ) -> Generator[Any, None, Model | None]:
+        """Run ordered rows through a model; what comes out leaves slice by slice.
+
+        A new model's first row has the index `before`.
+
+        Returns:
+            The model after the rows; None if no row was fit to begin with.
+        """
+        if encoded is not None:
+            model = self._written.take(self._work, key, encoded, f"state of model {key!r}")
+        elif ready is None or not len(ready):
+            return None
+        else:
+            usable = self._usable(ready)
+            if not len(usable):
+                yield _failures(key, ready, [NOTHING_HELD] * len(ready))
+                return None
+            model = begin(self._work, key, usable[: self._work.rows_to_start], before)
+        earlier = self._tracker.counters(model.state)
+        length = 0 if ready is None else len(ready)
+        for start in range(0, max(length, 1), SLICE_ROWS):
+            stop = min(start + SLICE_ROWS, length)
+            piece = None if ready is None else ready.slice(start, stop)
+            last = until if stop == length else -math.inf
+            model = yield from self._run_slice(key, piece, model, last)
+        for name, total in self._tracker.counters(model.state).items():
+            count(name, total - earlier[name])
+        return model
+
+    def _run_slice(
+        self, key: str, piece: Chunk | None, model: Model, until: float
+    ) -> Generator[Any, None, Model]:
+        """Run a slice of ordered rows, None if only windows may close."""
+        rows = np.zeros((0, len(model.state.shift))) if piece is None else piece.column("x")
+        times = piece.column("time") if piece is not None and piece.has("time") else None
+        model, outcome = run_rows(self._work, key, model, rows, times, until)
+        if piece is not None and outcome.features:
+            yield from self._features(key, piece, model, outcome)
+        if outcome.measured:
+            count("windows", len(outcome.measured))
+            confidence = self._work.measure.confidence if self._work.measure else 0.0
+            chunk = mismatch_chunk(outcome.measured, self._work.spec, confidence)
+            yield pvalue.TaggedOutput(MISMATCH, (key, chunk))
+        if outcome.alerts:
+            count("alerts", len(outcome.alerts))
+            yield pvalue.TaggedOutput(ALERTS, (key, alert_chunk(outcome.alerts)))
+        for data in outcome.snapshots:
+            yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
+        return model
+
+    def _features(self, key: str, piece: Chunk, model: Model, outcome: Outcome) -> Iterator[Any]:
+        features = join_features(outcome.features)
+        good = np.flatnonzero(features.valid)
+        if len(good) < len(piece):
+            bad = np.flatnonzero(~features.valid)
+            rows = np.concatenate(outcome.filled)[bad]
+            yield _failures(key, piece.take(bad), self._reasons(model.state, rows))
+        if len(good):
+            count("rows_tracked", len(good))
+            count_losses(features.loss[good])
+            if piece.has("time") and not self._order.waits_for_end:
+                count_lags(piece.column("time")[good])
+            yield key, feature_chunk(piece, features, good)
+
+    def _reasons(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:
+        return [
+            NOTHING_HELD
+            if np.isnan(row).any() and self._work.hold is not None
+            else self._tracker.why_refused(self._work.spec, state, row)
+            for row in rows
+        ]
+
+
+def track_fn(timer: str) -> type[TrackFn]:
+    """Return the step with its timer under this name (see `timers`)."""
+    end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
+
+    class _TrackFn(TrackFn):
+        """The stateful step of one transform."""
+
+        @with_input_types(tuple[str, Chunk])
+        @with_output_types(tuple[str, Chunk])
+        def process(
+            self,
+            element: tuple[str, Chunk],
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
+            end: Any = beam.DoFn.TimerParam(end_of_input),
+        ) -> Iterator[Any]:
+            if self._order.waits_for_end:
+                end.set(GlobalWindow().max_timestamp())
+                buffer.add(element[1])
+                return
+            kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+            if kept.clock is None:
+                end.set(GlobalWindow().max_timestamp())
+            yield from self.take(element, kept)
+            kept.commit()
+
+        @on_timer(end_of_input)
+        def at_end(
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
+            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
+        ) -> Iterator[Any]:
+            return self.finish(key, Cells(log, buffer, old_model, old_clock))
+
+    return _TrackFn
+
+
+def _failures(key: str, rows: Chunk, reasons: list[str]) -> pvalue.TaggedOutput[str, Failures]:
+    count("rows_failed", len(reasons))
+    failures = Failures.of(key, rows.column("source"), rows.column("row"), reasons)
+    return pvalue.TaggedOutput(FAILURES, failures)

@@ -1,0 +1,155 @@
+"""Where results go: Parquet files, one snapshot per model, never a half file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam import coders, pvalue
+from apache_beam.io.filebasedsink import FileBasedSink
+from apache_beam.io.filesystem import CompressionTypes
+
+from kerneltrack.errors import path_text
+from transforms.chunks import FAILURE_SCHEMA, Chunk
+
+ROW_GROUP_ROWS = 131_072
+MAX_NAME = 180
+"""Longest file name made of a model id: file systems stop at 255 bytes."""
+INDEX = "index.json"
+
+ArrowTable = Any
+
+
+class WriteChunks(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
+    """Write chunks as Parquet files `PREFIX-SSSSS-of-NNNNN.parquet`.
+
+    Input: `tuple[str, Chunk]`, bounded. Files appear under their final names only when all are
+    complete. Without chunks one file without rows is written.
+
+    Args:
+        prefix: Folder and first part of the files' names.
+        schema: One of `transforms.write.schemas`.
+        sources: Path of each source number, if the schema has a source.
+    """
+
+    def __init__(self, prefix: str, schema: pa.Schema, sources: Sequence[str] = ()) -> None:
+        """Keep the arguments; see the class."""
+        super().__init__()
+        self._prefix = prefix
+        self._schema = schema
+        self._sources = sources
+
+    def expand(self, chunks: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
+        """Apply the transform."""
+        sink = _ParquetSink(self._prefix, self._schema, self._sources)
+        written: pvalue.PCollection[Any] = chunks | "WriteParquet" >> beam.io.Write(sink)
+        return written
+
+
+class WriteFailures(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
+    """Write failures as Parquet files with model_id, source (path), row and reason.
+
+    Input: `Failures`, bounded. Without failures one file without rows is written.
+    """
+
+    def __init__(self, prefix: str, sources: Sequence[str]) -> None:
+        """Keep the arguments; see `WriteFeatures`."""
+        super().__init__()
+        self._prefix = prefix
+        self._sources = sources
+
+    def expand(self, failures: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
+        """Apply the transform."""
+        position = FAILURE_SCHEMA.get_field_index("source")
+        schema = FAILURE_SCHEMA.set(
+            position, pa.field("source", pa.dictionary(pa.int32(), pa.string()))
+        )
+        sink = _ParquetSink(self._prefix, schema, self._sources)
+        written: pvalue.PCollection[Any] = (
+            failures
+            | "Unkeyed" >> beam.Map(lambda part: (None, Chunk(part.batch)))
+            | "WriteFailures" >> beam.io.Write(sink)
+        )
+        return written
+
+
+class _RowGroups:
+    """A Parquet file being written: rows gather until they fill a row group."""
+
+    def __init__(self, handle: Any, schema: pa.Schema, sources: Sequence[str]) -> None:
+        self._handle = handle
+        self._writer = pq.ParquetWriter(
+            handle,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_repeating(schema),
+        )
+        self._schema = schema
+        self._sources = pa.array([path_text(path) for path in sources], pa.string())
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def add(self, model_id: str | None, batch: pa.RecordBatch) -> None:
+        columns = []
+        for field in self._schema:
+            if field.name == "model_id" and batch.schema.get_field_index("model_id") < 0:
+                column = pa.array([model_id], pa.string()).take(pa.array([0] * batch.num_rows))
+            elif field.name == "source":
+                column = pa.DictionaryArray.from_arrays(batch.column("source"), self._sources)
+            else:
+                column = batch.column(field.name).cast(field.type)
+            columns.append(column)
+        self._batches.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._rows += batch.num_rows
+        if self._rows >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._batches:
+            table = pa.Table.from_batches(self._batches, schema=self._schema)
+            self._writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_ROWS)
+        self._batches, self._rows = [], 0
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+        self._handle.close()
+
+
+def _repeating(schema: pa.Schema) -> list[str]:
+    """Columns worth a dictionary: reals all differ, so one would only cost time."""
+    return [
+        field.name
+        for field in schema
+        if pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)
+    ]
+
+
+class _ParquetSink(FileBasedSink):
+    """Parquet files of (model id, chunk) pairs, complete or not there at all."""
+
+    def __init__(self, prefix: str, schema: pa.Schema, sources: Sequence[str]) -> None:
+        super().__init__(  # type: ignore[no-untyped-call]
+            file_path_prefix=prefix,
+            coder=coders.BytesCoder(),
+            file_name_suffix=".parquet",
+            num_shards=0,
+            mime_type="application/vnd.apache.parquet",
+            compression_type=CompressionTypes.UNCOMPRESSED,
+        )
+        self._schema = schema
+        self._sources = list(sources)
+
+    def open(self, temp_path: str) -> _RowGroups:
+        return _RowGroups(super().open(temp_path), self._schema, self._sources)
+
+    def write_record(self, writer: _RowGroups, value: tuple[str | None, Chunk]) -> None:
+        writer.add(value[0], value[1].batch)
+
+    def close(self, writer: _RowGroups | None) -> None:
+        if writer is not None:
+            writer.close()
