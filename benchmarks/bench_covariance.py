@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, get_tracker
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers import CovarianceSpec, OKFEBSpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 
 Array = npt.NDArray[np.float64]
 

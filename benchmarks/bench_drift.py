@@ -31,9 +31,10 @@ import pyarrow.parquet as pq
 from river.drift import ADWIN, PageHinkley
 
 from benchmarks.places import DATA
+from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import spheroid
 
 FloatArray = npt.NDArray[np.float64]

@@ -25,7 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.live_cluster import worker_memory
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.main import main as kerneltrack
 from tests.e2e.clusters import LocalCluster, running
 from tests.e2e.live import CHANNELS, Live

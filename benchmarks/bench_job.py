@@ -35,7 +35,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.places import DATA, ROOT
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFEBSpec
 
 SOURCE = DATA / "motionsense.parquet"
 SPEC = OKFEBSpec(rank=10, budget=15)

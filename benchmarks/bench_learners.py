@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from benchmarks.places import DATA
+from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import (
     HingeSpec,
     LearnerSpec,
@@ -28,10 +29,9 @@ from kerneltrack.learners import (
     LogisticSpec,
     PegasosSpec,
     RidgeSpec,
-    get_learner,
-    learn_all,
 )
-from kerneltrack.trackers import Features, OKFEBSpec, get_tracker, run_all
+from kerneltrack.registry import get_learner, get_tracker
+from kerneltrack.trackers import Features, OKFEBSpec
 
 FloatArray = npt.NDArray[np.float64]
 

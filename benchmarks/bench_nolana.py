@@ -42,18 +42,12 @@ from matplotlib.figure import Figure
 
 from benchmarks.nolana_sets import FIRST, Rows, shuffled
 from benchmarks.places import BUILD
+from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.kernels import gram, make_kernel
-from kerneltrack.learners import (
-    HingeSpec,
-    LearnerSpec,
-    LMSSpec,
-    NOLANASpec,
-    PASpec,
-    get_learner,
-    learn_all,
-)
+from kerneltrack.learners import HingeSpec, LearnerSpec, LMSSpec, NOLANASpec, PASpec
 from kerneltrack.learners.kernel.nolana_steps import MOVED
-from kerneltrack.trackers import OANA, OANASpec, run_all
+from kerneltrack.registry import get_learner
+from kerneltrack.trackers import OANA, OANASpec
 from kerneltrack.trackers.doubly.random_features import feature_rows, make_feature_map
 
 FloatArray = npt.NDArray[np.float64]

@@ -46,8 +46,9 @@ from matplotlib.figure import Figure
 
 from benchmarks.brodatz import texton_histograms
 from benchmarks.places import BUILD, DATA
-from kerneltrack.learners import BSGDSpec, LearnerSpec, POLKSpec, get_learner
+from kerneltrack.learners import BSGDSpec, LearnerSpec, POLKSpec
 from kerneltrack.learners.kernel.dictionary import DictionaryState
+from kerneltrack.registry import get_learner
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -36,9 +36,17 @@ from sklearn.linear_model import SGDClassifier
 
 from benchmarks.flops import flops_of
 from benchmarks.places import BUILD
-from kerneltrack.learners import LEARNERS, LearnerSpec, get_learner, parse_learner_spec
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import TRACKERS, get_tracker, parse_spec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.learners import LearnerSpec
+from kerneltrack.registry import (
+    LEARNERS,
+    TRACKERS,
+    get_learner,
+    get_tracker,
+    parse_learner_spec,
+    parse_spec,
+)
+from kerneltrack.trackers.common.spec import SubspaceSpec
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -37,11 +37,13 @@ import numpy.typing as npt
 
 from benchmarks.prequential_sets import WARMUP, Stream, score
 from benchmarks.tracker_sets import SETS, make
+from kerneltrack.in_memory import learn_all
 from kerneltrack.kernels import gram, make_kernel
-from kerneltrack.learners import RidgeSpec, learn_all
+from kerneltrack.learners import RidgeSpec
 from kerneltrack.monitor.mismatch import span_basis, window_mismatch
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, OKFESpec, get_tracker
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, OKFESpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 
 FloatArray = npt.NDArray[np.float64]
 

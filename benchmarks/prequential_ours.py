@@ -33,6 +33,7 @@ from benchmarks.prequential_sets import (
     FloatArray,
     Stream,
 )
+from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import (
     HingeSpec,
     LearnerSpec,
@@ -40,9 +41,8 @@ from kerneltrack.learners import (
     LogisticSpec,
     PegasosSpec,
     RidgeSpec,
-    learn_all,
 )
-from kerneltrack.trackers import OKFEB, Features, OKFEBSpec, run_all
+from kerneltrack.trackers import OKFEB, Features, OKFEBSpec
 
 # Where hardly anything changes, most updates can be left out: they cost O(B²r + r³).
 TRACKERS: dict[str, dict[str, Any]] = {

@@ -22,10 +22,10 @@ import safetensors
 from safetensors.numpy import save
 
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.learners import LearnerSpec, LearnerState, get_learner, parse_learner_spec
+from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.limits import check_given
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import get_tracker, parse_spec
+from kerneltrack.registry import get_learner, get_tracker, parse_learner_spec, parse_spec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 
 VERSION = 1
 KEY = "kerneltrack"

@@ -19,18 +19,12 @@ import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.errors import ConfigError
+from kerneltrack.specs import KERNELS
 from kerneltrack.sums import absolute_distance, dot, squared_distance
 
 FloatArray = npt.NDArray[np.float64]
 
 GAUSSIAN, LAPLACIAN, POLYNOMIAL, LINEAR = range(4)
-KERNELS = {
-    "gaussian": GAUSSIAN,
-    "laplacian": LAPLACIAN,
-    "polynomial": POLYNOMIAL,
-    "linear": LINEAR,
-}
-NEEDS_BANDWIDTH = frozenset({"gaussian", "laplacian"})
 MAX_MEDIAN_ROWS = 1000
 
 
@@ -73,7 +67,7 @@ def make_kernel(name: str, gamma: float = 1.0, degree: int = 2, offset: float = 
         raise ConfigError("degree", degree, "an integer from 1 to 20")
     if not 0 <= offset < np.inf:
         raise ConfigError("offset", offset, "a finite number >= 0")
-    return Kernel(KERNELS[name], 1.0 / gamma, int(degree), float(offset))
+    return Kernel(KERNELS.index(name), 1.0 / gamma, int(degree), float(offset))
 
 
 @inlined

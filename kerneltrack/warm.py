@@ -8,10 +8,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kerneltrack.learners import LEARNERS, TASKS, learn_all
+from kerneltrack.in_memory import learn_all
+from kerneltrack.learners import TASKS
 from kerneltrack.monitor.mismatch import stores_rows, window_mismatch
 from kerneltrack.monitor.moving import ON_A_BUDGET, MovingWindow
-from kerneltrack.trackers import TRACKERS, get_tracker
+from kerneltrack.registry import LEARNERS, TRACKERS, get_tracker
 
 
 def warm_up(

@@ -9,7 +9,7 @@ import threading
 
 from kerneltrack.errors import KerneltrackError, printable
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.warm import warm_up
 from pipelines.cli.command_line import INPUT_EXIT, SIGNAL_EXIT
 from pipelines.cli.signals import said_of, signal_of

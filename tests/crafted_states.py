@@ -23,10 +23,10 @@ from safetensors.numpy import load, save
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from kerneltrack.learners import LearnerSpec, get_learner, parse_learner_spec
+from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import get_tracker, parse_spec
+from kerneltrack.registry import get_learner, get_tracker, parse_learner_spec, parse_spec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import walk
 from transforms.learn import learner as learning
 from transforms.learn import run as prequential

@@ -13,9 +13,9 @@ from apache_beam import pvalue
 from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
-from kerneltrack.learners import LearnerSpec, LearnerState, get_learner
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import get_tracker
+from kerneltrack.learners import LearnerSpec, LearnerState
+from kerneltrack.registry import get_learner, get_tracker
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.learn.predictions import prediction_arrays
 from transforms.metrics import count

@@ -10,7 +10,7 @@ from scipy.linalg import solve
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel, gram
-from kerneltrack.specs import check_int, check_number
+from kerneltrack.settings import Range, check_int, check_number
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -75,7 +75,7 @@ def fit_bkfe(
     if data.ndim != 2 or not np.isfinite(data).all():
         raise ConfigError("rows", data.shape, "a finite array of shape (N, D)")
     check_int("rank", rank, 1, len(data))
-    check_number("ridge", ridge, 0, np.inf)
+    check_number("ridge", ridge, Range(0, np.inf, "()"))
     check_int("max_iterations", max_iterations, 1, 1_000_000)
     full = gram(kernel, data, data)
     eye = np.eye(rank)

@@ -27,7 +27,8 @@ from scipy.linalg import eigh
 from kerneltrack.batch.landmark_spec import DESCENT, LandmarkSpec
 from kerneltrack.batch.row_sparse import EXACT, PROXIMAL, Descent, solve_q, start_descent, sweep
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import NEEDS_BANDWIDTH, gram, make_kernel, median_bandwidth
+from kerneltrack.kernels import gram, make_kernel, median_bandwidth
+from kerneltrack.specs import NEEDS_BANDWIDTH
 from kerneltrack.trackers.common import scaling
 
 __all__ = ["LandmarkSpec", "Landmarks", "choose_landmarks", "span_error"]

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.specs import check_int, check_number
+from kerneltrack.settings import Range, check_int, check_number
 
 LARGEST_COUNT = 2**63 - 1
 
@@ -83,8 +83,8 @@ def fitting_bound(kappa: float, residual: float) -> float:
         >>> fitting_bound(1.0, 0.25)
         1.25
     """
-    kappa = check_number("kappa", kappa, 0, math.inf, closed=("low",))
-    residual = check_number("residual", residual, 0, math.inf, closed=("low",))
+    kappa = check_number("kappa", kappa, Range(0, math.inf, "[)"))
+    residual = check_number("residual", residual, Range(0, math.inf, "[)"))
     return 2.0 * math.sqrt(kappa * residual) + residual
 
 
@@ -133,9 +133,9 @@ def future_residual(
         >>> round(future_residual(0.1, rows=1000, confidence=0.99, observed=500), 4)
         0.1831
     """
-    largest = check_number("largest", largest, 0, math.inf)
-    confidence = check_number("confidence", confidence, 0, 1)
-    residual = check_number("residual", residual, 0, largest, closed=("low", "high"))
+    largest = check_number("largest", largest, Range(0, math.inf, "()"))
+    confidence = check_number("confidence", confidence, Range(0, 1, "()"))
+    residual = check_number("residual", residual, Range(0, largest))
     spread = 1.0 / check_int("rows", rows, 1, LARGEST_COUNT)
     if observed is not None:
         spread += 1.0 / check_int("observed", observed, 1, LARGEST_COUNT)
@@ -204,7 +204,7 @@ def svm_weight_bound(residuals: npt.ArrayLike, penalty: float) -> float:
         3.2
     """
     values = _check_sizes("residuals", residuals)
-    penalty = check_number("penalty", penalty, 0, math.inf)
+    penalty = check_number("penalty", penalty, Range(0, math.inf, "()"))
     return 2.0 * math.pow(penalty, 1.5) * float(np.mean(np.sqrt(values)))
 
 
@@ -240,9 +240,9 @@ def ridge_weight_bound(mismatch: float, largest_target: float, ridge: float, row
         >>> ridge_weight_bound(fitting_bound(1.0, 0.25), largest_target=2.0, ridge=0.5, rows=100)
         1.0
     """
-    mismatch = check_number("mismatch", mismatch, 0, math.inf, closed=("low",))
-    largest_target = check_number("largest_target", largest_target, 0, math.inf, closed=("low",))
-    ridge = check_number("ridge", ridge, 0, math.inf)
+    mismatch = check_number("mismatch", mismatch, Range(0, math.inf, "[)"))
+    largest_target = check_number("largest_target", largest_target, Range(0, math.inf, "[)"))
+    ridge = check_number("ridge", ridge, Range(0, math.inf, "()"))
     count = check_int("rows", rows, 1, LARGEST_COUNT)
     return largest_target * mismatch / (ridge * ridge * math.sqrt(count))
 

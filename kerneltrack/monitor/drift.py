@@ -34,14 +34,15 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Limit, check_counts, copies_like, likes
-from kerneltrack.specs import check_choice, check_int, check_number, spec_from_dict
+from kerneltrack.settings import OneOf, Range, check_choice
+from kerneltrack.specs import Spec, spec_from_dict
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -57,58 +58,62 @@ TINY = 1e-300
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DriftSpec:
+class DriftSpec(Spec):
     """What the drift detector is told.
 
     Deviations are those of the root mean loss of a block, see the module.
-
-    Attributes:
-        block: Rows of a block, 1 to 1,000. An alert comes with the last row of a block.
-        threshold: Sum of deviations beyond `delta` that raises an alert, > 0.
-        delta: Change of level that is let pass, in deviations, >= 0.
-        clip: Most deviations that one block counts, > delta.
-        floor: Least deviation, as a fraction of the model's usual root mean loss, >= 0.
-        memory: Rows that level and spread look back on, 1 to 10,000,000; at least `settle`.
-        settle: Rows at the start and after an alert in which level and spread are learnt and no
-            alert is raised; at least two blocks, at most 1,000,000.
-        direction: "both", or alerts only when the loss rises ("up") or falls ("down").
 
     Example:
         >>> DriftSpec(threshold=8).to_dict()["threshold"]
         8.0
     """
 
+    role: ClassVar[str] = "drift"
     drift: ClassVar[str] = PAGE_HINKLEY
 
-    block: int = 10
-    threshold: float = 6.0
-    delta: float = 0.75
-    clip: float = 3.0
-    floor: float = 0.15
-    memory: int = 2000
-    settle: int = 200
-    direction: str = "both"
+    block: Annotated[
+        int, Range(1, 1000), "Rows of a block. An alert comes with the last row of a block."
+    ] = 10
+    threshold: Annotated[
+        float,
+        Range(0, 1e6, "()"),
+        "Sum of deviations beyond `delta` that raises an alert.",
+    ] = 6.0
+    delta: Annotated[
+        float, Range(0, 1e6, "[)"), "Change of level that is let pass, in deviations."
+    ] = 0.75
+    clip: Annotated[
+        float, Range(0, 1e6, "()"), "Most deviations that one block counts, above `delta`."
+    ] = 3.0
+    floor: Annotated[
+        float,
+        Range(0, 1e6, "[)"),
+        "Least deviation, as a fraction of the model's usual root mean loss.",
+    ] = 0.15
+    memory: Annotated[
+        int, Range(1, 10_000_000), "Rows that level and spread look back on, at least `settle`."
+    ] = 2000
+    settle: Annotated[
+        int,
+        Range(2, 1_000_000),
+        """Rows at the start and after an alert in which level and spread are learnt and no alert is
+        raised; at least two blocks.""",
+    ] = 200
+    direction: Annotated[
+        str,
+        OneOf(DIRECTIONS),
+        """"both", or alerts only when the loss rises ("up") or falls ("down").""",
+    ] = "both"
 
-    def __post_init__(self) -> None:
-        """Check every field, and that river is installed.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        check_int("block", self.block, 1, 1000)
-        for field, closed in (("threshold", ()), ("delta", ("low",)), ("floor", ("low",))):
-            # A float also where 1 was given: 1 and 1.0 are one setting.
-            number = check_number(field, getattr(self, field), 0, 1e6, closed=closed)
-            object.__setattr__(self, field, number)
-        object.__setattr__(self, "clip", check_number("clip", self.clip, self.delta, 1e6))
-        check_int("settle", self.settle, 2 * self.block, 1_000_000)
-        check_int("memory", self.memory, self.settle, 10_000_000)
-        check_choice("direction", self.direction, DIRECTIONS)
+    def check_together(self) -> None:
+        """Refuse memories that are too short, and a detector without river."""
+        if self.clip <= self.delta:
+            raise ConfigError("clip", self.clip, f"a number > {self.delta:g} and < 1e+06")
+        if self.settle < 2 * self.block:
+            raise ConfigError("settle", self.settle, f"an integer from {2 * self.block} to 1000000")
+        if self.memory < self.settle:
+            raise ConfigError("memory", self.memory, f"an integer from {self.settle} to 10000000")
         _page_hinkley()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the spec as plain values, the detector's name first."""
-        return {"drift": self.drift, **dataclasses.asdict(self)}
 
 
 def parse_drift_spec(values: Mapping[str, Any]) -> DriftSpec:
@@ -122,7 +127,7 @@ def parse_drift_spec(values: Mapping[str, Any]) -> DriftSpec:
         1.0
     """
     check_choice("drift", values.get("drift", PAGE_HINKLEY), (PAGE_HINKLEY,))
-    return spec_from_dict(DriftSpec, values, "drift")
+    return spec_from_dict(DriftSpec, values)
 
 
 class DriftState(NamedTuple):

@@ -30,11 +30,12 @@ import numpy.typing as npt
 from kerneltrack.compiled import compiled
 from kerneltrack.kernels import Kernel, kernel_row
 from kerneltrack.monitor.bounds import fitting_bound
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.registry import get_tracker
 from kerneltrack.sums import dot, fused
-from kerneltrack.trackers import Tracker, get_tracker
+from kerneltrack.trackers import Tracker
 from kerneltrack.trackers.common.calls import kernel_of
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.okfeb.state import SubspaceState, directions_used
 
 FloatArray = npt.NDArray[np.float64]
@@ -98,7 +99,7 @@ def window_mismatch(spec: SubspaceSpec, state: SubspaceState, rows: npt.ArrayLik
     Cost O(N²(D + r) + NB(D + r)) once per window; memory O(N(D + r)), never N².
 
     Example:
-        >>> from kerneltrack.trackers import OKFEBSpec, run_all
+        >>> from kerneltrack import OKFEBSpec, run_all
         >>> spec = OKFEBSpec(rank=2, budget=4, kernel="linear", standardise=False)
         >>> rows = np.random.default_rng(0).normal(size=(50, 2))
         >>> state, _ = run_all(spec, rows)

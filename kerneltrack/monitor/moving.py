@@ -42,13 +42,14 @@ from kerneltrack.monitor.moving_loop import (
     WindowState,
     run_window,
 )
-from kerneltrack.specs import SubspaceSpec, check_int
+from kerneltrack.settings import check_int
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import copied, run, stamps_of
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.covariance import tracker as covariance
-from kerneltrack.trackers.covariance.tracker import CovarianceSpec
+from kerneltrack.trackers.covariance.spec import CovarianceSpec
 from kerneltrack.trackers.okfeb import okfeb
-from kerneltrack.trackers.okfeb.okfeb import OKFEBSpec
+from kerneltrack.trackers.okfeb.spec import OKFEBSpec
 from kerneltrack.trackers.okfeb.state import Outputs
 
 FloatArray = npt.NDArray[np.float64]

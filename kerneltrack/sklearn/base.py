@@ -13,8 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kerneltrack.monitor.mismatch import stores_rows
-from kerneltrack.specs import SubspaceSpec, check_choice, check_int
-from kerneltrack.trackers import TRACKERS, Features, Tracker, get_tracker, parse_spec
+from kerneltrack.registry import TRACKERS, get_tracker, parse_spec
+from kerneltrack.settings import check_choice, check_int
+from kerneltrack.trackers import Features, Tracker
+from kerneltrack.trackers.common.spec import SubspaceSpec
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -13,9 +13,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import get_learner
-from kerneltrack.learners.common.base import CLASSIFICATION
 from kerneltrack.learners.common.labels import MAX_NAME
+from kerneltrack.learners.common.spec import CLASSIFICATION
+from kerneltrack.registry import get_learner
 from kerneltrack.sklearn.base import FloatArray, emitted
 from kerneltrack.sklearn.predictor import SubspacePredictor
 

@@ -10,16 +10,10 @@ import numpy.typing as npt
 from sklearn.utils.validation import validate_data
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import (
-    LEARNERS,
-    LearnerSpec,
-    LearnerState,
-    Predictions,
-    get_learner,
-    parse_learner_spec,
-)
+from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
+from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
+from kerneltrack.settings import check_choice
 from kerneltrack.sklearn.base import FloatArray, TrackingEstimator, emitted, plain
-from kerneltrack.specs import check_choice
 
 SET_BY_THE_ESTIMATOR = ("learner", "task", "max_classes")
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.base import REGRESSION
 from kerneltrack.learners.common.labels import MAX_TARGET
+from kerneltrack.learners.common.spec import REGRESSION
 from kerneltrack.sklearn.base import FloatArray
 from kerneltrack.sklearn.predictor import SubspacePredictor
 

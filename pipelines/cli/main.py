@@ -66,7 +66,9 @@ COMMANDS = {
         takes_beam=True,
     ),
     "list": Command(
-        "Name trackers, learners, kernels and budget policies.", "", "cli.list_parts.run"
+        "Name trackers, learners, kernels and budget policies, or the settings of one.",
+        "cli.list_parts.add_flags",
+        "cli.list_parts.run",
     ),
     "report": Command(
         "Write the report of a finished run again.", "report.write.add_flags", "report.write.run"

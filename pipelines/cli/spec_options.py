@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import yaml
 
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.learners import LEARNERS, LearnerSpec, parse_learner_spec
+from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
-from kerneltrack.specs import AUTO, SubspaceSpec
-from kerneltrack.trackers import DEFAULT_TRACKER, TRACKERS, parse_spec
+from kerneltrack.registry import LEARNERS, TRACKERS, parse_learner_spec, parse_spec
+from kerneltrack.settings import Setting, settings_of
+from kerneltrack.specs import Spec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.command_line import flags_named
+from pipelines.cli.setting_flags import add_flag, help_of
 from transforms.read.formats.base import one_line
 from transforms.snapshots.files import read_whole
 
-_METAVARS = {"int": "N", "str": "NAME"}
 NONE = "none"
 _MOST_BYTES = 64 << 10
 """Of a spec's file: all fields there are take two thousand."""
@@ -45,29 +46,16 @@ class Role:
 
     name: str
     prefix: str
-    kinds: Mapping[str, type]
+    kinds: Mapping[str, type[Spec]]
 
-    def fields(self) -> dict[str, dict[str, str]]:
-        """Return type and help of each field, the help and its default from the docstrings."""
-        types: dict[str, str] = {}
-        texts: dict[str, dict[str, list[str]]] = {}
+    @functools.cached_property
+    def fields(self) -> dict[str, dict[str, Setting]]:
+        """The settings of each field, by the kinds that have it."""
+        found: dict[str, dict[str, Setting]] = {}
         for name, kind in self.kinds.items():
-            about: dict[str, str] = {}
-            for base in reversed(kind.__mro__):
-                about |= _attribute_docs(base)
-            for field in dataclasses.fields(kind):
-                types.setdefault(field.name, str(field.type))
-                default = "none" if field.default is None else str(field.default)
-                text = f"{about[field.name]} (default {default})"
-                texts.setdefault(field.name, {}).setdefault(text, []).append(name)
-        return {name: {"type": types[name], "help": self._joined(texts[name])} for name in types}
-
-    def _joined(self, texts: Mapping[str, Sequence[str]]) -> str:
-        """Join what is said of a field; what does not hold for every kind says for which."""
-        return ". ".join(
-            text if len(names) == len(self.kinds) else f"{', '.join(names)}: {text}"
-            for text, names in texts.items()
-        )
+            for field, setting in settings_of(kind).items():
+                found.setdefault(field, {})[name] = setting
+        return found
 
     def flag(self, field: str) -> str:
         """Return the flag of a field."""
@@ -79,17 +67,21 @@ class Role:
 
     def add_flags(self, group: Any) -> None:
         """Add one flag per field to an argument group."""
-        for field, texts in self.fields().items():
-            about = texts["help"].replace("%", "%%")
-            shared: dict[str, Any] = {"dest": self.place(field), "default": None, "help": about}
-            if texts["type"] == "bool":
-                group.add_argument(
-                    self.flag(field), action=argparse.BooleanOptionalAction, **shared
-                )
-            else:
-                group.add_argument(
-                    self.flag(field), metavar=_METAVARS.get(texts["type"], "X"), **shared
-                )
+        for field, settings in self.fields.items():
+            texts: dict[str, list[str]] = {}
+            for name, setting in settings.items():
+                texts.setdefault(help_of(setting), []).append(name)
+            about = " ".join(
+                text if len(names) == len(self.kinds) else f"{', '.join(names)}: {text}"
+                for text, names in texts.items()
+            )
+            add_flag(
+                group,
+                next(iter(settings.values())),
+                self.flag(field),
+                about,
+                dest=self.place(field),
+            )
 
     def given(self, args: argparse.Namespace, chosen: str) -> dict[str, Any]:
         """Return the values that flags gave for the spec of the chosen kind.
@@ -97,30 +89,31 @@ class Role:
         Raises:
             ConfigError: for a flag that the chosen kind does not have, or a bad value.
         """
-        types = {field.name: str(field.type) for field in dataclasses.fields(self.kinds[chosen])}
         values: dict[str, Any] = {}
-        for name in self.fields():
+        for name, settings in self.fields.items():
             value = getattr(args, self.place(name))
             if value is None:
                 continue
-            if name not in types:
+            if chosen not in settings:
                 raise ConfigError(self.flag(name), value, f"left out for {chosen}")
-            values[name] = _typed(self.flag(name), types[name], value)
+            with self.named():
+                values[name] = settings[chosen].read(value)
         return values
 
     def named(self) -> AbstractContextManager[None]:
         """Name fields in errors by their flags: trackers and learners share names of fields."""
-        return flags_named({name: self.flag(name) for name in self.fields()})
+        return flags_named({name: self.flag(name) for name in self.fields})
 
     def first_given(self, args: argparse.Namespace) -> str | None:
         """Return the first flag of a field that was given."""
-        given = [name for name in self.fields() if getattr(args, self.place(name)) is not None]
+        given = [name for name in self.fields if getattr(args, self.place(name)) is not None]
         return self.flag(given[0]) if given else None
 
 
-TRACKER = Role("tracker", "", {name: found.spec_type for name, found in TRACKERS.items()})
-LEARNER = Role("learner", "learner-", {name: found.spec_type for name, found in LEARNERS.items()})
+TRACKER = Role("tracker", "", {name: TRACKERS.spec_type(name) for name in TRACKERS})
+LEARNER = Role("learner", "learner-", {name: LEARNERS.spec_type(name) for name in LEARNERS})
 DRIFT = Role("drift", "drift-", {"drift": DriftSpec})
+ROLES = (TRACKER, LEARNER, DRIFT)
 
 
 def add_spec_flags(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +126,7 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
         "--tracker",
         choices=sorted(TRACKERS),
         default=None,
-        help=f"which tracker (default {DEFAULT_TRACKER})",
+        help=f"which tracker (default {TRACKERS.default})",
     )
     TRACKER.add_flags(group)
     group = parser.add_argument_group(
@@ -253,40 +246,3 @@ def _read_yaml(path: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise DataError(path, "must hold fields and values (rank: 10)")
     return values
-
-
-def _attribute_docs(kind: type) -> dict[str, str]:
-    """Read the "Attributes:" of a Google docstring: name to text."""
-    text = inspect.getdoc(kind) or ""
-    block = text.partition("Attributes:\n")[2].partition("\n\n")[0]
-    docs: dict[str, str] = {}
-    name = ""
-    for line in block.splitlines():
-        start = re.match(r"^    (\w+): (.*)", line)
-        if start:
-            name = start[1]
-            docs[name] = start[2]
-        elif name:
-            docs[name] += " " + line.strip()
-    return {name: about.rstrip(".") for name, about in docs.items()}
-
-
-def _typed(flag: str, kind: str, text: Any) -> Any:
-    """Turn a flag's text into the field's type, as far as it can be."""
-    if not isinstance(text, str):
-        return text
-    if "None" in kind and text.lower() in {"none", "null"}:
-        return None
-    readers: dict[str, tuple[Callable[[str], Any], str]] = {
-        "int": (int, "an integer"),
-        "float": (float, "a number"),
-    }
-    for name, (read, allowed) in readers.items():
-        if kind.startswith(name):
-            try:
-                return read(text)
-            except ValueError:
-                if "str" in kind or text == AUTO:
-                    return text  # the spec says whether the word will do
-                raise ConfigError(flag, text, allowed) from None
-    return text

@@ -9,7 +9,7 @@ from typing import Any
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.specs import check_number
+from kerneltrack.settings import Range, check_number
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.cli.command_line import flags_named
 from pipelines.files import landmarks
@@ -85,7 +85,7 @@ def measure_from_flags(args: argparse.Namespace, has_time: bool) -> MeasureMisma
             raise ConfigError("--window", args.window, "left out without --time")
         length = _length("--window", args.window)
         offset = 0.0 if args.window_offset is None else args.window_offset
-        check_number("--window-offset", offset, -1 / MICRO, 1 / MICRO, closed=("low", "high"))
+        check_number("--window-offset", offset, Range(-1 / MICRO, 1 / MICRO))
         if args.window_period is None:
             windows = FixedWindows(length, offset)
         else:

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import printable
-from kerneltrack.learners import get_learner
-from kerneltrack.trackers import get_tracker
+from kerneltrack.registry import get_learner, get_tracker
 from transforms.snapshots.files import read_whole
 
 

@@ -26,7 +26,7 @@ from safetensors.numpy import load, save
 from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.batch.landmarks import MAX_ROWS, Landmarks, choose_landmarks
 from kerneltrack.errors import ConfigError, DataError, path_text, shorten
-from kerneltrack.specs import check_int
+from kerneltrack.settings import check_int
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.cli import input_options
 from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT, path_name

@@ -11,7 +11,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.files import output_folder
 from transforms.chunks import Failures

@@ -10,8 +10,7 @@ from typing import Any
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
-from kerneltrack.learners import parse_learner_spec
-from kerneltrack.trackers import parse_spec
+from kerneltrack.registry import parse_learner_spec, parse_spec
 from pipelines.cluster import status
 from pipelines.cluster.folder import Cluster, Folder, load
 from pipelines.live.flink import ENDED, Flink

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from transforms.chunks import Failures
 from transforms.kafka import read as kafka

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, KerneltrackError
-from kerneltrack.specs import check_number
+from kerneltrack.settings import Range, check_number
 from pipelines.cli import input_options
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
@@ -181,9 +181,9 @@ def run(args: argparse.Namespace) -> int:
         ConfigError: for a bad flag or column.
         KerneltrackError: if Kafka does not answer or messages do not arrive.
     """
-    check_number("--speed", args.speed, 0, 1e6, closed=("low", "high"))
-    check_number("--message-rows", args.message_rows, 1, MOST_ROWS, closed=("low", "high"))
-    check_number("--disorder", args.disorder, 0, 1e6, closed=("low", "high"))
+    check_number("--speed", args.speed, Range(0, 1e6))
+    check_number("--message-rows", args.message_rows, Range(1, MOST_ROWS))
+    check_number("--disorder", args.disorder, Range(0, 1e6))
     client = replay_options.client_settings(args)
     topics = Topics(client)
     if args.create_topic:

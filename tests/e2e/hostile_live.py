@@ -14,7 +14,8 @@ import pyarrow as pa
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFEBSpec
 from pipelines.live.status import counters
 from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import LocalCluster, wait_for

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kerneltrack import codec
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.main import main
 from tests.stream.learning import FeatureTable
 

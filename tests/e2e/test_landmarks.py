@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from kerneltrack.batch.landmark_spec import METHODS, LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
-from kerneltrack.trackers import get_tracker, parse_spec
+from kerneltrack.registry import get_tracker, parse_spec
 from kerneltrack.trackers.common.start import start_from
 from pipelines.cli.main import main
 from pipelines.files.landmarks import KEY, decode

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from kerneltrack import codec
-from kerneltrack.learners import LEARNERS, LearnerSpec, RidgeSpec, get_learner, learn_all
+from kerneltrack.in_memory import learn_all
+from kerneltrack.learners import LearnerSpec, RidgeSpec
+from kerneltrack.registry import LEARNERS, get_learner
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from pipelines.cli.main import main
 from pipelines.files.output_folder import PARTS

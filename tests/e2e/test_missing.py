@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFEBSpec
 from tests.e2e.jobs import (
     COLUMNS,
     SMALL,

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kerneltrack import codec
-from kerneltrack.learners import get_learner
-from kerneltrack.trackers import get_tracker
+from kerneltrack.registry import get_learner, get_tracker
 from pipelines.cli.main import main
 from tests.e2e.clusters import LocalCluster
 from tests.e2e.jobs import features_of, table_of, track

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from kerneltrack import codec
-from kerneltrack.learners import RidgeSpec, get_learner
+from kerneltrack.learners import RidgeSpec
+from kerneltrack.registry import get_learner
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from pipelines.cli.main import main
 from tests.e2e.jobs import (

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack import codec
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFEBSpec
 from tests.e2e.jobs import (
     COLUMNS,
     PLACES,

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from kerneltrack import codec
-from kerneltrack.learners import RidgeSpec, learn_all
+from kerneltrack.in_memory import learn_all
+from kerneltrack.learners import RidgeSpec
 from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.main import main
 from tests.e2e.jobs import (

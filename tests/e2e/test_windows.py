@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
+from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow
-from kerneltrack.trackers import OKFEB, OKFEBSpec, run_all
+from kerneltrack.trackers import OKFEB, OKFEBSpec
 from pipelines.cli.main import main
 from tests.e2e.jobs import (
     CHANNELS,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kerneltrack import codec
+from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import (
     BSGDSpec,
     HingeSpec,
@@ -22,18 +23,9 @@ from kerneltrack.learners import (
     PegasosSpec,
     POLKSpec,
     RidgeSpec,
-    get_learner,
-    learn_all,
 )
-from kerneltrack.trackers import (
-    CovarianceSpec,
-    OANASpec,
-    OKFEBSpec,
-    OKFESpec,
-    RowsSpec,
-    get_tracker,
-    run_all,
-)
+from kerneltrack.registry import get_learner, get_tracker
+from kerneltrack.trackers import CovarianceSpec, OANASpec, OKFEBSpec, OKFESpec, RowsSpec
 from tests.oracles.streams import walk
 
 FOLDER = Path(__file__).parent

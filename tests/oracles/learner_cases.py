@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import (
     BSGDSpec,
     HingeSpec,
@@ -23,9 +24,8 @@ from kerneltrack.learners import (
     POLKSpec,
     Predictions,
     RidgeSpec,
-    get_learner,
-    learn_all,
 )
+from kerneltrack.registry import get_learner
 
 WIDTH = 3
 CLASSES = ("still", "walk", "run", "climb")

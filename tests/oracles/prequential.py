@@ -13,13 +13,9 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import confusion_matrix, mean_absolute_error, root_mean_squared_error
 
-from kerneltrack.learners import (
-    LearnerSpec,
-    LearnerState,
-    Predictions,
-    get_learner,
-    learn_all,
-)
+from kerneltrack.in_memory import learn_all
+from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
+from kerneltrack.registry import get_learner
 from tests.stream.learning import SECOND, FeatureTable, Late, Record
 from transforms.learn.transform import LateLabels
 

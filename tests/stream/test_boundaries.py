@@ -21,10 +21,12 @@ from safetensors.numpy import load, save
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.learners import RidgeSpec, learn_all
+from kerneltrack.in_memory import learn_all, run_all
+from kerneltrack.learners import RidgeSpec
 from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import OKFESpec, get_tracker, run_all
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers import OKFESpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import state_bytes
 from tests.stream.running import (
     SECOND,

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.trackers import OKFESpec, run_all
+from kerneltrack.trackers import OKFESpec
 from tests.stream.running import (
     SECOND,
     SPEC,

@@ -18,15 +18,10 @@ from apache_beam.testing.test_stream import TestStream as Arrivals
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import (
-    BSGDSpec,
-    LearnerSpec,
-    NOLANASpec,
-    PASpec,
-    POLKSpec,
-    parse_learner_spec,
-)
-from kerneltrack.trackers import RowsSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.learners import BSGDSpec, LearnerSpec, NOLANASpec, PASpec, POLKSpec
+from kerneltrack.registry import parse_learner_spec
+from kerneltrack.trackers import RowsSpec
 from pipelines.cli.main import main
 from tests.e2e.jobs import (
     COLUMNS,

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import LearnerSpec, POLKSpec, RidgeSpec, get_learner
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import OKFEBSpec, RowsSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.learners import LearnerSpec, POLKSpec, RidgeSpec
+from kerneltrack.registry import get_learner
+from kerneltrack.trackers import OKFEBSpec, RowsSpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.learner_cases import every_spec, same_state
 from tests.oracles.prequential import core_alone
 from tests.stream.learning import (

@@ -11,8 +11,9 @@ from apache_beam.transforms.window import FixedWindows
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import DSKPCASpec, DSPairSpec, OANASpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import DSKPCASpec, DSPairSpec, OANASpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.e2e.jobs import (
     COLUMNS,
     array_of,

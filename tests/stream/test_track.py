@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.trackers import OKFESpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFESpec
 from tests.stream.running import (
     SECOND,
     SPEC,

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import KERNELS
 from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
 from kerneltrack.monitor.moving import MovingWindow
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import OKFEBSpec, OKFESpec, get_tracker
+from kerneltrack.registry import get_tracker
+from kerneltrack.specs import KERNELS
+from kerneltrack.trackers import OKFEBSpec, OKFESpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.stream.running import (
     SECOND,
     SPEC,

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kerneltrack import codec
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFEBSpec
 from tests.stream.running import SPEC, make_rows
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.snapshots.files import snapshot_name, write_whole

@@ -10,8 +10,10 @@ import pytest
 
 from kerneltrack.batch.bkfe import fit_bkfe
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import KERNELS, Kernel, gram, make_kernel
-from kerneltrack.trackers import OKFE, OKFEBSpec, OKFESpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.kernels import Kernel, gram, make_kernel
+from kerneltrack.specs import KERNELS
+from kerneltrack.trackers import OKFE, OKFEBSpec, OKFESpec
 from tests.oracles import okfeb as oracle
 from tests.oracles.streams import walk
 

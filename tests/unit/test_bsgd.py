@@ -11,7 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import BSGDSpec, learn_all
+from kerneltrack.in_memory import learn_all
+from kerneltrack.learners import BSGDSpec
 from tests.oracles.bsgd import Settings, bsgd
 from tests.unit.test_learners import Stream, check_classes, close, streams
 from tests.unit.test_polk import MAX_CONDITION

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kerneltrack.trackers import OKFEB, OKFEBSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFEB, OKFEBSpec
 from tests.oracles import okfeb as oracle
 from tests.oracles.streams import walk
 

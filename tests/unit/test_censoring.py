@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 import pytest
 
-from kerneltrack.trackers import OKFEB, OKFEBSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFEB, OKFEBSpec
 from tests.oracles.streams import imu, raw, state_bytes, walk
 
 Array = npt.NDArray[np.float64]

@@ -14,8 +14,10 @@ from safetensors.numpy import load, save
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import CovarianceSpec, OANASpec, OKFEBSpec, OKFESpec, get_tracker, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers import CovarianceSpec, OANASpec, OKFEBSpec, OKFESpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import state_bytes, walk
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

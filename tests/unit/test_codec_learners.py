@@ -15,8 +15,10 @@ from safetensors.numpy import load, save
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from kerneltrack.learners import LearnerSpec, RidgeSpec, get_learner
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.learners import LearnerSpec, RidgeSpec
+from kerneltrack.registry import get_learner
+from kerneltrack.trackers import OKFEBSpec
 from tests.golden.make import LEARNERS
 from tests.oracles.learner_cases import (
     SPECS,

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from kerneltrack.in_memory import run_all
 from kerneltrack.kernels import gram
-from kerneltrack.trackers import CovarianceSpec, CovarianceTracker, run_all
+from kerneltrack.trackers import CovarianceSpec, CovarianceTracker
 from kerneltrack.trackers.common.calls import kernel_of
 from kerneltrack.trackers.covariance.loop import coin
 from kerneltrack.trackers.covariance.state import LOST

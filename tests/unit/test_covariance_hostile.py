@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kerneltrack.trackers import CovarianceSpec, CovarianceTracker, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import CovarianceSpec, CovarianceTracker
 from tests.oracles.streams import walk
 
 Array = npt.NDArray[np.float64]

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.in_memory import run_all
+from kerneltrack.registry import get_tracker, parse_spec
 from kerneltrack.sklearn import SubspaceTracker
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import CovarianceSpec, get_tracker, parse_spec, run_all
+from kerneltrack.trackers import CovarianceSpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli import spec_options
 from tests.oracles.streams import state_bytes, walk
 

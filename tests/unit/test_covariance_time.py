@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
+from kerneltrack.in_memory import run_all
 from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.sklearn import SubspaceTracker
-from kerneltrack.trackers import CovarianceSpec, CovarianceTracker, OKFEBSpec, run_all
+from kerneltrack.trackers import CovarianceSpec, CovarianceTracker, OKFEBSpec
 from tests.oracles.streams import feature_bytes, joined_bytes, state_bytes, walk
 from transforms.track.model import Work, begin
 from transforms.track.segments import run_rows

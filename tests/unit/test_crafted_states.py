@@ -12,9 +12,11 @@ from apache_beam.transforms.window import FixedWindows
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.in_memory import run_all
 from kerneltrack.limits import MOST, MOST_GIVEN
 from kerneltrack.monitor.moving import MovingWindow
-from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, get_tracker, run_all
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers import CovarianceSpec, OKFEBSpec
 from kerneltrack.trackers.okfeb import state as rowstate
 from tests.crafted_states import ROWS, Case, cases, clock_trial, trial
 from tests.parts import IN_CI

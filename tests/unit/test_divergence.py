@@ -11,11 +11,13 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 import pytest
 
-from kerneltrack.kernels import KERNELS, kernel_value, make_kernel
-from kerneltrack.specs import RULES, STEPS
-from kerneltrack.trackers import OKFEB, OKFEBSpec, get_tracker, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.kernels import kernel_value, make_kernel
+from kerneltrack.registry import get_tracker
+from kerneltrack.specs import KERNELS
+from kerneltrack.trackers import OKFEB, OKFEBSpec
 from kerneltrack.trackers.common.scaling import apply_scaling, standard_scaling
-from kerneltrack.trackers.okfeb.okfeb import POLICIES
+from kerneltrack.trackers.okfeb.spec import POLICIES, RULES, STEPS
 from tests.oracles.streams import imu, walk
 
 Array = npt.NDArray[np.float64]

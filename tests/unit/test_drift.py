@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import Alerts, DriftSpec, DriftState, parse_drift_spec
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import raw, spheroid, state_bytes
 
 Array = npt.NDArray[np.float64]

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.trackers import DSKPCA, DSKPCASpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import DSKPCA, DSKPCASpec
 from kerneltrack.trackers.doubly.kpca import feature_map_of, functions
-from kerneltrack.trackers.doubly.random_features import POSITIVE, SCALED, feature_rows
+from kerneltrack.trackers.doubly.random_features import SCALED, feature_rows
+from kerneltrack.trackers.doubly.spec import POSITIVE
 from tests.oracles import doubly as oracle
 from tests.oracles.streams import walk
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.trackers import DSPair, DSPairSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import DSPair, DSPairSpec
 from kerneltrack.trackers.doubly.pair import feature_maps_of
 from kerneltrack.trackers.doubly.random_features import feature_rows
 from tests.oracles import doubly as oracle

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kerneltrack.learners import RidgeSpec, get_learner
+from kerneltrack.learners import RidgeSpec
+from kerneltrack.registry import get_learner
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from tests.oracles.streams import walk
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerneltrack.kernels import KERNELS
+from kerneltrack.specs import KERNELS
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from tests.oracles.streams import feature_bytes, state_bytes, walk
 

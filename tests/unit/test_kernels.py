@@ -13,7 +13,6 @@ from hypothesis.extra import numpy as hnp
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import (
-    KERNELS,
     MAX_MEDIAN_ROWS,
     gram,
     kernel_row,
@@ -21,6 +20,7 @@ from kerneltrack.kernels import (
     make_kernel,
     median_bandwidth,
 )
+from kerneltrack.specs import KERNELS
 
 Array = npt.NDArray[np.float64]
 EPS = 2.0**-52

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kerneltrack.trackers import OKFEBSpec, get_tracker
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers import OKFEBSpec
 from transforms.track import model as models
 from transforms.track.model import LastWritten, Work, begin, encode
 

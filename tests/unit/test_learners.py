@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import (
     BSGDSpec,
     Hinge,
@@ -25,7 +26,6 @@ from kerneltrack.learners import (
     Predictions,
     Ridge,
     RidgeSpec,
-    learn_all,
 )
 from kerneltrack.learners.linear.pegasos import class_weights
 from tests.oracles import learners as oracle

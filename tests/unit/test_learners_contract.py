@@ -15,16 +15,10 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import (
-    Learner,
-    LearnerSpec,
-    LinearSpec,
-    NOLANASpec,
-    get_learner,
-    learn_all,
-    parse_learner_spec,
-)
-from kerneltrack.learners.kernel.dictionary import DictionarySpec
+from kerneltrack.in_memory import learn_all
+from kerneltrack.learners import Learner, LearnerSpec, LinearSpec, NOLANASpec
+from kerneltrack.learners.kernel.spec import DictionarySpec
+from kerneltrack.registry import get_learner, parse_learner_spec
 from tests.oracles.learner_cases import (
     WIDTH,
     arrays_of,

@@ -9,17 +9,10 @@ import numpy as np
 import pytest
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import (
-    LEARNERS,
-    LearnerSpec,
-    LMSSpec,
-    POLKSpec,
-    RidgeSpec,
-    get_learner,
-    learn_all,
-    parse_learner_spec,
-)
-from kerneltrack.learners.kernel.common import KernelSpec
+from kerneltrack.in_memory import learn_all
+from kerneltrack.learners import LearnerSpec, LMSSpec, POLKSpec, RidgeSpec
+from kerneltrack.learners.kernel.spec import KernelSpec
+from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
 from tests.oracles.learner_cases import WIDTH, begun, every_classifier, every_spec, same_state
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import KERNELS
 from kerneltrack.monitor.mismatch import RANK_TOLERANCE, Mismatch, window_mismatch
 from kerneltrack.monitor.moving import MAX_ROWS, MovingMismatch, MovingWindow, WindowState
-from kerneltrack.specs import RULES, STEPS
+from kerneltrack.specs import KERNELS
 from kerneltrack.trackers import (
     OKFE,
     OKFEB,
@@ -29,7 +28,7 @@ from kerneltrack.trackers import (
     OKFESpec,
 )
 from kerneltrack.trackers.common.base import Features
-from kerneltrack.trackers.okfeb.okfeb import CENSORS, POLICIES
+from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS
 from kerneltrack.trackers.okfeb.state import SubspaceState
 from tests.oracles.streams import feature_bytes, state_bytes, walk
 from tests.parts import module
@@ -115,12 +114,12 @@ class Case(NamedTuple):
 def cases(draw: st.DrawFn) -> Case:
     """A spec with its stream: drifting clusters, some rows repeated or refused."""
     rank = draw(st.integers(1, 6))
-    gamma = draw(st.one_of(st.just("median"), st.sampled_from([0.5, 20.0])))
+    gammas: tuple[float | Literal["median"], ...] = ("median", 0.5, 20.0)
     spec = OKFEBSpec(
         rank=rank,
         budget=rank + draw(st.integers(0, 6)),
         kernel=draw(st.sampled_from(sorted(KERNELS))),
-        gamma=gamma,
+        gamma=draw(st.sampled_from(gammas)),
         degree=draw(st.integers(1, 3)),
         offset=draw(st.sampled_from([0.0, 1.0])),
         ridge=draw(st.sampled_from([1e-6, 1e-3, 0.1])),

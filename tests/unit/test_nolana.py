@@ -12,8 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.in_memory import learn_all
 from kerneltrack.kernels import median_bandwidth
-from kerneltrack.learners import NOLANA, Hinge, HingeSpec, NOLANASpec, learn_all
+from kerneltrack.learners import NOLANA, Hinge, HingeSpec, NOLANASpec
 from kerneltrack.learners.kernel.nolana import NOLANAState
 from kerneltrack.learners.kernel.nolana_steps import DIRECTIONS, MOVED
 from kerneltrack.learners.linear.common import LinearState

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.in_memory import run_all
 from kerneltrack.kernels import gram
-from kerneltrack.trackers import OANA, OANASpec, run_all
+from kerneltrack.trackers import OANA, OANASpec
 from kerneltrack.trackers.common.calls import kernel_of
 from tests.oracles.oana import Oracle, top_directions
 from tests.oracles.streams import walk

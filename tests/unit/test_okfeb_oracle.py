@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerneltrack.kernels import KERNELS
-from kerneltrack.specs import RULES, STEPS
-from kerneltrack.trackers import OKFEB, OKFEBSpec, run_all
-from kerneltrack.trackers.okfeb.okfeb import POLICIES
+from kerneltrack.in_memory import run_all
+from kerneltrack.specs import KERNELS
+from kerneltrack.trackers import OKFEB, OKFEBSpec
+from kerneltrack.trackers.okfeb.spec import POLICIES, RULES, STEPS
 from tests.oracles import okfeb as oracle
 from tests.oracles.rounding import bounds, compensation_bound, cost_bound
 from tests.oracles.streams import walk

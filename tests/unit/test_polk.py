@@ -12,8 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.in_memory import learn_all
 from kerneltrack.kernels import gram, make_kernel, median_bandwidth
-from kerneltrack.learners import POLK, POLKSpec, learn_all
+from kerneltrack.learners import POLK, POLKSpec
 from kerneltrack.learners.kernel.dictionary import DictionaryState
 from kerneltrack.learners.kernel.dictionary_steps import IN_SPAN
 from tests.oracles.learner_cases import arrays_of, columns

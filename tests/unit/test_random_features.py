@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.trackers.doubly.random_features import (
-    FEATURE_KERNELS,
-    POSITIVE,
     cosine_of_turns,
     feature_rows,
     make_feature_map,
 )
+from kerneltrack.trackers.doubly.spec import FEATURE_KERNELS, POSITIVE
 from tests.oracles.doubly import frequencies, kernel_value
 
 Array = npt.NDArray[np.float64]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.trackers import Rows, RowsSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import Rows, RowsSpec
 from kerneltrack.trackers.common.scaling import apply_scaling, standard_scaling
 from tests.oracles.streams import walk
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from kerneltrack.in_memory import run_all
 from kerneltrack.kernels import median_bandwidth
-from kerneltrack.trackers import OKFEB, OKFEBSpec, run_all
+from kerneltrack.trackers import OKFEB, OKFEBSpec
 from kerneltrack.trackers.common.scaling import apply_scaling, no_scaling, standard_scaling
 from tests.oracles.streams import walk
 

@@ -29,10 +29,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import LEARNERS, RidgeSpec, get_learner, learn_all
+from kerneltrack.in_memory import learn_all, run_all
+from kerneltrack.learners import RidgeSpec
+from kerneltrack.registry import LEARNERS, TRACKERS, get_learner, get_tracker, parse_spec
 from kerneltrack.sklearn import SubspaceClassifier, SubspaceRegressor, SubspaceTracker
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import TRACKERS, OKFEBSpec, OKFESpec, get_tracker, parse_spec, run_all
+from kerneltrack.trackers import OKFEBSpec, OKFESpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.learner_cases import same_state
 from tests.oracles.streams import IMU, raw, state_bytes, walk
 

@@ -14,8 +14,9 @@ import pytest
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
+from kerneltrack.in_memory import run_all
 from kerneltrack.learners import RidgeSpec
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import walk
 from transforms.snapshots import index as snapshot_index
 from transforms.snapshots.folder import SnapshotFolder

@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.specs import SubspaceSpec, spec_from_dict
-from kerneltrack.trackers import TRACKERS, CovarianceSpec, OKFEBSpec, OKFESpec, parse_spec
+from kerneltrack.registry import TRACKERS, parse_spec
+from kerneltrack.specs import spec_from_dict
+from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, OKFESpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 
 NOT_NUMBERS: list[Any] = [None, True, "many", math.nan, [1.0], 10**400]
 BAD: dict[str, list[Any]] = {

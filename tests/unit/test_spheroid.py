@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kerneltrack.trackers import OKFEBSpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import spheroid
 
 SEEDS = range(8)

@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kerneltrack.trackers import OKFEB, OKFEBSpec, OKFESpec, run_all
+from kerneltrack.in_memory import run_all
+from kerneltrack.trackers import OKFEB, OKFEBSpec, OKFESpec
 from tests.oracles.streams import walk
 
 

@@ -13,15 +13,9 @@ from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import gram, make_kernel
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import (
-    CovarianceSpec,
-    OANASpec,
-    OKFEBSpec,
-    OKFESpec,
-    RowsSpec,
-    get_tracker,
-)
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers import CovarianceSpec, OANASpec, OKFEBSpec, OKFESpec, RowsSpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
 from tests.oracles.streams import state_bytes, walk
 

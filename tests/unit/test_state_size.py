@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kerneltrack import codec
-from kerneltrack.kernels import KERNELS
+from kerneltrack.specs import KERNELS
 from kerneltrack.trackers import OKFE, OKFEB, OKFEBSpec, OKFESpec
 from tests.oracles.streams import walk
 

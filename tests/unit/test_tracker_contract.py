@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.in_memory import run_all
+from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import (
     CovarianceSpec,
     DSKPCASpec,
@@ -23,9 +24,8 @@ from kerneltrack.trackers import (
     OKFEBSpec,
     OKFESpec,
     RowsSpec,
-    get_tracker,
-    run_all,
 )
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.covariance import loop as covloop
 from kerneltrack.trackers.oana import loop as oanaloop
 from kerneltrack.trackers.okfeb import loop as rowloop

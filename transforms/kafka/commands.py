@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError, KerneltrackError
-from kerneltrack.learners import LearnerSpec, get_learner
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.learners import LearnerSpec
+from kerneltrack.registry import get_learner
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk
 from transforms.kafka.messages import BadMessageError, Message
 from transforms.learn import learner as learning

@@ -15,7 +15,7 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.specs import check_number
+from kerneltrack.settings import Range, check_number
 from transforms.chunks import Chunk, decode_batch, encode_batch
 from transforms.metrics import count
 from transforms.snapshots.files import escaped, read_whole, write_whole
@@ -69,7 +69,7 @@ class Expiry:
             ConfigError: naming the field, the value and what is allowed.
         """
         if self.after is not None:
-            check_number("after", self.after, LEAST_AFTER, MOST_AFTER, closed=("low", "high"))
+            check_number("after", self.after, Range(LEAST_AFTER, MOST_AFTER))
 
     def check_longer(self, idle_flush: float | None) -> None:
         """Refuse to let models expire before the rows that wait are taken.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.specs import check_int, check_number
+from kerneltrack.settings import Range, check_int, check_number
 from transforms.chunks import Chunk
 from transforms.read.label_values import LabelArray, is_missing, label_values, no_labels
 
@@ -61,7 +61,7 @@ class LateLabels:
             ConfigError: naming the field, the value and what is allowed.
         """
         if self.wait is not None:
-            check_number("wait", self.wait, 0, MAX_WAIT, closed=("low", "high"))
+            check_number("wait", self.wait, Range(0, MAX_WAIT))
         check_int("most_rows", self.most_rows, 1, MAX_ROWS)
 
 

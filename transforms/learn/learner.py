@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from kerneltrack.learners import LearnerSpec, LearnerState, get_learner
+from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.limits import MOST, MOST_GIVEN
+from kerneltrack.registry import get_learner
 from transforms.learn.delayed_labels import (
     OpenRows,
     Pending,

@@ -8,7 +8,8 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
-from kerneltrack.learners import LearnerSpec, LearnerState, get_learner
+from kerneltrack.learners import LearnerSpec, LearnerState
+from kerneltrack.registry import get_learner
 from transforms.learn.delayed_labels import (
     LateLabels,
     Lost,

@@ -22,7 +22,8 @@ from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack.errors import DataError
-from kerneltrack.learners import LearnerSpec, get_learner
+from kerneltrack.learners import LearnerSpec
+from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk, ChunkCoder, Failures
 from transforms.kafka.commands import Command, command_of
 from transforms.keyed.expiry import Expiry, Kept, is_name, recall

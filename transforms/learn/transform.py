@@ -10,7 +10,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.specs import check_number
+from kerneltrack.settings import Range, check_number
 from transforms.chunks import Chunk, Failures
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
@@ -117,7 +117,7 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         spans = {"window": window, "snapshot_every": snapshot_every}
         for name, seconds in spans.items():
             if seconds is not None:
-                check_number(name, seconds, 1e-3, MAX_SPAN, closed=("low", "high"))
+                check_number(name, seconds, Range(1e-3, MAX_SPAN))
         self._plan = Plan(
             spec=spec,
             late=late,

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.learners import LearnerSpec, LearnerState, Predictions, get_learner
+from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.base import CORRECT, SCORED
+from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
 from transforms.learn.delayed_labels import LateLabels
 from transforms.learn.predictions import prediction_arrays

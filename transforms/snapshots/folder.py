@@ -16,9 +16,9 @@ from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
-from kerneltrack.learners import LearnerSpec, parse_learner_spec
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import parse_spec
+from kerneltrack.learners import LearnerSpec
+from kerneltrack.registry import parse_learner_spec, parse_spec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.snapshots.files import read_whole, snapshot_name, write_whole
 from transforms.snapshots.header import read_about
 from transforms.snapshots.index import (

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.specs import check_number
+from kerneltrack.settings import Range, check_number
 from transforms.chunks import Chunk
 from transforms.metrics import count
 
@@ -75,9 +75,7 @@ class Order:
         if self.duplicates == DROP and self.max_disorder == 0:
             raise ConfigError("duplicates", DROP, f"{KEEP} where max_disorder is 0: no row waits")
         if self.idle_flush is not None:
-            check_number(
-                "idle_flush", self.idle_flush, LEAST_FLUSH, MOST_FLUSH, closed=("low", "high")
-            )
+            check_number("idle_flush", self.idle_flush, Range(LEAST_FLUSH, MOST_FLUSH))
             if self.waits_for_end:
                 allowed = "None where max_disorder and max_jump are infinite"
                 raise ConfigError("idle_flush", self.idle_flush, allowed)

@@ -21,8 +21,8 @@ from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.monitor.moving_loop import WindowState
-from kerneltrack.specs import SubspaceSpec
-from kerneltrack.trackers import get_tracker
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
 from transforms.read.times import TIME_LIMIT
 from transforms.snapshots.header import About, read_about

@@ -17,7 +17,7 @@ from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
 from kerneltrack.monitor.moving_loop import MovingMismatch, WindowState
-from kerneltrack.trackers import get_tracker
+from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.base import Features
 from transforms.track.clock import NEVER
 from transforms.track.forward_fill import hold_last

@@ -16,7 +16,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
-from kerneltrack.trackers import get_tracker
+from kerneltrack.registry import get_tracker
 from transforms.chunks import Chunk, Failures
 from transforms.kafka.commands import Command, as_chunk, command_of
 from transforms.keyed.expiry import Expiry, recall

@@ -12,8 +12,10 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.moving import ON_A_BUDGET
-from kerneltrack.specs import SubspaceSpec, check_number
-from kerneltrack.trackers import RowsSpec, get_tracker
+from kerneltrack.registry import get_tracker
+from kerneltrack.settings import Range, check_number
+from kerneltrack.trackers import RowsSpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from transforms.chunks import Chunk, Failures
 from transforms.keyed.expiry import Expiry
@@ -124,7 +126,7 @@ class TrackSubspace(
         if measure is not None and not stores_rows(get_tracker(spec.tracker)):
             raise ConfigError("measure", measure, f"None for the tracker {spec.tracker}")
         if snapshot_every is not None:
-            check_number("snapshot_every", snapshot_every, 1e-3, 1e9, closed=("low", "high"))
+            check_number("snapshot_every", snapshot_every, Range(1e-3, 1e9))
         if warm is not None:
             warm.check(spec)
         self._order = order or Order()

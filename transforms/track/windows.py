@@ -18,12 +18,13 @@ import pyarrow as pa
 from apache_beam.transforms.window import FixedWindows, SlidingWindows, WindowFn
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import NEEDS_BANDWIDTH
 from kerneltrack.limits import check_whole, copies_like, likes
 from kerneltrack.monitor.bounds import future_residual
 from kerneltrack.monitor.mismatch import Mismatch
 from kerneltrack.monitor.moving import MovingWindow
-from kerneltrack.specs import SubspaceSpec, check_int, check_number
+from kerneltrack.settings import Range, check_int, check_number
+from kerneltrack.specs import NEEDS_BANDWIDTH
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk
 from transforms.read.times import TIME_LIMIT
 
@@ -83,7 +84,7 @@ class MeasureMismatch:
             if not isinstance(self.windows, FixedWindows | SlidingWindows):
                 raise ConfigError("windows", self.windows, "FixedWindows or SlidingWindows")
             for field, length in (("size", self.size), ("period", self.period)):
-                check_number(field, length / 1e9, 1e-6, LONGEST, closed=("low", "high"))
+                check_number(field, length / 1e9, Range(1e-6, LONGEST))
             if self.size > MOST_WINDOWS * self.period:
                 raise ConfigError(
                     "period", self.period / 1e9, f"at least size / {MOST_WINDOWS}, in seconds"
@@ -91,7 +92,7 @@ class MeasureMismatch:
         if self.moving is not None:
             MovingWindow(self.moving)
         check_int("most_rows", self.most_rows, 2, 100_000)
-        check_number("confidence", self.confidence, 0, 1)
+        check_number("confidence", self.confidence, Range(0, 1, "()"))
 
     @property
     def kind(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.trackers.common.spec import SubspaceSpec
 
 TIME = pa.timestamp("ns", tz="UTC")
 

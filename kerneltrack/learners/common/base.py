@@ -12,16 +12,15 @@ from, and counted.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.errors import ConfigError
-from kerneltrack.specs import check_bool, check_choice, check_int, check_number
+from kerneltrack.learners.common.spec import (
+    LearnerSpec,
+)
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -30,105 +29,12 @@ IntArray = npt.NDArray[np.int64]
 Labels: TypeAlias = "Sequence[str | None] | Sequence[float | None] | npt.NDArray[Any] | None"
 """Classes (a sequence of strings, None where missing) or targets (floats, NaN where missing)."""
 
-CLASSIFICATION = "classification"
-REGRESSION = "regression"
-TASKS = (CLASSIFICATION, REGRESSION)
-MAX_CLASSES = 10_000
 
 # Places in the state's `counts` and `sums`.
 SCORED, CORRECT, LEARNED, UNUSABLE = range(4)
 COUNTS = 4
 SQUARED, ABSOLUTE = range(2)
 SUMS = 2
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LearnerSpec:
-    """What every learner is told.
-
-    Attributes:
-        task: "classification" or "regression".
-        max_classes: Most classes a model may have, 1 to 10,000.
-    """
-
-    learner: ClassVar[str] = ""
-    tasks: ClassVar[tuple[str, ...]] = TASKS
-
-    task: str = CLASSIFICATION
-    max_classes: int = 100
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        check_choice("task", self.task, TASKS)
-        if self.task not in self.tasks:
-            raise ConfigError("task", self.task, f"{' or '.join(self.tasks)} for {self.learner}")
-        check_int("max_classes", self.max_classes, 1, MAX_CLASSES)
-
-    @property
-    def classifies(self) -> bool:
-        """Whether labels are classes."""
-        return self.task == CLASSIFICATION
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the spec as plain values, the learner's name first."""
-        return {"learner": self.learner, **dataclasses.asdict(self)}
-
-    def digest(self) -> str:
-        """Return a short hash that tells specs apart."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LinearSpec(LearnerSpec):
-    """What the learners with one weight vector a class are also told.
-
-    Attributes:
-        bias: Append a constant 1 to the features; its weight is regularised like the others.
-    """
-
-    bias: bool = True
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_bool("bias", self.bias)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GradientSpec(LearnerSpec):
-    """What the learners of stochastic gradient steps on a loss are told.
-
-    Attributes:
-        ridge: λ of the cost, loss + λ/2·Σ‖w_c‖², 0 to 1.
-        step_size: η of the first step, > 0.
-        decay_rows: d of the step η/√(1 + t/d) at the t-th labelled row (from 0): about as many
-            rows as the learner looks back at the start; 0 keeps η as it is.
-    """
-
-    ridge: float = 0.0
-    step_size: float = 1.0
-    decay_rows: int = 0
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        if check_number("ridge", self.ridge, -1, 1) < 0:
-            raise ConfigError("ridge", self.ridge, "a number >= 0 and < 1")
-        check_number("step_size", self.step_size, 0, 1e6)
-        check_int("decay_rows", self.decay_rows, 0, 10**12)
 
 
 class LearnerState(Protocol):

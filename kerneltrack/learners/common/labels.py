@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.base import BoolArray, FloatArray, IntArray, Labels, LearnerSpec
+from kerneltrack.learners.common.base import BoolArray, FloatArray, IntArray, Labels
+from kerneltrack.learners.common.spec import LearnerSpec
 
 MISSING, UNUSABLE_LABEL = -1, -2
 """Codes below 0: no label, and one that can be held against a class but not be learned."""

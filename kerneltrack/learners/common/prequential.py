@@ -20,11 +20,11 @@ from kerneltrack.learners.common.base import (
     BoolArray,
     FloatArray,
     Labels,
-    LearnerSpec,
     Predictions,
 )
 from kerneltrack.learners.common.labels import MAX_NAME, Coded, coded, no_labels
 from kerneltrack.learners.common.row_steps import Mode, Outputs, mark_rows
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import Like, check_counts, copies_like
 
 _S = TypeVar("_S", bound=LearnerSpec)

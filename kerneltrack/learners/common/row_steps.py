@@ -24,10 +24,6 @@ MAX_ERROR = 1e150
 """An error counts as at most this much: its square is still finite."""
 
 
-LOSSES = ("hinge", "logistic")
-"""Of classification, where a learner has a choice; regression has the squared loss."""
-
-
 class Mode(NamedTuple):
     """What a call does with each row.
 

@@ -28,21 +28,13 @@ projection looks for the row among all, by its exact error.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kerneltrack.compiled import compiled, inlined
-from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel
-from kerneltrack.learners.common.base import (
-    CLASSIFICATION,
-    LEARNED,
-    FloatArray,
-    GradientSpec,
-    LearnerSpec,
-)
+from kerneltrack.learners.common.base import LEARNED, FloatArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.row_steps import (
     Mode,
@@ -52,8 +44,9 @@ from kerneltrack.learners.common.row_steps import (
     report,
     rival_of,
 )
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.kernel.common import EARLY, keep_waiting
-from kerneltrack.learners.kernel.dictionary import DictionaryLearner, DictionarySpec
+from kerneltrack.learners.kernel.dictionary import DictionaryLearner
 from kerneltrack.learners.kernel.dictionary_steps import (
     STORED,
     Dictionary,
@@ -68,45 +61,13 @@ from kerneltrack.learners.kernel.dictionary_steps import (
     store,
     take_back,
 )
-from kerneltrack.specs import check_choice
+from kerneltrack.learners.kernel.spec import MAINTENANCE, BSGDSpec
 from kerneltrack.sums import squared_distance
 
-MAINTENANCE = ("removal", "projection", "merging")
 REMOVAL, PROJECTION, MERGING = range(3)
 SEARCH = 20
 """Steps of the golden section search: h to 1e-4."""
 GOLDEN = 0.6180339887498949
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BSGDSpec(DictionarySpec, GradientSpec):
-    """Settings of BSGD; see `KernelSpec` and `GradientSpec` for the shared ones.
-
-    Attributes:
-        maintenance: "removal", "projection" or "merging" (with the Gaussian kernel).
-
-    Example:
-        >>> BSGDSpec(budget=50, maintenance="projection").learner
-        'bsgd'
-    """
-
-    learner: ClassVar[str] = "bsgd"
-    tasks: ClassVar[tuple[str, ...]] = (CLASSIFICATION,)
-
-    ridge: float = 1e-6
-    step_size: float = 0.5
-    maintenance: str = "merging"
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_choice("maintenance", self.maintenance, MAINTENANCE)
-        if self.maintenance == "merging" and self.kernel != "gaussian":
-            raise ConfigError("maintenance", "merging", f"another with the {self.kernel} kernel")
 
 
 class _Settings(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -13,56 +12,21 @@ import numpy.typing as npt
 
 from kerneltrack.compiled import inlined
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import NEEDS_BANDWIDTH, Kernel, make_kernel, median_bandwidth
-from kerneltrack.learners.common.base import COUNTS, FloatArray, LearnerSpec
+from kerneltrack.kernels import Kernel, make_kernel, median_bandwidth
+from kerneltrack.learners.common.base import COUNTS, FloatArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.prequential import MAX_WIDTH, PrequentialLearner
 from kerneltrack.learners.common.row_steps import Mode, Outputs
+from kerneltrack.learners.kernel.spec import KernelSpec
 from kerneltrack.limits import copies_like, whole
-from kerneltrack.specs import check_choice, check_int, check_number
 
 EARLY = COUNTS + 2
 """Place in `counts` of the rows that wait for the bandwidth; a learner's own lie beside it."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class KernelSpec(LearnerSpec):
-    """What the learners with a kernel of their own are also told.
-
-    Attributes:
-        budget: Most stored rows, 1 to 10,000.
-        kernel: "gaussian" or "laplacian", κ(x,x) = 1.
-        gamma: Bandwidth of the kernel (exp(-‖x-y‖²/γ), so γ = 2σ², or exp(-‖x-y‖₁/γ)), or
-            "median": that of the distances between the first `warmup` labelled rows.
-        warmup: Labelled rows that wait for that median, 2 to 10,000; until they have come, nothing
-            is learned and every decision value is 0.
-    """
-
-    budget: int = 500
-    kernel: str = "gaussian"
-    gamma: float | str = "median"
-    warmup: int = 100
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_int("budget", self.budget, 1, 10_000)
-        check_choice("kernel", self.kernel, sorted(NEEDS_BANDWIDTH))
-        if isinstance(self.gamma, str):
-            if self.gamma != "median":
-                raise ConfigError("gamma", self.gamma, "a finite number > 0, or 'median'")
-        else:
-            check_number("gamma", self.gamma, 0, math.inf)
-        check_int("warmup", self.warmup, 2, 10_000)
-
-    @property
-    def first_bandwidth(self) -> FloatArray:
-        """γ as a fresh state holds it: 0 where rows have to come first."""
-        return np.array([0.0 if isinstance(self.gamma, str) else float(self.gamma)])
+def first_bandwidth(spec: KernelSpec) -> FloatArray:
+    """Return γ as a fresh state holds it: 0 where rows have to come first."""
+    return np.array([0.0 if isinstance(spec.gamma, str) else spec.gamma])
 
 
 _S = TypeVar("_S", bound=KernelSpec)

@@ -6,7 +6,6 @@ dictionary never grows past `budget` rows, its arrays have as many places as the
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,9 +16,9 @@ from kerneltrack.learners.common.prequential import MAX_WIDTH
 from kerneltrack.learners.kernel.common import (
     EARLY,
     KernelLearner,
-    KernelSpec,
     counts_of,
     early_room,
+    first_bandwidth,
     resized,
     width_of,
 )
@@ -30,19 +29,9 @@ from kerneltrack.learners.kernel.dictionary_steps import (
     Dictionary,
     evaluate_rows,
 )
+from kerneltrack.learners.kernel.spec import DictionarySpec
 from kerneltrack.limits import Like, Limit, check_counts, real, whole
-from kerneltrack.specs import check_int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DictionarySpec(KernelSpec):
-    """What the learners that keep rows of a dictionary are also told."""
-
-    @property
-    def rows_a_step(self) -> int:
-        """Labelled rows of a mini-batch."""
-        return 1
-
+from kerneltrack.settings import check_int
 
 _S = TypeVar("_S", bound=DictionarySpec)
 
@@ -103,7 +92,7 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
             root=np.zeros((0, 0)),
             diagonal=np.zeros(0),
             early=np.zeros((0, width + 1)),
-            bandwidth=spec.first_bandwidth,
+            bandwidth=first_bandwidth(spec),
             sums=np.zeros(SUMS),
             counts=np.zeros(DICTIONARY_COUNTS, dtype=np.int64),
             classes=(),

@@ -30,28 +30,18 @@ target, η_t <= 1.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.compiled import compiled
-from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel
-from kerneltrack.learners.common.base import (
-    LEARNED,
-    SUMS,
-    FloatArray,
-    GradientSpec,
-    IntArray,
-    LearnerSpec,
-)
+from kerneltrack.learners.common.base import LEARNED, SUMS, FloatArray, IntArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.prequential import MAX_WIDTH
 from kerneltrack.learners.common.row_steps import (
-    LOSSES,
     Mode,
     Outputs,
     add_to,
@@ -64,12 +54,13 @@ from kerneltrack.learners.common.row_steps import (
     shrink_all,
     softmax,
 )
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.kernel.common import (
     EARLY,
     KernelLearner,
-    KernelSpec,
     counts_of,
     early_room,
+    first_bandwidth,
     keep_waiting,
     resized,
     width_of,
@@ -85,55 +76,13 @@ from kerneltrack.learners.kernel.nolana_steps import (
     make_fit,
     say,
 )
+from kerneltrack.learners.kernel.spec import NOLANASpec
 from kerneltrack.limits import Like, Limit, check_counts, check_whole, real, whole
-from kerneltrack.specs import check_choice, check_int, check_number
+from kerneltrack.settings import check_int
 from kerneltrack.trackers.oana import state as oanastate
 from kerneltrack.trackers.oana.loop import BEGINS, MOVES, nearest, what_for
 from kerneltrack.trackers.oana.span import displace, enlist
 from kerneltrack.trackers.okfeb import state as rowstate
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NOLANASpec(KernelSpec, GradientSpec):
-    """Settings of NOLANA; see `KernelSpec` and `GradientSpec` for the shared ones.
-
-    Attributes:
-        budget: Landmarks m, rank to 10,000.
-        rank: Features r, 1 to 1000.
-        loss: "hinge" or "logistic" in classification; regression has the squared loss.
-        threshold: ε, squared distance from its landmark below which a row moves nothing, >= 0;
-            None: landmarks never move.
-        refit_ridge: θ, 1e-9 to 1e6: what a change of the map costs weights of small eigenvalues.
-
-    Example:
-        >>> NOLANASpec(budget=20, rank=16, threshold=4.0).learner
-        'nolana'
-    """
-
-    learner: ClassVar[str] = "nolana"
-
-    budget: int = 100
-    rank: int = 80
-    ridge: float = 1e-6
-    step_size: float = 0.5
-    loss: str = "hinge"
-    threshold: float | None = 0.0
-    refit_ridge: float = 1e-6
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_int("rank", self.rank, 1, 1000)
-        if self.budget < self.rank:
-            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
-        check_choice("loss", self.loss, LOSSES)
-        if self.threshold is not None:
-            check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
-        check_number("refit_ridge", self.refit_ridge, 1e-9, 1e6, closed=("low", "high"))
 
 
 class NOLANAState(NamedTuple):
@@ -307,7 +256,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
             image=np.zeros((rank, slots)),
             members=np.zeros(slots, dtype=np.int64),
             early=np.zeros((0, width + 1)),
-            bandwidth=spec.first_bandwidth,
+            bandwidth=first_bandwidth(spec),
             sums=np.zeros(SUMS),
             counts=np.zeros(DIRECTIONS + 1, dtype=np.int64),
             classes=(),

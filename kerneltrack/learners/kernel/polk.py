@@ -28,17 +28,15 @@ target, η_t <= 1. Eq. 20's printed pseudo-inverse is misplaced: w = K_DD⁻¹ K
 
 from __future__ import annotations
 
-import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.kernels import Kernel, kernel_row
-from kerneltrack.learners.common.base import LEARNED, FloatArray, GradientSpec, LearnerSpec
+from kerneltrack.learners.common.base import LEARNED, FloatArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.row_steps import (
-    LOSSES,
     Mode,
     Outputs,
     decayed_step,
@@ -47,8 +45,9 @@ from kerneltrack.learners.common.row_steps import (
     report,
     softmax,
 )
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.kernel.common import EARLY, keep_waiting
-from kerneltrack.learners.kernel.dictionary import DictionaryLearner, DictionarySpec
+from kerneltrack.learners.kernel.dictionary import DictionaryLearner
 from kerneltrack.learners.kernel.dictionary_steps import (
     PENDING,
     STORED,
@@ -64,46 +63,7 @@ from kerneltrack.learners.kernel.dictionary_steps import (
     store,
     take_back,
 )
-from kerneltrack.specs import check_choice, check_int, check_number
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class POLKSpec(DictionarySpec, GradientSpec):
-    """Settings of POLK; see `KernelSpec` and `GradientSpec` for the shared ones.
-
-    Attributes:
-        loss: "hinge" or "logistic" in classification; regression has the squared loss.
-        parsimony: K of ε = Kη^{3/2}, 0 to 1e6; 0 drops rows past `budget` only.
-        batch: Labelled rows B of a mini-batch, 1 to 1,000. A step waits for them all.
-
-    Example:
-        >>> POLKSpec(loss="logistic", parsimony=0.03).learner
-        'polk'
-    """
-
-    learner: ClassVar[str] = "polk"
-
-    ridge: float = 1e-6
-    step_size: float = 0.5
-    loss: str = "hinge"
-    parsimony: float = 0.1
-    batch: int = 1
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_choice("loss", self.loss, LOSSES)
-        check_number("parsimony", self.parsimony, 0, 1e6, closed=("low", "high"))
-        check_int("batch", self.batch, 1, 1000)
-
-    @property
-    def rows_a_step(self) -> int:
-        """Labelled rows of a mini-batch."""
-        return self.batch
+from kerneltrack.learners.kernel.spec import POLKSpec
 
 
 class _Settings(NamedTuple):

@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from kerneltrack.compiled import compiled
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.base import COUNTS, SUMS, FloatArray, IntArray, LinearSpec
+from kerneltrack.learners.common.base import COUNTS, SUMS, FloatArray, IntArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.prequential import MAX_WIDTH, PrequentialLearner
 from kerneltrack.learners.common.row_steps import Arrays, Mode, Outputs, decision_values, load_row
+from kerneltrack.learners.linear.spec import LinearSpec
 from kerneltrack.limits import Like, real, whole
-from kerneltrack.specs import check_int
+from kerneltrack.settings import check_int
 
 _S = TypeVar("_S", bound=LinearSpec)
 

@@ -15,20 +15,12 @@ learning with kernels via sparse projections in function space", JMLR 20, 2019, 
 
 from __future__ import annotations
 
-import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kerneltrack.compiled import compiled
-from kerneltrack.learners.common.base import (
-    CLASSIFICATION,
-    LEARNED,
-    FloatArray,
-    GradientSpec,
-    LearnerSpec,
-    LinearSpec,
-)
+from kerneltrack.learners.common.base import LEARNED, FloatArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.row_steps import (
     Arrays,
@@ -43,22 +35,9 @@ from kerneltrack.learners.common.row_steps import (
     rival_of,
     shrink_all,
 )
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearLearner
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HingeSpec(GradientSpec, LinearSpec):
-    """Settings of the multi-class hinge learner; see `GradientSpec`.
-
-    Example:
-        >>> HingeSpec(step_size=0.5).learner
-        'hinge'
-    """
-
-    learner: ClassVar[str] = "hinge"
-    tasks: ClassVar[tuple[str, ...]] = (CLASSIFICATION,)
-
-    step_size: float = 0.3
+from kerneltrack.learners.linear.spec import HingeSpec
 
 
 class _Settings(NamedTuple):

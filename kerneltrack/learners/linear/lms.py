@@ -21,20 +21,12 @@ cap at η <= 1/2.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kerneltrack.compiled import compiled
-from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.base import (
-    LEARNED,
-    FloatArray,
-    GradientSpec,
-    LearnerSpec,
-    LinearSpec,
-)
+from kerneltrack.learners.common.base import LEARNED, FloatArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.row_steps import (
     Arrays,
@@ -48,43 +40,13 @@ from kerneltrack.learners.common.row_steps import (
     report,
     shrink_all,
 )
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearLearner
-from kerneltrack.specs import check_bool
+from kerneltrack.learners.linear.spec import LMSSpec
 from kerneltrack.sums import dot
 
 NORM_FLOOR = 1e-3
 """ε of NLMS: a row with ‖x‖² far below it says nothing, and is not blown up."""
-MAX_NLMS_STEP = 2.0
-"""NLMS is stable for steps below 2."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LMSSpec(GradientSpec, LinearSpec):
-    """Settings of the LMS learner; see `GradientSpec`, λ here scaled as in the module.
-
-    Attributes:
-        normalised: NLMS, whose step size is free of the features' scale and below 2.
-
-    Example:
-        >>> LMSSpec(task="regression", step_size=0.1).learner
-        'lms'
-    """
-
-    learner: ClassVar[str] = "lms"
-
-    step_size: float = 0.2
-    normalised: bool = True
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_bool("normalised", self.normalised)
-        if self.normalised and self.step_size >= MAX_NLMS_STEP:
-            raise ConfigError("step_size", self.step_size, "below 2 if normalised")
 
 
 class _Settings(NamedTuple):

@@ -16,20 +16,12 @@ projections in function space", JMLR 20, 2019, eq. 27.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kerneltrack.compiled import compiled
-from kerneltrack.learners.common.base import (
-    CLASSIFICATION,
-    LEARNED,
-    FloatArray,
-    GradientSpec,
-    LearnerSpec,
-    LinearSpec,
-)
+from kerneltrack.learners.common.base import LEARNED, FloatArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.row_steps import (
     Arrays,
@@ -44,22 +36,9 @@ from kerneltrack.learners.common.row_steps import (
     shrink_all,
     softmax,
 )
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearLearner
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LogisticSpec(GradientSpec, LinearSpec):
-    """Settings of the multinomial logistic learner; see `GradientSpec`.
-
-    Example:
-        >>> LogisticSpec(step_size=1.0).learner
-        'logistic'
-    """
-
-    learner: ClassVar[str] = "logistic"
-    tasks: ClassVar[tuple[str, ...]] = (CLASSIFICATION,)
-
-    step_size: float = 0.5
+from kerneltrack.learners.linear.spec import LogisticSpec
 
 
 class _Settings(NamedTuple):

@@ -16,13 +16,12 @@ max-loss update for costs of 0 and 1).
 
 from __future__ import annotations
 
-import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kerneltrack.compiled import compiled, inlined
-from kerneltrack.learners.common.base import LEARNED, FloatArray, LearnerSpec, LinearSpec
+from kerneltrack.learners.common.base import LEARNED, FloatArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.row_steps import (
     Arrays,
@@ -35,44 +34,12 @@ from kerneltrack.learners.common.row_steps import (
     report,
     rival_of,
 )
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearLearner
-from kerneltrack.specs import check_choice, check_number
+from kerneltrack.learners.linear.spec import VARIANTS, PASpec
 from kerneltrack.sums import dot
 
-VARIANTS = ("pa", "pa1", "pa2")
 PLAIN, CAPPED, SOFTENED = range(3)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PASpec(LinearSpec):
-    """Settings of the passive-aggressive learner; see `LinearSpec` for the shared ones.
-
-    Attributes:
-        variant: "pa", "pa1" (the step is capped) or "pa2" (it is softened).
-        aggressiveness: C of PA-I and PA-II, > 0: the smaller, the less a wrong label does.
-        insensitivity: ε of regression, >= 0, in units of the target.
-
-    Example:
-        >>> PASpec(variant="pa2").learner
-        'pa'
-    """
-
-    learner: ClassVar[str] = "pa"
-
-    variant: str = "pa1"
-    aggressiveness: float = 1.0
-    insensitivity: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_choice("variant", self.variant, VARIANTS)
-        check_number("aggressiveness", self.aggressiveness, 0, 1e6)
-        check_number("insensitivity", self.insensitivity, 0, 1e100, closed=("low",))
 
 
 class _Settings(NamedTuple):

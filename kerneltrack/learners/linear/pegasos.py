@@ -23,20 +23,13 @@ any, is one more feature (a way of section 6) and so regularised.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
-from kerneltrack.learners.common.base import (
-    CLASSIFICATION,
-    LEARNED,
-    FloatArray,
-    LearnerSpec,
-    LinearSpec,
-)
+from kerneltrack.learners.common.base import LEARNED, FloatArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.row_steps import (
     Arrays,
@@ -48,39 +41,10 @@ from kerneltrack.learners.common.row_steps import (
     load_row,
     report,
 )
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearLearner, LinearState
-from kerneltrack.specs import check_bool, check_number
+from kerneltrack.learners.linear.spec import PegasosSpec
 from kerneltrack.sums import dot
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PegasosSpec(LinearSpec):
-    """Settings of Pegasos; see `LearnerSpec` for those that all learners share.
-
-    Attributes:
-        ridge: λ, 1e-12 to 1e6. The step after t rows is 1/(λt): the larger, the longer it moves.
-        project: Keep ‖w‖ <= 1/√λ, the paper's optional step.
-
-    Example:
-        >>> PegasosSpec(ridge=1e-4).learner
-        'pegasos'
-    """
-
-    learner: ClassVar[str] = "pegasos"
-    tasks: ClassVar[tuple[str, ...]] = (CLASSIFICATION,)
-
-    ridge: float = 3e-4
-    project: bool = False
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_number("ridge", self.ridge, 1e-13, 1e6)
-        check_bool("project", self.project)
 
 
 class _Settings(NamedTuple):

@@ -33,15 +33,13 @@ regularized fast RLS with application to echo cancellation", ICASSP 1996.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kerneltrack.compiled import compiled, inlined
-from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.base import LEARNED, FloatArray, LearnerSpec, LinearSpec
+from kerneltrack.learners.common.base import LEARNED, FloatArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.row_steps import (
     Arrays,
@@ -53,43 +51,10 @@ from kerneltrack.learners.common.row_steps import (
     load_row,
     report,
 )
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearLearner
-from kerneltrack.specs import check_number
+from kerneltrack.learners.linear.spec import RidgeSpec
 from kerneltrack.sums import dot, fused
-
-MIN_FORGETTING = 0.9
-"""Ten rows of memory: with fewer there is nothing to regress on."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RidgeSpec(LinearSpec):
-    """Settings of recursive ridge; see `LearnerSpec` for those that all learners share.
-
-    Attributes:
-        ridge: λ, 1e-12 to 1e6, against a sum over rows.
-        forgetting: ρ, 0.9 to 1: rows count for about 1/(1 - ρ) rows. 1 never forgets: the best
-            for features that stand still, while those of a moving subspace call for less.
-
-    Example:
-        >>> RidgeSpec(forgetting=1.0).learner
-        'ridge'
-    """
-
-    learner: ClassVar[str] = "ridge"
-
-    ridge: float = 0.1
-    forgetting: float = 0.999
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_number("ridge", self.ridge, 1e-13, 1e6)
-        if not MIN_FORGETTING <= check_number("forgetting", self.forgetting, 0, 2) <= 1:
-            raise ConfigError("forgetting", self.forgetting, "a number from 0.9 to 1")
 
 
 class _Settings(NamedTuple):

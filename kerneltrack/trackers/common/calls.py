@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import NEEDS_BANDWIDTH, Kernel, make_kernel, median_bandwidth
+from kerneltrack.kernels import Kernel, make_kernel, median_bandwidth
 from kerneltrack.limits import (
     Like,
     Limit,
@@ -19,9 +19,10 @@ from kerneltrack.limits import (
     check_positive,
     copies_like,
 )
-from kerneltrack.specs import SubspaceSpec
+from kerneltrack.specs import NEEDS_BANDWIDTH
 from kerneltrack.trackers.common import row_steps, scaling
 from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.okfeb import state as rowstate
 
 FloatArray = npt.NDArray[np.float64]

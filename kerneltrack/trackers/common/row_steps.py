@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
-from kerneltrack.specs import MOVING_WINDOW
+from kerneltrack.trackers.common.spec import MOVING_WINDOW
 from kerneltrack.trackers.okfeb.state import EPSILON, FIXED, LOSSES, MEAN_LOSS, MOVING
 
 FloatArray = npt.NDArray[np.float64]

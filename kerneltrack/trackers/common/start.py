@@ -17,14 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import KERNELS
-from kerneltrack.specs import SubspaceSpec, check_bool, check_choice, check_number
-from kerneltrack.trackers import get_tracker
+from kerneltrack.registry import get_tracker
+from kerneltrack.settings import Range, check_bool, check_choice, check_number
+from kerneltrack.specs import KERNELS
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.covariance import state as covstate
-from kerneltrack.trackers.covariance.tracker import CovarianceSpec
-from kerneltrack.trackers.oana.tracker import OANASpec
+from kerneltrack.trackers.covariance.spec import CovarianceSpec
+from kerneltrack.trackers.oana.spec import OANASpec
 from kerneltrack.trackers.okfeb import state as rowstate
-from kerneltrack.trackers.okfeb.okfeb import OKFEBSpec
+from kerneltrack.trackers.okfeb.spec import OKFEBSpec
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -67,7 +68,7 @@ class StartSet:
         """
         check_choice("kernel", self.kernel, KERNELS)
         check_bool("standardise", self.standardise)
-        check_number("gamma", self.gamma, 0, math.inf)
+        check_number("gamma", self.gamma, Range(0, math.inf, "()"))
         if self.rows.ndim != 2 or min(self.rows.shape) < 1:
             raise ConfigError("shape of rows", self.rows.shape, "one row and channel at least")
         for name, array in (("shift", self.shift), ("scale", self.scale)):

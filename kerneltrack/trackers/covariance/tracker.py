@@ -77,17 +77,14 @@ this project's.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, Limit, check_counts, check_positive, real, whole
-from kerneltrack.specs import AUTO, MAX_RANK, SubspaceSpec, check_choice, check_int, check_number
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import (
     copied,
@@ -98,82 +95,12 @@ from kerneltrack.trackers.common.calls import (
     stamps_of,
     totals,
 )
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.loop import run_rows
+from kerneltrack.trackers.covariance.spec import ADMISSIONS, CovarianceSpec
 from kerneltrack.trackers.covariance.state import CovarianceState
 from kerneltrack.trackers.okfeb import state as rowstate
-
-AUTO_FACTOR = 1.5
-"""`rank_factor` where the rank is "auto" and no other is given."""
-ADMISSIONS = ("every", "fixed", "moving", "rate", "leverage")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CovarianceSpec(SubspaceSpec):
-    """Settings of the covariance tracker; see `SubspaceSpec` for those that all trackers share.
-
-    Attributes:
-        budget: Most stored rows B, rank to 10,000.
-        halflife: Rows after which a row counts half, > 0; None forgets nothing.
-        halflife_seconds: The same in event time, instead of rows: for irregular sampling. Needs
-            rows with times.
-        rank_factor: Chooses the rank from the stream, `rank` at most: the smallest whose fitting
-            error is at most this factor of that of all stored rows, > 1. None: the rank is `rank`.
-            The rank "auto" stands for the budget, 1000 at most, and a factor of 1.5 if none is
-            given.
-        admission: Which rows enter the covariance once as many as the budget have: "every",
-            by novelty "fixed" (ℓ >= threshold), "moving" (ℓ >= mean of the last 100 losses) or
-            "rate" (ε is steered so that the fraction `admission_rate` enters), or "leverage" (at
-            random, the likelier the larger ℓ, and with the weight of those that were left out).
-        threshold: ε of the admission "fixed", >= 0.
-        admission_rate: Fraction admitted under "rate" and "leverage", 0 to 1.
-
-    Example:
-        >>> CovarianceSpec(rank=10, budget=15, halflife=500).budget
-        15
-    """
-
-    tracker: ClassVar[str] = "covariance"
-
-    budget: int = 20
-    halflife: float | None = None
-    halflife_seconds: float | None = None
-    rank_factor: float | None = None
-    admission: str = "every"
-    threshold: float = 0.0
-    admission_rate: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        check_int("budget", self.budget, 1, 10_000)
-        given: Any = self.rank
-        if given == AUTO:
-            object.__setattr__(self, "rank", min(self.budget, MAX_RANK))
-            if self.rank_factor is None:
-                object.__setattr__(self, "rank_factor", AUTO_FACTOR)
-        super().__post_init__()
-        if self.budget < self.rank:
-            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
-        if self.halflife is not None:
-            check_number("halflife", self.halflife, 0, math.inf)
-        if self.halflife_seconds is not None:
-            check_number("halflife_seconds", self.halflife_seconds, 0, math.inf)
-            if self.halflife is not None:
-                raise ConfigError("halflife_seconds", self.halflife_seconds, "none with a halflife")
-        if self.rank_factor is not None:
-            check_number("rank_factor", self.rank_factor, 1, math.inf)
-        check_choice("admission", self.admission, ADMISSIONS)
-        check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
-        check_number("admission_rate", self.admission_rate, 0, 1)
-
-    @property
-    def needs_times(self) -> bool:
-        """Whether the half-life is one of event time."""
-        return self.halflife_seconds is not None
 
 
 def layout(spec: CovarianceSpec, width: int) -> dict[str, Like]:

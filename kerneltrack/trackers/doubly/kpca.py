@@ -34,8 +34,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +42,6 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import median_bandwidth
 from kerneltrack.limits import Like, Limit, check_positive, real, whole
-from kerneltrack.specs import SubspaceSpec, check_choice, check_int, check_number
 from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import (
@@ -55,76 +53,13 @@ from kerneltrack.trackers.common.calls import (
     restored,
     writeable,
 )
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.doubly import kpca_loop
 from kerneltrack.trackers.doubly.kpca_loop import DoublyState
-from kerneltrack.trackers.doubly.random_features import (
-    FEATURE_KERNELS,
-    MEASURED,
-    POSITIVE,
-    SCALED,
-    FeatureMap,
-    make_feature_map,
-)
+from kerneltrack.trackers.doubly.random_features import SCALED, FeatureMap, make_feature_map
+from kerneltrack.trackers.doubly.spec import POSITIVE, DSKPCASpec
 
 FloatArray = npt.NDArray[np.float64]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DSKPCASpec(SubspaceSpec):
-    """Settings of doubly stochastic kernel PCA; see `SubspaceSpec` for the shared ones.
-
-    Attributes:
-        kernel: "gaussian", "laplacian", "cauchy", "matern12", "matern32", "matern52",
-            "arccosine0", "arccosine1", "arccosine2", "polynomial", "linear", "expsemigroup" or
-            "recsemigroup"; `random_features` has their formulas.
-        budget: Random features F in the pool, a multiple of `feature_batch`, up to 1,048,576.
-        form: "subspace" (Oja's rule, eq. 10) or "gha" (single eigenfunctions, eq. 16).
-        row_batch: Rows T of a mini-batch, 1 to 100,000.
-        feature_batch: Features B of a mini-batch, rank to `budget`.
-        ridge: λ added to the features' moments where they are inverted, 1e-12 to 1e6.
-        step_size: θ₀ of the step θ₀/(1 + θ₁t), > 0.
-        step_decay: θ₁, >= 0; 0 goes on tracking for ever.
-
-    Example:
-        >>> DSKPCASpec(rank=3, budget=512).tracker
-        'dskpca'
-    """
-
-    tracker: ClassVar[str] = "dskpca"
-    kernels: ClassVar[Collection[str]] = FEATURE_KERNELS
-    measured: ClassVar[Collection[str]] = MEASURED
-    forms: ClassVar[tuple[str, ...]] = ("subspace", "gha")
-
-    budget: int = 1024
-    form: str = "subspace"
-    row_batch: int = 64
-    feature_batch: int = 64
-    ridge: float = 1e-3
-    step_size: float = 1.0
-    step_decay: float = 0.01
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        if self.kernel in POSITIVE:
-            if isinstance(self.gamma, str):
-                raise ConfigError("gamma", self.gamma, f"a number > 0 with {self.kernel}")
-            if self.standardise:
-                raise ConfigError("standardise", True, f"false with {self.kernel} (rows >= 0)")
-        check_choice("form", self.form, self.forms)
-        check_int("row_batch", self.row_batch, 1, 100_000)
-        check_int("budget", self.budget, 1, 2**20)
-        check_int("feature_batch", self.feature_batch, self.rank, max(self.budget, self.rank))
-        if self.budget % self.feature_batch:
-            allowed = f"a multiple of feature_batch ({self.feature_batch})"
-            raise ConfigError("budget", self.budget, allowed)
-        check_number("ridge", self.ridge, 1e-12, 1e6, closed=("low", "high"))
-        check_number("step_size", self.step_size, 0, 1e6, closed=("high",))
-        check_number("step_decay", self.step_decay, 0, 1e6, closed=("low", "high"))
 
 
 def tuned(

@@ -32,15 +32,13 @@ paper: one pair of functions may be the constants. "kcca-newton" is ours.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, check_positive, real, whole
-from kerneltrack.specs import SubspaceSpec, check_int
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import (
     copied,
@@ -51,45 +49,15 @@ from kerneltrack.trackers.common.calls import (
     restored,
     writeable,
 )
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.doubly import kpca as dskpca
 from kerneltrack.trackers.doubly import kpca_loop, pair_loop
-from kerneltrack.trackers.doubly.kpca import DSKPCASpec
 from kerneltrack.trackers.doubly.kpca_loop import DoublyState
 from kerneltrack.trackers.doubly.pair_loop import PairState, Tie
-from kerneltrack.trackers.doubly.random_features import POSITIVE, FeatureMap, make_feature_map
+from kerneltrack.trackers.doubly.random_features import FeatureMap, make_feature_map
+from kerneltrack.trackers.doubly.spec import POSITIVE, DSPairSpec
 
 FloatArray = npt.NDArray[np.float64]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DSPairSpec(DSKPCASpec):
-    """Settings of doubly stochastic kernel CCA and SVD; see `DSKPCASpec` for the others.
-
-    Attributes:
-        form: "kcca" (Algorithm 4; with the target as second view, sliced inverse regression),
-            "kcca-newton" (the same functions in far fewer steps; take a `row_batch` of about
-            twice `feature_batch`; 16B² more bytes of state) or "ksvd" (Algorithm 3).
-        first_view: Columns of the first view, from the left; the others are the second view.
-
-    Example:
-        >>> DSPairSpec(rank=3, first_view=2).form
-        'kcca'
-    """
-
-    tracker: ClassVar[str] = "dspair"
-    forms: ClassVar[tuple[str, ...]] = ("ksvd", "kcca", "kcca-newton")
-
-    form: str = "kcca"
-    first_view: int = 1
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_int("first_view", self.first_view, 1, 1_000_000)
 
 
 def layout(spec: DSPairSpec, width: int) -> dict[str, Like]:

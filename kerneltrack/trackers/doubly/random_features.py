@@ -40,6 +40,7 @@ from kerneltrack.compiled import compiled, inlined
 from kerneltrack.errors import ConfigError
 from kerneltrack.sums import fused
 from kerneltrack.trackers.doubly.philox import WORDS, block, open_uniform, uniform
+from kerneltrack.trackers.doubly.spec import FEATURE_KERNELS, MEASURED
 
 FloatArray = npt.NDArray[np.float64]
 WordArray = npt.NDArray[np.uint64]
@@ -48,22 +49,6 @@ WordArray = npt.NDArray[np.uint64]
 cgutils: Any = numba_cgutils
 intrinsic: Any = numba_intrinsic
 
-NAMES = (
-    "gaussian",
-    "laplacian",
-    "cauchy",
-    "matern12",
-    "matern32",
-    "matern52",
-    "arccosine0",
-    "arccosine1",
-    "arccosine2",
-    "polynomial",
-    "linear",
-    "expsemigroup",
-    "recsemigroup",
-)
-FEATURE_KERNELS = {name: code for code, name in enumerate(NAMES)}
 (
     GAUSSIAN,
     LAPLACIAN,
@@ -78,13 +63,9 @@ FEATURE_KERNELS = {name: code for code, name in enumerate(NAMES)}
     LINEAR,
     EXP_SEMIGROUP,
     REC_SEMIGROUP,
-) = range(len(NAMES))
-MEASURED = frozenset(NAMES[:ARC0])
-"""Kernels of differences, whose bandwidth the median trick can give."""
+) = range(len(FEATURE_KERNELS))
 SCALED = MEASURED | {"expsemigroup", "recsemigroup"}
 """Kernels that have a bandwidth at all."""
-POSITIVE = frozenset({"expsemigroup", "recsemigroup"})
-"""Kernels of rows without negative entries."""
 
 TURN = 2.0 * np.pi
 ROOT_2 = np.sqrt(2.0)
@@ -165,7 +146,7 @@ def make_feature_map(
         True
     """
     if name not in FEATURE_KERNELS:
-        raise ConfigError("kernel", name, f"one of {', '.join(NAMES)}")
+        raise ConfigError("kernel", name, f"one of {', '.join(FEATURE_KERNELS)}")
     if not 0 < gamma < np.inf:
         raise ConfigError("gamma", gamma, "a finite number > 0")
     if not 1 <= degree <= 20:
@@ -174,7 +155,7 @@ def make_feature_map(
         raise ConfigError("offset", offset, "a finite number >= 0")
     linear = name == "linear"
     return FeatureMap(
-        FEATURE_KERNELS[name],
+        FEATURE_KERNELS.index(name),
         1.0 / gamma,
         1 if linear else int(degree),
         0.0 if linear else float(np.sqrt(offset)),

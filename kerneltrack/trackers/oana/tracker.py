@@ -37,16 +37,13 @@ K-orthonormal and shifted; features are aligned.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, Limit, check_positive, check_whole, real, whole
-from kerneltrack.specs import SubspaceSpec, check_int, check_number
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import (
     copied,
@@ -56,42 +53,11 @@ from kerneltrack.trackers.common.calls import (
     run,
     totals,
 )
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.oana.loop import run_rows
+from kerneltrack.trackers.oana.spec import OANASpec
 from kerneltrack.trackers.oana.state import OANAState, Settings
 from kerneltrack.trackers.okfeb import state as rowstate
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OANASpec(SubspaceSpec):
-    """Settings of the adaptive Nyström tracker; see `SubspaceSpec` for those that all share.
-
-    Attributes:
-        budget: Landmarks m, rank to 10,000.
-        threshold: ε, squared distance (in scaled channels) from its landmark below which a row
-            moves nothing, >= 0; None: landmarks never move.
-
-    Example:
-        >>> OANASpec(rank=16, budget=20, threshold=4.0).budget
-        20
-    """
-
-    tracker: ClassVar[str] = "oana"
-
-    budget: int = 20
-    threshold: float | None = 0.0
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_int("budget", self.budget, 1, 10_000)
-        if self.budget < self.rank:
-            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
-        if self.threshold is not None:
-            check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
 
 
 def layout(spec: OANASpec, width: int) -> dict[str, Like]:

@@ -17,54 +17,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.specs import RULES, STEPS, GradientSpec, SubspaceSpec, check_int
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import refusal, run, totals
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.okfeb import state as rowstate
 from kerneltrack.trackers.okfeb.loop import run_rows
-from kerneltrack.trackers.okfeb.okfeb import (
-    CENSORS,
-    POLICIES,
-    make_state,
-    rows_to_begin,
-    state_from_arrays,
-)
+from kerneltrack.trackers.okfeb.okfeb import make_state, rows_to_begin, state_from_arrays
+from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, OKFESpec
 from kerneltrack.trackers.okfeb.state import SubspaceState
 
 SPARE_SLOTS = 2
 """One slot for the row being added, one so that the loop never sees a full budget."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OKFESpec(GradientSpec):
-    """Settings of OK-FE; see `GradientSpec` for those that all subspace trackers share.
-
-    Attributes:
-        max_rows: Rows a model may store, rank to 20,000; later rows are refused.
-
-    Example:
-        >>> OKFESpec(rank=3, max_rows=100).tracker
-        'okfe'
-    """
-
-    tracker: ClassVar[str] = "okfe"
-
-    max_rows: int = 2000
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_int("max_rows", self.max_rows, self.rank, 20_000)
 
 
 def _resized(state: SubspaceState, slots: int) -> SubspaceState:

@@ -28,82 +28,24 @@ Differs from the paper:
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, Limit, check_positive, real, whole
-from kerneltrack.specs import (
-    RULES,
-    STEPS,
-    GradientSpec,
-    SubspaceSpec,
-    check_choice,
-    check_int,
-    check_number,
-)
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import copied, look_at, refusal, restored, run, totals
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.okfeb import state as rowstate
 from kerneltrack.trackers.okfeb.loop import run_rows
+from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, GradientSpec, OKFEBSpec
 from kerneltrack.trackers.okfeb.state import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
-
-POLICIES = ("norm", "fifo", "distortion", "compensated")
-CENSORS = ("none", "fixed", "moving", "rate")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OKFEBSpec(GradientSpec):
-    """Settings of OK-FEB; see `GradientSpec` and `SubspaceSpec`.
-
-    Attributes:
-        budget: Most stored rows B, rank to 10,000.
-        policy: Which SV goes on overflow: "norm" (smallest η‖a‖, Alg. 5), "fifo" (the oldest),
-            "distortion" (exact minimum distortion, eq. 24) or "compensated" (its φ is first
-            projected on the other SVs; the minimum of ‖a‖²/[K⁻¹]_ii).
-        forgetting: β of the policy "norm": on overflow every older SV's η shrinks by it, 0 to 1.
-        censor: Which rows are uninformative once the budget is full: "none", "fixed"
-            (ℓ < threshold), "moving" (ℓ < mean of the last 100 losses) or "rate" (ε is steered
-            so that the fraction `censor_rate` is censored).
-        threshold: ε of the censor "fixed", >= 0.
-        censor_rate: Fraction censored under "rate", 0 to 1.
-
-    Example:
-        >>> OKFEBSpec(rank=10, budget=15).budget
-        15
-    """
-
-    tracker: ClassVar[str] = "okfeb"
-
-    budget: int = 20
-    policy: str = "norm"
-    forgetting: float = 0.9
-    censor: str = "none"
-    threshold: float = 0.0
-    censor_rate: float = 0.9
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        super().__post_init__()
-        check_int("budget", self.budget, 1, 10_000)
-        if self.budget < self.rank:
-            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
-        check_choice("policy", self.policy, POLICIES)
-        check_number("forgetting", self.forgetting, 0, 1, closed=("high",))
-        check_choice("censor", self.censor, CENSORS)
-        check_number("threshold", self.threshold, 0, math.inf, closed=("low",))
-        check_number("censor_rate", self.censor_rate, 0, 1)
 
 
 def layout(spec: GradientSpec, slots: int, width: int) -> dict[str, Like]:

@@ -10,10 +10,8 @@ Reference: none, there is nothing to it.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Collection
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,30 +19,16 @@ import numpy.typing as npt
 from kerneltrack.compiled import compiled
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, real, whole
-from kerneltrack.specs import SubspaceSpec
 from kerneltrack.trackers.common import calls, row_steps
 from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.okfeb import state as rowstate
+from kerneltrack.trackers.rows.spec import RowsSpec
 
 FloatArray = npt.NDArray[np.float64]
 
 MIDDLE = 0.5
 """Mid-rank of a fitting error among equal ones."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RowsSpec(SubspaceSpec):
-    """Settings of the tracker that passes rows on; see `SubspaceSpec`.
-
-    `rank` must be the number of channels. The kernel's settings and the seed say nothing here.
-
-    Example:
-        >>> RowsSpec(rank=6).tracker
-        'rows'
-    """
-
-    tracker: ClassVar[str] = "rows"
-    measured: ClassVar[Collection[str]] = frozenset()
 
 
 class RowsState(NamedTuple):

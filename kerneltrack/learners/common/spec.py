@@ -1,0 +1,51 @@
+"""Settings that learners share."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, ClassVar
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.settings import OneOf, Range
+from kerneltrack.specs import Spec
+
+CLASSIFICATION = "classification"
+REGRESSION = "regression"
+TASKS = (CLASSIFICATION, REGRESSION)
+MAX_CLASSES = 10_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearnerSpec(Spec):
+    """What every learner is told."""
+
+    role: ClassVar[str] = "learner"
+    learner: ClassVar[str] = ""
+    tasks: ClassVar[tuple[str, ...]] = TASKS
+
+    task: Annotated[str, OneOf(TASKS), "What is learned: classes or targets."] = CLASSIFICATION
+    max_classes: Annotated[int, Range(1, MAX_CLASSES), "Most classes that a model may have."] = 100
+
+    def check_together(self) -> None:
+        """Refuse a task that the learner cannot do."""
+        if self.task not in self.tasks:
+            raise ConfigError("task", self.task, f"{' or '.join(self.tasks)} for {self.learner}")
+
+    @property
+    def classifies(self) -> bool:
+        """Whether labels are classes."""
+        return self.task == CLASSIFICATION
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientSpec(LearnerSpec):
+    """What the learners of stochastic gradient steps on a loss are told."""
+
+    ridge: Annotated[float, Range(0, 1, "[)"), "λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 0.0
+    step_size: Annotated[float, Range(0, 1e6, "()"), "η of the first step."] = 1.0
+    decay_rows: Annotated[
+        int,
+        Range(0, 10**12),
+        """d of the step η/√(1 + t/d) at the t-th labelled row (from 0): about as many rows as the
+        learner looks back at the start; 0 keeps η as it is.""",
+    ] = 0

@@ -1,0 +1,36 @@
+"""Settings of the adaptive Nyström tracker."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Annotated, ClassVar
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.settings import Range
+from kerneltrack.trackers.common.spec import SubspaceSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OANASpec(SubspaceSpec):
+    """Settings of the adaptive Nyström tracker; see `SubspaceSpec` for those that all share.
+
+    Example:
+        >>> OANASpec(rank=16, budget=20, threshold=4.0).budget
+        20
+    """
+
+    tracker: ClassVar[str] = "oana"
+
+    budget: Annotated[int, Range(1, 10_000), "Landmarks m, at least the rank."] = 20
+    threshold: Annotated[
+        float | None,
+        Range(0, math.inf, "[)"),
+        """ε, squared distance (in scaled channels) from its landmark below which a row moves
+        nothing; None: landmarks never move.""",
+    ] = 0.0
+
+    def check_together(self) -> None:
+        """Refuse a budget below the rank."""
+        if self.budget < self.rank:
+            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")

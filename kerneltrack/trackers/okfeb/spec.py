@@ -1,0 +1,104 @@
+"""Settings of OK-FE and OK-FEB."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Annotated, ClassVar
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.settings import OneOf, Range
+from kerneltrack.trackers.common.spec import SubspaceSpec
+
+RULES = ("parametric", "nonparametric")
+STEPS = ("normalised", "inverse_norm", "inverse_n", "inverse_n2", "majorised")
+STARTS = ("rows", "rank_one")
+POLICIES = ("norm", "fifo", "distortion", "compensated")
+CENSORS = ("none", "fixed", "moving", "rate")
+MOST_ROWS = 20_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientSpec(SubspaceSpec):
+    """What the trackers that move their subspace along a gradient (OK-FE, OK-FEB) are also told."""
+
+    ridge: Annotated[float, Range(1e-12, 1e6), "λ of the cost."] = 1e-3
+    rule: Annotated[
+        str,
+        OneOf(RULES),
+        """"nonparametric" (gradient with respect to A) or "parametric" (with respect to L).""",
+    ] = "parametric"
+    step: Annotated[
+        str, OneOf(STEPS), """Size of the steps; "inverse_norm" is the paper's 1/‖q‖."""
+    ] = "normalised"
+    step_size: Annotated[
+        float, Range(0, 1e6, "(]"), "Factor of the steps inverse_n and inverse_n2."
+    ] = 1.0
+    start: Annotated[
+        str, OneOf(STARTS), """"rows" (the first r distinct rows) or "rank_one" (the papers')."""
+    ] = "rows"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OKFEBSpec(GradientSpec):
+    """Settings of OK-FEB; see `GradientSpec` and `SubspaceSpec`.
+
+    Example:
+        >>> OKFEBSpec(rank=10, budget=15).budget
+        15
+    """
+
+    tracker: ClassVar[str] = "okfeb"
+
+    budget: Annotated[
+        int, Range(1, 10_000), "Most stored rows B (support vectors, SVs), at least the rank."
+    ] = 20
+    policy: Annotated[
+        str,
+        OneOf(POLICIES),
+        """Which SV goes on overflow: "norm" (smallest η‖a‖, Alg. 5), "fifo" (the oldest),
+        "distortion" (exact minimum distortion, eq. 24) or "compensated" (its φ is first projected
+        on the other SVs; the minimum of ‖a‖²/[K⁻¹]_ii).""",
+    ] = "norm"
+    forgetting: Annotated[
+        float,
+        Range(0, 1, "(]"),
+        """β of the policy "norm": on overflow every older SV's η shrinks by it.""",
+    ] = 0.9
+    censor: Annotated[
+        str,
+        OneOf(CENSORS),
+        """Which rows are uninformative once the budget is full: "none", "fixed" (ℓ < threshold),
+        "moving" (ℓ < mean of the last 100 losses) or "rate" (ε is steered so that the fraction
+        `censor_rate` is censored).""",
+    ] = "none"
+    threshold: Annotated[float, Range(0, math.inf, "[)"), """ε of the censor "fixed"."""] = 0.0
+    censor_rate: Annotated[float, Range(0, 1, "()"), """Fraction censored under "rate"."""] = 0.9
+
+    def check_together(self) -> None:
+        """Refuse a budget below the rank."""
+        if self.budget < self.rank:
+            raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OKFESpec(GradientSpec):
+    """Settings of OK-FE; see `GradientSpec` for those that all subspace trackers share.
+
+    Example:
+        >>> OKFESpec(rank=3, max_rows=100).tracker
+        'okfe'
+    """
+
+    tracker: ClassVar[str] = "okfe"
+
+    max_rows: Annotated[
+        int,
+        Range(1, MOST_ROWS),
+        "Rows that a model may store, at least the rank; later rows are refused.",
+    ] = 2000
+
+    def check_together(self) -> None:
+        """Refuse room for fewer rows than the rank."""
+        if self.max_rows < self.rank:
+            raise ConfigError("max_rows", self.max_rows, f"at least the rank ({self.rank})")
