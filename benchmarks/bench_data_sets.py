@@ -34,8 +34,8 @@ from kerneltrack import codec
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from transforms.read.columns import ColumnOptions, resolve
-from transforms.read.files import look
 from transforms.read.formats import FormatOptions
+from transforms.read.look import look_at_files
 from transforms.read.parse import parse
 
 KPCA_ROWS = 2_000
@@ -136,7 +136,7 @@ class Fit:
 
 def read_rows(paths: Sequence[str], data_set: DataSet) -> Matrix:
     """Read all rows of one file in file order, by the project's own readers; bad ones as NaN."""
-    infos = look(paths, data_set.formats)
+    infos = look_at_files(paths, None, data_set.formats).infos
     columns = resolve(infos, data_set.columns)
     parts, places = [], []
     for piece in infos[0].pieces:

@@ -32,8 +32,8 @@ from kerneltrack.batch.landmark_spec import METHODS, LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.kernels import gram, make_kernel
 from transforms.read.columns import ColumnOptions, resolve
-from transforms.read.files import look
 from transforms.read.formats import FormatOptions
+from transforms.read.look import look_at_files
 from transforms.read.sample import sample_rows
 
 FloatArray = npt.NDArray[np.float64]
@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2)
     args = parser.parse_args()
     names = ("ijcnn1.libsvm.bz2", "ijcnn1.t.libsvm.bz2")
-    infos = look([str(DATA / name) for name in names], FormatOptions(width=22))
+    infos = look_at_files([str(DATA / name) for name in names], None, FormatOptions(width=22)).infos
     columns = resolve(infos, ColumnOptions())
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for seed in range(args.seeds):

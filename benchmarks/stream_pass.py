@@ -18,8 +18,9 @@ from apache_beam.coders import VarIntCoder
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 
 from pipelines.cli import main as cli
+from pipelines.job_spec import Job
 from pipelines.live import stream as track_stream
-from pipelines.live.pipeline import Ends, StreamJob
+from pipelines.live.pipeline import Ends
 from transforms.chunks import Chunk
 from transforms.kafka import read as kafka
 from transforms.kafka.commands import Commands
@@ -55,7 +56,7 @@ class CopyFn(beam.DoFn):
         yield key, Chunk(batch)
 
 
-def build(pipeline: beam.Pipeline, job: StreamJob, ends: Ends) -> None:
+def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
     """Put the steps into a pipeline, as `stream_pipeline.build` does."""
     read = pipeline | "Read" >> ReadMessages(
         ends.topic,

@@ -178,8 +178,9 @@ class Settings:
     def __init_subclass__(cls, **options: Any) -> None:
         """Write the "Attributes:" of the docstring from the annotations."""
         super().__init_subclass__(**options)
-        own = [name for name in vars(cls).get("__annotations__", {}) if name in _declared(cls)]
-        lines = [f"    {name}: {_sentence(_declared(cls)[name])}" for name in own]
+        declared = _declared(cls)
+        own = [name for name in vars(cls).get("__annotations__", {}) if name in declared]
+        lines = [f"    {name}: {_sentence(declared[name])}" for name in own]
         if lines:
             doc = inspect.cleandoc(cls.__doc__ or "")
             head, example, rest = doc.partition("\n\nExample:")
@@ -291,6 +292,7 @@ def check_number(field: str, value: Any, within: Range) -> float:
 
 def check_choice(field: str, value: Any, choices: Iterable[str]) -> str:
     """Return `value` if it is one of the choices, else raise ConfigError."""
-    if not isinstance(value, str) or value not in (names := tuple(choices)):
+    names = tuple(choices)
+    if not isinstance(value, str) or value not in names:
         raise ConfigError(field, value, f"one of {', '.join(names)}")
     return value

@@ -236,28 +236,28 @@ def _change_header(header: dict[str, Any], rng: np.random.Generator) -> None:
     about = header["about"]
     value = ODD[int(rng.integers(len(ODD)))]
     field = str(rng.choice(["rows", "time", "until", "before", "model_id", "early", "labels"]))
-    if rng.random() < 0.05:
+    if rng.random() < 0.05 or not isinstance(about, dict):
         header["about"] = value
     elif rng.random() < 0.1:
         about.pop(field, None)
-    elif isinstance(about, dict):
+    else:
         about[field] = value
 
 
 @contextmanager
 def _alarm(seconds: int) -> Iterator[None]:
-    """Raise a TimeoutError in what takes longer."""
+    """Raise a TimeoutError in what takes the processor longer."""
 
     def ring(number: int, frame: Any) -> None:
         raise TimeoutError(f"not done after {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def trial(case: Case, seed: int) -> bool:

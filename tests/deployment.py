@@ -12,6 +12,7 @@ import yaml
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.cli import main as cli
+from pipelines.cli.beam_options import beam_options
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
@@ -94,8 +95,8 @@ def submit_arguments() -> list[str]:
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, PipelineOptions]:
     """Read a command line as `kerneltrack` does."""
-    _, args, beam_options, _ = cli.read(arguments)
-    return args, beam_options
+    _, args, rest = cli.read(arguments)
+    return args, beam_options(rest)
 
 
 def dashboard_queries(dashboard: dict[str, Any]) -> dict[str, list[str]]:

@@ -17,9 +17,6 @@ from apache_beam import coders
 
 from kerneltrack.errors import fit
 
-ONLY_MODEL = "all"
-"""The model id of an input that has no model-id column."""
-
 FAILURE_SCHEMA = pa.schema(
     [
         pa.field("model_id", pa.string()),

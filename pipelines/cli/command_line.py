@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -101,33 +101,49 @@ def flags_named(flags: Mapping[str, str]) -> Iterator[None]:
         raise ConfigError(name, error.value, allowed) from None
 
 
-def refuse(
+def refuse_flags(rest: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Refuse unknown flags, naming the nearest known one.
+
+    Args:
+        rest: What is left of a command line.
+        parser: Its parser.
+
+    Raises:
+        UsageError: if there is one.
+    """
+    for argument in rest:
+        name = argument.partition("=")[0]
+        if name.startswith("-"):
+            near = difflib.get_close_matches(name, flags_of(parser), n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise UsageError(f"unknown flag {name}{hint}")
+
+
+def refuse_words(
     rest: Sequence[str],
     given: Sequence[str],
     parser: argparse.ArgumentParser,
     args: argparse.Namespace,
-    more: Iterable[str] = (),
 ) -> None:
-    """Refuse what nothing took: unknown flags, naming the nearest known one, and stray words.
+    """Refuse words that no flag takes.
 
     Args:
-        rest: What is left of the command line.
+        rest: What is left of a command line.
         given: The command line.
         parser: Its parser.
         args: What the parser made of it.
-        more: Names of flags that another parser knows.
 
     Raises:
-        UsageError: if anything is left.
+        UsageError: if there is one.
     """
     flags = flags_of(parser)
-    for argument in rest:
-        name = argument.partition("=")[0]
-        if name.startswith("-"):
-            near = difflib.get_close_matches(name, [*flags, *more], n=1)
-            hint = f": did you mean {near[0]}?" if near else ""
-            raise UsageError(f"unknown flag {name}{hint}")
     for word in rest:
+        if word.startswith("-"):
+            continue
+        before = given[given.index(word) - 1]
+        if before in rest and before.startswith("--"):
+            known = f"no flag of this command; Beam's own are given as {before}={word}"
+            raise UsageError(f"{before}: {known}")
         taker = _flag_before(word, given, flags)
         why = f": {taker[0]} takes {taker[1]}" if taker else ""
         near = difflib.get_close_matches(f"--{word}", flags, n=1, cutoff=0.8)

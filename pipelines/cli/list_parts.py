@@ -19,6 +19,7 @@ from typing import Any
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.registry import LEARNERS, TRACKERS, Registry
+from kerneltrack.settings import settings_of
 from pipelines.cli.setting_flags import help_of
 from pipelines.cli.spec_options import ROLES, Role
 
@@ -75,9 +76,8 @@ def describe_part(name: str) -> str:
         known = [name for role in ROLES for name in role.kinds]
         raise ConfigError("NAME", name, f"one of {', '.join(known)}")
     lines = [*_part(name, _module(role, name)), ""]
-    for field, settings in role.fields.items():
-        if name in settings:
-            lines += [_wrapped(role.flag(field), 1), _wrapped(help_of(settings[name]), 2)]
+    for field, setting in settings_of(role.kinds[name]).items():
+        lines += [_wrapped(role.flag(field), 1), _wrapped(help_of(setting), 2)]
     return "\n".join(lines)
 
 

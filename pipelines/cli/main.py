@@ -6,6 +6,7 @@ take.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 import sys
@@ -24,7 +25,8 @@ from pipelines.cli.command_line import (
     flags_named,
     flags_of,
     greedy_flag,
-    refuse,
+    refuse_flags,
+    refuse_words,
 )
 from pipelines.cli.signals import ended_by_signals, said_of, signal_of
 
@@ -35,35 +37,35 @@ class Command(NamedTuple):
     Attributes:
         about: What it does.
         add_flags: The function that adds its flags, as MODULE.NAME below `pipelines`; "": none.
-        run: The function that runs it: of its arguments and, if it takes them, Beam's options and
-            the whole command line.
-        takes_beam: Whether Beam's own flags may be given.
+        run: The function that runs it: of its arguments and, of jobs, what was checked, Beam's
+            options. The whole command line is the arguments' `typed`.
+        check: Of jobs: the function that checks what can be checked before Beam is imported; they
+            take Beam's flags.
     """
 
     about: str
     add_flags: str
     run: str
-    takes_beam: bool = False
+    check: str = ""
 
 
 COMMANDS = {
     "track": Command(
         "Track files: features, snapshots, failures and a report out.",
-        "files.track.add_flags",
+        "files.options.add_track_flags",
         "files.track.run",
-        takes_beam=True,
+        "files.options.check",
     ),
     "score": Command(
         "Score files under a run's snapshots, without learning: features and predictions out.",
-        "files.score.add_flags",
+        "files.options.add_score_flags",
         "files.score.run",
-        takes_beam=True,
+        "files.options.check",
     ),
     "landmarks": Command(
         "Choose the rows of an input that hold the others best.",
         "files.landmarks.add_flags",
         "files.landmarks.run",
-        takes_beam=True,
     ),
     "list": Command(
         "Name trackers, learners, kernels and budget policies, or the settings of one.",
@@ -80,7 +82,7 @@ COMMANDS = {
         "Track a Kafka topic on Flink: features and the rest to topics.",
         "live.options.add_flags",
         "live.stream.run",
-        takes_beam=True,
+        "live.options.check",
     ),
     "replay": Command(
         "Send the rows of files to a Kafka topic as a live stream.",
@@ -124,12 +126,7 @@ def _main(given: list[str]) -> int:
     # Beam reports a failing worker with its whole traceback; the last line is ours to say.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
-        parser, args, *beam = read(given)
-        if args.command is None:
-            parser.print_help()
-            return 0
-        with flags_named(flags_by_field(parser, args)):
-            return int(_function(COMMANDS[args.command].run)(args, *beam))
+        return _run(given)
     except (UsageError, ConfigError, DataError) as error:
         return _fail(error, INPUT_EXIT)
     except KerneltrackError as error:
@@ -145,32 +142,45 @@ def _main(given: list[str]) -> int:
         return _fail(said_of(number), SIGNAL_EXIT + number)
 
 
+def _run(given: list[str]) -> int:
+    parser, args, rest = read(given)
+    if args.command is None:
+        parser.print_help()
+        return 0
+    command, args.typed = COMMANDS[args.command], ["kerneltrack", *given]
+    with flags_named(flags_by_field(parser, args)):
+        if not command.check:
+            return int(_function(command.run)(args))
+        checked = _function(command.check)(args)
+        options = _function("cli.beam_options.beam_options")(rest, flags_of(parser))
+        return int(_function(command.run)(args, checked, options))
+
+
 def _fail(message: object, code: int) -> int:
     sys.stderr.write(f"kerneltrack: {fit(message, MOST_MESSAGE)}\n")
     return code
 
 
-def read(given: Sequence[str]) -> list[Any]:
+def read(given: Sequence[str]) -> tuple[Parser, Any, list[str]]:
     """Read a command line.
 
     Returns:
-        The parser, and the arguments; of a command that takes Beam's flags also Beam's options and
-        the whole line.
+        The parser, the arguments, and what is left for Beam.
 
     Raises:
         UsageError: if it is wrong.
     """
-    name = next((word for word in given if word in COMMANDS), None)
+    name = next((word for word in given if not word.startswith("-")), None)
+    if name is not None and name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f": did you mean {near[0]}?" if near else f", which are {', '.join(COMMANDS)}"
+        raise UsageError(f"{name!r} is none of the commands{hint}")
     parser = parser_of(name)
-    if name is None or not COMMANDS[name].takes_beam:
-        args, rest = _parse(parser, given)
-        refuse(rest, given, parser, args)
-        return [parser, args]
-    options = importlib.import_module("pipelines.cli.input_options")
-    beam, own = options.split_beam_flags(given, flags_of(parser))
-    args, rest = _parse(parser, own)
-    refuse(rest, given, parser, args, options.beam_flags())
-    return [parser, args, beam, ["kerneltrack", *given]]
+    args, rest = _parse(parser, given)
+    if name is None or not COMMANDS[name].check:
+        refuse_flags(rest, parser)
+    refuse_words(rest, given, parser, args)
+    return parser, args, rest
 
 
 def _parse(parser: Parser, given: Sequence[str]) -> tuple[Any, list[str]]:

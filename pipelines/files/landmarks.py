@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
@@ -36,9 +34,9 @@ from pipelines.files.local_times import local_times, local_times_text
 from pipelines.files.output_lock import file_held
 from pipelines.files.record import JobError
 from pipelines.job import say
-from transforms.read.columns import resolve
-from transforms.read.files import look
+from transforms.paths import exists
 from transforms.read.local_times import with_passages
+from transforms.read.look import look_at_files
 from transforms.read.sample import Sample, sample_rows
 from transforms.snapshots.files import read_whole, write_whole
 
@@ -74,13 +72,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     ROLE.add_flags(parser.add_argument_group("landmarks"))
 
 
-def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence[str]) -> int:
+def run(args: argparse.Namespace) -> int:
     """Choose landmarks and write them.
 
     Args:
         args: The parsed flags.
-        beam_flags: Not used: the command reads by itself.
-        command: The command line.
 
     Returns:
         0.
@@ -95,15 +91,18 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     check_int("--sample", args.sample, 1, MAX_ROWS)
     with ROLE.named():
         spec = LandmarkSpec(**ROLE.given(args, "landmarks"))
-    infos = look(args.input, input_options.formats_from_flags(args))
+    looked = look_at_files(
+        args.input, input_options.columns_from_flags(args), input_options.formats_from_flags(args)
+    )
+    infos = looked.infos
     if os.path.realpath(args.output) in {os.path.realpath(info.path) for info in infos}:
         raise ConfigError("--output", args.output, "another file than the input's")
-    columns = with_passages(infos, resolve(infos, input_options.columns_from_flags(args)))
+    columns = with_passages(infos, looked.columns)
     if columns.width < 1:
         raise DataError(str(args.input[0]), "no feature column")
     look_and_warn(infos, columns)
-    with file_held(args.output, "--output", command):
-        if FileSystems.exists(args.output) and not args.overwrite:
+    with file_held(args.output, "--output", args.typed):
+        if exists(args.output) and not args.overwrite:
             raise DataError(args.output, "is there already: --overwrite replaces it")
         sample = sample_rows(infos, columns, args.sample, spec.seed)
         if not len(sample.rows):

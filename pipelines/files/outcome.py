@@ -5,14 +5,11 @@ It is judged once all rows were read and all outputs are written, so that they c
 
 from __future__ import annotations
 
-import argparse
-import re
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any, NamedTuple
 
-from kerneltrack.errors import ConfigError
 from pipelines.cli.command_line import ROWS_EXIT
+from pipelines.files.max_failures import FLAG, MaxFailures
 from pipelines.files.record import JobError
 from pipelines.job import say
 from pipelines.report.page.text import counted
@@ -22,53 +19,6 @@ NO_ROWS = "no rows"
 ALL_FAILED = "all rows failed"
 ALL_LABELS_FAILED = "all labels failed"
 TOO_MANY_FAILED = "too many rows failed"
-FLAG = "--max-failures"
-_WHOLE = 100
-
-
-def add_flag(parser: argparse.ArgumentParser) -> None:
-    """Add `--max-failures` to a parser."""
-    parser.add_argument(
-        FLAG,
-        default=None,
-        metavar="N|P%",
-        help="most rows that may fail, as a number or as a share of all rows (5%%); with more the "
-        "job ends with exit code 3, its outputs complete (default: any, but not all)",
-    )
-
-
-class MaxFailures(NamedTuple):
-    """How many rows may fail.
-
-    Attributes:
-        text: As given.
-        most: How many, or which share of all rows.
-        is_share: Which of the two.
-    """
-
-    text: str
-    most: Fraction
-    is_share: bool
-
-    def allows(self, failed: int, rows: int) -> bool:
-        """Tell whether so many of a job's rows may fail."""
-        return failed <= (self.most * rows if self.is_share else self.most)
-
-
-def max_failures(text: str | None) -> MaxFailures | None:
-    """Read the flag.
-
-    Raises:
-        ConfigError: naming it.
-    """
-    if text is None:
-        return None
-    share = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%", text)
-    if share and Fraction(share[1]) <= _WHOLE:
-        return MaxFailures(text, Fraction(share[1]) / _WHOLE, True)
-    if re.fullmatch("[0-9]{1,18}", text):
-        return MaxFailures(text, Fraction(text), False)
-    raise ConfigError(FLAG, text, "a number of rows, or a share of all rows from 0% to 100%")
 
 
 class Outcome(NamedTuple):

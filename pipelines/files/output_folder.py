@@ -8,20 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import ConfigError, DataError
+from pipelines.files.layout import PARTS, REPORT, RUN, results_in
 from pipelines.files.output_lock import folder_held
-from pipelines.files.record import RUN
 from pipelines.job import explain
 from transforms.snapshots.files import UNFINISHED, remove_file
 
-FEATURES, FAILURES, SNAPSHOTS = "features", "failures", "snapshots"
-MISMATCH, PREDICTIONS, METRICS, ALERTS = "mismatch", "predictions", "metrics", "alerts"
-SCORES = "scores"
-PARTS = (FEATURES, FAILURES, SNAPSHOTS, MISMATCH, PREDICTIONS, METRICS, ALERTS, SCORES)
-REPORT = "report.html"
 BEAM_TEMP = "beam-temp-"
 
 
@@ -75,15 +69,10 @@ def clear(output: str, parts: Sequence[str], overwrite: bool, inputs: Sequence[s
     for path in inputs:
         if os.path.join(os.path.realpath(path), "").startswith(tuple(folders)):
             raise ConfigError("--output", output, f"another folder than that of the input {path}")
-    names = [*PARTS, RUN, REPORT]
     linked = [name for name in PARTS if os.path.islink(os.path.join(output, name))]
     if linked:
         raise ConfigError("--output", output, f"a folder in which {linked[0]} is no link")
-    found = [name for name in names if FileSystems.exists(FileSystems.join(output, name))]
-    if found and not overwrite:
-        raise ConfigError(
-            "--output", output, f"a folder without {', '.join(found)}, or pass --overwrite"
-        )
+    found = results_in(output, overwrite)
     try:
         # The record first: without it what is left is plainly unfinished.
         for name in sorted(found, key=lambda name: name != RUN):
@@ -91,7 +80,7 @@ def clear(output: str, parts: Sequence[str], overwrite: bool, inputs: Sequence[s
         remove_unfinished(output)
         for name in parts:
             FileSystems.mkdirs(FileSystems.join(output, name))
-    except (OSError, beam.io.filesystem.BeamIOError) as error:
+    except OSError as error:
         raise DataError(output, f"cannot be written: {error}") from error
 
 

@@ -1,204 +1,101 @@
-"""What the file job does with rows: its settings, and the steps of its pipeline."""
+"""The ends of the file job: rows and delayed labels from files, results into a run's folder."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 
-from kerneltrack.learners import LearnerSpec
-from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.common.start import StartSet
-from pipelines.files import output_folder
-from transforms.chunks import Failures
-from transforms.learn import transform as learn
-from transforms.learn.transform import LateLabels, TrainLinear
+from pipelines.files import layout
+from pipelines.job_spec import Job, apply_job
+from transforms.paths import join
 from transforms.read.files import ReadChunks
 from transforms.read.label_files import ReadLabels
-from transforms.snapshots.folder import SnapshotFolder, WriteSnapshots
-from transforms.track import transform as track
-from transforms.track.late_data import late_as_failures
-from transforms.track.transform import MeasureMismatch, Order, TrackSubspace
+from transforms.snapshots.folder import WriteSnapshots
 from transforms.write.parquet import WriteChunks, WriteFailures
-from transforms.write.schemas import (
-    MISMATCH_SCHEMA,
-    alerts_schema,
-    features_schema,
-    metrics_schema,
-    predictions_schema,
-)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Job:
-    """What a job does with the rows that it reads.
+@dataclasses.dataclass(frozen=True)
+class Ends:
+    """Where rows come from and results go to.
 
     Attributes:
-        spec: The tracker's spec.
+        rows: The rows.
+        labels: Delayed labels, if there are any.
         output: The run's folder.
-        order: How rows are put in order.
-        extras: More features per row.
-        measure: Windows whose kernel mismatch is measured.
-        drift: How changes of the loss are detected.
-        learner: The learner's spec, if labels are to be learned.
-        labels: Labels from files of their own, and how long rows wait for them.
-        metrics_window: Seconds of the windows of the learner's metrics.
-        snapshot_every: Seconds between snapshots.
-        before: Snapshots to begin from.
-        start: Landmarks that models begin from.
-        start_from: Their file.
-        float32: Snapshots of trackers in single precision.
     """
 
-    spec: SubspaceSpec
+    rows: ReadChunks
+    labels: ReadLabels | None
     output: str
-    order: Order
-    extras: tuple[str, ...] = ()
-    measure: MeasureMismatch | None = None
-    drift: DriftSpec | None = None
-    learner: LearnerSpec | None = None
-    labels: tuple[ReadLabels, LateLabels] | None = None
-    metrics_window: float | None = None
-    snapshot_every: float | None = None
-    before: SnapshotFolder | None = None
-    start: StartSet | None = None
-    start_from: str | None = None
-    float32: bool = False
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """Folders of the output that the job writes."""
-        names = [output_folder.FEATURES, output_folder.FAILURES, output_folder.SNAPSHOTS]
-        if self.measure is not None:
-            names.append(output_folder.MISMATCH)
-        if self.drift is not None:
-            names.append(output_folder.ALERTS)
-        if self.learner is not None:
-            names += [output_folder.PREDICTIONS, output_folder.METRICS]
-        return tuple(names)
+    def sources(self) -> list[str]:
+        """Path of each source number."""
+        labels = [] if self.labels is None else self.labels.input.paths
+        return [*self.rows.input.paths, *labels]
 
 
-def settings(read: ReadChunks, job: Job) -> dict[str, Any]:
+def parts_of(job: Job) -> tuple[str, ...]:
+    """Return the folders of the output that a job writes."""
+    names = [layout.FEATURES, layout.FAILURES, layout.SNAPSHOTS]
+    if job.measure is not None:
+        names.append(layout.MISMATCH)
+    if job.drift is not None:
+        names.append(layout.ALERTS)
+    if job.learner is not None:
+        names += [layout.PREDICTIONS, layout.METRICS]
+    return tuple(names)
+
+
+def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
     """Return what the record says of columns and specs."""
-    settings: dict[str, Any] = {
-        "columns": {
-            "model_id": read.columns.model_id,
-            "time": read.columns.time,
-            "sequence": read.columns.sequence,
-            "label": read.columns.label,
-            "features": list(read.columns.channels),
-        },
+    settings = job.settings()
+    found: dict[str, Any] = {
+        "columns": settings["columns"],
         "tracker": job.spec.tracker,
-        "spec": {**job.spec.to_dict(), "digest": job.spec.digest()},
-        "learner": job.learner and {**job.learner.to_dict(), "digest": job.learner.digest()},
-        "drift": job.drift and job.drift.to_dict(),
-        "measure": job.measure and job.measure.to_dict(),
-        "metrics_window": job.metrics_window,
-        "snapshot_every": job.snapshot_every,
+        "spec": {**settings["tracker"], "digest": job.spec.digest()},
+        "learner": job.learner and {**settings["learner"], "digest": job.learner.digest()},
+        **{name: settings[name] for name in ("drift", "measure")},
+        **{name: settings[name] for name in ("metrics_window", "snapshot_every")},
     }
-    if job.labels is not None:
-        labels, late = job.labels
-        settings["labels"] = {
-            "files": labels.paths,
-            "column": labels.columns.label,
-            "by": "index" if labels.columns.sequence else "time",
-            **dataclasses.asdict(late),
+    if ends.labels is not None:
+        columns = ends.labels.input.columns
+        found["labels"] = {
+            "files": ends.labels.input.paths,
+            "column": columns.label,
+            "by": "index" if columns.sequence else "time",
+            **settings["late"],
         }
     if job.before is not None:
-        settings["warm_start"] = job.before.folder
-    if job.start_from is not None:
-        settings["start_from"] = job.start_from
-    return settings
+        found["warm_start"] = job.before.folder
+    if start_from is not None:
+        found["start_from"] = start_from
+    return found
 
 
-def build(pipeline: beam.Pipeline, read: ReadChunks, job: Job, sources: Sequence[str]) -> None:
-    """Put the job's steps into a pipeline.
-
-    Args:
-        pipeline: The pipeline.
-        read: The rows.
-        job: What is done with them.
-        sources: Path of each source number.
-    """
-    rows = pipeline | "Read" >> read
-    has_time = read.columns.time is not None
-    tracked = rows["rows"] | "TrackSubspace" >> TrackSubspace(
-        job.spec,
-        job.order,
-        job.extras,
-        measure=job.measure,
-        drift=job.drift,
-        snapshot_every=job.snapshot_every,
-        warm=job.start or job.before,
-    )
-    late = tracked[track.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
-        Failures
-    )
-    failures = [rows["failures"], tracked[track.FAILURES], late]
-    snapshots = [tracked[track.SNAPSHOTS]]
-    features = features_schema(
-        job.spec,
-        read.columns.label_type,
-        has_time,
-        job.extras,
-        budget=getattr(job.spec, "budget", getattr(job.spec, "max_rows", 0)),
-    )
-    written = {output_folder.FEATURES: (tracked[track.FEATURES], features)}
-    if job.measure is not None:
-        written[output_folder.MISMATCH] = (tracked[track.MISMATCH], MISMATCH_SCHEMA)
-    if job.drift is not None:
-        written[output_folder.ALERTS] = (tracked[track.ALERTS], alerts_schema(has_time))
-    if job.learner is not None:
-        learned, lost = _learn(pipeline, tracked[track.FEATURES], job, job.learner)
-        failures += lost
-        snapshots.append(learned[learn.SNAPSHOTS])
-        schema = predictions_schema(job.learner, has_time)
-        written[output_folder.PREDICTIONS] = (learned[learn.PREDICTIONS], schema)
-        written[output_folder.METRICS] = (learned[learn.METRICS], metrics_schema(job.learner))
-    for name, (chunks, schema) in written.items():
-        prefix = FileSystems.join(job.output, name, "part")
-        _ = chunks | f"Write {name}" >> WriteChunks(prefix, schema, sources)
-    prefix = FileSystems.join(job.output, output_folder.FAILURES, "part")
+def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
+    """Put the job's steps into a pipeline."""
+    rows = pipeline | "Read" >> ends.rows
+    labels = None if ends.labels is None else pipeline | "Labels" >> ends.labels
+    results = apply_job(job, rows["rows"], labels and labels["rows"])
+    for name, (chunks, schema) in results.chunks.items():
+        prefix = join(ends.output, name, "part")
+        _ = chunks | f"Write {name}" >> WriteChunks(prefix, schema, ends.sources)
+    refused = [*results.failures, *results.lost_labels]
+    failures = [part["failures"] for part in (rows, labels) if part is not None]
     _ = (
-        failures
+        [*failures, *refused]
         | "AllFailures" >> beam.Flatten()
-        | "Write failures" >> WriteFailures(prefix, sources)
+        | "Write failures"
+        >> WriteFailures(join(ends.output, layout.FAILURES, "part"), ends.sources)
     )
     _ = (
-        snapshots
+        results.snapshots
         | "AllSnapshots" >> beam.Flatten()
         | "Write snapshots"
         >> WriteSnapshots(
-            FileSystems.join(job.output, output_folder.SNAPSHOTS),
-            job.spec,
-            job.learner,
-            job.float32,
-            job.before,
+            join(ends.output, layout.SNAPSHOTS), job.spec, job.learner, job.float32, job.before
         )
     )
-
-
-def _learn(
-    pipeline: beam.Pipeline, features: Any, job: Job, spec: LearnerSpec
-) -> tuple[dict[str, Any], list[Any]]:
-    """Put the learner's steps into a pipeline; returns its outputs and those that failed."""
-    failures = []
-    late = None
-    inputs: Any = features
-    if job.labels is not None:
-        read, late = job.labels
-        labels = pipeline | "Labels" >> read
-        failures.append(labels["failures"])
-        inputs = (features, labels["rows"])
-    learned = inputs | "TrainLinear" >> TrainLinear(
-        spec,
-        late=late,
-        window=job.metrics_window,
-        snapshot_every=job.snapshot_every,
-        warm=job.before,
-    )
-    return learned, [*failures, learned[learn.FAILURES]]

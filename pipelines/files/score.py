@@ -16,18 +16,16 @@ from datetime import datetime, timezone
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.warm import warm_up
-from pipelines.cli import input_options
-from pipelines.cli.command_line import folder_name
-from pipelines.files import outcome, output_folder
+from pipelines.files import layout, outcome, output_folder
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.local_times import counted, local_times, local_times_text
+from pipelines.files.max_failures import read_limit
 from pipelines.files.progress import StatusLine
 from pipelines.files.record import (
     JobError,
@@ -40,63 +38,41 @@ from pipelines.files.record import (
 )
 from pipelines.job import explain, say
 from pipelines.report.data.failures import FailureKind, failure_lines, failure_reasons, failures_of
-from transforms.read.files import ReadChunks, known_rows
+from transforms.paths import join
+from transforms.read.files import ReadChunks
 from transforms.read.label_values import check_label_type
+from transforms.read.look import Input
 from transforms.score import FAILURES, SCORES, ScoreRows, scores_schema
 from transforms.snapshots.folder import SnapshotFolder
 from transforms.write.parquet import WriteChunks, WriteFailures
 
-PARTS = (output_folder.SCORES, output_folder.FAILURES)
+PARTS = (layout.SCORES, layout.FAILURES)
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the job's flags to a parser."""
-    parser.usage = "kerneltrack score INPUT... --snapshots FOLDER --output DIR [flags]"
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
-    parser.add_argument(
-        "--snapshots", required=True, metavar="FOLDER", help="a run's snapshots (DIR/snapshots)"
-    )
-    parser.add_argument(
-        "--output", required=True, type=folder_name, metavar="DIR", help="folder for the results"
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace the results of an earlier run in DIR"
-    )
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="status line while it runs (default: on a terminal)",
-    )
-    outcome.add_flag(parser)
-    input_options.add_input_flags(parser)
-
-
-def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence[str]) -> int:
+def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> int:
     """Run the job; arguments, result and errors as of `pipelines.files.track.run`."""
     begin, started = time.monotonic(), datetime.now(timezone.utc)
-    allowed = outcome.max_failures(args.max_failures)
+    allowed = read_limit(args.max_failures)
     if args.missing == "hold":
         raise ConfigError("--missing", "hold", "fail or drop: every row is scored by itself")
     snapshots = SnapshotFolder(args.snapshots, learner=True)
-    read = ReadChunks(
-        args.input, input_options.columns_from_flags(args), input_options.formats_from_flags(args)
-    )
+    read = ReadChunks(files)
+    columns = read.input.columns
     learner = snapshots.learner_spec
-    if learner is not None and read.columns.label is not None:
-        check_label_type(learner, read.columns.label_type)
-    snapshots.check_width(read.columns.width)
-    say(read.describe())
-    warnings = look_and_warn(read.infos, read.columns)
+    if learner is not None and columns.label is not None:
+        check_label_type(learner, columns.label_type)
+    snapshots.check_width(columns.width)
+    say(read.input.describe())
+    warnings = look_and_warn(files.infos, columns)
     try:
         pipeline = beam.Pipeline(options=beam_flags)
         _build(pipeline, read, snapshots, args.output)
     except Exception as error:
         raise explain(error, args.output) from error
-    inputs = [*read.paths, snapshots.folder]
-    with output_folder.held(args.output, PARTS, args.overwrite, inputs, command):
+    inputs = [*files.paths, snapshots.folder]
+    with output_folder.held(args.output, PARTS, args.overwrite, inputs, args.typed):
         warm_up([snapshots.spec.tracker], [] if learner is None else [learner.learner])
-        with StatusLine(sys.stderr, known_rows(read.infos), args.progress):
+        with StatusLine(sys.stderr, files.rows, args.progress):
             result = pipeline.run()
             state = result.wait_until_finish()
         if state != "DONE":
@@ -107,17 +83,17 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         record = {
             "kerneltrack": kerneltrack.__version__,
             "versions": versions(),
-            "command": shlex.join(command),
+            "command": shlex.join(args.typed),
             "runner": beam_flags.view_as(StandardOptions).runner.rpartition(".")[2],
             "started": started.isoformat(timespec="seconds").replace("+00:00", "Z"),
             "seconds": {"total": round(time.monotonic() - begin, 3)},
-            "inputs": [{"path": info.path, "rows": info.rows} for info in read.infos],
+            "inputs": [{"path": info.path, "rows": info.rows} for info in files.infos],
             "snapshots": snapshots.folder,
             "warnings": warnings,
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),
-            **local_times(read.columns, counted(totals)),
+            **local_times(columns, counted(totals)),
         }
         write_record(args.output, record)
     say(_summary(record, failed))
@@ -133,16 +109,16 @@ def _build(
     schema = scores_schema(
         snapshots.spec,
         snapshots.learner_spec,
-        read.columns.label_type,
-        read.columns.time is not None,
+        read.input.columns.label_type,
+        read.input.columns.time is not None,
     )
-    prefix = FileSystems.join(output, output_folder.SCORES, "part")
-    _ = scored[SCORES] | "Write scores" >> WriteChunks(prefix, schema, read.paths)
-    prefix = FileSystems.join(output, output_folder.FAILURES, "part")
+    prefix = join(output, layout.SCORES, "part")
+    _ = scored[SCORES] | "Write scores" >> WriteChunks(prefix, schema, read.input.paths)
+    prefix = join(output, layout.FAILURES, "part")
     _ = (
         (rows["failures"], scored[FAILURES])
         | "AllFailures" >> beam.Flatten()
-        | "Write failures" >> WriteFailures(prefix, read.paths)
+        | "Write failures" >> WriteFailures(prefix, read.input.paths)
     )
 
 
@@ -156,13 +132,13 @@ def _counts(
     """
     counted: dict[str, int | float] = {
         "rows_in": totals.get("rows_read", 0),
-        "rows_out": parquet_rows(output, output_folder.SCORES),
-        "rows_failed": parquet_rows(output, output_folder.FAILURES),
+        "rows_out": parquet_rows(output, layout.SCORES),
+        "rows_failed": parquet_rows(output, layout.FAILURES),
     }
     if counted["rows_in"] != counted["rows_out"] + counted["rows_failed"]:
         raise JobError(f"rows are missing: {counted}")
     if learner is not None:
-        counted |= performance(output, output_folder.SCORES, learner)
+        counted |= performance(output, layout.SCORES, learner)
     return counted
 
 

@@ -10,33 +10,43 @@ from typing import Any
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
-from pipelines.cli import input_options, kafka_options, spec_options, work_options
+from pipelines.cli import input_options, job_flags, kafka_options
 from transforms.kafka.encode import OUTPUT_FORMATS
 from transforms.kafka.messages import FORMATS, MESSAGE_KEY, RECORD_TIME
-from transforms.read.column_options import LABEL_TYPES, ColumnOptions
+from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
 from transforms.read.matrix import Feature
-from transforms.track.clock import DROP, KEEP
 
 MAX_DISORDER = 1.0
 MAX_JUMP = 3600.0
 IDLE_FLUSH = 10.0
 MOST = 2**31 - 1
-TOPICS = ("predictions", "metrics", "mismatch", "alerts", "dead-letters")
+TOPICS = ("predictions", "scored", "metrics", "mismatch", "alerts", "dead-letters")
 """Outputs beside the features; their topics are called OUTPUT-NAME unless named."""
 
 RUNNER_FLAGS = {
+    "parallelism": (1, "subtasks of each step"),
     "checkpointing_interval": (1000, "ms between checkpoints"),
     "max_bundle_time_mills": (50, "ms that a bundle gathers rows at most"),
     "max_bundle_size": (100_000, "messages that it gathers at most"),
 }
-"""Flags of Beam's Flink runner that Beam's Python does not know: default and meaning."""
+"""Flags of Beam's Flink runner: default and meaning."""
 
-_WITHOUT = {
-    "model_id": "the message's key",
-    "time": "Kafka's record timestamp",
-    "features": "none: they must be named; NAME[N] is a list of N numbers",
+_ABOUTS = {
+    "model_id": "field of model ids; without: the message's key",
+    "time": "field of event times; without: Kafka's record timestamp",
+    "features": "feature fields, NAME[N] for a list of N numbers; they must be named",
+    "time_ambiguous": """what a local time is that comes twice, when clocks are put back: "fail":
+    the row goes to the dead letters; "earliest": the first; "latest": the second (fail, earliest,
+    latest; default fail)""",
+    "time_nonexistent": """what a local time is that never comes, when clocks are put forward:
+    "fail": the row goes to the dead letters; "shift": the instant at which they were (fail, shift;
+    default fail)""",
+    "missing": """what becomes of missing features: "fail": the row goes to the dead letters;
+    "hold": the last value of the model's channel stands in for it (forward fill) (fail, hold;
+    default fail)""",
 }
+"""What help says of flags that mean something else here than with files."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -46,65 +56,44 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--features NAME... [flags] [Beam's flags]"
     )
     _add_kafka_flags(parser)
-    _add_job_flags(parser)
-    order = parser.add_argument_group("order")
-    seconds: dict[str, Any] = {"type": float, "metavar": "SECONDS"}
-    order.add_argument(
-        "--max-disorder",
-        **seconds,
-        default=MAX_DISORDER,
-        help="rows that come later than this behind their model's newest are late and go to the "
-        "dead letters; all wait that long (default %(default)s; 0: order of arrival)",
-    )
-    order.add_argument(
-        "--max-jump",
-        **seconds,
-        default=MAX_JUMP,
-        help="rows further ahead of their model's newest than this are refused "
-        "(default %(default)s)",
-    )
-    order.add_argument(
+    _add_place_flags(parser)
+    input_options.add_column_flags(parser, _ABOUTS)
+    without = {
+        "max_disorder": f"{MAX_DISORDER:g}; 0: order of arrival",
+        "max_jump": f"{MAX_JUMP:g}",
+        "metrics_window": "none",
+    }
+    late = "dead letters; all wait that long"
+    job_flags.add_job_flags(parser, without, late, "from --labels-topic")
+    silent = parser.add_argument_group("silent models")
+    silent.add_argument(
         "--idle-flush",
-        **seconds,
+        type=float,
         default=IDLE_FLUSH,
+        metavar="SECONDS",
         help="rows of a model that has sent none for so long are taken without waiting for newer "
         "ones (default %(default)s; 0: never)",
     )
-    order.add_argument(
-        "--duplicates",
-        choices=(KEEP, DROP),
-        default=KEEP,
-        help="rows of a model's that have the time, and --sequence if there is one, of another: "
-        "take them, or only the first by partition and offset (default %(default)s)",
+    silent.add_argument(
+        "--expire-after",
+        **job_flags.SECONDS,
+        help="state TTL: models that send nothing for so long leave Flink's state for --snapshots, "
+        "until they come back; results are the same (default: never)",
     )
-    parser.add_argument(
-        "--extras", nargs="+", choices=("q", "s"), default=(), help="more features per row"
-    )
-    input_options.add_column_flags(parser, _WITHOUT)
-    spec_options.add_spec_flags(parser)
-    parser.add_argument(
-        "--metrics-window",
-        type=float,
-        default=None,
-        metavar="SECONDS",
-        help="event-time windows of the learner's metrics (default: none)",
-    )
-    work_options.add_window_flags(parser)
-    work_options.add_snapshot_flags(parser)
-    parser.add_argument(
+    silent.add_argument(
         "--snapshots",
         default=None,
         metavar="FOLDER",
         help="where --snapshot-every and --expire-after write them",
     )
-    parser.add_argument(
-        "--expire-after",
-        **seconds,
-        default=None,
-        help="models that send nothing for so long leave Flink's state for --snapshots, until "
-        "they come back; results are the same (default: never)",
+    parser.epilog = (
+        "Beam's own flags are given as --name=value (--environment_type=..., --experiments=...)."
     )
-    parser.epilog = "All other flags are Beam's own (--parallelism, --environment_type, ...)."
+
+
+def check(args: argparse.Namespace) -> Columns:
+    """Return what each field of a message is; see `columns_from_flags`."""
+    return columns_from_flags(args)
 
 
 def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
@@ -112,6 +101,13 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     kafka_options.add_client_flags(group)
     kafka_options.add_consumer_flag(group)
     group.add_argument("--topic", required=True, help="where rows come from")
+    group.add_argument(
+        "--labels-topic",
+        default=None,
+        metavar="TOPIC",
+        help="where delayed labels come from, each with model id, --label-index or --time, and "
+        "--label-column, in the form of --format",
+    )
     group.add_argument("--output-topic", required=True, metavar="TOPIC", help="of the features")
     for name in TOPICS:
         group.add_argument(
@@ -138,7 +134,7 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_job_flags(parser: argparse.ArgumentParser) -> None:
+def _add_place_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("where it runs")
     add_cluster_flags(group)
     group.add_argument(
@@ -242,8 +238,29 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     )
 
 
+def label_columns(args: argparse.Namespace, columns: Columns) -> Columns:
+    """Return what each field of a delayed label is.
+
+    Args:
+        args: The parsed flags.
+        columns: What each field of a row is.
+    """
+    label = args.label_column or columns.label or "label"
+    return dataclasses.replace(
+        columns,
+        time=None if args.label_index else columns.time,
+        sequence=args.label_index,
+        label=label,
+        label_type=_label_type(columns.options, label),
+        features=(),
+        options=dataclasses.replace(
+            columns.options, label=label, sequence=args.label_index, features=(), missing="fail"
+        ),
+    )
+
+
 def _label_type(given: ColumnOptions, label: str | None) -> pa.DataType | None:
-    return None if label is None else LABEL_TYPES[given.label_type or "string"]
+    return None if label is None else pa.type_for_alias(given.label_type or "string")
 
 
 def _feature(text: str) -> Feature:

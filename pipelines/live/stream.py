@@ -1,31 +1,26 @@
-"""The live job: rows from a Kafka topic in; features, predictions, alerts to topics out.
-
-    python -m pipelines.live.stream --brokers HOST:PORT --topic ... --output-topic ... [flags]
-
-The same as `kerneltrack stream`.
-"""
+"""The live job: rows from a Kafka topic in; features, predictions, alerts to topics out."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import re
-import sys
 import time
-from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from kerneltrack.errors import ConfigError, KerneltrackError
-from pipelines.cli import kafka_options, spec_options, work_options
+from pipelines.cli import kafka_options
+from pipelines.cli.beam_options import DEFAULT_RUNNER, beam_options
 from pipelines.cli.command_line import UsageError, flags_named
-from pipelines.cli.input_options import DEFAULT_RUNNER, split_beam_flags
+from pipelines.cli.job_flags import refuse_without
 from pipelines.job import compile_loops, say
+from pipelines.job_spec import Job, job_from_flags
 from pipelines.live import options as stream_options
 from pipelines.live.flink import ENDED
 from pipelines.live.jobs import (
@@ -39,14 +34,14 @@ from pipelines.live.jobs import (
     find_place,
     running,
 )
-from pipelines.live.pipeline import Ends, StreamJob, build, digest
+from pipelines.live.pipeline import Ends, Labels, build, digest, outputs_of
 from pipelines.live.stable_ids import StableIds
 from pipelines.live.status import follow
 from pipelines.topics.admin import Topics, start_settings
 from transforms.kafka.messages import RECORD_TIME
 from transforms.keyed.expiry import Expiry
-from transforms.learn import transform as learn
-from transforms.snapshots.folder import SnapshotFolder
+from transforms.paths import join
+from transforms.read.columns import Columns
 from transforms.track.transform import Order
 
 DEFAULTS: dict[str, Any] = {
@@ -55,7 +50,6 @@ DEFAULTS: dict[str, Any] = {
     # one message of each in turn, and waits milliseconds at each that has none: few busy models in
     # a topic of many partitions would be read at tens of messages a second. Without it there is one
     # for each subtask, which reads all its partitions at once.
-    "parallelism": 1,
     # Else a checkpoint may send the watermark ahead of a bundle's output.
     "finish_bundle_before_checkpointing": True,
     # Beam's flag for *not* failing, its default being to fail: a checkpoint that cannot be written
@@ -76,71 +70,34 @@ SUBMIT_PATIENCE = 300.0
 POLL = 0.25
 
 
-def job_from_flags(args: argparse.Namespace) -> StreamJob:
-    """Build the job of a command line.
-
-    Raises:
-        ConfigError: for a bad flag or spec, or flags that do not go together.
-        DataError: for snapshots or a spec that cannot be read.
-    """
-    columns = stream_options.columns_from_flags(args)
-    start = work_options.start_from_flags(args, columns.width)
-    before = None if args.warm_start is None else SnapshotFolder(args.warm_start)
-    learner = spec_options.learner_from_flags(args, before.learner_spec if before else None)
-    if learner is None:
-        work_options.refuse_without(args, "metrics_window", ["learner"])
-    elif columns.label is None:
-        raise ConfigError("--learner", learner.learner, "none without --label")
-    else:
-        learn.check_label_type(learner, columns.label_type)
+def _snapshots_from_flags(args: argparse.Namespace) -> str | None:
+    """Return the folder of the snapshots."""
     writers = ["snapshot_every", "expire_after"]
     if args.snapshots is None:
         for flag in writers:
-            work_options.refuse_without(args, flag, ["snapshots"])
-    elif args.resume is None and all(getattr(args, flag) is None for flag in writers):
-        work_options.refuse_without(args, "snapshots", writers)
-    order = Order(
-        max_disorder=args.max_disorder,
-        max_jump=args.max_jump,
-        hold_for=args.hold_for if args.missing == "hold" else None,
-        idle_flush=args.idle_flush or None,
-        duplicates=args.duplicates,
-    )
-    if order.max_disorder == float("inf"):
-        raise ConfigError("max_disorder", args.max_disorder, "a finite number of seconds")
-    snapshots = args.snapshots and str(Path(args.snapshots).absolute())
-    if before is not None and snapshots == str(Path(before.folder).absolute()):
+            refuse_without(args, flag, ["snapshots"])
+        return None
+    if args.resume is None and all(getattr(args, flag) is None for flag in writers):
+        refuse_without(args, "snapshots", writers)
+    folder = str(Path(args.snapshots).absolute())
+    if args.warm_start is not None and folder == str(Path(args.warm_start).absolute()):
         # A job that went back to a checkpoint would begin from what it has written since.
         raise ConfigError("--snapshots", args.snapshots, "another folder than --warm-start")
-    expiry = None
-    if snapshots is not None:
-        with flags_named({"after": "--expire-after"}):
-            expiry = Expiry(FileSystems.join(snapshots, IDLE), args.expire_after)
-            expiry.check_longer(order.idle_flush)
-    job = StreamJob(
-        columns=columns,
-        spec=spec_options.tracker_from_flags(args, before.spec if before else None),
-        order=order,
-        extras=tuple(args.extras),
-        measure=work_options.measure_from_flags(args, has_time=True),
-        drift=spec_options.drift_from_flags(args),
-        learner=learner,
-        metrics_window=args.metrics_window,
-        snapshot_every=args.snapshot_every,
-        snapshots=snapshots,
-        expiry=expiry,
-        before=before if before is None or learner is None else before.with_learner(),
-        start=start,
-        float32=args.float32,
-    )
-    if job.before is not None:
-        with spec_options.TRACKER.named():
-            job.before.check(job.spec)
-        job.before.check_width(columns.width)
-    return job
+    return folder
 
 
-def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence[str]) -> int:
+def _expiry_from_flags(
+    args: argparse.Namespace, snapshots: str | None, order: Order
+) -> Expiry | None:
+    if snapshots is None:
+        return None
+    with flags_named({"after": "--expire-after"}):
+        expiry = Expiry(join(snapshots, IDLE), args.expire_after)
+        expiry.check_longer(order.idle_flush)
+    return expiry
+
+
+def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions) -> int:
     """Submit the job and, unless detached, follow it.
 
     Returns:
@@ -150,7 +107,16 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
         ConfigError: for a bad flag, spec or topic, or settings that differ from the resumed ones.
         KerneltrackError: if Kafka or Flink do not answer, or the job fails.
     """
-    job = job_from_flags(args)
+    order = {
+        "max_disorder": stream_options.MAX_DISORDER,
+        "max_jump": stream_options.MAX_JUMP,
+        "idle_flush": args.idle_flush or None,
+    }
+    job = job_from_flags(args, columns, order, "--labels-topic")
+    if job.order.max_disorder == float("inf"):
+        raise ConfigError("max_disorder", args.max_disorder, "a finite number of seconds")
+    snapshots = _snapshots_from_flags(args)
+    expiry = _expiry_from_flags(args, snapshots, job.order)
     settings, runner = job.settings(), stream_options.runner_flags(args)
     place = find_place(args.cluster, args.flink, args.state_folder)
     left = None
@@ -161,13 +127,14 @@ def run(args: argparse.Namespace, beam_flags: PipelineOptions, command: Sequence
     topics = stream_options.topics_from_flags(args)
     name = _job_name(args.topic)
     options = _beam_options(beam_flags, runner, place, name, left)
-    ends = _ends(args, place, topics, job, name)
+    ends = dataclasses.replace(
+        _ends(args, place, topics, job, name), snapshots=snapshots, expiry=expiry
+    )
     pipeline = beam.Pipeline(options=options)
     pipeline.component_id_map = StableIds()  # type: ignore[no-untyped-call]
-    with flags_named(work_options.FLAGS):
-        build(pipeline, job, ends)
-    if job.snapshots is not None:
-        Path(job.snapshots).mkdir(parents=True, exist_ok=True)
+    build(pipeline, job, ends)
+    if snapshots is not None:
+        Path(snapshots).mkdir(parents=True, exist_ok=True)
     if place.cluster is not None:
         # Workers of this machine find the compiled loops where this process leaves them.
         compile_loops(job.spec, job.learner, job.measure)
@@ -192,8 +159,8 @@ def _beam_options(
     if "runner" not in values:
         if not place.beam_flags:
             raise UsageError("--runner: give --cluster, or Beam's flags of a Flink runner")
-        local, _ = split_beam_flags(place.beam_flags, ())
-        values = {**local.get_all_options(drop_default=True), **values}
+        local = beam_options(place.beam_flags).get_all_options(drop_default=True)
+        values = {**local, **values}
     plugins = [*(values.get("beam_plugins") or ()), WORKER_MODULE]
     own: dict[str, Any] = {"job_name": name, "beam_plugins": plugins, **flink}
     if left is not None:
@@ -209,7 +176,7 @@ def _refuse_running(place: Place, topic: str) -> None:
 
 
 def _ends(
-    args: argparse.Namespace, place: Place, topics: dict[str, str], job: StreamJob, name: str
+    args: argparse.Namespace, place: Place, topics: dict[str, str], job: Job, name: str
 ) -> Ends:
     """Check the topics, and say how both clients reach them."""
     brokers = args.brokers or place.brokers
@@ -221,7 +188,7 @@ def _ends(
     client = kafka_options.client_settings(args, brokers)
     known = Topics(client)
     partitions = known.check_input(args.topic)
-    outputs = {output: topics[output] for output in job.outputs}
+    outputs = {output: topics[output] for output in outputs_of(job)}
     if args.topic in outputs.values():
         raise ConfigError("--topic", args.topic, "another topic than the outputs'")
     if args.create_topics:
@@ -235,8 +202,15 @@ def _ends(
     if args.resume is None:
         start = start_settings(args.begin, args.topic, partitions, client, name)
     consumer = {**kafka_options.consumer_settings(args, brokers), **start}
+    labels = None
+    if args.labels_topic is not None:
+        known.check_input(args.labels_topic, "--labels-topic")
+        labels = Labels(
+            topic=args.labels_topic, columns=stream_options.label_columns(args, job.columns)
+        )
     return Ends(
         topic=args.topic,
+        labels=labels,
         topics=topics,
         form=args.format,
         output_form=args.output_format,
@@ -291,9 +265,3 @@ def _refused(name: str, result: Any) -> KerneltrackError:
     if refused:
         return ConfigError("--consumer", "...", f"what the brokers take: {refused[1]}")
     return NotSubmittedError(f"job {name}: the job server refused it: {why}")
-
-
-if __name__ == "__main__":
-    from pipelines.cli.main import main
-
-    sys.exit(main(["stream", *sys.argv[1:]]))

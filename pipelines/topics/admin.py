@@ -79,14 +79,14 @@ class Topics:
             else:
                 return topics
 
-    def check_input(self, topic: str) -> int:
-        """Return a topic's number of partitions.
+    def check_input(self, topic: str, flag: str = "--topic") -> int:
+        """Return the number of partitions of a topic that a flag names.
 
         Raises:
             ConfigError: if it is not there, or may not be read.
         """
-        self._check_there("--topic", topic)
-        self._check_right("--topic", topic, "READ")
+        self._check_there(flag, topic)
+        self._check_right(flag, topic, "READ")
         return self.partitions[topic]
 
     def check_output(self, flag: str, topic: str) -> None:

@@ -29,9 +29,9 @@ from transforms.chunks import encode_batch
 from transforms.kafka.secrets import resolve
 from transforms.kafka.send import SETTINGS
 from transforms.read.columns import Columns
-from transforms.read.files import ReadChunks
 from transforms.read.formats import Rows
-from transforms.read.local_times import LocalTimes, Places, read_times, settle
+from transforms.read.local_times import LocalTimes, Places, read_times, settle, with_passages
+from transforms.read.look import Input, look_at_files
 from transforms.read.model_ids import model_ids
 
 SECOND = 1_000_000_000
@@ -59,7 +59,7 @@ class Replay:
     """Rows of files, in order of time, as messages.
 
     Args:
-        read: The files.
+        files: The files.
 
     Attributes:
         table: Columns `time` (int64, ns), the features and the label, if there is one.
@@ -68,14 +68,14 @@ class Replay:
         local: Rows whose local time was in doubt.
     """
 
-    def __init__(self, read: ReadChunks) -> None:
+    def __init__(self, files: Input) -> None:
         """Read all rows, and put them in order."""
-        columns = read.columns
+        columns = files.columns
         if columns.time is None:
             raise ConfigError("--time", "", "the column of the rows' times")
         self.columns = columns
         tables, parts = [], []
-        for source, info in enumerate(read.infos):
+        for source, info in enumerate(files.infos):
             for piece in info.pieces:
                 for rows in piece.read(columns.requests):
                     tables.append(pa.Table.from_batches([rows.batch.select([*columns.requests])]))
@@ -87,7 +87,7 @@ class Replay:
         order = np.argsort(times, kind="stable")
         order = order[usable[order]]
         if not len(order):
-            raise ConfigError("INPUT", read.paths[0], "files with a row that has a time")
+            raise ConfigError("INPUT", files.paths[0], "files with a row that has a time")
         self.times = times[order]
         self.models = ids[order]
         self.table = table.take(pa.array(order))
@@ -189,10 +189,11 @@ def run(args: argparse.Namespace) -> int:
     if args.create_topic:
         topics.create([args.topic], args.create_topic)
     topics.check_output("--topic", args.topic)
-    read = ReadChunks(
+    looked = look_at_files(
         args.input, input_options.columns_from_flags(args), input_options.formats_from_flags(args)
     )
-    replay = Replay(read)
+    files = Input(looked.infos, with_passages(looked.infos, looked.columns))
+    replay = Replay(files)
     messages = replay.messages(args.message_rows, round(args.disorder * SECOND))
     if args.rows is not None:
         messages = _first(messages, args.rows)
@@ -202,7 +203,7 @@ def run(args: argparse.Namespace) -> int:
         came = interruption.came
     sender.finish()
     skipped = f", {replay.skipped:,} rows without id or time left out" if replay.skipped else ""
-    doubt = local_times_text(local_times(read.columns, replay.local))
+    doubt = local_times_text(local_times(files.columns, replay.local))
     say(f"{sent:,} rows in {sender.sent:,} messages sent to {args.topic}{skipped}{doubt}")
     return INTERRUPTED_EXIT if came else 0
 

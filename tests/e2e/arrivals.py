@@ -112,7 +112,7 @@ def arrive(source: Path, rows: int, late: int, folder: Path) -> Arrivals:
     path = folder / "in-order.parquet"
     pq.write_table(pa.concat_tables(parts), path)
     replay = Replay(
-        ReadChunks(str(path), ColumnOptions(model_id="model_id", time="time", label="label"))
+        ReadChunks(str(path), ColumnOptions(model_id="model_id", time="time", label="label")).input
     )
     times, models = replay.times, replay.models
     random = np.random.default_rng(SEED)

@@ -387,7 +387,7 @@ LEARNING_MISTAKES = {
         f"{IDS} --warm-start nowhere",
         r"nowhere/index.json: cannot be read",
     ),
-    "a runner that is none": (f"{LEARNS} --runner Flnik", r"Unexpected pipeline runner: Flnik"),
+    "a runner that is none": (f"{LEARNS} --runner=Flnik", r"Unexpected pipeline runner: Flnik"),
 }
 
 

@@ -20,7 +20,7 @@ from pipelines.cli.main import main
 from pipelines.files.landmarks import KEY, decode
 from tests.e2e.jobs import CHANNELS, COLUMNS, sensor_table
 from transforms.read.columns import ColumnOptions, resolve
-from transforms.read.files import look
+from transforms.read.look import look_at_files
 from transforms.read.sample import sample_rows
 
 TABLE = sensor_table(400)
@@ -100,7 +100,7 @@ def test_the_input_is_never_replaced(source: Path) -> None:
 
 
 def test_every_row_is_as_likely_to_be_drawn(source: Path) -> None:
-    infos = look([str(source)])
+    infos = look_at_files(str(source)).infos
     columns = resolve(infos, ColumnOptions(features=tuple(CHANNELS)))
     drawn = np.zeros(400)
     for seed in range(300):

@@ -16,7 +16,7 @@ from kerneltrack.learners import LearnerSpec, RidgeSpec
 from kerneltrack.registry import LEARNERS, get_learner
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from pipelines.cli.main import main
-from pipelines.files.output_folder import PARTS
+from pipelines.files.layout import PARTS
 from tests.e2e.jobs import (
     CHANNELS,
     COLUMNS,

@@ -214,7 +214,7 @@ def test_rows_come_once_and_two_values_of_one_are_counted() -> None:
 
 def test_a_replay_sends_every_row_once_in_order_of_time(sample: Path) -> None:
     options = ColumnOptions(model_id="model_id", time="time", label="label")
-    replay = Replay(ReadChunks(str(sample), options))
+    replay = Replay(ReadChunks(str(sample), options).input)
     messages = replay.messages(50, 0)
     rows = [row for message in messages for row in message.rows.tolist()]
     assert sorted(rows) == list(range(82_152))
@@ -236,7 +236,7 @@ def test_a_replay_puts_local_times_in_order(tmp_path: Path) -> None:
     options = ColumnOptions(
         model_id="id", time="t", time_zone="Europe/Berlin", time_ambiguous="infer"
     )
-    replay = Replay(ReadChunks(str(tmp_path / "in.csv"), options))
+    replay = Replay(ReadChunks(str(tmp_path / "in.csv"), options).input)
     assert replay.table.column("x").to_pylist() == [0, 1, 2, 3, 9, 4]
     minutes = [int(time - replay.times[0]) // 60_000_000_000 for time in replay.times]
     assert minutes == [0, 40, 60, 100, 120, 130]
@@ -246,7 +246,7 @@ def test_a_replay_puts_local_times_in_order(tmp_path: Path) -> None:
 
 def test_disorder_is_less_than_it_says(sample: Path) -> None:
     options = ColumnOptions(model_id="model_id", time="time", label="label")
-    replay = Replay(ReadChunks(str(sample), options))
+    replay = Replay(ReadChunks(str(sample), options).input)
     disorder = 500_000_000
     newest: dict[str, int] = {}
     behind = 0

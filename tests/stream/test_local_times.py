@@ -59,9 +59,9 @@ def passes(path: Path) -> str:
     columns = ColumnOptions(model_id="id", time="t", time_zone=BERLIN, time_ambiguous="infer")
     reader = ReadChunks(str(path), columns)
     found: dict[int, str] = {}
-    for piece in reader.infos[0].pieces:
-        for rows in piece.read(reader.columns.requests):
-            chunks, failures = cut(rows, 0, reader.columns)
+    for piece in reader.input.infos[0].pieces:
+        for rows in piece.read(reader.input.columns.requests):
+            chunks, failures = cut(rows, 0, reader.input.columns)
             for row, reason in zip(
                 failures.batch.column("row").to_pylist(),
                 failures.batch.column("reason").to_pylist(),
@@ -124,8 +124,8 @@ def test_lord_howe_falls_back_by_half_an_hour(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("t,x\n" + "".join(f"{text},1\n" for text in texts))
     columns = ColumnOptions(time="t", time_zone="Australia/Lord_Howe", time_ambiguous="infer")
     reader = ReadChunks(str(tmp_path / "in.csv"), columns)
-    (rows,) = reader.infos[0].pieces[0].read(reader.columns.requests)
-    ((_, chunk),), failures = cut(rows, 0, reader.columns)
+    (rows,) = reader.input.infos[0].pieces[0].read(reader.input.columns.requests)
+    ((_, chunk),), failures = cut(rows, 0, reader.input.columns)
     assert failures.batch.num_rows == 0
     quarters = np.diff(chunk.column("time")) // (15 * 60 * 10**9)
     assert (chunk.column("row").tolist(), quarters.tolist()) == ([0, 1, 2, 3, 4], [1, 1, 1, 1])
@@ -202,7 +202,7 @@ def test_each_file_and_model_by_itself(tmp_path: Path) -> None:
     columns = ColumnOptions(model_id="id", time="t", time_zone=BERLIN, time_ambiguous="infer")
     reader = ReadChunks(str(tmp_path / "*.parquet"), columns, first_source=5, counted_as="labels")
     at = CHANGES["oct"]
-    assert reader.columns.passages == {(5, "a", at): 4}
+    assert reader.input.columns.passages == {(5, "a", at): 4}
 
     pipeline = beam.Pipeline(runner=RUNNER)
     outputs = pipeline | reader
@@ -257,7 +257,7 @@ def test_only_where_times_are_local_files_are_looked_through(
         raise AssertionError("read")
 
     monkeypatch.setattr(parquet.ParquetPiece, "read", read)
-    assert ReadChunks(str(tmp_path / "in.parquet"), columns).columns.passages == {}
+    assert ReadChunks(str(tmp_path / "in.parquet"), columns).input.columns.passages == {}
 
 
 # Messages ----------------------------------------------------------------------------------------

@@ -24,8 +24,9 @@ from kerneltrack.errors import ConfigError, DataError
 from transforms.chunks import Chunk, Failures
 from transforms.read import files as read_module
 from transforms.read.columns import ColumnOptions, Columns, resolve
-from transforms.read.files import ReadChunks, cut, known_rows, look, split
+from transforms.read.files import ReadChunks, cut, split
 from transforms.read.formats import FileInfo, FormatOptions, Rows
+from transforms.read.look import Input, look_at_files
 from transforms.read.parse import ParsedRows, parse
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -45,10 +46,10 @@ def cut_files(reader: ReadChunks) -> Cut:
     """What the transform does, without Beam."""
     chunks: list[tuple[str, Chunk]] = []
     failures: list[Failures] = []
-    for source, info in enumerate(reader.infos):
+    for source, info in enumerate(reader.input.infos):
         for piece in info.pieces:
-            for rows in piece.read(reader.columns.requests):
-                more, failed = cut(rows, source, reader.columns)
+            for rows in piece.read(reader.input.columns.requests):
+                more, failed = cut(rows, source, reader.input.columns)
                 chunks += more
                 failures.append(failed)
     return chunks, failures
@@ -404,10 +405,10 @@ def test_interleaved_models_are_gathered(
     path = tmp_path / "a.parquet"
     pq.write_table(interleaved(3_000, 10), path, row_group_size=5_000)
     reader = ReadChunks(str(path), ColumnOptions(model_id="id", time="t"), gather_rows=gather_rows)
-    read_fn = read_module._ReadFn(reader.columns, 16_384, gather_rows, "rows")
+    read_fn = read_module._ReadFn(reader.input.columns, 16_384, gather_rows, "rows")
     chunks = [
         chunk
-        for piece in reader.infos[0].pieces
+        for piece in reader.input.infos[0].pieces
         for chunk in read_fn.process((0, piece))
         if isinstance(chunk, tuple)
     ]
@@ -437,10 +438,10 @@ def test_pipeline(tmp_path: Path) -> None:
     reader = ReadChunks(
         [f"{tmp_path}/*", f"{tmp_path}/1.parquet"], ColumnOptions(model_id="id", time="t")
     )
-    assert [Path(path).name for path in reader.paths] == ["1.parquet", "2.csv"]
-    assert known_rows(reader.infos) is None
-    assert known_rows(reader.infos[:1]) == 4
-    assert reader.describe().splitlines()[0] == "input:    2 files"
+    assert [Path(path).name for path in reader.input.paths] == ["1.parquet", "2.csv"]
+    assert reader.input.rows is None
+    assert Input(reader.input.infos[:1], reader.input.columns).rows == 4
+    assert reader.input.describe().splitlines()[0] == "input:    2 files"
 
     def check_rows(actual: list[tuple[str, Chunk]]) -> None:
         found = sorted(
@@ -497,7 +498,7 @@ def test_wrong_settings(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="gather_rows = 0: must be 1 at least"):
         ReadChunks(path, gather_rows=0)
     with pytest.raises(ConfigError, match="one path or pattern at least"):
-        look([])
+        look_at_files([])
     with pytest.raises(DataError, match="no such file"):
         ReadChunks(f"{tmp_path}/*.parquet")
 
@@ -527,7 +528,7 @@ def test_real_files(name: str, data_file: Callable[[str], Path]) -> None:
     chunks, failures = cut_files(reader)
     assert sum(len(chunk) for _, chunk in chunks) == good
     assert sum(part.batch.num_rows for part in failures) == failed
-    assert reader.columns.width == width
+    assert reader.input.columns.width == width
 
 
 def test_motionsense_is_what_the_file_says(data_file: Callable[[str], Path]) -> None:
@@ -536,8 +537,8 @@ def test_motionsense_is_what_the_file_says(data_file: Callable[[str], Path]) -> 
     chunks, failures = cut_files(reader)
     assert sum(part.batch.num_rows for part in failures) == 0
     table = pq.read_table(path)
-    names = list(reader.columns.channels)
-    assert (len(names), reader.columns.dtype) == (12, "float32")
+    names = list(reader.input.columns.channels)
+    assert (len(names), reader.input.columns.dtype) == (12, "float32")
     models = table["model_id"].unique().to_pylist()
     assert sorted({model for model, _ in chunks}) == sorted(models)
     for model in models[:3]:

@@ -32,7 +32,7 @@ from apache_beam.runners.worker.statecache import StateCache
 from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 from apache_beam.transforms.window import GlobalWindow
 
-from pipelines.cli.input_options import split_beam_flags
+from pipelines.cli.beam_options import beam_options
 from pipelines.live.jobs import Place
 from pipelines.live.stream import WORKER_MODULE, _beam_options
 from tests.stream.running import make_rows, track
@@ -257,7 +257,7 @@ def test_workers_of_our_steps_check_their_writes(monkeypatch: pytest.MonkeyPatch
 
 def test_workers_of_a_live_job_begin_with_it() -> None:
     """Before the stream is opened: what `stream` adds to Beam's flags, as a worker takes it."""
-    given, _ = split_beam_flags(["--runner=FlinkRunner", "--beam_plugins=my.files"], ())
+    given = beam_options(["--runner=FlinkRunner", "--beam_plugins=my.files"])
     options = _beam_options(given, {}, Place(Any, Any, None), "job", None)  # type: ignore[arg-type]
     plugins = options.get_all_options()["beam_plugins"]
     assert plugins == ["my.files", WORKER_MODULE]

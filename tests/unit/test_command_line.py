@@ -36,8 +36,12 @@ from pipelines.cli.command_line import UsageError, flags_by_field, flags_named
             "'count' was not understood: --overwrite takes no value (did you mean --count?)",
         ),
         (
-            "track a.csv --output o --runner DirectRunner more",
+            "track a.csv --output o --runner=DirectRunner more",
             "'more' was not understood (inputs stand together: a.csv)",
+        ),
+        (
+            "track a.csv --output o --runner DirectRunner",
+            "--runner: no flag of this command; Beam's own are given as --runner=DirectRunner",
         ),
         (
             "track a.csv --output o --features x y --header z",

@@ -23,7 +23,8 @@ from pipelines.cluster.java import find_java
 from pipelines.cluster.parts import FLINK_FLAGS
 from pipelines.cluster.resolve import cache_folder, resolve
 from pipelines.cluster.versions import POMS, versions
-from pipelines.live import stream as track_stream
+from pipelines.job_spec import job_from_flags
+from pipelines.live.options import columns_from_flags
 from tests.deployment import (
     COMPOSE,
     DEPLOY,
@@ -290,7 +291,7 @@ def test_the_command_line_reads_the_submitted_flags(where: str, tmp_path: Path) 
         (tmp_path / name).write_text(text)
     arguments = [item.replace(SPECS, str(tmp_path)) for item in submitted()[where]]
     args, beam_options = parse(arguments)
-    job = track_stream.job_from_flags(args)
+    job = job_from_flags(args, columns_from_flags(args), {}, "--labels-topic")
     assert job.learner is not None
     assert job.drift is not None
     assert job.columns.width == 6

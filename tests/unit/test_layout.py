@@ -133,8 +133,13 @@ def test_the_wheel_carries_the_packages_only(wheel: zipfile.ZipFile) -> None:
         for path in (ROOT / "pipelines" / folder).rglob("*")
         if path.is_file()
     }
+    stubs = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.pyi")
+    }
     typed = {f"{package}/py.typed" for package in PACKAGES}
-    assert content == {*MODULES, *assets, *typed}
+    assert content == {*MODULES, *assets, *stubs, *typed}
 
 
 def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:

@@ -18,7 +18,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import Learner, LearnerSpec, LinearSpec, NOLANASpec
 from kerneltrack.learners.kernel.spec import DictionarySpec
-from kerneltrack.registry import get_learner, parse_learner_spec
+from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
 from tests.oracles.learner_cases import (
     WIDTH,
     arrays_of,
@@ -104,7 +104,7 @@ def test_arguments_are_not_written_to(spec: LearnerSpec) -> None:
 @every_spec
 def test_the_loop_is_compiled_once(spec: LearnerSpec) -> None:
     """Read-only arrays and whole numbers are other types to Numba: neither reaches the loop."""
-    loop = importlib.import_module(type(spec).__module__)._run_rows
+    loop = importlib.import_module(LEARNERS.module(spec.learner))._run_rows
     learner, state = begun(spec)
     rows, labels = stream(spec, seed=2)
     expected = learner.update(spec, state, rows, labels)[1]

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.chunks import ONLY_MODEL
-from transforms.read.column_options import ColumnOptions
+from transforms.read.column_options import ONLY_MODEL, ColumnOptions
 from transforms.read.columns import Columns, resolve
 from transforms.read.formats import FileInfo, Rows
 from transforms.read.parse import parse

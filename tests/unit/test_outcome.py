@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kerneltrack.errors import ConfigError
-from pipelines.files.outcome import end, judge, max_failures, record_of
+from pipelines.files.max_failures import read_limit
+from pipelines.files.outcome import end, judge, record_of
 from pipelines.files.record import JobError
 
 
@@ -37,7 +38,7 @@ def counts(rows: int, failed: int, **more: int) -> dict[str, int]:
     ],
 )
 def test_rows_that_fail(allowed: str | None, rows: int, failed: int, word: str) -> None:
-    most = max_failures(allowed)
+    most = read_limit(allowed)
     judged = judge(counts(rows, failed), most)
     code = 0 if word in ("done", "no rows") else 3
     assert (judged.word, judged.exit_code) == (word, code)
@@ -73,7 +74,7 @@ def test_labels_that_fail(labels: int, failed: int, scored: int, word: str) -> N
 )
 def test_a_job_that_failed_says_why(allowed: str | None, rows: int, failed: int, why: str) -> None:
     with pytest.raises(JobError) as caught:
-        end(judge(counts(rows, failed), max_failures(allowed)))
+        end(judge(counts(rows, failed), read_limit(allowed)))
     assert caught.value.exit_code == 3
     assert str(caught.value) == f"{why}; the outputs are complete for a look"
 
@@ -89,5 +90,5 @@ def test_a_job_that_did_not(rows: int, said: str, capsys: pytest.CaptureFixture[
 )
 def test_what_is_no_number_of_failures(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        max_failures(text)
+        read_limit(text)
     assert (caught.value.field, caught.value.value) == ("--max-failures", text)

@@ -44,7 +44,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         columns: What each field of a row is.
         form: How messages are written.
         commands: Reads the commands among the messages (see `commands`), which go on as elements of
-            their own between the rows before them and those after.
+            their own between the rows before them and those after; None: there are none.
         consumer: Settings of Java's consumer, `bootstrap.servers` among them.
         expansion_service: Address of Beam's expansion service.
 
@@ -57,7 +57,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         topic: str,
         columns: Columns,
         form: str,
-        commands: Commands,
+        commands: Commands | None,
         consumer: Mapping[str, str],
         expansion_service: str,
     ) -> None:
@@ -91,7 +91,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
 class GatherFn(beam.DoFn):
     """Gather the messages of a bundle; see `Gathering`."""
 
-    def __init__(self, columns: Columns, form: str, commands: Commands) -> None:
+    def __init__(self, columns: Columns, form: str, commands: Commands | None) -> None:
         """Keep the arguments."""
         self._columns = columns
         self._form = form
@@ -115,13 +115,13 @@ class GatherFn(beam.DoFn):
         self._earliest = min(self._earliest, timestamp)
         headers = [(header.key, header.value or b"") for header in element.headers or ()]
         try:
-            command = self._commands.read(message, headers) if headers else None
+            command = self._commands and headers and self._commands.read(message, headers)
         except BadMessageError as error:
             letter = dead_letter(message, [Reason(NO_ROW, str(error))])
             count("dead_letters", 1)
             yield pvalue.TaggedOutput(DEAD_LETTERS, self._placed(letter))
             return
-        if command is not None:
+        if command:
             yield from self._taken()
             yield self._placed(command)
             self.start_bundle()

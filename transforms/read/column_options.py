@@ -2,89 +2,87 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
-
-import pyarrow as pa
+from typing import Annotated
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.settings import OneOf, Settings
 from transforms.read.times import UNITS, check_zone
 
+ONLY_MODEL = "all"
+"""The model id of an input that has no model-id column."""
+
 MISSING = ("fail", "drop", "hold")
-"""What to do with missing values."""
-
 AMBIGUOUS = ("fail", "earliest", "latest", "infer")
-"""What to do with local times that come twice."""
-
 NONEXISTENT = ("fail", "shift")
-"""What to do with local times that never come."""
-
-LABEL_TYPES = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
+LABEL_TYPES = ("string", "int64", "float64")
 
 
-@dataclass(frozen=True)
-class ColumnOptions:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ColumnOptions(Settings):
     """What the user says about the columns.
-
-    Attributes:
-        model_id: Column of model ids (texts or whole numbers); None: one model.
-        time: Column of times; None: no time but the file and row number.
-        time_unit: Unit of times that are numbers: "s", "ms", "us" or "ns".
-        time_zone: IANA zone of times that do not say theirs.
-        time_format: Format of times that are texts, for `strptime`; None: ISO 8601.
-        time_ambiguous: A local time that comes twice, since clocks were put back: "fail": to the
-            failures; "earliest": it is the first; "latest": the second; "infer": by the order of
-            rows in their file (see `transforms.read.local_times`), found by a scan at launch.
-        time_nonexistent: A local time that never comes, since clocks were put forward: "fail": to
-            the failures; "shift": it is the instant at which they were.
-        sequence: Column of whole numbers that orders rows of equal time.
-        label: Column of labels. None: what the format says (LIBSVM, PAMAP2, `.npz` with y);
-            "": none.
-        label_type: "string", "int64" or "float64"; None: by the column's type.
-        features: Feature columns, patterns such as `hand*` among them; None: all other columns of
-            numbers and of fixed-size lists of numbers; an empty tuple: none (labels alone).
-        exclude: Columns (or patterns) that are no features.
-        missing: "fail": a row with a missing feature goes to the failures. "drop": a channel that
-            is missing in any row is left out, found by a scan at launch. "hold": missing values
-            go on as NaN, for the tracker to fill.
 
     Raises:
         ConfigError: naming the field, the value and what is allowed.
     """
 
-    model_id: str | None = None
-    time: str | None = None
-    time_unit: str = "s"
-    time_zone: str = "UTC"
-    time_format: str | None = None
-    time_ambiguous: str = "fail"
-    time_nonexistent: str = "fail"
-    sequence: str | None = None
-    label: str | None = None
-    label_type: str | None = None
-    features: Sequence[str] | None = None
-    exclude: Sequence[str] = ()
-    missing: str = "fail"
+    model_id: Annotated[
+        str | None, "Column of model ids (texts or whole numbers); without: one model."
+    ] = None
+    time: Annotated[
+        str | None, "Column of event times; without: rows are in the order of file and row."
+    ] = None
+    time_unit: Annotated[str, OneOf(tuple(UNITS)), "Unit of times that are numbers."] = "s"
+    time_zone: Annotated[str, "IANA zone of times that do not name theirs."] = "UTC"
+    time_format: Annotated[
+        str | None, "Format of times that are texts, for `strptime`; without: ISO 8601."
+    ] = None
+    time_ambiguous: Annotated[
+        str,
+        OneOf(AMBIGUOUS),
+        """What a local time is that comes twice, when clocks are put back: "fail": the row goes to
+        the failures; "earliest": the first; "latest": the second; "infer": by the order of rows in
+        their file, found by a scan before the job.""",
+    ] = "fail"
+    time_nonexistent: Annotated[
+        str,
+        OneOf(NONEXISTENT),
+        """What a local time is that never comes, when clocks are put forward: "fail": the row goes
+        to the failures; "shift": the instant at which they were.""",
+    ] = "fail"
+    sequence: Annotated[str | None, "Column of whole numbers that orders rows of equal time."] = (
+        None
+    )
+    label: Annotated[
+        str | None,
+        """Column of labels, classes or targets. Without: what the format says (LIBSVM, PAMAP2,
+        `.npz` with y); "": none.""",
+    ] = None
+    label_type: Annotated[
+        str | None, OneOf(LABEL_TYPES), "Type of the labels; without: that of their column."
+    ] = None
+    features: Annotated[
+        Sequence[str] | None,
+        """Feature columns, patterns such as `hand*` among them; without: all other columns of
+        numbers and of fixed-size lists of numbers.""",
+    ] = None
+    exclude: Annotated[Sequence[str], "Columns, or patterns, that are not features."] = ()
+    missing: Annotated[
+        str,
+        OneOf(MISSING),
+        """What becomes of missing features: "fail": the row goes to the failures; "drop": a channel
+        that is missing in any row is left out, found by a scan before the job; "hold": the last
+        value of the model's channel stands in for it (forward fill).""",
+    ] = "fail"
 
-    def __post_init__(self) -> None:
-        """Check every field."""
-        if self.time_unit not in UNITS:
-            raise ConfigError("time_unit", self.time_unit, f"one of {', '.join(UNITS)}")
+    def check_together(self) -> None:
+        """Check zone and format of times."""
         if not check_zone(self.time_zone):
             raise ConfigError("time_zone", self.time_zone, "an IANA zone, such as Europe/Berlin")
         if self.time_format is not None and not _is_format(self.time_format):
             raise ConfigError("time_format", self.time_format, "a format that strptime can read")
-        for name, allowed in (("time_ambiguous", AMBIGUOUS), ("time_nonexistent", NONEXISTENT)):
-            if getattr(self, name) not in allowed:
-                raise ConfigError(name, getattr(self, name), f"one of {', '.join(allowed)}")
-        if self.label_type not in (None, *LABEL_TYPES):
-            raise ConfigError("label_type", self.label_type, f"one of {', '.join(LABEL_TYPES)}")
-        if self.missing not in MISSING:
-            raise ConfigError("missing", self.missing, f"one of {', '.join(MISSING)}")
-        for field in ("features", "exclude"):
-            if isinstance(getattr(self, field), str):
-                raise ConfigError(field, getattr(self, field), "a list of column names")
 
 
 def _is_format(text: str) -> bool:

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, DataError, fit
-from transforms.chunks import ONLY_MODEL
-from transforms.read.column_options import LABEL_TYPES, ColumnOptions
+from transforms.read.column_options import ONLY_MODEL, ColumnOptions
 from transforms.read.formats.base import FileInfo
 from transforms.read.kinds import (
     is_exact,
@@ -292,7 +291,7 @@ def _label_type(
     if name is None:
         return None
     if options.label_type is not None:
-        return LABEL_TYPES[options.label_type]
+        return pa.type_for_alias(options.label_type)
     kinds = [value_type(_kind(info, name)) for info in infos]
     kinds = [kind for kind in kinds if not pa.types.is_null(kind)]
     if not kinds or not all(is_number(kind) for kind in kinds):

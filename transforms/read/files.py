@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -16,9 +14,11 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection, TaggedOutput
 from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.metrics import count
-from transforms.read.columns import ColumnOptions, Columns, resolve
-from transforms.read.formats import FileInfo, FormatOptions, Piece, Rows, inspect, match
+from transforms.read.column_options import ColumnOptions
+from transforms.read.columns import Columns
+from transforms.read.formats import FormatOptions, Piece, Rows
 from transforms.read.local_times import with_passages
+from transforms.read.look import Input, look_at_files
 from transforms.read.parse import ParsedRows, parse
 
 CHUNK_ROWS = 16_384
@@ -35,7 +35,6 @@ GATHER_BYTES = 256 << 20
 
 _FAILURES = "failures"
 _ROWS = "rows"
-_LOOKS = 8
 
 
 class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
@@ -53,8 +52,9 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
     DataError; the same file named twice is read once. No state.
 
     Args:
-        patterns: Paths or glob patterns, for any of Beam's file systems.
-        columns: What the columns are.
+        source: Files that were looked at (`transforms.read.look`), or what to look at: paths or
+            glob patterns, for any of Beam's file systems.
+        columns: What the columns of those are.
         formats: How the files are read.
         chunk_rows: Most rows of a chunk, 1 at least.
         gather_rows: Most rows that are gathered from a piece before they are cut. When many
@@ -64,8 +64,7 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         counted_as: What the counters call the rows: "rows" gives rows_read and rows_failed.
 
     Attributes:
-        infos: What the look at each file showed; a file's place is its source number.
-        columns: Which column is what.
+        input: The files, and which column is what.
 
     Raises:
         ConfigError: if an option is out of range or a column is not there.
@@ -74,7 +73,7 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
 
     def __init__(
         self,
-        patterns: str | Sequence[str],
+        source: Input | str | Sequence[str],
         columns: ColumnOptions | None = None,
         formats: FormatOptions | None = None,
         *,
@@ -89,34 +88,21 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
             raise ConfigError("chunk_rows", chunk_rows, "1 at least")
         if gather_rows < 1:
             raise ConfigError("gather_rows", gather_rows, "1 at least")
-        self.infos = look([patterns] if isinstance(patterns, str) else patterns, formats)
-        resolved = resolve(self.infos, columns or ColumnOptions())
-        self.columns = with_passages(self.infos, resolved, first_source)
+        given = source if isinstance(source, Input) else look_at_files(source, columns, formats)
+        self.input = Input(given.infos, with_passages(given.infos, given.columns, first_source))
         self._chunk_rows = chunk_rows
         self._gather_rows = gather_rows
         self._first_source = first_source
         self._counted_as = counted_as
 
-    @property
-    def paths(self) -> list[str]:
-        """Return the files; a file's place is its source number."""
-        return [info.path for info in self.infos]
-
-    def describe(self) -> str:
-        """Say how many files there are and which column is what."""
-        rows = known_rows(self.infos)
-        size = f"{len(self.infos)} file{'s' if len(self.infos) > 1 else ''}"
-        counted = size if rows is None else f"{size}, {rows:,} rows"
-        return f"input:    {counted}\n{self.columns.describe()}"
-
     def expand(self, pbegin: PBegin) -> dict[str, PCollection[Any]]:
         """Build the steps."""
         pieces = [
             (source, piece)
-            for source, info in enumerate(self.infos, self._first_source)
+            for source, info in enumerate(self.input.infos, self._first_source)
             for piece in info.pieces
         ]
-        read = _ReadFn(self.columns, self._chunk_rows, self._gather_rows, self._counted_as)
+        read = _ReadFn(self.input.columns, self._chunk_rows, self._gather_rows, self._counted_as)
         outputs: DoOutputsTuple = (
             pbegin
             | "Pieces" >> beam.Create(pieces)
@@ -154,30 +140,6 @@ class _ReadFn(beam.DoFn):
                 yield from split(gathered, self._columns, self._chunk_rows)
                 gathered = []
         yield from split(gathered, self._columns, self._chunk_rows)
-
-
-def look(patterns: Sequence[str], formats: FormatOptions | None = None) -> list[FileInfo]:
-    """Match the patterns and look at each file, several at a time.
-
-    Raises:
-        DataError: if nothing matches or a file cannot be read.
-        ConfigError: if no pattern is given.
-    """
-    if not patterns:
-        raise ConfigError("input", patterns, "one path or pattern at least")
-    paths = match(patterns)
-    with ThreadPoolExecutor(max_workers=_LOOKS) as pool:
-        return list(pool.map(partial(inspect, options=formats), paths))
-
-
-def known_rows(infos: Sequence[FileInfo]) -> int | None:
-    """Return the number of rows of all files, None if one does not say."""
-    total = 0
-    for info in infos:
-        if info.rows is None:
-            return None
-        total += info.rows
-    return total
 
 
 def cut(

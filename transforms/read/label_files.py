@@ -11,6 +11,7 @@ from apache_beam.pvalue import PBegin, PCollection
 from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk
 from transforms.read.column_options import ColumnOptions
+from transforms.read.columns import Columns
 from transforms.read.files import ReadChunks
 from transforms.read.formats import FormatOptions
 
@@ -49,13 +50,11 @@ class ReadLabels(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         self._read = ReadChunks(
             patterns, columns, formats, first_source=first_source, counted_as="labels"
         )
-        self.columns = self._read.columns
-        self.infos = self._read.infos
-        self.paths = self._read.paths
+        self.input = self._read.input
 
     def describe(self) -> str:
-        """Say how many files there are, and by what their labels are matched."""
-        columns, files = self.columns, len(self.paths)
+        """Return in words how many files there are, and by what their labels are matched."""
+        columns, files = self.input.columns, len(self.input.paths)
         label = f"{columns.label} ({columns.label_type})"
         named = f"row {columns.sequence}" if columns.sequence else f"time {columns.time}"
         return f"labels:   {files} file{'s' if files > 1 else ''}: {label} by model id and {named}"
@@ -63,12 +62,22 @@ class ReadLabels(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
     def expand(self, pbegin: PBegin) -> dict[str, PCollection[Any]]:
         """Build the steps."""
         read: dict[str, PCollection[Any]] = pbegin | "ReadLabels" >> self._read
-        if self.columns.sequence is None:
-            return read
-        indexed = read["rows"] | "Indexed" >> beam.Map(_indexed).with_output_types(
-            tuple[str, Chunk]
-        )
-        return {**read, "rows": indexed}
+        return {**read, "rows": name_rows(read["rows"], self.input.columns)}
+
+
+def name_rows(labels: PCollection[Any], columns: Columns) -> PCollection[Any]:
+    """Return labels with the column `index` or `time`, by which they name rows.
+
+    Args:
+        labels: `tuple[str, Chunk]` as they were read, an index as `sequence`.
+        columns: What each of their columns is.
+    """
+    if columns.sequence is None:
+        return labels
+    named: PCollection[Any] = labels | "Indexed" >> beam.Map(_indexed).with_output_types(
+        tuple[str, Chunk]
+    )
+    return named
 
 
 def _indexed(element: tuple[str, Chunk]) -> tuple[str, Chunk]:

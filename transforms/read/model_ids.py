@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.chunks import ONLY_MODEL
+from transforms.read.column_options import ONLY_MODEL
 from transforms.read.columns import Columns
 from transforms.read.kinds import as_bytes, codes_of, encode, is_bytes, texts_of
 

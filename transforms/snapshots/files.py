@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-
 from kerneltrack import codec
 from kerneltrack.errors import DataError
+from transforms.paths import as_stored, is_local, remote
 
 MAX_NAME = 180
 """Longest file name made of a model id: file systems stop at 255 bytes."""
@@ -99,14 +97,14 @@ def opened(path: str, most: float = math.inf) -> Iterator[BinaryIO]:
         with _open(path, most) as handle:
             yield handle
     # Beam raises ValueError for a file system that it does not know.
-    except (OSError, BeamIOError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(path, "cannot be read: " + " ".join(str(error).split())) from error
 
 
 def _open(path: str, most: float) -> BinaryIO:
-    if FileSystems.get_scheme(path) is not None:
-        remote: BinaryIO = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-        return remote
+    if not is_local(path):
+        elsewhere: BinaryIO = remote().open(path, **as_stored())
+        return elsewhere
     # Opening a pipe would wait for whoever writes to it.
     handle = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
     about = os.fstat(handle.fileno())
@@ -122,9 +120,10 @@ def files_in(folder: str, ending: str) -> list[tuple[str, int]]:
 
     A local folder's name may hold what a pattern would misread.
     """
-    if FileSystems.get_scheme(folder) is not None:
-        (found,) = FileSystems.match([FileSystems.join(folder, "*" + ending)])
-        files = [(FileSystems.split(one.path)[1], one.size_in_bytes) for one in found.metadata_list]
+    if not is_local(folder):
+        systems = remote()
+        (found,) = systems.match([systems.join(folder, "*" + ending)])
+        files = [(systems.split(one.path)[1], one.size_in_bytes) for one in found.metadata_list]
     elif os.path.isdir(folder):
         with os.scandir(folder) as entries:
             names = [entry for entry in entries if entry.name.endswith(ending)]
@@ -141,11 +140,13 @@ def write_whole(path: str, data: bytes, mime_type: str = "application/octet-stre
     """
     unfinished = f"{path}.{secrets.token_hex(_TOKEN)}{UNFINISHED}"
     try:
-        with FileSystems.create(
-            unfinished, mime_type=mime_type, compression_type=CompressionTypes.UNCOMPRESSED
-        ) as handle:
-            handle.write(data)
-        FileSystems.rename([unfinished], [path])
+        if is_local(path):
+            Path(unfinished).write_bytes(data)
+            os.replace(unfinished, path)
+        else:
+            with remote().create(unfinished, mime_type=mime_type, **as_stored()) as handle:
+                handle.write(data)
+            remote().rename([unfinished], [path])
     except BaseException as error:
         remove_file(unfinished)
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
@@ -155,7 +156,7 @@ def write_whole(path: str, data: bytes, mime_type: str = "application/octet-stre
 
 def remove_file(path: str) -> None:
     """Remove a file if it is there. Beam takes a name for a pattern, which may match others."""
-    if FileSystems.get_scheme(path) is None:
+    if is_local(path):
         Path(path).unlink(missing_ok=True)
-    elif FileSystems.exists(path):
-        FileSystems.delete([path])
+    elif remote().exists(path):
+        remote().delete([path])

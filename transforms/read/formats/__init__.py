@@ -13,10 +13,11 @@ import pyarrow as pa
 from kerneltrack.errors import ConfigError, DataError
 from transforms.read.formats.arrays import inspect_npy, inspect_npz
 from transforms.read.formats.arrow_ipc import inspect_arrow
-from transforms.read.formats.base import FileInfo, FormatOptions, Piece, Rows, Suggested
+from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested
 from transforms.read.formats.delimited import PAMAP2_NAMES, inspect_csv, inspect_pamap2
 from transforms.read.formats.files import match, split_ending
 from transforms.read.formats.libsvm import inspect_libsvm
+from transforms.read.formats.options import FORMATS, FormatOptions
 from transforms.read.formats.parquet import inspect_parquet
 
 __all__ = [
@@ -43,9 +44,6 @@ _INSPECT: Mapping[str, Callable[[str, FormatOptions], FileInfo]] = {
     "npz": inspect_npz,
     "pamap2": inspect_pamap2,
 }
-
-FORMATS = tuple(_INSPECT)
-"""Names of the formats."""
 
 TEXT_FORMATS = ("csv", "libsvm", "pamap2")
 """Formats that may be compressed."""

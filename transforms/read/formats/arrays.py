@@ -17,11 +17,9 @@ import pyarrow as pa
 
 from kerneltrack.errors import DataError, shorten
 from transforms.read.formats.base import (
-    MAX_WIDTH,
     PIECE_BYTES,
     PIECE_ROWS,
     FileInfo,
-    FormatOptions,
     Piece,
     Rows,
     Suggested,
@@ -29,6 +27,7 @@ from transforms.read.formats.base import (
     check_names,
 )
 from transforms.read.formats.files import open_file, reading
+from transforms.read.formats.options import MAX_WIDTH, FormatOptions
 
 MATRIX = "x"
 """Column name of a plain `.npy` array."""

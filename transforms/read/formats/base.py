@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.errors import ConfigError, DataError, fit
+from kerneltrack.errors import DataError, fit
 
 BATCH_ROWS = 65_536
 """Most rows of one record batch."""
@@ -23,75 +22,6 @@ PIECE_ROWS = 1_000_000
 """Row groups and row ranges are merged up to this many rows, or `PIECE_BYTES`, into a piece."""
 
 PIECE_BYTES = 256 << 20
-
-NULL_VALUES = ("", "NA", "N/A", "#N/A", "NULL", "null", "NaN", "nan", "-nan", "-NaN", "n/a")
-"""Texts that stand for a missing number unless the options name others."""
-
-
-@dataclass(frozen=True)
-class FormatOptions:
-    """How files are read, beside what their bytes say.
-
-    Attributes:
-        format: One of `transforms.read.formats.FORMATS`, or None: by the file's ending.
-        delimiter: One ASCII character between CSV fields; a space stands for any run of spaces
-            and tabs. None: "," (or a tab for `.tsv`).
-        quote: One ASCII character around CSV fields that hold the delimiter; "" for none.
-        header: Whether the first CSV line names the columns. None: it does unless every field of
-            it is a number (0, 1, 2 ... in order count as names).
-        names: Column names of a CSV file without a header line; default f0, f1, ...
-        comment: CSV lines that begin with this are skipped; "" for none.
-        encoding: Encoding of CSV, by Python's name.
-        decimal: Decimal mark of CSV numbers.
-        null_values: Texts that mean a missing number in CSV, beside the empty one.
-        multiline: Whether a quoted CSV field may hold line ends.
-        width: Number of features of LIBSVM rows; None: the largest index in all files, found by
-            one scan at launch.
-        zero_based: Whether LIBSVM indexes begin at 0 instead of 1.
-        arrays: Names of the `.npz` arrays to read as columns; default X and, if there, y (which
-            is then the label), else every array that has the first one's length.
-
-    Raises:
-        ConfigError: naming the field, the value and what is allowed.
-    """
-
-    format: str | None = None
-    delimiter: str | None = None
-    quote: str = '"'
-    header: bool | None = None
-    names: Sequence[str] | None = None
-    comment: str = ""
-    encoding: str = "utf-8"
-    decimal: str = "."
-    null_values: Sequence[str] = NULL_VALUES
-    multiline: bool = False
-    width: int | None = None
-    zero_based: bool = False
-    arrays: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        special = "one printable ASCII character other than a quote or a line end"
-        if self.delimiter is not None and not _is_mark(self.delimiter):
-            raise ConfigError("delimiter", self.delimiter, special + " (or a tab)")
-        if self.quote and not _is_mark(self.quote):
-            raise ConfigError("quote", self.quote, "one printable ASCII character, or empty")
-        if self.quote and self.quote == self.delimiter:
-            raise ConfigError("quote", self.quote, "another character than the delimiter")
-        if not _is_mark(self.decimal) or self.decimal == self.delimiter:
-            raise ConfigError(
-                "decimal", self.decimal, "one ASCII character other than the delimiter"
-            )
-        if "\n" in self.comment or "\r" in self.comment:
-            raise ConfigError("comment", self.comment, "a text without line ends")
-        if not _is_text_encoding(self.encoding):
-            raise ConfigError("encoding", self.encoding, "an encoding of text that Python knows")
-        if self.width is not None and not 1 <= self.width <= MAX_WIDTH:
-            raise ConfigError("width", self.width, f"in 1..{MAX_WIDTH}")
-
-
-MAX_WIDTH = 1_000_000
-"""Most features of a row: rows are dense, a million float64 are 8 MB."""
 
 
 @dataclass(frozen=True)
@@ -221,22 +151,3 @@ def _width(kind: pa.DataType) -> int:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:
         return 16
-
-
-_SAMPLE = "a,b\n-1.5e+3;'x'\t\r\n"
-
-
-def _is_text_encoding(name: str) -> bool:
-    """Tell whether a codec reads text in pieces: hex, zlib, rot13, idna and the like do not."""
-    try:
-        decoder = codecs.getincrementaldecoder(name)(errors="surrogateescape")
-        data = _SAMPLE.encode(name)
-        text = "".join(decoder.decode(data[i : i + 1]) for i in range(len(data)))
-        return text + decoder.decode(b"", True) == _SAMPLE
-    # A codec that is none of text takes and gives other types, and raises whatever it meets.
-    except Exception:
-        return False
-
-
-def _is_mark(text: str) -> bool:
-    return len(text) == 1 and text.isascii() and (text.isprintable() or text == "\t")

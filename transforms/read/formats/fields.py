@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from kerneltrack.errors import shorten
-from transforms.read.formats.base import NULL_VALUES
 from transforms.read.formats.lines import Lines
+from transforms.read.formats.options import NULL_VALUES
 
 TEXT_TYPES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
 """Types that a column of text can be read as."""

@@ -1,4 +1,4 @@
-"""Finding and opening files through Beam's FileSystems, so that gs:// and the like work too."""
+"""Finding and opening files, those of Beam's other file systems (gs:// and the like) too."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from typing import IO, cast
 
 import pyarrow as pa
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import DataError
+from transforms.paths import as_stored, is_local, remote
 from transforms.read.formats.base import one_line
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
@@ -34,7 +33,6 @@ READ_ERRORS = (
     TypeError,
     SyntaxError,
     RuntimeError,
-    BeamIOError,
     pa.ArrowException,
     lzma.LZMAError,
     struct.error,
@@ -86,7 +84,7 @@ def open_file(path: str) -> IO[bytes]:
         DataError: if it cannot be opened.
     """
     with reading(path):
-        handle = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+        handle = open(path, "rb") if is_local(path) else remote().open(path, **as_stored())
     return cast(IO[bytes], handle)
 
 
@@ -108,7 +106,7 @@ def decompressed(handle: IO[bytes], path: str) -> IO[bytes]:
 
 
 def _match_one(pattern: str) -> list[str]:
-    if FileSystems.get_scheme(pattern) is None:
+    if is_local(pattern):
         if os.path.isdir(pattern):
             raise DataError(pattern, f"is a folder; name its files, as {pattern.rstrip('/')}/*")
         if os.path.isfile(pattern):
@@ -116,9 +114,9 @@ def _match_one(pattern: str) -> list[str]:
         if os.path.exists(pattern):
             raise DataError(pattern, "is a pipe or a device: save it first, files are read twice")
     with reading(pattern):
-        results = FileSystems.match([pattern])
+        results = remote().match([pattern])
     paths = [cast(str, meta.path) for result in results for meta in result.metadata_list]
-    if FileSystems.get_scheme(pattern) is None:
+    if is_local(pattern):
         paths = [path for path in paths if os.path.isfile(path)]
     if not paths:
         raise DataError(pattern, "no such file")
@@ -126,7 +124,7 @@ def _match_one(pattern: str) -> list[str]:
 
 
 def _identity(path: str) -> str:
-    return os.path.realpath(path) if FileSystems.get_scheme(path) is None else path
+    return os.path.realpath(path) if is_local(path) else path
 
 
 def _reason(error: BaseException) -> str:

@@ -14,13 +14,13 @@ from transforms.read.formats.base import (
     PIECE_BYTES,
     PIECE_ROWS,
     FileInfo,
-    FormatOptions,
     Piece,
     Rows,
     batch_rows,
     check_names,
 )
 from transforms.read.formats.files import open_file, reading
+from transforms.read.formats.options import FormatOptions
 from transforms.read.kinds import is_text
 
 _BUFFER = 1 << 16

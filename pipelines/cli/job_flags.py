@@ -1,0 +1,189 @@
+"""Flags of what a job does with rows, which `track` and `stream` share.
+
+Each is declared once, here or in the settings that it gives; what holds without it may differ
+between the two.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kerneltrack.errors import ConfigError
+from pipelines.cli import spec_options
+
+MOST_WAITING = 10_000
+"""Rows of a model that wait for their labels, unless told otherwise."""
+FLAGS = {
+    "length": "--moving-window",
+    "moving": "--moving-window",
+    "period": "--window-period",
+    "confidence": "--confidence",
+    "window": "--metrics-window",
+    "snapshot_every": "--snapshot-every",
+    "wait": "--label-wait",
+}
+"""Flags of what transforms call otherwise."""
+
+SECONDS: dict[str, Any] = {"type": float, "default": None, "metavar": "SECONDS"}
+
+
+def add_job_flags(
+    parser: argparse.ArgumentParser, without: Mapping[str, str], late: str, labels: str
+) -> None:
+    """Add the flags.
+
+    Args:
+        parser: Where to.
+        without: What holds without `--max-disorder` and `--max-jump`, and what `--metrics-window`
+            gives besides.
+        late: Where late data go.
+        labels: What `--labels` or `--labels-topic` is told to be for.
+    """
+    parser.add_argument(
+        "--extras", nargs="+", choices=("q", "s"), default=(), help="more features per row"
+    )
+    _add_order_flags(parser, without, late)
+    spec_options.add_spec_flags(parser)
+    _add_label_flags(parser, without, labels)
+    _add_window_flags(parser)
+    _add_snapshot_flags(parser)
+
+
+def _add_order_flags(
+    parser: argparse.ArgumentParser, without: Mapping[str, str], late: str
+) -> None:
+    group = parser.add_argument_group("order")
+    group.add_argument(
+        "--max-disorder",
+        **SECONDS,
+        help="rows that come later than this behind their model's newest are late data and go to "
+        f"the {late} (default: {without['max_disorder']})",
+    )
+    group.add_argument(
+        "--max-jump",
+        **SECONDS,
+        help="rows further ahead of their model's newest than this are refused "
+        f"(default: {without['max_jump']})",
+    )
+    group.add_argument(
+        "--hold-for",
+        **SECONDS,
+        help="with --missing hold: how long a channel's last value stands in for a missing one "
+        "(default 1)",
+    )
+    group.add_argument(
+        "--duplicates",
+        choices=("keep", "drop"),
+        default="keep",
+        help="rows of a model's that have the time, and --sequence if there is one, of another: "
+        "take them, or only the first by source and row (default %(default)s)",
+    )
+
+
+def _add_window_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "kernel mismatch", "How far the kernel matrix of a window's rows is from the subspace's."
+    )
+    group.add_argument("--window", **SECONDS, help="length of event-time windows")
+    group.add_argument(
+        "--window-period", **SECONDS, help="from start to start (default: the length)"
+    )
+    group.add_argument("--window-offset", **SECONDS, help="start of a window (default 0)")
+    group.add_argument(
+        "--moving-window",
+        type=int,
+        default=None,
+        metavar="ROWS",
+        help="also measure the last so many rows after every row",
+    )
+    group.add_argument(
+        "--window-rows",
+        type=int,
+        default=None,
+        metavar="N",
+        help="rows of a model kept for its windows; one with more is measured on some of them "
+        "(default 1000)",
+    )
+    group.add_argument(
+        "--confidence",
+        type=float,
+        default=None,
+        metavar="P",
+        help="of the bound on future rows (default 0.95)",
+    )
+
+
+def _add_label_flags(
+    parser: argparse.ArgumentParser, without: Mapping[str, str], labels: str
+) -> None:
+    group = parser.add_argument_group(
+        "labels",
+        f"The learner takes the --label column. Delayed labels, {labels}, are matched by model id "
+        "and row index or time.",
+    )
+    group.add_argument(
+        "--label-index", default=None, metavar="COLUMN", help="row index in them (else: --time)"
+    )
+    group.add_argument(
+        "--label-column",
+        default=None,
+        metavar="COLUMN",
+        help="label in them (default: that of --label, or label)",
+    )
+    group.add_argument(
+        "--label-wait",
+        **SECONDS,
+        help="rows wait so long, in event time, for their labels, then are learned from in order "
+        "(default: not at all, as with labels beside the rows)",
+    )
+    group.add_argument(
+        "--label-rows",
+        type=int,
+        default=None,
+        metavar="N",
+        help="most rows of a model that wait for their labels; of more the oldest wait no longer "
+        f"(default {MOST_WAITING} with --label-wait)",
+    )
+    group.add_argument(
+        "--metrics-window",
+        **SECONDS,
+        help=f"event-time windows of the learner's metrics (default: {without['metrics_window']})",
+    )
+
+
+def _add_snapshot_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("snapshots")
+    group.add_argument(
+        "--snapshot-every",
+        **SECONDS,
+        help="write snapshots at these boundaries of event time too, not only at the end",
+    )
+    group.add_argument(
+        "--warm-start",
+        default=None,
+        metavar="FOLDER",
+        help="begin from another run's snapshots (DIR/snapshots)",
+    )
+    group.add_argument(
+        "--start-from",
+        default=None,
+        metavar="FILE",
+        help="begin models from the landmarks that `kerneltrack landmarks` wrote",
+    )
+    group.add_argument(
+        "--float32", action="store_true", help="trackers in single precision: half the size"
+    )
+
+
+def refuse_without(args: argparse.Namespace, flag: str, others: Sequence[str]) -> None:
+    """Refuse a flag, given by its attribute, that says nothing without one of others.
+
+    Raises:
+        ConfigError: if it was given.
+    """
+    value = getattr(args, flag)
+    if value is not None:
+        named = " or ".join("--" + other.replace("_", "-") for other in others)
+        raise ConfigError("--" + flag.replace("_", "-"), value, f"left out without {named}")

@@ -1,0 +1,27 @@
+"""What lies where in a run's folder."""
+
+from __future__ import annotations
+
+from kerneltrack.errors import ConfigError
+from transforms.paths import exists, join
+
+FEATURES, FAILURES, SNAPSHOTS = "features", "failures", "snapshots"
+MISMATCH, PREDICTIONS, METRICS, ALERTS = "mismatch", "predictions", "metrics", "alerts"
+SCORES = "scores"
+PARTS = (FEATURES, FAILURES, SNAPSHOTS, MISMATCH, PREDICTIONS, METRICS, ALERTS, SCORES)
+RUN = "run.json"
+REPORT = "report.html"
+
+
+def results_in(output: str, overwrite: bool) -> list[str]:
+    """Return which results of an earlier run are in a folder.
+
+    Raises:
+        ConfigError: if there are any, and they may not go.
+    """
+    found = [name for name in (*PARTS, RUN, REPORT) if exists(join(output, name))]
+    if found and not overwrite:
+        raise ConfigError(
+            "--output", output, f"a folder without {', '.join(found)}, or pass --overwrite"
+        )
+    return found

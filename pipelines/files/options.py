@@ -1,0 +1,77 @@
+"""Flags of the jobs that read files, and what is checked before Beam is imported."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipelines.cli import input_options
+from pipelines.cli.command_line import folder_name
+from pipelines.cli.job_flags import add_job_flags
+from pipelines.files import max_failures
+from pipelines.files.layout import results_in
+from transforms.read.look import Input, look_at_files
+
+_EPILOG = (
+    "Beam's own flags are given as --name=value (--runner=..., --direct_num_workers=...). The "
+    "default runner works in this process."
+)
+
+
+def add_track_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `track` to a parser."""
+    parser.usage = "kerneltrack track INPUT... --output DIR [flags] [Beam's flags]"
+    _add_run_flags(parser)
+    parser.add_argument("--labels", nargs="+", default=(), metavar="FILE", help="files of labels")
+    input_options.add_input_flags(parser)
+    without = {
+        "max_disorder": "none is, the whole input is put in order",
+        "max_jump": "none",
+        "metrics_window": "totals only",
+    }
+    add_job_flags(parser, without, "failures", "from --labels")
+    parser.epilog = _EPILOG
+
+
+def add_score_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `score` to a parser."""
+    parser.usage = "kerneltrack score INPUT... --snapshots DIR --output DIR [flags] [Beam's flags]"
+    parser.add_argument(
+        "--snapshots",
+        required=True,
+        metavar="DIR",
+        help="a run's snapshots: its folder's snapshots/, or a live job's --snapshots",
+    )
+    _add_run_flags(parser)
+    input_options.add_input_flags(parser)
+    parser.epilog = _EPILOG
+
+
+def _add_run_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
+    parser.add_argument(
+        "--output", required=True, type=folder_name, metavar="DIR", help="folder for the results"
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace the results of an earlier run in DIR"
+    )
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="status line while it runs (default: on a terminal)",
+    )
+    max_failures.add_flag(parser)
+
+
+def check(args: argparse.Namespace) -> Input:
+    """Look at output and input.
+
+    Raises:
+        ConfigError: for a bad flag or column, or results that are already there.
+        DataError: for input that cannot be read.
+    """
+    max_failures.read_limit(args.max_failures)
+    results_in(args.output, args.overwrite)
+    return look_at_files(
+        args.input, input_options.columns_from_flags(args), input_options.formats_from_flags(args)
+    )

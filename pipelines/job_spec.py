@@ -1,0 +1,333 @@
+"""What a job does with the rows that it reads: the same for files and for live streams.
+
+The two differ at their ends: where rows and delayed labels come from, and where results go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.transforms.window import FixedWindows, SlidingWindows
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners import LearnerSpec
+from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.settings import Range, check_number
+from kerneltrack.trackers import SubspaceSpec
+from kerneltrack.trackers.common.start import StartSet
+from pipelines.cli import spec_options
+from pipelines.cli.command_line import flags_named
+from pipelines.cli.job_flags import FLAGS, MOST_WAITING, refuse_without
+from pipelines.files import landmarks
+from transforms.chunks import Failures
+from transforms.keyed.expiry import Expiry
+from transforms.learn import transform as learn
+from transforms.learn.transform import LateLabels, TrainLinear
+from transforms.read.columns import Columns
+from transforms.snapshots.folder import SnapshotFolder
+from transforms.track import transform as track
+from transforms.track.late_data import late_as_failures
+from transforms.track.transform import MeasureMismatch, Order, TrackSubspace
+from transforms.write.schemas import (
+    MISMATCH_SCHEMA,
+    alerts_schema,
+    features_schema,
+    metrics_schema,
+    predictions_schema,
+)
+
+MICRO = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is done with rows.
+
+    Attributes:
+        columns: What each field of a row is.
+        spec: The tracker's spec.
+        order: How rows are put in order.
+        extras: More features per row.
+        measure: Windows whose kernel mismatch is measured.
+        drift: How changes of the loss are detected.
+        learner: The learner's spec, if labels are to be learned.
+        late: How long rows wait for delayed labels; None: there are none.
+        metrics_window: Seconds of the windows of the learner's metrics.
+        snapshot_every: Seconds between snapshots.
+        before: Snapshots to begin from.
+        start: Landmarks that models begin from.
+        float32: Snapshots of trackers in single precision.
+    """
+
+    columns: Columns
+    spec: SubspaceSpec
+    order: Order
+    extras: tuple[str, ...] = ()
+    measure: MeasureMismatch | None = None
+    drift: DriftSpec | None = None
+    learner: LearnerSpec | None = None
+    late: LateLabels | None = None
+    metrics_window: float | None = None
+    snapshot_every: float | None = None
+    before: SnapshotFolder | None = None
+    start: StartSet | None = None
+    float32: bool = False
+
+    def settings(self) -> dict[str, Any]:
+        """Return all that results depend on, beside the rows."""
+        return {
+            "tracker": self.spec.to_dict(),
+            "learner": self.learner and self.learner.to_dict(),
+            "drift": self.drift and self.drift.to_dict(),
+            "measure": self.measure and self.measure.to_dict(),
+            "order": dataclasses.asdict(self.order),
+            "late": self.late and dataclasses.asdict(self.late),
+            "metrics_window": self.metrics_window,
+            "snapshot_every": self.snapshot_every,
+            "start_from": self.start and self.start.digest(),
+            "extras": list(self.extras),
+            "columns": {
+                "model_id": self.columns.model_id,
+                "time": self.columns.time,
+                "sequence": self.columns.sequence,
+                "label": self.columns.label,
+                "features": list(self.columns.channels),
+            },
+        }
+
+
+def job_from_flags(
+    args: argparse.Namespace, columns: Columns, order: dict[str, Any], labels: str
+) -> Job:
+    """Build the job of a command line.
+
+    Args:
+        args: The parsed flags.
+        columns: What each field of a row is.
+        order: What holds of `Order` where no flag says it.
+        labels: The flag that says where delayed labels come from.
+
+    Raises:
+        ConfigError: for a bad flag or spec, or flags that do not go together.
+        DataError: for snapshots, landmarks or a spec that cannot be read.
+    """
+    has_time = columns.time is not None
+    start = _start_from_flags(args, columns.width)
+    before = None if args.warm_start is None else SnapshotFolder(args.warm_start)
+    learner = spec_options.learner_from_flags(args, before.learner_spec if before else None)
+    if not has_time:
+        refuse_without(args, "snapshot_every", ["time"])
+    spec = spec_options.tracker_from_flags(args, before.spec if before else None)
+    job = Job(
+        columns=columns,
+        spec=spec,
+        order=_order_from_flags(args, order),
+        extras=tuple(args.extras),
+        measure=_measure_from_flags(args, has_time),
+        drift=spec_options.drift_from_flags(args),
+        learner=learner,
+        late=_late_from_flags(args, columns, learner, labels),
+        metrics_window=args.metrics_window,
+        snapshot_every=args.snapshot_every,
+        before=before if before is None or learner is None else before.with_learner(),
+        start=start,
+        float32=args.float32,
+    )
+    if learner is None:
+        refuse_without(args, "metrics_window", ["learner"])
+    elif not has_time:
+        refuse_without(args, "metrics_window", ["time"])
+    if learner is not None and job.late is None and columns.label is None:
+        raise ConfigError("--learner", learner.learner, f"none without --label or {labels}")
+    if spec.needs_times and not has_time:
+        raise ConfigError("--time", None, "the column of event times: the half-life is in seconds")
+    if job.before is not None:
+        _check_before(job, job.before)
+    if learner is not None and columns.label is not None:
+        learn.check_label_type(learner, columns.label_type)
+    return job
+
+
+def _check_before(job: Job, before: SnapshotFolder) -> None:
+    """Refuse to go on from snapshots of other settings or of other rows."""
+    with spec_options.TRACKER.named():
+        before.check(job.spec)
+    if job.learner is not None:
+        with spec_options.LEARNER.named():
+            before.check(job.learner)
+    before.check_width(job.columns.width)
+
+
+def _order_from_flags(args: argparse.Namespace, defaults: dict[str, Any]) -> Order:
+    given = {name: getattr(args, name) for name in ("max_disorder", "max_jump")}
+    given = {**defaults, **{name: value for name, value in given.items() if value is not None}}
+    hold = 1.0 if args.hold_for is None else args.hold_for
+    return Order(
+        **given, hold_for=hold if args.missing == "hold" else None, duplicates=args.duplicates
+    )
+
+
+def _measure_from_flags(args: argparse.Namespace, has_time: bool) -> MeasureMismatch | None:
+    """Return the windows that were asked for, if any."""
+    windows: Any = None
+    needed: dict[str, tuple[str, ...]] = {
+        "window_period": ("window",),
+        "window_offset": ("window",),
+        "window_rows": ("window", "moving_window"),
+        "confidence": ("window", "moving_window"),
+    }
+    for flag, others in needed.items():
+        if all(getattr(args, other) is None for other in others):
+            refuse_without(args, flag, others)
+    if args.window is not None:
+        if not has_time:
+            raise ConfigError("--window", args.window, "left out without --time")
+        length = _length("--window", args.window)
+        offset = 0.0 if args.window_offset is None else args.window_offset
+        check_number("--window-offset", offset, Range(-1 / MICRO, 1 / MICRO))
+        if args.window_period is None:
+            windows = FixedWindows(length, offset)
+        else:
+            windows = SlidingWindows(length, _length("--window-period", args.window_period), offset)
+    if windows is None and args.moving_window is None:
+        return None
+    with flags_named({**FLAGS, "most_rows": "--window-rows"}):
+        return MeasureMismatch(
+            windows,
+            args.moving_window,
+            MeasureMismatch.most_rows if args.window_rows is None else args.window_rows,
+            MeasureMismatch.confidence if args.confidence is None else args.confidence,
+        )
+
+
+def _length(flag: str, value: float) -> float:
+    if not MICRO <= value <= 1 / MICRO:
+        raise ConfigError(flag, value, "seconds from 0.000001 to 1000000")
+    return value
+
+
+def _start_from_flags(args: argparse.Namespace, width: int) -> StartSet | None:
+    """Return the landmarks that models of so many features begin from, if there are any."""
+    if args.start_from is None:
+        return None
+    if args.warm_start is not None:
+        raise ConfigError("--start-from", args.start_from, "left out with --warm-start")
+    start = landmarks.read_start(args.start_from)
+    if start.rows.shape[1] != width:
+        raise ConfigError("number of features", width, f"that of landmarks: {len(start.scale)}")
+    return start
+
+
+def _late_from_flags(
+    args: argparse.Namespace, columns: Columns, learner: LearnerSpec | None, flag: str
+) -> LateLabels | None:
+    """Return how long rows wait for delayed labels, None if there are none."""
+    place = flag.removeprefix("--").replace("-", "_")
+    given = getattr(args, place)
+    if not given:
+        for other in ("label_index", "label_column", "label_wait", "label_rows"):
+            refuse_without(args, other, [place])
+        return None
+    shown = given if isinstance(given, str) else given[0]
+    if learner is None:
+        raise ConfigError(flag, shown, "left out without --learner")
+    if columns.time is None:
+        refuse_without(args, "label_wait", ["time"])
+        if args.label_index is None:
+            raise ConfigError(flag, shown, "left out without --label-index or --time")
+    most = args.label_rows
+    if most is None:
+        most = 1 if args.label_wait is None else MOST_WAITING
+    with flags_named({"wait": "--label-wait", "most_rows": "--label-rows"}):
+        return LateLabels(wait=args.label_wait, most_rows=most)
+
+
+class Results(NamedTuple):
+    """What comes out of a job's steps.
+
+    Attributes:
+        chunks: By name of the output, `tuple[str, Chunk]` and their schema.
+        failures: Rows that were refused.
+        lost_labels: Delayed labels that no row takes.
+        snapshots: Of trackers and learners.
+    """
+
+    chunks: dict[str, tuple[Any, pa.Schema]]
+    failures: list[Any]
+    lost_labels: list[Any]
+    snapshots: list[Any]
+
+
+def apply_job(
+    job: Job, rows: Any, labels: Any = None, *, bounded: bool = True, expiry: Expiry | None = None
+) -> Results:
+    """Put a job's steps behind its rows.
+
+    Args:
+        job: What is done with them.
+        rows: `tuple[str, Chunk]`.
+        labels: Delayed labels, if the job has any.
+        bounded: Whether the input ends.
+        expiry: When models that are silent leave the runner's state; None: never.
+    """
+    has_time = job.columns.time is not None
+    with flags_named(FLAGS):
+        tracked = rows | "TrackSubspace" >> TrackSubspace(
+            job.spec,
+            job.order,
+            job.extras,
+            measure=job.measure,
+            drift=job.drift,
+            snapshot_every=job.snapshot_every,
+            warm=job.start or job.before,
+            expiry=expiry,
+        )
+    late = tracked[track.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
+        Failures
+    )
+    found = Results({}, [tracked[track.FAILURES], late], [], [tracked[track.SNAPSHOTS]])
+    features = features_schema(
+        job.spec,
+        job.columns.label_type,
+        has_time,
+        job.extras,
+        budget=getattr(job.spec, "budget", getattr(job.spec, "max_rows", 0)),
+    )
+    found.chunks["features"] = (tracked[track.FEATURES], features)
+    if job.measure is not None:
+        found.chunks["mismatch"] = (tracked[track.MISMATCH], MISMATCH_SCHEMA)
+    if job.drift is not None:
+        found.chunks["alerts"] = (tracked[track.ALERTS], alerts_schema(has_time))
+    if job.learner is not None:
+        inputs: Any = tracked[track.FEATURES]
+        if labels is not None:
+            inputs = (inputs, labels)
+        with flags_named(FLAGS):
+            learned = inputs | "TrainLinear" >> TrainLinear(
+                job.learner,
+                late=job.late,
+                window=job.metrics_window,
+                snapshot_every=job.snapshot_every,
+                warm=job.before,
+                bounded=bounded,
+                expiry=expiry,
+            )
+        found.lost_labels.append(learned[learn.FAILURES])
+        found.snapshots.append(learned[learn.SNAPSHOTS])
+        predictions = predictions_schema(job.learner, has_time)
+        found.chunks["predictions"] = (learned[learn.PREDICTIONS], predictions)
+        if learn.SCORED in learned:
+            found.chunks["scored"] = (learned[learn.SCORED], predictions)
+        if bounded or job.metrics_window is not None:
+            found.chunks["metrics"] = (learned[learn.METRICS], metrics_schema(job.learner))
+    return found
+
+
+def order_of_files() -> dict[str, Any]:
+    """Return how the file job puts rows in order: all wait for the end of the input."""
+    return {"max_disorder": math.inf, "max_jump": math.inf}

@@ -1,0 +1,103 @@
+"""How files are read, beside what their bytes say."""
+
+from __future__ import annotations
+
+import codecs
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.settings import OneOf, Range, Settings
+
+FORMATS = ("parquet", "csv", "arrow", "libsvm", "npy", "npz", "pamap2")
+NULL_VALUES = ("", "NA", "N/A", "#N/A", "NULL", "null", "NaN", "nan", "-nan", "-NaN", "n/a")
+"""Texts that stand for a missing number unless the options name others."""
+MAX_WIDTH = 1_000_000
+"""Most features of a row: rows are dense, a million float64 are 8 MB."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FormatOptions(Settings):
+    """How files are read, beside what their bytes say.
+
+    Raises:
+        ConfigError: naming the field, the value and what is allowed.
+    """
+
+    format: Annotated[
+        str | None, OneOf(FORMATS), "Format of all files; without: by each file's ending."
+    ] = None
+    delimiter: Annotated[
+        str | None,
+        """One ASCII character between CSV fields; a space stands for any run of spaces and tabs.
+        Without: a comma, or a tab for `.tsv`.""",
+    ] = None
+    quote: Annotated[
+        str, """One ASCII character around CSV fields that hold the delimiter; "" for none."""
+    ] = '"'
+    header: Annotated[
+        bool | None,
+        """Whether the first CSV line names the columns. Without: it does unless every field of it
+        is a number (0, 1, 2 ... in order count as names).""",
+    ] = None
+    names: Annotated[
+        Sequence[str] | None,
+        "Column names of a CSV file without a header line; without: f0, f1, ...",
+    ] = None
+    comment: Annotated[str, """CSV lines that begin with this are skipped; "" for none."""] = ""
+    encoding: Annotated[str, "Encoding of CSV, by Python's name."] = "utf-8"
+    decimal: Annotated[str, "Decimal mark of CSV numbers."] = "."
+    null_values: Annotated[
+        Sequence[str], "Texts that mean a missing number in CSV, beside the empty one."
+    ] = NULL_VALUES
+    multiline: Annotated[bool, "Whether a quoted CSV field may hold line ends."] = False
+    width: Annotated[
+        int | None,
+        Range(1, MAX_WIDTH),
+        """Number of features of LIBSVM rows; without: the largest index in all files, found by a
+        scan before the job.""",
+    ] = None
+    zero_based: Annotated[bool, "Whether LIBSVM indexes begin at 0 instead of 1."] = False
+    arrays: Annotated[
+        Sequence[str] | None,
+        """Names of the `.npz` arrays to read as columns; without: X and, if there, y (which is then
+        the label), else every array that has the first one's length.""",
+    ] = None
+
+    def check_together(self) -> None:
+        """Check the marks, each by itself and side by side, and the encoding."""
+        special = "one printable ASCII character other than a quote or a line end"
+        if self.delimiter is not None and not _is_mark(self.delimiter):
+            raise ConfigError("delimiter", self.delimiter, special + " (or a tab)")
+        if self.quote and not _is_mark(self.quote):
+            raise ConfigError("quote", self.quote, "one printable ASCII character, or empty")
+        if self.quote and self.quote == self.delimiter:
+            raise ConfigError("quote", self.quote, "another character than the delimiter")
+        if not _is_mark(self.decimal) or self.decimal == self.delimiter:
+            raise ConfigError(
+                "decimal", self.decimal, "one ASCII character other than the delimiter"
+            )
+        if "\n" in self.comment or "\r" in self.comment:
+            raise ConfigError("comment", self.comment, "a text without line ends")
+        if not _is_text_encoding(self.encoding):
+            raise ConfigError("encoding", self.encoding, "an encoding of text that Python knows")
+
+
+def _is_mark(text: str) -> bool:
+    return len(text) == 1 and text.isascii() and (text.isprintable() or text == "\t")
+
+
+_SAMPLE = "a,b\n-1.5e+3;'x'\t\r\n"
+
+
+def _is_text_encoding(name: str) -> bool:
+    """Tell whether a codec reads text in pieces: hex, zlib, rot13, idna and the like do not."""
+    try:
+        decoder = codecs.getincrementaldecoder(name)(errors="surrogateescape")
+        data = _SAMPLE.encode(name)
+        text = "".join(decoder.decode(data[i : i + 1]) for i in range(len(data)))
+        return text + decoder.decode(b"", True) == _SAMPLE
+    # A codec that is none of text takes and gives other types, and raises whatever it meets.
+    except Exception:
+        return False
