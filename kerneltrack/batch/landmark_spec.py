@@ -12,6 +12,8 @@ from kerneltrack.specs import KERNELS, Spec
 
 METHODS = ("bcd-pg", "bcd-ex", "kmeans", "uniform")
 STARTS = ("uniform", "kmeans")
+MAX_ROWS = 20_000
+"""Rows that landmarks are chosen among, at most."""
 DESCENT = frozenset({"bcd-pg", "bcd-ex"})
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import eigh
 
-from kerneltrack.batch.landmark_spec import DESCENT, LandmarkSpec
+from kerneltrack.batch.landmark_spec import DESCENT, MAX_ROWS, LandmarkSpec
 from kerneltrack.batch.row_sparse import EXACT, PROXIMAL, Descent, solve_q, start_descent, sweep
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import gram, make_kernel, median_bandwidth
@@ -36,7 +36,6 @@ __all__ = ["LandmarkSpec", "Landmarks", "choose_landmarks", "span_error"]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-MAX_ROWS = 20_000
 """Rows that a choice can take: K of so many has 3.2 GB."""
 AUTO_PENALTY = 0.2
 """The penalty "auto", in the largest (2/N)‖Qk_i‖ of the start. From .1 to .3 a few times as many

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -25,11 +25,50 @@ class UsageError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, and whose help is short unless all is asked for.
+
+    Attributes:
+        common: Flags that `--help` shows; without any it shows all, as `--help-all` does.
+    """
+
+    common: frozenset[str] = frozenset()
+
+    def show_common(self, flags: Iterable[str]) -> None:
+        """Let `--help` show only these flags, and add `--help-all`."""
+        self.common = frozenset(flags)
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all flags and exit")
+
+    def format_help(self) -> str:
+        """Return the help."""
+        if not self.common:
+            return super().format_help()
+        hidden = [
+            action
+            for action in self._actions
+            if action.option_strings and not self.common & set(action.option_strings)
+        ]
+        shown = [action.help for action in hidden]
+        for action in hidden:
+            action.help = argparse.SUPPRESS
+        text = super().format_help()
+        for action, about in zip(hidden, shown, strict=True):
+            action.help = about
+        return f"{text}\n{len(hidden)} more flags: {self.prog} --help-all\n"
 
     def error(self, message: str) -> NoReturn:
         """Raise what `main` turns into one line and exit code 2."""
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+class _HelpAll(argparse.Action):
+    """Shows all flags."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print the help and exit."""
+        if isinstance(parser, Parser):
+            parser.common = frozenset()
+        parser.print_help()
+        parser.exit()
 
 
 def path_name(text: str) -> str:

@@ -26,6 +26,12 @@ FLAGS = {
 }
 """Flags of what transforms call otherwise."""
 
+COMMON = (
+    *("-h", "--help", "--help-all", "--model-id", "--time", "--label", "--features", "--exclude"),
+    *("--missing", "--spec", "--tracker", "--rank", "--budget", "--learner", "--learner-task"),
+    *("--window", "--drift", "--snapshot-every", "--warm-start", "--start-from"),
+)
+"""Flags that `--help` shows."""
 SECONDS: dict[str, Any] = {"type": float, "default": None, "metavar": "SECONDS"}
 
 

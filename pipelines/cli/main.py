@@ -9,9 +9,12 @@ from __future__ import annotations
 import difflib
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import argcomplete
 
 import kerneltrack
 from kerneltrack.errors import MOST_MESSAGE, ConfigError, DataError, KerneltrackError, fit
@@ -64,7 +67,7 @@ COMMANDS = {
     ),
     "landmarks": Command(
         "Choose the rows of an input that hold the others best.",
-        "files.landmarks.add_flags",
+        "files.options.add_landmark_flags",
         "files.landmarks.run",
     ),
     "list": Command(
@@ -105,7 +108,9 @@ COMMANDS = {
         "topics.reset.run",
     ),
     "stop": Command(
-        "End a live job, with a savepoint or without.", "live.stop.add_flags", "live.stop.run"
+        "End a live job, with a savepoint or without.",
+        "live.options.add_stop_flags",
+        "live.stop.run",
     ),
     "cluster": Command(
         "Start, stop and look at a local Flink and Kafka.",
@@ -117,6 +122,8 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 for bad settings or input, 1 if it failed."""
+    if arguments is None and "_ARGCOMPLETE" in os.environ:
+        _complete()
     with ended_by_signals():
         return _main(list(sys.argv[1:] if arguments is None else arguments))
 
@@ -140,6 +147,13 @@ def _main(given: list[str]) -> int:
         if number is None:
             raise
         return _fail(said_of(number), SIGNAL_EXIT + number)
+
+
+def _complete() -> None:
+    """Print how the shell may go on with the line that is being typed, and exit."""
+    typed = os.environ.get("COMP_LINE", "").split()
+    name = next((word for word in typed[1:] if word in COMMANDS), None)
+    argcomplete.autocomplete(parser_of(name))
 
 
 def _run(given: list[str]) -> int:

@@ -13,14 +13,14 @@ _METAVARS = {int: "N", float: "X", str: "NAME", tuple: "NAME"}
 
 
 def help_of(setting: Setting) -> str:
-    """Return what help says of a setting: what it is, its values, its default."""
+    """Return what help says of a setting: what it is, its values, its default unless it is none."""
     default = setting.default
-    if default in (None, (), ""):
-        default = "none"
-    elif setting.kind is tuple:
+    if setting.kind is tuple and default:
         default = " ".join(map(repr, default))
     named = [setting.values] if setting.values else []
-    return f"{setting.about} ({'; '.join([*named, f'default {default}'])})"
+    if default not in (None, (), ""):
+        named.append(f"default {default}")
+    return f"{setting.about} ({'; '.join(named)})" if named else setting.about
 
 
 def add_flag(group: Any, setting: Setting, flag: str, about: str, **options: Any) -> None:

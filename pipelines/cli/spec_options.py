@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
@@ -113,6 +114,7 @@ class Role:
 TRACKER = Role("tracker", "", {name: TRACKERS.spec_type(name) for name in TRACKERS})
 LEARNER = Role("learner", "learner-", {name: LEARNERS.spec_type(name) for name in LEARNERS})
 DRIFT = Role("drift", "drift-", {"drift": DriftSpec})
+LANDMARKS = Role("landmarks", "", {"landmarks": LandmarkSpec})
 ROLES = (TRACKER, LEARNER, DRIFT)
 
 

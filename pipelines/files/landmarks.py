@@ -21,14 +21,14 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from kerneltrack.batch.landmark_spec import LandmarkSpec
-from kerneltrack.batch.landmarks import MAX_ROWS, Landmarks, choose_landmarks
+from kerneltrack.batch.landmark_spec import MAX_ROWS, LandmarkSpec
+from kerneltrack.batch.landmarks import Landmarks, choose_landmarks
 from kerneltrack.errors import ConfigError, DataError, path_text, shorten
 from kerneltrack.settings import check_int
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.cli import input_options
-from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT, path_name
-from pipelines.cli.spec_options import Role
+from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
+from pipelines.cli.spec_options import LANDMARKS
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.local_times import local_times, local_times_text
 from pipelines.files.output_lock import file_held
@@ -45,31 +45,6 @@ MOST_BYTES = 256 << 20
 MOST_JSON_BYTES = 64 << 20
 """Of a file of landmarks; as JSON its numbers take up to sixteen times the memory."""
 KEY = "kerneltrack-landmarks"
-SAMPLE = 2000
-ROLE = Role("landmarks", "", {"landmarks": LandmarkSpec})
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the command's flags to a parser."""
-    parser.usage = "kerneltrack landmarks INPUT... --output FILE [flags]"
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
-    parser.add_argument(
-        "--output",
-        required=True,
-        type=path_name,
-        metavar="FILE",
-        help="*.json for JSON, safetensors else",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE")
-    parser.add_argument(
-        "--sample",
-        type=int,
-        default=SAMPLE,
-        metavar="N",
-        help=f"rows to choose among, drawn from all (default {SAMPLE}, at most {MAX_ROWS})",
-    )
-    input_options.add_input_flags(parser)
-    ROLE.add_flags(parser.add_argument_group("landmarks"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
     if args.missing == "hold":
         raise ConfigError("--missing", "hold", "fail or drop: rows are drawn in no order")
     check_int("--sample", args.sample, 1, MAX_ROWS)
-    with ROLE.named():
-        spec = LandmarkSpec(**ROLE.given(args, "landmarks"))
+    with LANDMARKS.named():
+        spec = LandmarkSpec(**LANDMARKS.given(args, "landmarks"))
     looked = look_at_files(
         args.input, input_options.columns_from_flags(args), input_options.formats_from_flags(args)
     )

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import argparse
 
+from kerneltrack.batch.landmark_spec import MAX_ROWS
 from pipelines.cli import input_options
-from pipelines.cli.command_line import folder_name
-from pipelines.cli.job_flags import add_job_flags
+from pipelines.cli.command_line import Parser, folder_name, path_name
+from pipelines.cli.job_flags import COMMON, add_job_flags
+from pipelines.cli.spec_options import LANDMARKS
 from pipelines.files import max_failures
 from pipelines.files.layout import results_in
 from transforms.read.look import Input, look_at_files
 
+SAMPLE = 2000
 _EPILOG = (
     "Beam's own flags are given as --name=value (--runner=..., --direct_num_workers=...). The "
     "default runner works in this process."
 )
 
 
-def add_track_flags(parser: argparse.ArgumentParser) -> None:
+def add_track_flags(parser: Parser) -> None:
     """Add the flags of `track` to a parser."""
     parser.usage = "kerneltrack track INPUT... --output DIR [flags] [Beam's flags]"
     _add_run_flags(parser)
@@ -30,6 +33,7 @@ def add_track_flags(parser: argparse.ArgumentParser) -> None:
     }
     add_job_flags(parser, without, "failures", "from --labels")
     parser.epilog = _EPILOG
+    parser.show_common((*COMMON, "--output", "--overwrite", "--labels", "--max-failures"))
 
 
 def add_score_flags(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +48,29 @@ def add_score_flags(parser: argparse.ArgumentParser) -> None:
     _add_run_flags(parser)
     input_options.add_input_flags(parser)
     parser.epilog = _EPILOG
+
+
+def add_landmark_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `landmarks` to a parser."""
+    parser.usage = "kerneltrack landmarks INPUT... --output FILE [flags]"
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
+    parser.add_argument(
+        "--output",
+        required=True,
+        type=path_name,
+        metavar="FILE",
+        help="*.json for JSON, safetensors else",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE")
+    parser.add_argument(
+        "--sample",
+        type=int,
+        default=SAMPLE,
+        metavar="N",
+        help=f"rows to choose among, drawn from all (default {SAMPLE}, at most {MAX_ROWS})",
+    )
+    input_options.add_input_flags(parser)
+    LANDMARKS.add_flags(parser.add_argument_group("landmarks"))
 
 
 def _add_run_flags(parser: argparse.ArgumentParser) -> None:

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
 from pipelines.cli import input_options, job_flags, kafka_options
-from transforms.kafka.encode import OUTPUT_FORMATS
-from transforms.kafka.messages import FORMATS, MESSAGE_KEY, RECORD_TIME
+from pipelines.cli.command_line import Parser
+from pipelines.cli.job_flags import COMMON
+from transforms.kafka.messages import FORMATS, MESSAGE_KEY, OUTPUT_FORMATS, RECORD_TIME
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
 from transforms.read.matrix import Feature
@@ -20,6 +21,7 @@ from transforms.read.matrix import Feature
 MAX_DISORDER = 1.0
 MAX_JUMP = 3600.0
 IDLE_FLUSH = 10.0
+PATIENCE = 120.0
 MOST = 2**31 - 1
 TOPICS = ("predictions", "scored", "metrics", "mismatch", "alerts", "dead-letters")
 """Outputs beside the features; their topics are called OUTPUT-NAME unless named."""
@@ -49,7 +51,7 @@ _ABOUTS = {
 """What help says of flags that mean something else here than with files."""
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def add_flags(parser: Parser) -> None:
     """Add the job's flags to a parser."""
     parser.usage = (
         "kerneltrack stream --brokers HOST:PORT --topic TOPIC --output-topic TOPIC "
@@ -88,6 +90,33 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "Beam's own flags are given as --name=value (--environment_type=..., --experiments=...)."
+    )
+    kafka = ("--brokers", "--topic", "--output-topic", "--labels-topic", "--create-topics")
+    places = ("--cluster", "--flink", "--detach", "--resume", "--parallelism", "--snapshots")
+    parser.show_common((*COMMON, *kafka, *places, "--format", "--from", "--max-disorder"))
+
+
+def add_stop_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `stop` to a parser."""
+    parser.add_argument(
+        "job", nargs="?", default=None, metavar="JOB", help="id or name (default: the only one)"
+    )
+    add_cluster_flags(parser)
+    parser.add_argument(
+        "--savepoint",
+        nargs="?",
+        const="",
+        default=None,
+        metavar="FOLDER",
+        help="write a savepoint to go on from (default folder: Flink's own); without: the last "
+        "checkpoint is what is left",
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=PATIENCE,
+        metavar="SECONDS",
+        help="that it may take (default %(default)s)",
     )
 
 

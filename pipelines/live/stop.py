@@ -5,34 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pipelines.job import say
-from pipelines.live import options as stream_options
 from pipelines.live.jobs import choose, find_place, stop
-
-PATIENCE = 120.0
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags to a parser."""
-    parser.add_argument(
-        "job", nargs="?", default=None, metavar="JOB", help="id or name (default: the only one)"
-    )
-    stream_options.add_cluster_flags(parser)
-    parser.add_argument(
-        "--savepoint",
-        nargs="?",
-        const="",
-        default=None,
-        metavar="FOLDER",
-        help="write a savepoint to go on from (default folder: Flink's own); without: the last "
-        "checkpoint is what is left",
-    )
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=PATIENCE,
-        metavar="SECONDS",
-        help="that it may take (default %(default)s)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:

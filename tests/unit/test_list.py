@@ -83,7 +83,7 @@ def test_the_settings_of_okfeb_are_told(capsys: pytest.CaptureFixture[str]) -> N
     told = " ".join(capsys.readouterr().out.split())
     assert "--rank Dimension r of the subspace and of the features (1 to 1,000; default 10)" in told
     assert "--clip Clip standardised values to ± this many deviations; None keeps them" in told
-    assert "(> 0, none; default none)" in told
+    assert "None keeps them (> 0, none) --warmup" in told
 
 
 def test_what_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

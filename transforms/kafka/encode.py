@@ -14,10 +14,8 @@ from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk, encode_batch
 from transforms.kafka.commands import command_of
 from transforms.kafka.gather import Outgoing
-from transforms.kafka.messages import offset_and_place
+from transforms.kafka.messages import OUTPUT_FORMATS, offset_and_place
 from transforms.write.schemas import TIME
-
-OUTPUT_FORMATS = ("json", "arrow")
 
 MOST_BYTES = 900_000
 """Longest message: brokers and clients take a million bytes unless told otherwise."""

@@ -20,6 +20,9 @@ from transforms.read.formats.base import one_line
 FORMATS = ("json", "arrow", "avro")
 """How messages are written."""
 
+OUTPUT_FORMATS = ("json", "arrow")
+"""How a job writes its own."""
+
 ROW_BITS = 20
 MOST_ROWS = 1 << ROW_BITS
 """Rows of one message at most: a row's position is its message's offset and place in one number."""
