@@ -25,7 +25,8 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from kerneltrack.trackers import OKFEBSpec
 from transforms.chunks import Chunk, matrix_column
-from transforms.track.transform import FEATURES, Order, TrackSubspace
+from transforms.track.order import Order
+from transforms.track.transform import FEATURES, TrackSubspace
 
 CHUNKS = (1_000, 3_000, 10_000, 30_000)
 STEP = 20_000_000

@@ -22,7 +22,8 @@ from kerneltrack.trackers import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.cli import spec_options
 from pipelines.cli.command_line import flags_named
-from pipelines.cli.job_flags import FLAGS, MOST_WAITING, refuse_without
+from pipelines.cli.job_flags import FLAGS, HOLD_FOR, MOST_WAITING, refuse_without
+from pipelines.cli.setting_flags import from_flags
 from pipelines.files import landmarks
 from transforms.chunks import Failures
 from transforms.keyed.expiry import Expiry
@@ -32,7 +33,8 @@ from transforms.read.columns import Columns
 from transforms.snapshots.folder import SnapshotFolder
 from transforms.track import transform as track
 from transforms.track.late_data import late_as_failures
-from transforms.track.transform import MeasureMismatch, Order, TrackSubspace
+from transforms.track.order import Order
+from transforms.track.transform import MeasureMismatch, TrackSubspace
 from transforms.write.schemas import (
     MISMATCH_SCHEMA,
     alerts_schema,
@@ -164,11 +166,11 @@ def _check_before(job: Job, before: SnapshotFolder) -> None:
 
 
 def _order_from_flags(args: argparse.Namespace, defaults: dict[str, Any]) -> Order:
-    given = {name: getattr(args, name) for name in ("max_disorder", "max_jump")}
-    given = {**defaults, **{name: value for name, value in given.items() if value is not None}}
-    hold = 1.0 if args.hold_for is None else args.hold_for
-    return Order(
-        **given, hold_for=hold if args.missing == "hold" else None, duplicates=args.duplicates
+    order = from_flags(Order, args, **defaults)
+    if args.missing != "hold":
+        return dataclasses.replace(order, hold_for=None)
+    return dataclasses.replace(
+        order, hold_for=HOLD_FOR if order.hold_for is None else order.hold_for
     )
 
 

@@ -11,8 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.settings import settings_of
 from pipelines.cli import spec_options
+from pipelines.cli.setting_flags import add_flag, help_of
+from transforms.track.order import Order
 
+HOLD_FOR = 1.0
 MOST_WAITING = 10_000
 """Rows of a model that wait for their labels, unless told otherwise."""
 FLAGS = {
@@ -61,31 +65,19 @@ def _add_order_flags(
     parser: argparse.ArgumentParser, without: Mapping[str, str], late: str
 ) -> None:
     group = parser.add_argument_group("order")
-    group.add_argument(
-        "--max-disorder",
-        **SECONDS,
-        help="rows that come later than this behind their model's newest are late data and go to "
-        f"the {late} (default: {without['max_disorder']})",
-    )
-    group.add_argument(
-        "--max-jump",
-        **SECONDS,
-        help="rows further ahead of their model's newest than this are refused "
+    settings, seconds = settings_of(Order), {"metavar": "SECONDS"}
+    abouts = {
+        "max_disorder": "rows that come later than this behind their model's newest are late data "
+        f"and go to the {late} (default: {without['max_disorder']})",
+        "max_jump": "rows further ahead of their model's newest than this are refused "
         f"(default: {without['max_jump']})",
-    )
-    group.add_argument(
-        "--hold-for",
-        **SECONDS,
-        help="with --missing hold: how long a channel's last value stands in for a missing one "
-        "(default 1)",
-    )
-    group.add_argument(
-        "--duplicates",
-        choices=("keep", "drop"),
-        default="keep",
-        help="rows of a model's that have the time, and --sequence if there is one, of another: "
-        "take them, or only the first by source and row (default %(default)s)",
-    )
+        "hold_for": "with --missing hold: how long a channel's last value stands in for a missing "
+        f"one (default {HOLD_FOR:g})",
+    }
+    for name, about in abouts.items():
+        add_flag(group, settings[name], "--" + name.replace("_", "-"), about, **seconds)
+    duplicates = settings["duplicates"]
+    add_flag(group, duplicates, "--duplicates", help_of(duplicates))
 
 
 def _add_window_flags(parser: argparse.ArgumentParser) -> None:

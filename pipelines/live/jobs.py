@@ -14,8 +14,9 @@ from kerneltrack.registry import parse_learner_spec, parse_spec
 from pipelines.cluster import status
 from pipelines.cluster.folder import Cluster, Folder, load
 from pipelines.live.flink import ENDED, Flink
-from transforms.track.clock import CLOCK_VERSION, Order
+from transforms.track.clock import CLOCK_VERSION
 from transforms.track.log import LOG_VERSION
+from transforms.track.order import Order
 
 VERSION = 1
 FORMATS = {"clock": CLOCK_VERSION, "log": LOG_VERSION, "state": codec.VERSION}

@@ -10,13 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.settings import settings_of
 from pipelines.cli import input_options, job_flags, kafka_options
 from pipelines.cli.command_line import Parser
 from pipelines.cli.job_flags import COMMON
+from pipelines.cli.setting_flags import add_flag
 from transforms.kafka.messages import FORMATS, MESSAGE_KEY, OUTPUT_FORMATS, RECORD_TIME
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
 from transforms.read.matrix import Feature
+from transforms.track.order import Order
 
 MAX_DISORDER = 1.0
 MAX_JUMP = 3600.0
@@ -68,14 +71,12 @@ def add_flags(parser: Parser) -> None:
     late = "dead letters; all wait that long"
     job_flags.add_job_flags(parser, without, late, "from --labels-topic")
     silent = parser.add_argument_group("silent models")
-    silent.add_argument(
-        "--idle-flush",
-        type=float,
-        default=IDLE_FLUSH,
-        metavar="SECONDS",
-        help="rows of a model that has sent none for so long are taken without waiting for newer "
-        "ones (default %(default)s; 0: never)",
+    about = (
+        "rows of a model that has sent none for so long are taken without waiting for newer ones "
+        f"(default {IDLE_FLUSH:g}; 0: never)"
     )
+    idle = settings_of(Order)["idle_flush"]
+    add_flag(silent, idle, "--idle-flush", about, metavar="SECONDS")
     silent.add_argument(
         "--expire-after",
         **job_flags.SECONDS,
@@ -122,6 +123,8 @@ def add_stop_flags(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> Columns:
     """Return what each field of a message is; see `columns_from_flags`."""
+    if args.idle_flush in ("0", "0.0"):
+        args.idle_flush = "none"
     return columns_from_flags(args)
 
 

@@ -42,7 +42,7 @@ from transforms.kafka.messages import RECORD_TIME
 from transforms.keyed.expiry import Expiry
 from transforms.paths import join
 from transforms.read.columns import Columns
-from transforms.track.transform import Order
+from transforms.track.order import Order
 
 DEFAULTS: dict[str, Any] = {
     "streaming": True,
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     order = {
         "max_disorder": stream_options.MAX_DISORDER,
         "max_jump": stream_options.MAX_JUMP,
-        "idle_flush": args.idle_flush or None,
+        "idle_flush": stream_options.IDLE_FLUSH,
     }
     job = job_from_flags(args, columns, order, "--labels-topic")
     if job.order.max_disorder == float("inf"):

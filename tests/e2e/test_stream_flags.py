@@ -20,7 +20,7 @@ from pipelines.topics.replay import Replay
 from tests.e2e.jobs import run_process
 from transforms.read.column_options import ColumnOptions
 from transforms.read.files import ReadChunks
-from transforms.track.clock import Order
+from transforms.track.order import Order
 
 STREAM = ["stream", "--topic", "in", "--output-topic", "out", "--flink", "localhost:1"]
 JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service", "localhost:1"]

@@ -47,8 +47,9 @@ from tests.stream.running import (
 from tests.stream.test_hold import by_hand
 from tests.stream.test_order import arrival
 from transforms.snapshots.folder import SnapshotFolder, WriteSnapshots
+from transforms.track.order import Order
 from transforms.track.step import LEARNED_BEFORE
-from transforms.track.transform import MeasureMismatch, Order, TrackSubspace
+from transforms.track.transform import MeasureMismatch, TrackSubspace
 
 EVERY = 5.0
 HOLD = 2.0

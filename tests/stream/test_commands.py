@@ -38,8 +38,8 @@ from transforms.kafka.commands import HEADER, Command, Commands, as_chunk, comma
 from transforms.kafka.messages import BadMessageError, Message
 from transforms.kafka.read import DEAD_LETTERS, GatherFn
 from transforms.learn.transform import PREDICTIONS
-from transforms.track.clock import Order
 from transforms.track.model import decode
+from transforms.track.order import Order
 from transforms.track.transform import MeasureMismatch
 
 DISORDER = 5

@@ -9,7 +9,7 @@ import pytest
 
 from tests.stream.running import make_rows, step_through
 from transforms.metrics import MOST_LAG, MOST_UNITS, TALLY, count_lags, count_losses
-from transforms.track.transform import Order
+from transforms.track.order import Order
 
 
 @pytest.fixture

@@ -33,8 +33,9 @@ from tests.stream.running import (
 )
 from tests.stream.test_order import arrival
 from transforms.track.features import alert_chunk
+from transforms.track.order import Order
 from transforms.track.segments import Alert
-from transforms.track.transform import MeasureMismatch, Order
+from transforms.track.transform import MeasureMismatch
 
 # Small blocks and a low threshold: several alerts within a hundred rows.
 TOLD = DriftSpec(block=3, settle=9, memory=40, threshold=0.5, delta=0.2)

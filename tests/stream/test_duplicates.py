@@ -23,7 +23,7 @@ from tests.stream.running import (
     track,
     track_stream,
 )
-from transforms.track.clock import Order
+from transforms.track.order import Order
 
 DISORDER = 4
 DROP = Order(max_disorder=DISORDER, max_jump=3600, duplicates="drop")

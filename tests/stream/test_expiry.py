@@ -28,9 +28,9 @@ from tests.stream.running import (
 from tests.stream.test_idle_flush import Timer
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.learn.transform import LateLabels
-from transforms.track.clock import Order
 from transforms.track.live_step import live_track_fn
 from transforms.track.model import Work
+from transforms.track.order import Order
 from transforms.track.transform import FEATURES, SNAPSHOTS
 
 ORDER = Order(max_disorder=2, max_jump=3600)

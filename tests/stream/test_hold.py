@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.stream.running import SECOND, Rows, assert_same, core_alone, make_rows, track
 from transforms.track.forward_fill import Held, hold_last
-from transforms.track.transform import Order
+from transforms.track.order import Order
 
 Matrix = npt.NDArray[np.float64]
 

@@ -19,9 +19,9 @@ from tests.stream.running import (
     empty_cells,
     make_rows,
 )
-from transforms.track.clock import Order
 from transforms.track.live_step import live_track_fn
 from transforms.track.model import Work
+from transforms.track.order import Order
 
 ORDER = Order(max_disorder=5, max_jump=3600, idle_flush=2)
 

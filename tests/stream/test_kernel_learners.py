@@ -42,7 +42,8 @@ from tests.stream.learning import SECOND, Element, FeatureTable
 from tests.stream.running import make_rows
 from tests.stream.test_order import arrival, bundles_of
 from transforms.learn.transform import PREDICTIONS, TrainLinear
-from transforms.track.transform import FEATURES, LATE, Order, TrackSubspace
+from transforms.track.order import Order
+from transforms.track.transform import FEATURES, LATE, TrackSubspace
 
 ROWS = RowsSpec(rank=3, warmup=50)
 FLAGS = ("--tracker", "rows", "--rank", "3", "--warmup", "50", "--learner-warmup", "60")

@@ -47,7 +47,8 @@ from transforms.learn.transform import (
     TrainLinear,
     check_label_type,
 )
-from transforms.track.transform import FEATURES, Order, TrackSubspace
+from transforms.track.order import Order
+from transforms.track.transform import FEATURES, TrackSubspace
 
 REGRESSION = RidgeSpec(task="regression")
 

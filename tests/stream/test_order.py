@@ -32,8 +32,8 @@ from tests.stream.running import (
 from transforms.chunks import Chunk
 from transforms.track.log import MOST_ENTRIES
 from transforms.track.model import Work
+from transforms.track.order import Order
 from transforms.track.step import track_fn
-from transforms.track.transform import Order
 
 DISORDERS = [0, 0.1, 1, 60]
 

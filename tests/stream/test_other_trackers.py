@@ -26,7 +26,8 @@ from tests.e2e.jobs import (
 from tests.e2e.jobs import track as track_files
 from tests.stream.running import SECOND, assert_same, core_alone, make_rows, track, track_stream
 from tests.stream.test_order import arrival, bundles_of
-from transforms.track.transform import Order, TrackSubspace
+from transforms.track.order import Order
+from transforms.track.transform import TrackSubspace
 from transforms.track.windows import MeasureMismatch
 
 WITHOUT_ROWS: dict[str, SubspaceSpec] = {

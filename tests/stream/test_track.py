@@ -26,7 +26,8 @@ from tests.stream.running import (
     make_rows,
     track,
 )
-from transforms.track.transform import SLICE_ROWS, Order, TrackSubspace
+from transforms.track.order import Order
+from transforms.track.transform import SLICE_ROWS, TrackSubspace
 
 RUNNERS: dict[str, tuple[Any, list[str]]] = {
     "embedded": (FnApiRunner, []),

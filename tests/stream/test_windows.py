@@ -40,7 +40,8 @@ from tests.stream.running import (
 from tests.stream.test_order import arrival
 from tests.unit.test_mismatch import assert_agrees, assert_certified, oracle
 from transforms.chunks import Chunk
-from transforms.track.transform import SLICE_ROWS, MeasureMismatch, Order, TrackSubspace
+from transforms.track.order import Order
+from transforms.track.transform import SLICE_ROWS, MeasureMismatch, TrackSubspace
 
 EventWindows: TypeAlias = FixedWindows | SlidingWindows
 

@@ -7,7 +7,6 @@ timers.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from typing import NamedTuple
@@ -15,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.settings import Range, check_number
+from kerneltrack.errors import DataError
 from transforms.chunks import Chunk
 from transforms.metrics import count
+from transforms.track.order import KEEP, Order
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -28,62 +27,6 @@ CLOCK_VERSION = 4
 OLDEST_VERSION = 2
 """The first that live jobs wrote."""
 NEVER = int(np.iinfo(np.int64).max)
-LEAST_FLUSH = 0.1
-MOST_FLUSH = 86_400.0
-KEEP, DROP = "keep", "drop"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Order:
-    """How a model's rows are put in order.
-
-    Attributes:
-        max_disorder: Seconds that a row may come behind the newest one of its model. Rows wait
-            that long, in event time, for earlier ones. 0: rows are taken in order of arrival.
-            Infinity (for bounded inputs): all rows wait for the end of the input.
-        max_jump: Seconds that a row may be ahead of the newest one of its model; a row further
-            ahead is refused, so that one wild clock cannot make the rest late. Infinity: any.
-        hold_for: Seconds for which a channel's last value stands in for a missing one; None:
-            rows with missing values are refused.
-        idle_flush: Seconds of the worker's own time after which the rows that wait are taken
-            although no newer ones have come; what comes of that time later is late. None: they
-            wait for newer rows, or the end of the input. Where this happens results depend on
-            when rows came.
-        duplicates: "keep", or "drop": of rows of one (time, sequence) only the first one, by
-            source and row, is taken. All of them wait together until their time has come, so
-            which ones are found does not depend on when they came; one that comes later is late.
-    """
-
-    max_disorder: float = math.inf
-    max_jump: float = math.inf
-    hold_for: float | None = None
-    idle_flush: float | None = None
-    duplicates: str = KEEP
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        for name in ("max_disorder", "max_jump", "hold_for"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise ConfigError(name, value, "a number of seconds >= 0")
-        if self.duplicates not in (KEEP, DROP):
-            raise ConfigError("duplicates", self.duplicates, f"{KEEP} or {DROP}")
-        if self.duplicates == DROP and self.max_disorder == 0:
-            raise ConfigError("duplicates", DROP, f"{KEEP} where max_disorder is 0: no row waits")
-        if self.idle_flush is not None:
-            check_number("idle_flush", self.idle_flush, Range(LEAST_FLUSH, MOST_FLUSH))
-            if self.waits_for_end:
-                allowed = "None where max_disorder and max_jump are infinite"
-                raise ConfigError("idle_flush", self.idle_flush, allowed)
-
-    @property
-    def waits_for_end(self) -> bool:
-        """Whether rows are only put in order once all have come."""
-        return self.max_disorder == math.inf and self.max_jump == math.inf
 
 
 class Clock(NamedTuple):

@@ -21,9 +21,10 @@ from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.keyed.timers import in_time
 from transforms.snapshots.folder import SnapshotFolder
-from transforms.track.clock import Clock, Order, flush, may_release
+from transforms.track.clock import Clock, flush, may_release
 from transforms.track.log import BUFFER, LOG, OLD_CLOCK, OLD_MODEL, Cells, ModelLog
 from transforms.track.model import Work
+from transforms.track.order import Order
 from transforms.track.step import SNAPSHOTS, TrackFn
 
 

@@ -28,7 +28,6 @@ from transforms.snapshots.folder import SnapshotFolder
 from transforms.track.clock import (
     NEVER,
     Clock,
-    Order,
     admit,
     already_learned,
     may_release,
@@ -41,6 +40,7 @@ from transforms.track.features import alert_chunk, feature_chunk, join_features
 from transforms.track.forward_fill import hold_last
 from transforms.track.log import BUFFER, LOG, OLD_CLOCK, OLD_MODEL, Cells, ModelLog
 from transforms.track.model import LastWritten, Model, Work, begin, decode, encode, take_over
+from transforms.track.order import Order
 from transforms.track.segments import Outcome, next_event, run_rows
 from transforms.track.windows import mismatch_chunk
 

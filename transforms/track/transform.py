@@ -21,10 +21,11 @@ from transforms.chunks import Chunk, Failures
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
 from transforms.snapshots.folder import SnapshotFolder
-from transforms.track.clock import Order, nanoseconds
+from transforms.track.clock import nanoseconds
 from transforms.track.features import EXTRAS
 from transforms.track.live_step import live_track_fn
 from transforms.track.model import Work
+from transforms.track.order import Order
 from transforms.track.step import (
     ALERTS,
     FAILURES,
