@@ -153,9 +153,12 @@ def refuse_flags(rest: Sequence[str], parser: argparse.ArgumentParser) -> None:
     for argument in rest:
         name = argument.partition("=")[0]
         if name.startswith("-"):
-            near = difflib.get_close_matches(name, flags_of(parser), n=1)
-            hint = f": did you mean {near[0]}?" if near else ""
-            raise UsageError(f"unknown flag {name}{hint}")
+            raise UsageError(_unknown(name, flags_of(parser)))
+
+
+def _unknown(name: str, flags: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, flags, n=1)
+    return f"unknown flag {name}" + (f": did you mean {near[0]}?" if near else "")
 
 
 def refuse_words(
@@ -163,6 +166,7 @@ def refuse_words(
     given: Sequence[str],
     parser: argparse.ArgumentParser,
     args: argparse.Namespace,
+    beam: bool,
 ) -> None:
     """Refuse words that no flag takes.
 
@@ -171,6 +175,7 @@ def refuse_words(
         given: The command line.
         parser: Its parser.
         args: What the parser made of it.
+        beam: Whether the command takes Beam's flags.
 
     Raises:
         UsageError: if there is one.
@@ -180,9 +185,9 @@ def refuse_words(
         if word.startswith("-"):
             continue
         before = given[given.index(word) - 1]
-        if before in rest and before.startswith("--"):
-            known = f"no flag of this command; Beam's own are given as {before}={word}"
-            raise UsageError(f"{before}: {known}")
+        if before in rest and before.startswith("--") and "=" not in before:
+            beams = f" (Beam's own are given as {before}={word})" if beam else ""
+            raise UsageError(_unknown(before, flags) + beams)
         taker = _flag_before(word, given, flags)
         why = f": {taker[0]} takes {taker[1]}" if taker else ""
         near = difflib.get_close_matches(f"--{word}", flags, n=1, cutoff=0.8)

@@ -191,9 +191,10 @@ def read(given: Sequence[str]) -> tuple[Parser, Any, list[str]]:
         raise UsageError(f"{name!r} is none of the commands{hint}")
     parser = parser_of(name)
     args, rest = _parse(parser, given)
-    if name is None or not COMMANDS[name].check:
+    beam = name is not None and bool(COMMANDS[name].check)
+    if not beam:
         refuse_flags(rest, parser)
-    refuse_words(rest, given, parser, args)
+    refuse_words(rest, given, parser, args, beam)
     return parser, args, rest
 
 

@@ -98,10 +98,12 @@ def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
         ends: Where they come from, and results go to.
     """
     commands = Commands(job.spec, job.learner, job.columns.width)
-    read = pipeline | "Read" >> _reader(ends, ends.topic, job.columns, commands)
+    read = pipeline | "Read" >> _reader(ends, ends.topic, job.columns, commands, "rows")
     dead, labels = {"dead letters": read[kafka.DEAD_LETTERS]}, None
     if ends.labels is not None:
-        found = pipeline | "ReadLabels" >> _reader(ends, ends.labels.topic, ends.labels.columns)
+        found = pipeline | "ReadLabels" >> _reader(
+            ends, ends.labels.topic, ends.labels.columns, None, "labels"
+        )
         dead["dead labels"] = found[kafka.DEAD_LETTERS]
         labels = name_rows(found[kafka.ROWS], ends.labels.columns)
     results = apply_job(job, read[kafka.ROWS], labels, bounded=False, expiry=ends.expiry)
@@ -118,9 +120,17 @@ def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
 
 
 def _reader(
-    ends: Ends, topic: str, columns: Columns, commands: Commands | None = None
+    ends: Ends, topic: str, columns: Columns, commands: Commands | None, counted_as: str
 ) -> ReadMessages:
-    return ReadMessages(topic, columns, ends.form, commands, ends.consumer, ends.expansion_service)
+    return ReadMessages(
+        topic,
+        columns,
+        ends.form,
+        commands,
+        ends.consumer,
+        ends.expansion_service,
+        counted_as,
+    )
 
 
 def _send(name: str, chunks: Any, schema: pa.Schema, ends: Ends) -> None:

@@ -38,8 +38,11 @@ LOCAL = {
 }
 """Counters that are shown once there is something to show."""
 
+LABELS = ("labels_read", "labels_failed", "labels_lost")
+
 SHOWN = (
     *("rows_read", "rows_tracked", "rows_late", "rows_failed", "dead_letters", "alerts"),
+    *LABELS,
     *LOCAL,
 )
 PREFIX = "kerneltrack_"

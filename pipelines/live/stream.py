@@ -114,7 +114,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     }
     job = job_from_flags(args, columns, order, "--labels-topic")
     if job.order.max_disorder == float("inf"):
-        raise ConfigError("max_disorder", args.max_disorder, "a finite number of seconds")
+        raise ConfigError("max_disorder", job.order.max_disorder, "a finite number of seconds")
     snapshots = _snapshots_from_flags(args)
     expiry = _expiry_from_flags(args, snapshots, job.order)
     settings, runner = job.settings(), stream_options.runner_flags(args)

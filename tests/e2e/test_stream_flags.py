@@ -86,8 +86,8 @@ def test_without_kafkas_client_one_line_names_the_extra(name: str) -> None:
         "read-output": ["read-output", "--topic", "out", "--brokers", "localhost:1"],
     }
     program = (
-        "import sys; sys.modules['confluent_kafka'] = None; from pipelines import cli; "
-        f"sys.exit(cli.main({needs[name]!r}))"
+        "import sys; sys.modules['confluent_kafka'] = None; from pipelines.cli.main import main; "
+        f"sys.exit(main({needs[name]!r}))"
     )
     done = run_process([sys.executable, "-c", program])
     assert (done.returncode, done.stdout) == (2, "")

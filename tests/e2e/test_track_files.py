@@ -340,9 +340,9 @@ def test_finite_disorder_in_a_file_job(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_the_project_gives_the_same(reference: Path, tmp_path: Path) -> None:
-    """`python -m pipelines.files.track` is `kerneltrack track`."""
+    """`python -m pipelines.cli track` is `kerneltrack track`."""
     shutil.copy(reference.parent / "in.parquet", tmp_path)
-    module = ("-m", "pipelines.files.track", "in.parquet", *COLUMNS, *SMALL, "--output", "out")
+    module = ("-m", "pipelines.cli", "track", "in.parquet", *COLUMNS, *SMALL, "--output", "out")
     done = run_process([sys.executable, *module], cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == "report: out/report.html"

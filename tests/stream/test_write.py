@@ -237,7 +237,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     def no_space(*names: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("apache_beam.io.filesystems.FileSystems.rename", no_space)
+    monkeypatch.setattr("os.replace", no_space)
     with pytest.raises(OSError, match="No space"):
         write_whole(str(path), b"third")
     assert path.read_bytes() == b"second, longer"

@@ -41,7 +41,8 @@ from pipelines.cli.command_line import UsageError, flags_by_field, flags_named
         ),
         (
             "track a.csv --output o --runner DirectRunner",
-            "--runner: no flag of this command; Beam's own are given as --runner=DirectRunner",
+            "unknown flag --runner: did you mean --rule? "
+            "(Beam's own are given as --runner=DirectRunner)",
         ),
         (
             "track a.csv --output o --features x y --header z",

@@ -99,10 +99,12 @@ class Gathering:
         columns: What each field of a row is; `MESSAGE_KEY` and `RECORD_TIME` stand for the
             message's own.
         form: How messages are written, one of `messages.FORMATS`.
+        counted_as: What the counters call the rows: "rows" gives rows_read and rows_failed.
     """
 
-    def __init__(self, columns: Columns, form: str) -> None:
+    def __init__(self, columns: Columns, form: str, counted_as: str = "rows") -> None:
         """Begin without messages."""
+        self._counted_as = counted_as
         self._columns = columns
         self._form = form
         named = {
@@ -148,12 +150,12 @@ class Gathering:
             sources = self._of(messages, "partition").astype(np.int32)
             good, failed = parse(Rows(batch, rows), sources, self._columns)
             parsed.append(good)
-            good.local.add_to_counters()
+            good.local.add_to_counters(self._counted_as)
             if failed.batch.num_rows:
                 self._refuse_rows(Chunk(failed.batch))
         count("messages_read", len(self._messages))
-        count("rows_read", self.rows)
-        count("rows_failed", self.rows - sum(len(part) for part in parsed))
+        count(f"{self._counted_as}_read", self.rows)
+        count(f"{self._counted_as}_failed", self.rows - sum(len(part) for part in parsed))
         yield from split(parsed, self._columns)
 
     def dead_letters(self) -> Iterator[Outgoing]:

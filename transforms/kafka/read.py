@@ -47,6 +47,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
             their own between the rows before them and those after; None: there are none.
         consumer: Settings of Java's consumer, `bootstrap.servers` among them.
         expansion_service: Address of Beam's expansion service.
+        counted_as: What the counters call the rows: "rows" gives rows_read and rows_failed.
 
     Raises:
         ConfigError: for an unknown form.
@@ -60,6 +61,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         commands: Commands | None,
         consumer: Mapping[str, str],
         expansion_service: str,
+        counted_as: str = "rows",
     ) -> None:
         """Keep the arguments; see the class."""
         super().__init__()
@@ -71,6 +73,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         self._commands = commands
         self._consumer = dict(consumer)
         self._expansion_service = expansion_service
+        self._counted_as = counted_as
 
     def expand(self, pbegin: pvalue.PBegin) -> dict[str, pvalue.PCollection[Any]]:
         """Build the steps."""
@@ -82,7 +85,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
             expansion_service=self._expansion_service,
         )
         outputs = messages | "Gather" >> beam.ParDo(
-            GatherFn(self._columns, self._form, self._commands)
+            GatherFn(self._columns, self._form, self._commands, self._counted_as)
         ).with_output_types(tuple[str, Chunk]).with_outputs(DEAD_LETTERS, main=ROWS)
         outputs[DEAD_LETTERS].element_type = Any
         return {ROWS: outputs[ROWS], DEAD_LETTERS: outputs[DEAD_LETTERS]}
@@ -91,15 +94,18 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
 class GatherFn(beam.DoFn):
     """Gather the messages of a bundle; see `Gathering`."""
 
-    def __init__(self, columns: Columns, form: str, commands: Commands | None) -> None:
+    def __init__(
+        self, columns: Columns, form: str, commands: Commands | None, counted_as: str = "rows"
+    ) -> None:
         """Keep the arguments."""
+        self._counted_as = counted_as
         self._columns = columns
         self._form = form
         self._commands = commands
 
     def start_bundle(self) -> None:
         """Begin without messages."""
-        self._gathering = Gathering(self._columns, self._form)
+        self._gathering = Gathering(self._columns, self._form, self._counted_as)
         self._earliest: Any = MAX_TIMESTAMP
 
     def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:

@@ -141,6 +141,7 @@ def write_whole(path: str, data: bytes, mime_type: str = "application/octet-stre
     unfinished = f"{path}.{secrets.token_hex(_TOKEN)}{UNFINISHED}"
     try:
         if is_local(path):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(unfinished).write_bytes(data)
             os.replace(unfinished, path)
         else:
