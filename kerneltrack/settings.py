@@ -14,11 +14,9 @@ import math
 import types
 import typing
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from kerneltrack.errors import ConfigError
-
-_S = TypeVar("_S", bound="Settings")
 
 
 @dataclasses.dataclass(frozen=True)

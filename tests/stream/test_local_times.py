@@ -18,12 +18,13 @@ from apache_beam.testing.util import assert_that, is_empty
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.stream.test_read import cut
 from transforms.chunks import encode_batch
 from transforms.kafka.gather import Gathering
 from transforms.kafka.messages import MESSAGE_KEY, Message, position
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
-from transforms.read.files import ReadChunks, cut
+from transforms.read.files import ReadChunks
 from transforms.read.formats import base, parquet
 from transforms.read.matrix import Feature
 

@@ -24,7 +24,7 @@ from kerneltrack.errors import ConfigError, DataError
 from transforms.chunks import Chunk, Failures
 from transforms.read import files as read_module
 from transforms.read.columns import ColumnOptions, Columns, resolve
-from transforms.read.files import ReadChunks, cut, split
+from transforms.read.files import CHUNK_ROWS, ReadChunks, split
 from transforms.read.formats import FileInfo, FormatOptions, Rows
 from transforms.read.look import Input, look_at_files
 from transforms.read.parse import ParsedRows, parse
@@ -40,6 +40,14 @@ def columns_of(schema: pa.Schema, **options: Any) -> Columns:
 
 def rows_of(batch: pa.RecordBatch, first: int = 0) -> Rows:
     return Rows(batch, np.arange(first, first + batch.num_rows))
+
+
+def cut(
+    rows: Rows, source: Any, columns: Columns, chunk_rows: int = CHUNK_ROWS
+) -> tuple[list[tuple[str, Chunk]], Failures]:
+    """A batch as chunks, and the rows that cannot be used."""
+    parsed, failures = parse(rows, source, columns)
+    return list(split([parsed], columns, chunk_rows)), failures
 
 
 def cut_files(reader: ReadChunks) -> Cut:

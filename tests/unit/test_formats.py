@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.read.formats import FileInfo, FormatOptions, Rows, format_of, inspect, match, read
+from transforms.read.formats import FileInfo, FormatOptions, Rows, format_of, inspect, match
 from transforms.read.formats import base as formats_base
 from transforms.read.formats import parquet as parquet_format
 
@@ -26,7 +26,7 @@ Read = tuple[pa.Table, npt.NDArray[np.int64], list[tuple[int, str]]]
 def read_all(info: FileInfo, columns: dict[str, pa.DataType] | None = None) -> Read:
     """All rows of a file, with what every batch must hold checked."""
     wanted = columns or dict(zip(info.schema.names, info.schema.types, strict=True))
-    parts: list[Rows] = [rows for piece in info.pieces for rows in read(piece, wanted)]
+    parts: list[Rows] = [rows for piece in info.pieces for rows in piece.read(wanted)]
     for rows in parts:
         assert rows.batch.num_rows == len(rows.row) <= formats_base.BATCH_ROWS
         assert rows.row.dtype == np.int64
@@ -123,7 +123,7 @@ def test_tiny_row_groups_are_merged(
         (780, 220),
     ]
     # Each piece by itself, last first, as on different workers.
-    parts = [list(read(piece, {"a": pa.float64()})) for piece in reversed(info.pieces)]
+    parts = [list(piece.read({"a": pa.float64()})) for piece in reversed(info.pieces)]
     assert [int(part[0].row[0]) for part in parts] == [780, 390, 0]
     back, numbers, _ = read_all(info)
     assert plain(back).equals(table)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.read.formats import PAMAP2_NAMES, FormatOptions, inspect, read
+from transforms.read.formats import PAMAP2_NAMES, FormatOptions, inspect
 from transforms.read.formats import lines as lines_module
 
 TEXT, REAL, WHOLE = pa.string(), pa.float64(), pa.int64()
@@ -39,7 +39,7 @@ def read_text(
     numbers: list[int] = []
     bad: list[tuple[int, str]] = []
     for piece in info.pieces:
-        for rows in read(piece, wanted):
+        for rows in piece.read(wanted):
             for name in wanted:
                 values[name] += rows.batch.column(name).to_pylist()
             numbers += rows.row.tolist()
@@ -559,7 +559,7 @@ def test_real_files(name: str, data_file: Callable[[str], Path]) -> None:
     rows, width = REAL_FILES[name]
     info = inspect(str(data_file(name)))
     columns = dict(zip(info.schema.names, info.schema.types, strict=True))
-    parts = [part for piece in info.pieces for part in read(piece, columns)]
+    parts = [part for piece in info.pieces for part in piece.read(columns)]
     assert sum(part.batch.num_rows for part in parts) == rows
     assert [part.bad for part in parts if part.bad] == []
     if width is not None:
@@ -571,7 +571,7 @@ def test_real_libsvm_values(data_file: Callable[[str], Path]) -> None:
     expected, labels = load_svmlight_file(path, n_features=22)
     info = inspect(path, FormatOptions(width=22))
     columns = dict(zip(info.schema.names, info.schema.types, strict=True))
-    parts = [part.batch for part in read(info.pieces[0], columns)]
+    parts = [part.batch for part in info.pieces[0].read(columns)]
     flat = np.concatenate([batch.column("x").flatten().to_numpy() for batch in parts])
     assert flat.tobytes() == expected.toarray().tobytes()
     got = np.concatenate([batch.column("label").to_numpy() for batch in parts])

@@ -18,9 +18,10 @@ import pytest
 
 from kerneltrack.errors import ConfigError, DataError
 from transforms.read.columns import ColumnOptions, resolve
-from transforms.read.files import cut
+from transforms.read.files import split
 from transforms.read.formats import FormatOptions, inspect, match
 from transforms.read.matrix import to_matrix
+from transforms.read.parse import parse
 
 
 def npy(header: str, data: bytes = b"\0" * 64) -> bytes:
@@ -179,8 +180,8 @@ def test_reasons_are_bounded_and_printable(tmp_path: Path) -> None:
     info = inspect(str(tmp_path / "in.parquet"))
     columns = resolve([info], ColumnOptions(model_id="id"))
     (rows,) = info.pieces[0].read(columns.requests)
-    chunks, failures = cut(rows, 0, columns)
-    assert chunks == []
+    parsed, failures = parse(rows, 0, columns)
+    assert list(split([parsed], columns)) == []
     too_long, missing, too_long_too = failures.batch.column("reason").to_pylist()
     no_id = "no model id (1 to 1024 bytes of UTF-8)"
     assert too_long == f"id = '{'z' * 35}...': {no_id}"

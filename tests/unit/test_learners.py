@@ -27,10 +27,17 @@ from kerneltrack.learners import (
     Ridge,
     RidgeSpec,
 )
-from kerneltrack.learners.linear.pegasos import class_weights
+from kerneltrack.learners.common.base import LEARNED
+from kerneltrack.learners.linear.common import LinearState
 from tests.oracles import learners as oracle
 
 FloatArray = npt.NDArray[np.float64]
+
+
+def class_weights(spec: PegasosSpec, state: LinearState) -> FloatArray:
+    """w of every class of Pegasos, (C, p): the state keeps λt·w."""
+    return state.weights / (spec.ridge * max(int(state.counts[LEARNED]), 1))
+
 
 TOLERANCE = 1e-9
 """Of a run of 60 rows against the oracle, relative to the largest value that it meets."""

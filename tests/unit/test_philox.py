@@ -7,10 +7,25 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kerneltrack.trackers.doubly.philox import open_uniform, uniform, words
+from kerneltrack.trackers.doubly.philox import WORDS, block, open_uniform, uniform
 
 TOP = 2**64 - 1
 WORD = st.integers(0, TOP)
+
+
+@numba.njit
+def words(key: np.ndarray, counter: np.ndarray, out: np.ndarray) -> None:
+    """The words of consecutive counters, as `Philox.random_raw` draws them."""
+    here = counter.copy()
+    found = np.empty(WORDS, dtype=np.uint64)
+    for start in range(0, out.shape[0], WORDS):
+        block(key, here, found)
+        for i in range(min(WORDS, out.shape[0] - start)):
+            out[start + i] = found[i]
+        for i in range(WORDS):
+            here[i] += np.uint64(1)
+            if here[i] != np.uint64(0):
+                break
 
 
 @given(

@@ -16,7 +16,7 @@ from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.metrics import count
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
-from transforms.read.formats import FormatOptions, Piece, Rows
+from transforms.read.formats import FormatOptions, Piece
 from transforms.read.local_times import with_passages
 from transforms.read.look import Input, look_at_files
 from transforms.read.parse import ParsedRows, parse
@@ -140,24 +140,6 @@ class _ReadFn(beam.DoFn):
                 yield from split(gathered, self._columns, self._chunk_rows)
                 gathered = []
         yield from split(gathered, self._columns, self._chunk_rows)
-
-
-def cut(
-    rows: Rows, source: npt.ArrayLike, columns: Columns, chunk_rows: int = CHUNK_ROWS
-) -> tuple[list[tuple[str, Chunk]], Failures]:
-    """Parse one batch and cut it into chunks, without Beam.
-
-    Args:
-        rows: A batch with row numbers; see `transforms.read.parse.parse`.
-        source: int32, one for all rows or one a row.
-        columns: What each column is.
-        chunk_rows: Most rows of a chunk.
-
-    Returns:
-        Chunks by model id, and the rows that cannot be used; every row is in one of the two.
-    """
-    parsed, failures = parse(rows, source, columns)
-    return list(split([parsed], columns, chunk_rows)), failures
 
 
 def split(

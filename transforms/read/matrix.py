@@ -12,9 +12,6 @@ import pyarrow as pa
 MAX_MAGNITUDE = 1e100
 """Greatest absolute value of a feature: its square still leaves room for sums."""
 
-Matrix = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-"""Features, one row a row."""
-
 
 @dataclass(frozen=True)
 class Feature:

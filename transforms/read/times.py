@@ -24,7 +24,6 @@ sums with intervals."""
 UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds of each unit."""
 
-_DAY = 86_400 * UNITS["s"]
 _EPOCH = datetime(1970, 1, 1)
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?)?"

@@ -16,11 +16,6 @@ from kerneltrack.errors import path_text
 from transforms.chunks import FAILURE_SCHEMA, Chunk
 
 ROW_GROUP_ROWS = 131_072
-MAX_NAME = 180
-"""Longest file name made of a model id: file systems stop at 255 bytes."""
-INDEX = "index.json"
-
-ArrowTable = Any
 
 
 class WriteChunks(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):

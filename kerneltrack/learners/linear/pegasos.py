@@ -147,10 +147,5 @@ class Pegasos(LinearLearner[PegasosSpec]):
         _run_rows(settings, mode, state, features, labels, out)
 
 
-def class_weights(spec: PegasosSpec, state: LinearState) -> FloatArray:
-    """Return w of every class, (C, p), from the sums that the state keeps."""
-    return state.weights * _scale(spec, state)
-
-
 def _scale(spec: PegasosSpec, state: LinearState) -> float:
     return 1.0 / (spec.ridge * max(int(state.counts[LEARNED]), 1))

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.linalg import (
     diagonalise,
@@ -22,8 +19,6 @@ from kerneltrack.linalg import (
 from kerneltrack.sums import dot, fused
 from kerneltrack.trackers.covariance.state import CovarianceState, Settings, Work
 from kerneltrack.trackers.okfeb.state import SIZE
-
-FloatArray = npt.NDArray[np.float64]
 
 DEPENDENT = 1e-10
 """A direction of which less than this fraction of a squared length is new is left out."""

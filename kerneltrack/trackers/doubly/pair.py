@@ -57,8 +57,6 @@ from kerneltrack.trackers.doubly.pair_loop import PairState, Tie
 from kerneltrack.trackers.doubly.random_features import FeatureMap, make_feature_map
 from kerneltrack.trackers.doubly.spec import POSITIVE, DSPairSpec
 
-FloatArray = npt.NDArray[np.float64]
-
 
 def layout(spec: DSPairSpec, width: int) -> dict[str, Like]:
     """Return what the arrays of a state for rows of D channels are like."""

@@ -18,10 +18,9 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic as numba_intrinsic
 
-from kerneltrack.compiled import compiled, inlined
+from kerneltrack.compiled import inlined
 
 WordArray = npt.NDArray[np.uint64]
-FloatArray = npt.NDArray[np.float64]
 
 WORDS = 4
 """Words in a block."""
@@ -87,21 +86,6 @@ def block(key: WordArray, counter: WordArray, out: WordArray) -> None:
     out[1] = c1
     out[2] = c2
     out[3] = c3
-
-
-@compiled
-def words(key: WordArray, counter: WordArray, out: WordArray) -> None:
-    """Fill `out` with the words of consecutive counters, as `Philox.random_raw` does."""
-    here = counter.copy()
-    found = np.empty(WORDS, dtype=np.uint64)
-    for start in range(0, out.shape[0], WORDS):
-        block(key, here, found)
-        for i in range(min(WORDS, out.shape[0] - start)):
-            out[start + i] = found[i]
-        for i in range(WORDS):
-            here[i] += np.uint64(1)
-            if here[i] != np.uint64(0):
-                break
 
 
 @inlined

@@ -7,7 +7,6 @@ subspace (EᵀKE = I), G = KE its image. See `oana` for the derivation.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.kernels import Kernel, kernel_row, kernel_value
@@ -16,8 +15,6 @@ from kerneltrack.sums import dot, fused
 from kerneltrack.trackers.covariance.span import SHIFT, align, finish
 from kerneltrack.trackers.oana.state import OANAState, Settings, Work
 from kerneltrack.trackers.okfeb.state import SIZE, STARTED, N
-
-FloatArray = npt.NDArray[np.float64]
 
 STEPS = 2
 """Steps of the subspace iteration after a landmark moved (the paper: 2 or 3)."""

@@ -45,8 +45,6 @@ from kerneltrack.trackers.okfeb.state import (
 from kerneltrack.trackers.okfeb.update import begin, learn
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @inlined

@@ -1,14 +1,12 @@
 """File formats: a look at launch, pieces that can be read by themselves, streamed batches.
 
-`inspect` says what a file holds and which pieces it has; `read` streams a piece. Formats are told
-by the file's ending; text may be compressed (.gz, .bz2, .xz, .zst).
+`inspect` says what a file holds and which pieces it has; `Piece.read` streams a piece. Formats are
+told by the file's ending; text may be compressed (.gz, .bz2, .xz, .zst).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-
-import pyarrow as pa
+from collections.abc import Callable, Mapping
 
 from kerneltrack.errors import ConfigError, DataError
 from transforms.read.formats.arrays import inspect_npy, inspect_npz
@@ -32,7 +30,6 @@ __all__ = [
     "format_of",
     "inspect",
     "match",
-    "read",
 ]
 
 _INSPECT: Mapping[str, Callable[[str, FormatOptions], FileInfo]] = {
@@ -108,8 +105,3 @@ def inspect(path: str, options: FormatOptions | None = None) -> FileInfo:
     """
     options = options or FormatOptions()
     return _INSPECT[format_of(path, options)](path, options)
-
-
-def read(piece: Piece, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
-    """Stream the named columns of a piece; see `Piece.read`."""
-    return piece.read(columns)

@@ -20,9 +20,6 @@ from kerneltrack.errors import shorten
 from transforms.read.formats.lines import Lines
 from transforms.read.formats.options import NULL_VALUES
 
-TEXT_TYPES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
-"""Types that a column of text can be read as."""
-
 _MOST_COLUMNS = 16_384
 """Columns that Arrow converts at a time: each takes 10 kB of its memory, however few its rows."""
 
@@ -73,7 +70,7 @@ def parse_fields(lines: Lines, dialect: Dialect, types: Mapping[str, pa.DataType
     Args:
         lines: Lines without blank ones.
         dialect: How to cut them.
-        types: Wanted columns, each with one of `TEXT_TYPES`.
+        types: Wanted columns, each string, int64, float64 or bool.
 
     Returns:
         Every line is either a row of the batch or bad.

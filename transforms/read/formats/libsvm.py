@@ -23,7 +23,7 @@ from transforms.read.formats.options import MAX_WIDTH, FormatOptions
 LABEL, MATRIX = "label", "x"
 """The two columns of every LIBSVM file."""
 
-_COLON, _SPACE, _NEWLINE, _HASH = (ord(mark) for mark in ": \n#")
+_SPACE, _NEWLINE, _HASH = (ord(mark) for mark in " \n#")
 _LABELS = Dialect(names=(LABEL,), delimiter=":", quote="", null_values=())
 _PAIRS = Dialect(names=("index", "value"), delimiter=":", quote="", null_values=())
 _PAIR_TYPES = {"index": pa.int64(), "value": pa.float64()}
