@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
-from kerneltrack.registry import parse_learner_spec, parse_spec
 from pipelines.cluster import status
 from pipelines.cluster.folder import Cluster, Folder, load
 from pipelines.live.flink import ENDED, Flink
 from transforms.track.clock import CLOCK_VERSION
 from transforms.track.log import LOG_VERSION
-from transforms.track.order import Order
 
 VERSION = 1
 FORMATS = {"clock": CLOCK_VERSION, "log": LOG_VERSION, "state": codec.VERSION}
-"""Versions of what a job keeps for each model; it reads these and all before them."""
+"""Versions of what a job keeps for each model; it reads these and no others."""
 SIDECAR = "kerneltrack.json"
 JOBS = "jobs"
 
@@ -102,7 +100,7 @@ class Record:
     topic: str
     digest: str
     settings: dict[str, Any]
-    formats: dict[str, int] = field(default_factory=dict)
+    formats: dict[str, int]
 
     def write(self, path: Path) -> None:
         """Write it down."""
@@ -227,45 +225,23 @@ def _left_by(place: Place, record: Record) -> list[Path]:
 
 
 def check_same(left: Left, settings: dict[str, Any]) -> None:
-    """Refuse to go on with other settings, or with states that newer code wrote.
+    """Refuse to go on with other settings, or with states of other formats.
 
     Raises:
         ConfigError: naming the first setting that differs.
         DataError: naming the state that cannot be read.
     """
-    for name, version in left.record.formats.items():
-        if version > FORMATS.get(name, 0):
-            here = FORMATS.get(name, 0)
-            reason = (
-                f"newer code wrote it: {name} version {version}, this code reads {here} or before"
-            )
-            raise DataError(left.path, reason)
-    written, now = left.record.settings, _flat(json.loads(json.dumps(settings)))
-    before = _flat(json.loads(json.dumps(_with_defaults(written))))
-    for name in {**_flat(written), **now}:
+    for name in {**left.record.formats, **FORMATS}:
+        found, read = (formats.get(name, "none") for formats in (left.record.formats, FORMATS))
+        if found != read:
+            reason = f"{name} version {found}, this code reads version {read}"
+            raise DataError(left.path, f"other code wrote it: {reason}")
+    # The record's came through JSON: tuples are lists there.
+    before, now = _flat(left.record.settings), _flat(json.loads(json.dumps(settings)))
+    for name in {**before, **now}:
         if before.get(name) != now.get(name):
             allowed = f"{before.get(name)!r}, as in {left.path}"
             raise ConfigError(name, now.get(name), allowed)
-
-
-def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings that older code wrote down with those added that it did not know yet.
-
-    They have their defaults, which therefore must mean what was done before there was a choice.
-
-    Raises:
-        ConfigError: if they hold what this code does not know.
-    """
-    filled = dict(settings)
-    if settings.get("tracker"):
-        filled["tracker"] = parse_spec(settings["tracker"]).to_dict()
-    if settings.get("learner"):
-        filled["learner"] = parse_learner_spec(settings["learner"]).to_dict()
-    try:
-        filled["order"] = asdict(Order(**settings.get("order", {})))
-    except TypeError as error:
-        raise ConfigError("order", settings["order"], "made of settings that are known") from error
-    return filled
 
 
 def _flat(settings: Any, name: str = "") -> dict[str, Any]:

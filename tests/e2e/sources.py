@@ -1,4 +1,4 @@
-"""Copies of the project's sources with small changes: the code before an upgrade, and after it."""
+"""Copies of the project's sources: the code before an upgrade, and, with a change, after it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.jobs import ROOT
 
 PACKAGES = ("transforms", "pipelines")
 """Not kerneltrack, whose loops would be compiled anew for every copy."""
-CLOCK, STEPS = "transforms/track/clock.py", "pipelines/live/pipeline.py"
+STEPS = "pipelines/live/pipeline.py"
 BOOT = (sys.executable, "-m", "pipelines.cluster.boot_worker")
 
 
@@ -61,23 +61,9 @@ class Sources:
         return "--environment_type=PROCESS", f"--environment_config={config}"
 
 
-def older(folder: Path) -> Sources:
-    """The code before a model's clock knew what was flushed."""
-    sources = Sources(folder)
-    sources.change(CLOCK, r"CLOCK_VERSION = \d+", "CLOCK_VERSION = 2")
-    sources.change(CLOCK, r"\n    flushed: int \| None = None", "")
-    sources.change(CLOCK, r"-math\.inf if clock\.flushed is None else clock\.flushed", "-math.inf")
-    return sources
-
-
 def newer(folder: Path) -> Sources:
-    """Code with one more field in a model's clock, and one more step before the tracker."""
+    """Code with one more step before the tracker."""
     sources = Sources(folder)
-    sources.change(CLOCK, r"CLOCK_VERSION = \d+", "CLOCK_VERSION = 99")
-    sources.change(CLOCK, r"\n    flushed: int \| None = None", r"\g<0>\n    taken: int = 0")
-    sources.change(
-        CLOCK, r"waiting=clock\.waiting \+ len\(kept\),", r"\g<0> taken=clock.taken + len(kept),"
-    )
-    copy = '"Copy" >> beam.Map(lambda rows: rows).with_output_types(tuple[str, track.Chunk])'
-    sources.change(STEPS, r'read\[kafka\.ROWS\] \| (?="TrackSubspace")', rf"\g<0>{copy} | ")
+    copy = '"Copy" >> beam.Map(lambda rows: rows).with_output_types(tuple[str, kafka.Chunk])'
+    sources.change(STEPS, r"apply_job\(job, read\[kafka\.ROWS\]", rf"\g<0> | {copy}")
     return sources

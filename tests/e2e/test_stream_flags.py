@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -11,16 +10,14 @@ from typing import Any
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli import main as cli
 from pipelines.live.flink import Flink
-from pipelines.live.jobs import Left, Place, Record, check_same, find_left, read_record
+from pipelines.live.jobs import FORMATS, Left, Place, Record, check_same, find_left, read_record
 from pipelines.topics.read_output import Once
 from pipelines.topics.replay import Replay
 from tests.e2e.jobs import run_process
 from transforms.read.column_options import ColumnOptions
 from transforms.read.files import ReadChunks
-from transforms.track.order import Order
 
 STREAM = ["stream", "--topic", "in", "--output-topic", "out", "--flink", "localhost:1"]
 JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service", "localhost:1"]
@@ -131,7 +128,7 @@ SETTINGS: dict[str, Any] = {"tracker": {"rank": 3, "budget": 5}, "order": {"max_
 
 
 def write_record(folder: Path, job: str, topic: str = "in") -> Record:
-    record = Record(job, f"name-{job}", 1.0, topic, "digest", SETTINGS)
+    record = Record(job, f"name-{job}", 1.0, topic, "digest", SETTINGS, FORMATS)
     record.write(folder / f"{job}.json")
     return record
 
@@ -157,32 +154,15 @@ def test_a_checkpoint_is_known_by_its_job(tmp_path: Path) -> None:
 
 
 def test_other_settings_are_named() -> None:
-    record = Record("a", "n", 1.0, "in", "digest", SETTINGS)
+    record = Record("a", "n", 1.0, "in", "digest", SETTINGS, FORMATS)
     left = Left("file:///there", record)
     check_same(left, SETTINGS)
     with pytest.raises(ConfigError, match=r"tracker\.rank = 4: must be 3, as in file:///there"):
         check_same(left, {**SETTINGS, "tracker": {"rank": 4, "budget": 5}})
     with pytest.raises(ConfigError, match=r"order\.max_disorder = None: must be 1\.0"):
         check_same(left, {"tracker": SETTINGS["tracker"], "order": {}})
-
-
-def test_settings_that_older_code_did_not_know_have_their_defaults() -> None:
-    tracker = OKFEBSpec(rank=3, budget=5).to_dict()
-    order = dataclasses.asdict(Order(max_disorder=1.0))
-    settings: dict[str, Any] = {"tracker": tracker, "learner": None, "order": order}
-    older = {
-        "tracker": {key: value for key, value in tracker.items() if key != "clip"},
-        "learner": None,
-        "order": {"max_disorder": 1.0, "hold_for": None},
-    }
-    left = Left("file:///there", Record("a", "n", 1.0, "in", "digest", older))
-    check_same(left, settings)
-    dropping = {**order, "duplicates": "drop"}
-    with pytest.raises(ConfigError, match=r"order\.duplicates = 'drop': must be 'keep', as in "):
-        check_same(left, {**settings, "order": dropping})
-    with pytest.raises(ConfigError, match=r"must be made of settings that are known"):
-        newer = {**older, "order": {"of_tomorrow": 1}}
-        check_same(Left("file:///there", Record("a", "n", 1.0, "in", "digest", newer)), settings)
+    with pytest.raises(ConfigError, match=r"order\.max_jump = 9: must be None, as in"):
+        check_same(left, {**SETTINGS, "order": {"max_disorder": 1.0, "max_jump": 9}})
 
 
 @pytest.mark.parametrize(

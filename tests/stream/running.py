@@ -22,8 +22,7 @@ from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.kafka.commands import command_of
-from transforms.track.clock import Clock
-from transforms.track.log import BUFFER, LOG, Expired
+from transforms.track.log import BUFFER, LOG
 from transforms.track.step import track_fn
 from transforms.track.transform import (
     ALERTS,
@@ -238,22 +237,6 @@ def track_stream(
     return _apply(pipeline, stream.advance_watermark_to_infinity(), transform)
 
 
-class _Value:
-    """One key's bytes, in memory."""
-
-    def __init__(self, value: bytes | None = None) -> None:
-        self.value = value
-
-    def read(self) -> bytes | None:
-        return self.value
-
-    def write(self, value: bytes) -> None:
-        self.value = value
-
-    def clear(self) -> None:
-        self.value = None
-
-
 class _Bag:
     """One key's elements, in memory as bytes."""
 
@@ -273,29 +256,7 @@ class _Bag:
 
 def empty_cells() -> dict[str, Any]:
     """The cells of a model that has not come yet, by the step's parameters."""
-    return {
-        "log": _Bag(LOG.coder),
-        "buffer": _Bag(BUFFER.coder),
-        "old_model": _Value(),
-        "old_clock": _Value(),
-    }
-
-
-def as_before_logs(cells: dict[str, Any]) -> dict[str, Any]:
-    """The same in the cells of jobs that had no log."""
-    old = empty_cells()
-    for chunk in cells["buffer"].read():
-        old["buffer"].add(chunk)
-    for entry in cells["log"].read():
-        if isinstance(entry, Chunk):
-            old["buffer"].add(entry)
-        elif isinstance(entry, bytes):
-            old["old_model"].write(entry)
-        elif isinstance(entry, Clock):
-            old["old_clock"].write(entry.encode())
-        elif isinstance(entry, Expired):
-            old["old_clock"].write(entry.name)
-    return old
+    return {"log": _Bag(LOG.coder), "buffer": _Bag(BUFFER.coder)}
 
 
 class _Timer:
@@ -329,10 +290,6 @@ class Step:
         """Give the step an element; return what that alone brought out."""
         cells = self._cells.setdefault(key, empty_cells())
         return self._take(self._step.process((key, chunk), **cells, end=_Timer()))
-
-    def leave_as_before_logs(self) -> None:
-        """Let all be kept as a job without logs has left it."""
-        self._cells = {key: as_before_logs(cells) for key, cells in self._cells.items()}
 
     def finish(self) -> Outcome:
         """End the input; return all that came out since the first element."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -19,16 +20,18 @@ from tests.stream.running import (
     SPEC,
     Outcome,
     Rows,
-    as_before_logs,
     assert_same,
     core_alone,
     empty_cells,
     make_rows,
 )
 from tests.stream.test_idle_flush import Timer
+from transforms.keyed import expiry as expiry_module
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.learn.transform import LateLabels
+from transforms.track import log
 from transforms.track.live_step import live_track_fn
+from transforms.track.log import MOST_ENTRIES
 from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.transform import FEATURES, SNAPSHOTS
@@ -93,21 +96,22 @@ def test_what_stays_of_a_silent_model_is_a_name(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(
-    st.lists(st.tuples(st.integers(1, 40), st.booleans(), st.booleans()), min_size=1, max_size=12)
+    parts=st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=12),
+    most=st.sampled_from([1, 3, MOST_ENTRIES]),
 )
 def test_a_model_that_comes_back_goes_on(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[int, bool, bool]]
+    tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[int, bool]], most: int
 ) -> None:
+    """Wherever its rows waited: in the log, or, once that is full, beside it."""
     tracking = Tracking(tmp_path_factory.mktemp("idle"))
-    rows = make_rows(sum(count for count, _, _ in parts))
+    rows = make_rows(sum(count for count, _ in parts))
     start = 0
-    for count, expires, left_by_older_code in parts:
-        tracking.push(rows.take(np.arange(start, start + count)))
-        start += count
-        if expires:
-            tracking.expire()
-        if left_by_older_code:
-            tracking.cells = as_before_logs(tracking.cells)
+    with patch.object(log, "MOST_ENTRIES", most):
+        for count, expires in parts:
+            tracking.push(rows.take(np.arange(start, start + count)))
+            start += count
+            if expires:
+                tracking.expire()
     if not parts[-1][1]:
         tracking.finish()
         if tracking.outcome.features:
@@ -197,6 +201,15 @@ def test_a_lost_or_damaged_file_is_told_of(tmp_path: Path) -> None:
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(DataError, match="damaged"):
+        expiry.read("a", name)
+
+
+def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    expiry = Expiry(str(tmp_path), 60)
+    schema = expiry_module._SCHEMA.with_metadata({b"kerneltrack.idle": b"2"})
+    with patch.object(expiry_module, "_SCHEMA", schema):
+        name = expiry.write("a", Kept(b"state", b"clock"))
+    with pytest.raises(DataError, match=r"a@.*\.idle: format version 2: this code reads version 1"):
         expiry.read("a", name)
 
 

@@ -1,4 +1,4 @@
-"""States as bytes: exact, halved on request, readable for ever, and never a crash."""
+"""States as bytes: exact, halved on request, as the golden ones are, and never a crash."""
 
 from __future__ import annotations
 

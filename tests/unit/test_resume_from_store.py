@@ -8,7 +8,7 @@ import pytest
 
 from kerneltrack.errors import ConfigError
 from pipelines.live.flink import Flink
-from pipelines.live.jobs import Left, Place, Record, find_left
+from pipelines.live.jobs import FORMATS, Left, Place, Record, find_left
 
 JOBS = ("61d255dc314220dfde879567a42c8f2f", "47de3407720d4cea9533b1230b42b1ce")
 
@@ -16,7 +16,7 @@ JOBS = ("61d255dc314220dfde879567a42c8f2f", "47de3407720d4cea9533b1230b42b1ce")
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     for job in JOBS:
-        record = Record(job, f"name-{job}", 1.0, "in", "digest", {})
+        record = Record(job, f"name-{job}", 1.0, "in", "digest", {}, FORMATS)
         record.write(tmp_path / f"{job}.json")
     return Place(Flink("127.0.0.1:1"), tmp_path, None)
 
@@ -51,6 +51,6 @@ def test_names_of_no_known_job_are_refused(name: str, place: Place) -> None:
 
 def test_two_jobs_of_one_name_are_refused(place: Place) -> None:
     twin = JOBS[0][:6] + "0" * 26
-    Record(twin, "twin", 2.0, "in", "digest", {}).write(place.state / f"{twin}.json")
+    Record(twin, "twin", 2.0, "in", "digest", {}, FORMATS).write(place.state / f"{twin}.json")
     with pytest.raises(ConfigError, match="--resume"):
         find_left(place, "s3://bucket/savepoint-61d255-3dcea5a3b728", "in")

@@ -25,13 +25,14 @@ DIGEST = 16
 LEAST_AFTER = 0.1
 MOST_AFTER = 1e8
 
+_VERSION_KEY = b"kerneltrack.idle"
 _SCHEMA = pa.schema(
     [
         pa.field("state", pa.binary()),
         pa.field("clock", pa.binary()),
         pa.field("waiting", pa.list_(pa.binary())),
     ],
-    metadata={"kerneltrack.idle": VERSION},
+    metadata={_VERSION_KEY: VERSION},
 )
 
 
@@ -102,8 +103,10 @@ class Expiry:
         if _digest(data) != name:
             raise DataError(path, "damaged: not what its name says")
         batch = decode_batch(data)
-        if batch.schema != _SCHEMA or batch.schema.metadata != _SCHEMA.metadata:
-            raise DataError(path, "written by another version")
+        found = batch.schema.metadata[_VERSION_KEY]
+        if found != VERSION:
+            reason = f"format version {found.decode()}: this code reads version {VERSION.decode()}"
+            raise DataError(path, reason)
         (row,) = batch.to_pylist()
         waiting = tuple(Chunk(decode_batch(part)) for part in row["waiting"])
         return Kept(row["state"], row["clock"], waiting)
@@ -114,7 +117,7 @@ class Expiry:
 
 
 def is_name(data: bytes | None) -> bool:
-    """Tell whether what a step keeps is the name of a file: a state or a clock is longer."""
+    """Tell whether what a step keeps is the name of a file: a state is longer."""
     return data is not None and len(data) == DIGEST
 
 

@@ -22,7 +22,7 @@ from transforms.keyed.expiry import Expiry, Kept
 from transforms.keyed.timers import in_time
 from transforms.snapshots.folder import SnapshotFolder
 from transforms.track.clock import Clock, flush, may_release
-from transforms.track.log import BUFFER, LOG, OLD_CLOCK, OLD_MODEL, Cells, ModelLog
+from transforms.track.log import BUFFER, LOG, Cells, ModelLog
 from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.step import SNAPSHOTS, TrackFn
@@ -83,18 +83,16 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
 
         @with_input_types(tuple[str, Chunk])
         @with_output_types(tuple[str, Chunk])
-        def process(  # noqa: PLR0917 - Beam reads the parameters here
+        def process(
             self,
             element: tuple[str, Chunk],
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
-            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
-            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
             end: Any = beam.DoFn.TimerParam(end_of_input),
             idle: Any = beam.DoFn.TimerParam(idleness),
             silent: Any = beam.DoFn.TimerParam(silence),
         ) -> Iterator[Any]:
-            kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+            kept = ModelLog(Cells(log, buffer))
             if kept.clock is None:
                 end.set(GlobalWindow().max_timestamp())
             yield from self.take(element, kept)
@@ -107,10 +105,8 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             key: Any = beam.DoFn.KeyParam,
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
-            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
-            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
         ) -> Iterator[Any]:
-            return self.finish(key, Cells(log, buffer, old_model, old_clock))
+            return self.finish(key, Cells(log, buffer))
 
         @on_timer(idleness)
         def at_idle(
@@ -118,30 +114,26 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             key: Any = beam.DoFn.KeyParam,
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
-            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
-            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
             idle: Any = beam.DoFn.TimerParam(idleness),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
             if self._idle_flush is not None and in_time(idle, due, self._idle_flush):
-                kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+                kept = ModelLog(Cells(log, buffer))
                 yield from self.flush(key, kept)
                 kept.commit()
 
         @on_timer(silence)
-        def at_silence(  # noqa: PLR0917 - Beam reads the parameters here
+        def at_silence(
             self,
             key: Any = beam.DoFn.KeyParam,
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
-            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
-            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
             end: Any = beam.DoFn.TimerParam(end_of_input),
             silent: Any = beam.DoFn.TimerParam(silence),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
             if self._expire_after is not None and in_time(silent, due, self._expire_after):
-                kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+                kept = ModelLog(Cells(log, buffer))
                 yield from self.expire(key, kept)
                 kept.commit()
                 end.clear()

@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeAlias
 
 from apache_beam import coders
-from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec
+from apache_beam.transforms.userstate import BagStateSpec
 
 from kerneltrack.errors import DataError
 from transforms.chunks import Chunk, decode_batch, encode_batch
-from transforms.keyed.expiry import Kept, is_name
+from transforms.keyed.expiry import Kept
 from transforms.track.clock import Clock
 
 LOG_VERSION = 1
@@ -83,9 +83,6 @@ class EntryCoder(coders.Coder):
 
 LOG = BagStateSpec("log", EntryCoder())
 BUFFER = BagStateSpec("buffer", coders.registry.get_coder(Chunk))
-OLD_MODEL = ReadModifyWriteStateSpec("model", coders.BytesCoder())
-OLD_CLOCK = ReadModifyWriteStateSpec("clock", coders.BytesCoder())
-"""Where jobs kept both before there was a log; their savepoints are gone on from."""
 
 
 class Cells(NamedTuple):
@@ -94,14 +91,10 @@ class Cells(NamedTuple):
     Attributes:
         log: That of `LOG`.
         buffer: That of `BUFFER`: rows that wait and are not in the log, older than those.
-        old_model: That of `OLD_MODEL`.
-        old_clock: That of `OLD_CLOCK`.
     """
 
     log: Any
     buffer: Any
-    old_model: Any
-    old_clock: Any
 
 
 class ModelLog:
@@ -136,23 +129,6 @@ class ModelLog:
                 self.expired = entry.name
             else:
                 self.model = entry
-        if not entries:
-            self._take_over()
-
-    def _take_over(self) -> None:
-        """Go on from what a job without a log has left."""
-        known = self._cells.old_clock.read()
-        if known is None:
-            return
-        self._anew = True
-        self.model = self._cells.old_model.read()
-        if is_name(known):
-            self.expired = known
-        else:
-            self.clock = Clock.decode(known)
-            self._spilled = self.clock.waiting
-        self._cells.old_clock.clear()
-        self._cells.old_model.clear()
 
     def add(self, chunk: Chunk) -> None:
         """Let rows wait."""

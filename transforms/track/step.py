@@ -38,7 +38,7 @@ from transforms.track.clock import (
 )
 from transforms.track.features import alert_chunk, feature_chunk, join_features
 from transforms.track.forward_fill import hold_last
-from transforms.track.log import BUFFER, LOG, OLD_CLOCK, OLD_MODEL, Cells, ModelLog
+from transforms.track.log import BUFFER, LOG, Cells, ModelLog
 from transforms.track.model import LastWritten, Model, Work, begin, decode, encode, take_over
 from transforms.track.order import Order
 from transforms.track.segments import Outcome, next_event, run_rows
@@ -300,15 +300,13 @@ def track_fn(timer: str) -> type[TrackFn]:
             element: tuple[str, Chunk],
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
-            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
-            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
             end: Any = beam.DoFn.TimerParam(end_of_input),
         ) -> Iterator[Any]:
             if self._order.waits_for_end:
                 end.set(GlobalWindow().max_timestamp())
                 buffer.add(element[1])
                 return
-            kept = ModelLog(Cells(log, buffer, old_model, old_clock))
+            kept = ModelLog(Cells(log, buffer))
             if kept.clock is None:
                 end.set(GlobalWindow().max_timestamp())
             yield from self.take(element, kept)
@@ -320,10 +318,8 @@ def track_fn(timer: str) -> type[TrackFn]:
             key: Any = beam.DoFn.KeyParam,
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
-            old_model: Any = beam.DoFn.StateParam(OLD_MODEL),
-            old_clock: Any = beam.DoFn.StateParam(OLD_CLOCK),
         ) -> Iterator[Any]:
-            return self.finish(key, Cells(log, buffer, old_model, old_clock))
+            return self.finish(key, Cells(log, buffer))
 
     return _TrackFn
 
