@@ -209,7 +209,7 @@ class Settings:
         """
 
     def replace(self, name: str, value: Any) -> None:
-        """Give a field another value, while these settings are being made."""
+        """Set a field to another value, while these settings are being made."""
         object.__setattr__(self, name, value)
 
 

@@ -45,7 +45,7 @@ class Chunk:
         return cast(int, self.batch.num_rows)
 
     def has(self, name: str) -> bool:
-        """Tell whether the chunk has the column."""
+        """Check whether the chunk has the column."""
         return name in self.batch.schema.names
 
     def column(self, name: str) -> npt.NDArray[Any]:

@@ -100,7 +100,7 @@ class _Known(NamedTuple):
 
 
 class _ScoreFn(beam.DoFn):
-    """Look the model up, project, predict."""
+    """Yield features and predictions under the model's snapshot."""
 
     def __init__(self, snapshots: SnapshotFolder) -> None:
         self._snapshots = snapshots

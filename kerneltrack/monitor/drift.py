@@ -171,7 +171,7 @@ def init(spec: DriftSpec) -> DriftState:
 def update(
     spec: DriftSpec, state: DriftState, losses: npt.ArrayLike, index: npt.ArrayLike
 ) -> tuple[DriftState, Alerts]:
-    """Hold the losses of a model's next rows against those before.
+    """Compare the losses of a model's next rows with those before.
 
     Args:
         spec: The spec that the state was made with.

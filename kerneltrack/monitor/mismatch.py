@@ -74,7 +74,7 @@ class Mismatch(NamedTuple):
 
 
 def stores_rows(tracker: Tracker) -> bool:
-    """Say whether a tracker's state holds rows, on which its subspace stands: K̂ needs them."""
+    """Check whether a tracker's state holds rows, on which its subspace stands: K̂ needs them."""
     return "support" in tracker.state_type._fields
 
 

@@ -117,7 +117,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         self.random_state = random_state
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Say whether any rows have come."""
+        """Check whether any rows have come."""
         return hasattr(self, "state_")
 
     @property

@@ -35,7 +35,7 @@ def ask_flink(port: int, path: str) -> Any:
 
 
 def kafka_answers(port: int) -> bool:
-    """Tell whether a broker takes requests: it says which ones it knows."""
+    """Check whether a broker takes requests: it says which ones it knows."""
     header = struct.pack(">hhih", API_VERSIONS, 0, 1, len(CLIENT)) + CLIENT
     # Size and correlation id of the answer, then its error code: none.
     answer = _exchange(port, struct.pack(">i", len(header)) + header, 10)
@@ -43,7 +43,7 @@ def kafka_answers(port: int) -> bool:
 
 
 def grpc_answers(port: int) -> bool:
-    """Tell whether a gRPC server greets, as every HTTP/2 server does, with its settings."""
+    """Check whether a gRPC server greets, as every HTTP/2 server does, with its settings."""
     empty_settings = struct.pack(">BHBBI", 0, 0, HTTP2_SETTINGS, 0, 0)
     answer = _exchange(port, HTTP2_PREFACE + empty_settings, HTTP2_HEADER)
     return answer is not None and answer[3] == HTTP2_SETTINGS

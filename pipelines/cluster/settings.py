@@ -166,7 +166,7 @@ def _free_from(first: int, usual: int, taken: Iterable[int]) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether nothing listens at a port of this machine."""
+    """Check whether nothing listens at a port of this machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # Connections of a program that has ended do not keep a port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

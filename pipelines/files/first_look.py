@@ -113,7 +113,7 @@ def _first_rows(infos: Sequence[FileInfo], columns: Columns) -> tuple[FileInfo, 
 
 
 def _decimal_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
-    """Say which columns are left out only because of their decimal mark."""
+    """Return which columns are left out only because of their decimal mark."""
     out = {name for name, _ in columns.left_out}
     found: dict[str, list[str]] = {}
     for info in infos:
@@ -231,7 +231,7 @@ def _reads(text: str, form: str) -> bool:
 
 
 def _feature_warnings(good: ParsedRows, columns: Columns) -> list[str]:
-    """Say which columns may be no features; for each the first that holds."""
+    """Return which columns may be no features; for each the first that holds."""
     names = {name.lower() for name in columns.channels}
     odd: dict[str, list[str]] = {}
     for at, name in _scalars(columns):

@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _no_row(path: str, sample: Sample) -> JobError:
-    """Say why no row could be used."""
+    """Return why no row could be used."""
     if not sample.failed:
         return JobError(f"{path}: holds no row to choose", INPUT_EXIT)
     ranked = sorted(sample.reasons.items(), key=lambda item: (-item[1], item[0]))

@@ -39,7 +39,7 @@ def counted(totals: Mapping[str, int], counted_as: str = "rows") -> LocalTimes:
 
 
 def local_times_text(record: Mapping[str, Any]) -> str:
-    """Say how many local times were in doubt and what was done, each line after a line end."""
+    """Return how many local times were in doubt and what was done, each line after a line end."""
     found = record.get(KEY)
     text = ""
     for what in ("rows", "labels"):

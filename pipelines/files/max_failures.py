@@ -38,7 +38,7 @@ class MaxFailures(NamedTuple):
     is_share: bool
 
     def allows(self, failed: int, rows: int) -> bool:
-        """Tell whether so many of a job's rows may fail."""
+        """Check whether so many of a job's rows may fail."""
         return failed <= (self.most * rows if self.is_share else self.most)
 
 

@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 
 
 def judge(counts: Mapping[str, Any], allowed: MaxFailures | None) -> Outcome:
-    """Say what a job came to by its counts.
+    """Return what a job came to by its counts.
 
     Args:
         counts: `rows_in`, `rows_out`, `rows_failed`, and of a job with files of labels
@@ -68,7 +68,7 @@ def record_of(outcome: Outcome, allowed: MaxFailures | None) -> dict[str, Any]:
 
 
 def end(outcome: Outcome) -> int:
-    """Say what is left to say, and return the exit code 0.
+    """Print what is left to say, and return the exit code 0.
 
     Raises:
         JobError: with code 3, saying why, if too few rows came out.

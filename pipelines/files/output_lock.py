@@ -150,7 +150,7 @@ def _is_locked(handle: int, output: str) -> bool:
 
 
 def _is_at(path: str, handle: int) -> bool:
-    """Tell whether a file still bears its name: who let go of it has removed it."""
+    """Check whether a file still bears its name: who let go of it has removed it."""
     try:
         there = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def _about(command: Sequence[str]) -> bytes:
 
 
 def _holder(handle: int) -> str:
-    """Say who holds a lock, "" while its file does not."""
+    """Return who holds a lock, "" while its file does not."""
     try:
         about = json.loads(os.pread(handle, _MOST, 0))
         known = [about[name] for name in ("pid", "host", "since", "command")]

@@ -158,7 +158,7 @@ def versions() -> dict[str, str]:
 
 
 def performance_text(counts: dict[str, Any]) -> str:
-    """Say in a line how good the predictions were."""
+    """Return in a line how good the predictions were."""
     if not counts["scored"]:
         return "no prediction met a label"
     plural = "" if counts["scored"] == 1 else "s"
@@ -169,7 +169,7 @@ def performance_text(counts: dict[str, Any]) -> str:
 
 
 def summary(record: dict[str, Any], failed: Sequence[str], report: str) -> str:
-    """Say in a few lines what came out of a run; `failed` are those that say why rows failed."""
+    """Return in a few lines what came out of a run; `failed` are those that say why rows failed."""
     counts, seconds = record["counts"], record["seconds"]["total"]
     models = f"{counts['models']:,} model{'' if counts['models'] == 1 else 's'}"
     text = (

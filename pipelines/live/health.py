@@ -39,7 +39,7 @@ class Health:
     saved: float
 
     def troubles(self, now: float, checkpoints: Path | None = None) -> list[str]:
-        """Say what is wrong with it, if anything.
+        """Return what is wrong with it, if anything.
 
         Args:
             now: Seconds since 1970.

@@ -224,7 +224,7 @@ def runner_flags(args: argparse.Namespace) -> dict[str, int]:
 
 
 def columns_from_flags(args: argparse.Namespace) -> Columns:
-    """Say what each field of a message is.
+    """Return what each field of a message is.
 
     Raises:
         ConfigError: for a bad flag, a field with two meanings, or no features.

@@ -79,7 +79,7 @@ class Wanted:
     until: float
 
     def takes(self, letter: Letter) -> bool:
-        """Tell whether a letter is wanted."""
+        """Check whether a letter is wanted."""
         return (
             self.reason.search(letter.reason) is not None
             and (not self.partitions or letter.at[1] in self.partitions)
@@ -163,7 +163,7 @@ def _milliseconds(flag: str, text: str | None) -> float | None:
 
 
 def _letters(client: dict[str, Any], topic: str, partitions: int) -> Iterator[Letter | None]:
-    """Give a topic's letters up to its present end, None for what is none."""
+    """Yield a topic's letters up to its present end, None for what is none."""
     settings = {"group.id": "kerneltrack-letters", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer(
         {**resolve(client), **settings, "enable.partition.eof": True}

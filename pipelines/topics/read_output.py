@@ -52,7 +52,7 @@ class Once:
         return len(self._seen)
 
     def is_new(self, row: dict[str, Any]) -> bool:
-        """Tell whether a row has not come before."""
+        """Check whether a row has not come before."""
         key = tuple(str(row[name]) for name in KEYS if name in row)
         text = json.dumps(row, sort_keys=True, default=str)
         digest = hashlib.blake2b(text.encode(), digest_size=DIGEST).digest()

@@ -58,7 +58,7 @@ class EncodeFn(beam.DoFn):
         self._form = form
 
     def process(self, element: tuple[str, Chunk]) -> Iterator[Outgoing]:
-        """Give the chunk's messages; a command is none."""
+        """Yield the chunk's messages; a command is none."""
         key, chunk = element
         if command_of(chunk) is not None:
             return

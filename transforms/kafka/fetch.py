@@ -93,7 +93,7 @@ class FetchFn(beam.DoFn):
             self.start_bundle()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Give the dead letters."""
+        """Yield the dead letters."""
         for partition in sorted(self._reasons):
             reasons = self._reasons[partition]
             for offset, message in self._fetch(partition, sorted(reasons)):
@@ -113,7 +113,7 @@ class FetchFn(beam.DoFn):
     def _fetch(
         self, partition: int, offsets: Sequence[int]
     ) -> Iterator[tuple[int, Message | None]]:
-        """Give the messages at ascending offsets, None for those that are gone.
+        """Yield the messages at ascending offsets, None for those that are gone.
 
         Raises:
             FetchError: if Kafka does not answer.

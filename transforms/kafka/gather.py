@@ -140,7 +140,7 @@ class Gathering:
             self.rows += 1
 
     def chunks(self) -> Iterator[tuple[str, Chunk]]:
-        """Give the good rows of all messages, by model; to be called once."""
+        """Yield the good rows of all messages, by model; to be called once."""
         parsed: list[ParsedRows] = []
         for group in self._groups.values():
             batch, messages, places = self._typed(group)
@@ -159,7 +159,7 @@ class Gathering:
         yield from split(parsed, self._columns)
 
     def dead_letters(self) -> Iterator[Outgoing]:
-        """Give the messages of which something was refused; to be called after `chunks`."""
+        """Yield the messages of which something was refused; to be called after `chunks`."""
         count("dead_letters", len(self._reasons))
         for number in sorted(self._reasons):
             reasons = sorted(self._reasons[number])

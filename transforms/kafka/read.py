@@ -139,7 +139,7 @@ class GatherFn(beam.DoFn):
             self.start_bundle()
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Give what was gathered."""
+        """Yield what was gathered."""
         yield from self._taken()
 
     def _taken(self) -> Iterator[Any]:

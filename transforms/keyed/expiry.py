@@ -117,7 +117,7 @@ class Expiry:
 
 
 def is_name(data: bytes | None) -> bool:
-    """Tell whether what a step keeps is the name of a file: a state is longer."""
+    """Check whether what a step keeps is the name of a file: a state is longer."""
     return data is not None and len(data) == DIGEST
 
 

@@ -21,7 +21,7 @@ def timer_name(pipeline: Any) -> str:
 
 
 def in_time(timer: Any, due: Any, span: float) -> bool:
-    """Tell whether a timer of the worker's own time fires in time; if not, set it anew.
+    """Check whether a timer of the worker's own time fires in time; if not, set it anew.
 
     If it does not, the job stood still: elements may have come that nobody has read yet.
 

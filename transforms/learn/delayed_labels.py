@@ -78,7 +78,7 @@ class Lost(NamedTuple):
         return Lost([], [], [])
 
     def add(self, labels: NamingLabels, reason: str | Sequence[str]) -> None:
-        """Note labels, with one reason or one each."""
+        """Record labels, with one reason or one each."""
         self.source.extend(labels.source.tolist())
         self.row.extend(labels.row.tolist())
         count = len(labels.key)
@@ -121,7 +121,7 @@ class Pending(NamedTuple):
         return Pending(labels, labels)
 
     def __bool__(self) -> bool:
-        """Tell whether there are any."""
+        """Check whether there are any."""
         return len(self.by_index.key) + len(self.by_time.key) > 0
 
 

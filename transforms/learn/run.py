@@ -165,7 +165,7 @@ def _begun(now: Learning) -> tuple[LearnerState, PredictedRows]:
 def _scored(
     plan: Plan, now: Learning, predicted: PredictedRows, labels: LabelArray, outcome: Outcome
 ) -> Learning:
-    """Hold earlier predictions against the labels that came since."""
+    """Compare earlier predictions with the labels that came since."""
     if not len(predicted):
         return now
     learner, (state, _) = get_learner(plan.spec.learner), _begun(now)

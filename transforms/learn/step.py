@@ -242,7 +242,7 @@ class LearnFn(beam.DoFn):
     def _outputs(
         self, key: str, before: Learning, now: Learning, outcome: Outcome
     ) -> Iterator[Any]:
-        """Give out what came of rows, and count it."""
+        """Yield what came of rows, and count it."""
         spec = self._plan.spec
         _count_all(spec, before, now)
         if self._at_once:

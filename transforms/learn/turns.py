@@ -31,7 +31,7 @@ class NarrowFn(beam.DoFn):
         self._timed_by = timed_by
 
     def process(self, element: tuple[str, Chunk]) -> Iterator[tuple[str, Chunk]]:
-        """Give the chunk's columns, one chunk for each run of indexes.
+        """Yield the chunk's columns, one chunk for each run of indexes.
 
         Raises:
             ConfigError: for rows without the times that are needed, or labels of a wrong type.

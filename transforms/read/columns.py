@@ -77,7 +77,7 @@ class Columns:
         return len(self.channels)
 
     def describe(self) -> str:
-        """Say which column is what, for a person who looks for an id or a target among them."""
+        """Return which column is what, for a person who looks for an id or a target among them."""
         options = self.options
         label = f"{fit(self.label, _NAME)} ({self.label_type})" if self.label else "none"
         model_id = self.model_id or f"none (one model, called {ONLY_MODEL!r})"
@@ -105,7 +105,7 @@ _MISSING_TEXT = {
 
 
 def resolve(infos: Sequence[FileInfo], options: ColumnOptions) -> Columns:
-    """Hold the options against the columns of all files.
+    """Match the options with the columns of all files.
 
     With `missing="drop"` all files are read once.
 
@@ -148,7 +148,7 @@ def resolve(infos: Sequence[FileInfo], options: ColumnOptions) -> Columns:
 
 
 def _no_features(infos: Sequence[FileInfo], options: ColumnOptions) -> ConfigError:
-    """Say why no column of numbers is left."""
+    """Return why no column of numbers is left."""
     allowed = "a choice that leaves a column of numbers"
     for info in infos:
         for name, mark in info.decimals.items():

@@ -210,7 +210,7 @@ def _is_sorted(
     keys: Sequence[npt.NDArray[np.int64]],
     order: npt.NDArray[np.int64] | None,
 ) -> bool:
-    """Tell whether rows in this order are sorted by the keys (the last one first) in each model."""
+    """Check whether rows in this order are sorted in each model by the keys, the last one first."""
     model = model if order is None else model[order]
     equal = model[1:] == model[:-1]
     for key in reversed(keys):

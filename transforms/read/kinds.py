@@ -17,7 +17,7 @@ def value_type(kind: pa.DataType) -> pa.DataType:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Tell whether values are numbers; true and false count as 1 and 0."""
+    """Check whether values are numbers; true and false count as 1 and 0."""
     return any(
         check(kind)
         for check in (
@@ -30,7 +30,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether values are texts, or bytes that may be some."""
+    """Check whether values are texts, or bytes that may be some."""
     return any(
         check(kind)
         for check in (
@@ -44,44 +44,44 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_feature(kind: pa.DataType) -> bool:
-    """Tell whether a column can be features: numbers, or fixed-size lists of them."""
+    """Check whether a column can be features: numbers, or fixed-size lists of them."""
     if pa.types.is_fixed_size_list(kind):
         return is_number(kind.value_type) and kind.list_size > 0
     return is_number(value_type(kind))
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Tell whether float32 holds every value of a feature column's type."""
+    """Check whether float32 holds every value of a feature column's type."""
     kind = value_type(kind)
     return (kind.value_type if pa.types.is_fixed_size_list(kind) else kind) in _SMALL
 
 
 def is_id(kind: pa.DataType) -> bool:
-    """Tell whether a column can be model ids."""
+    """Check whether a column can be model ids."""
     kind = value_type(kind)
     return is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
 
 
 def is_time(kind: pa.DataType) -> bool:
-    """Tell whether a column can be times."""
+    """Check whether a column can be times."""
     kind = value_type(kind)
     moment = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind)
     return moment or is_text(kind) or (is_number(kind) and not pa.types.is_boolean(kind))
 
 
 def is_sequence(kind: pa.DataType) -> bool:
-    """Tell whether a column can be sequence numbers."""
+    """Check whether a column can be sequence numbers."""
     return cast(bool, pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def is_label(kind: pa.DataType) -> bool:
-    """Tell whether a column can be labels."""
+    """Check whether a column can be labels."""
     kind = value_type(kind)
     return is_text(kind) or is_number(kind)
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Tell whether values are bytes, as `as_bytes` views texts."""
+    """Check whether values are bytes, as `as_bytes` views texts."""
     return cast(bool, pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 

@@ -64,7 +64,7 @@ def no_labels(spec: LearnerSpec, count: int) -> LabelArray:
 
 
 def is_missing(labels: LabelArray) -> npt.NDArray[np.bool_]:
-    """Tell where there is no label."""
+    """Return where there is no label."""
     none: Any = None
     missing: npt.NDArray[np.bool_]
     missing = np.equal(labels, none) if labels.dtype == object else np.isnan(labels)

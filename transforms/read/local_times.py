@@ -143,7 +143,7 @@ def settle(times: Times, columns: Columns, places: Places) -> Settled:
 def _passes(
     times: Times, twice: npt.NDArray[np.bool_], columns: Columns, places: Places
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Tell which rows are of the hour's second pass, and of which that is not known."""
+    """Return which rows are of the hour's second pass, and of which that is not known."""
     at = np.flatnonzero(twice)
     change = _changes(times, columns.options.time_zone)[at]
     keys = np.column_stack([places.source[at], places.model[at], change])
@@ -215,7 +215,7 @@ def with_passages(infos: Sequence[FileInfo], columns: Columns, first_source: int
 
 
 def _may_be_local(info: FileInfo, columns: Columns) -> bool:
-    """Tell whether a file's times can be without a zone."""
+    """Check whether a file's times can be without a zone."""
     name = columns.time or ""
     kind = columns.requests[name] if info.text else value_type(info.schema.field(name).type)
     if pa.types.is_timestamp(kind):
@@ -309,7 +309,7 @@ class _Order:
         return self._hours.setdefault((int(number), int(change)), _Hour())
 
     def told(self) -> Iterator[tuple[tuple[str, int], int]]:
-        """Give model and change of the clock, and the first row after it, where they tell it."""
+        """Yield model and change of the clock, and the first row after it, where they tell it."""
         for (number, change), hour in self._hours.items():
             if hour.ordered and hour.entries == 1 and hour.falls == 1:
                 yield (self._names[number], change), hour.row

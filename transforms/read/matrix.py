@@ -83,7 +83,7 @@ def refused_rows(matrix: npt.NDArray[np.floating], hold: bool) -> npt.NDArray[np
 
 
 def refusal(values: npt.NDArray[np.floating], channels: Sequence[str], hold: bool) -> str:
-    """Say which value of a refused row is the first that cannot be used, and why."""
+    """Return which value of a refused row is the first that cannot be used, and why."""
     for channel, value in zip(channels, values.tolist(), strict=True):
         if np.isnan(value):
             if not hold:

@@ -95,7 +95,7 @@ def to_nanoseconds(
 
 
 def check_zone(zone: str) -> bool:
-    """Tell whether the zone is in the time-zone data base."""
+    """Check whether the zone is in the time-zone data base."""
     try:
         _on_utc(pa.array([0], pa.timestamp("ns")), zone, "earliest", "latest")
     except (pa.ArrowException, ValueError):
@@ -187,7 +187,7 @@ def _on_utc(local: pa.Array, zone: str, ambiguous: str, nonexistent: str) -> npt
 
 @functools.cache
 def _lacks_rules(zone: str) -> bool:
-    """Tell whether a zone's clock changes with the seasons, but no longer in Arrow's eyes.
+    """Check whether a zone's clock changes with the seasons, but no longer in Arrow's eyes.
 
     Arrow reads the table of changes, which ends in 2037, not the rule that goes on after it.
     """
@@ -306,7 +306,7 @@ def _from_python_format(texts: pa.Array, time_format: str) -> Parsed:
 
 
 def _spread(encoded: pa.DictionaryArray, times: Times) -> Times:
-    """Give each row the time of its entry in the dictionary; null is bad."""
+    """Return each row's time: of its entry in the dictionary; null is bad."""
     codes = codes_of(encoded)
     again = None if times.again is None else np.append(times.again, 0)[codes]
     return Times(np.append(times.time, 0)[codes], np.append(times.bad, True)[codes], again)

@@ -65,7 +65,7 @@ def _is_there(path: str) -> bool:
 
 
 def _trouble(index: dict[str, Any]) -> str | None:
-    """Say what keeps an index of this version from being one, None if nothing does."""
+    """Return what keeps an index of this version from being one, None if nothing does."""
     for kind, types in ((codec.TRACKER, (dict,)), (codec.LEARNER, (dict, NoneType))):
         if kind not in index or not isinstance(index[kind], types):
             return f"no {kind}'s settings"
@@ -85,7 +85,7 @@ def _trouble(index: dict[str, Any]) -> str | None:
 
 
 def _entry_trouble(model_id: Any, entry: Any) -> str | None:
-    """Say what keeps an entry from being one that a job would write, None if nothing does."""
+    """Return what keeps an entry from being one that a job would write, None if nothing does."""
     if not (isinstance(entry, dict) and isinstance(model_id, str) and _is_text(model_id)):
         return "not an entry, or not a model's id"
     rows, time = entry.get("rows"), entry.get("time")
@@ -103,7 +103,7 @@ def _entry_trouble(model_id: Any, entry: Any) -> str | None:
 
 
 def _is_text(value: str) -> bool:
-    """Tell whether a text can be written: JSON may hold halves of characters."""
+    """Check whether a text can be written: JSON may hold halves of characters."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -98,7 +98,7 @@ class Admission(NamedTuple):
 
 
 def admit(order: Order, clock: Clock, chunk: Chunk) -> Admission:
-    """Hold a chunk's rows against the model's clock, in the order of their places in the source.
+    """Compare a chunk's rows with the model's clock, in the order of their places in the source.
 
     A row is late if it is older than the model's progress when it comes, and wild if it is more
     than `max_jump` ahead of the newest row before it. Neither moves the clock. Rows of one source
@@ -128,7 +128,7 @@ def admit(order: Order, clock: Clock, chunk: Chunk) -> Admission:
 def _too_far(
     order: Order, clock: Clock, chunk: Chunk, times: IntArray
 ) -> tuple[BoolArray, list[float]]:
-    """Tell which rows are wild, and by how many seconds."""
+    """Return which rows are wild, and by how many seconds."""
     wild = np.zeros(len(times), dtype=np.bool_)
     if order.max_jump == math.inf or not len(times):
         return wild, []
@@ -149,7 +149,7 @@ def _too_far(
 
 
 def _behind(order: Order, chunk: Chunk, times: IntArray) -> BoolArray:
-    """Tell which rows are late by what their own chunk holds before them."""
+    """Return which rows are late by what their own chunk holds before them."""
     behind = np.zeros(len(times), dtype=np.bool_)
     span = nanoseconds(order.max_disorder)
     if not len(times) or int(times.max()) - int(times.min()) <= span:
@@ -186,7 +186,7 @@ def flush(clock: Clock) -> Clock:
 
 
 def may_release(order: Order, clock: Clock, rows_to_start: int) -> bool:
-    """Tell, without a look at the rows that wait, whether there may be something to do."""
+    """Check, without a look at the rows that wait, whether there may be something to do."""
     if clock.due <= progress(order, clock):
         return True
     if not clock.waiting or not (clock.started or clock.waiting >= rows_to_start):
@@ -216,7 +216,7 @@ def without_duplicates(order: Order, ready: Chunk) -> Chunk:
 
 
 def already_learned(clock: Clock, chunk: Chunk) -> BoolArray:
-    """Tell which of a chunk's rows are of the time that was learned from before this job."""
+    """Return which of a chunk's rows are of the time that was learned from before this job."""
     if clock.learned is None or not chunk.has("time"):
         return np.zeros(len(chunk), dtype=np.bool_)
     learned: BoolArray = chunk.column("time") < clock.learned

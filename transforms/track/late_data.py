@@ -8,6 +8,6 @@ LATE = "late: further behind the model's newest row than max_disorder"
 
 
 def late_as_failures(element: tuple[str, Chunk]) -> Failures:
-    """Say of late rows why they are refused."""
+    """Return why late rows are refused."""
     key, chunk = element
     return Failures.of(key, chunk.column("source"), chunk.column("row"), [LATE] * len(chunk))

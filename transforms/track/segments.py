@@ -283,7 +283,7 @@ def _watch(
     stamps: IntArray | None,
     outcome: Outcome,
 ) -> Model:
-    """Hold the losses against those before; note what has changed."""
+    """Compare the losses with those before; note what has changed."""
     after, found = drift.update(spec, model.drift, losses, index)
     for place, row, low, high in zip(
         found.position, found.index, found.before, found.after, strict=True
@@ -301,7 +301,7 @@ def _note_moving(
     stamps: IntArray | None,
     outcome: Outcome,
 ) -> Model:
-    """Note the moving window's value after each row at which the window was full."""
+    """Record the moving window's value after each row at which the window was full."""
     length = work.window.length if work.window else 0
     full = np.flatnonzero(features.valid & ~np.isnan(sliding.value))
     times: list[int | None] = [None] * (len(full) + length - 1)

@@ -197,7 +197,7 @@ class TrackFn(beam.DoFn):
         return still_waiting(now, rest)
 
     def _can_start(self, ready: Chunk | None) -> bool:
-        """Tell whether there are rows enough to begin a model with."""
+        """Check whether there are rows enough to begin a model with."""
         if ready is None:
             return False
         return len(self._usable(ready)) >= self._work.rows_to_start

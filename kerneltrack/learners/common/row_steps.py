@@ -97,7 +97,7 @@ def decision_values(weights: FloatArray, known: int, x: FloatArray, values: Floa
 def mark(
     regression: bool, sums: FloatArray, counts: IntArray, labels: Coded, out: Outputs, n: int
 ) -> None:
-    """Hold row n's prediction against its label, if both are there."""
+    """Compare row n's prediction with its label, if both are there."""
     code = labels.codes[n]
     if regression:
         if code >= 0 and not np.isnan(out.value[n]):
@@ -140,7 +140,7 @@ def report(
 
 @inlined
 def is_learnable(mode: Mode, state: Totals, code: int) -> bool:
-    """Say whether the row is to be learned from; a label that cannot be used is counted."""
+    """Check whether the row is to be learned from; a label that cannot be used is counted."""
     if mode.learn and code == UNUSABLE_LABEL:
         state.counts[UNUSABLE] += 1
     return mode.learn and code >= 0
@@ -150,7 +150,7 @@ def is_learnable(mode: Mode, state: Totals, code: int) -> bool:
 def mark_rows(
     regression: bool, sums: FloatArray, counts: IntArray, labels: Coded, out: Outputs
 ) -> None:
-    """Hold predictions against labels that came late."""
+    """Compare predictions with labels that came late."""
     for n in range(out.valid.shape[0]):
         mark(regression, sums, counts, labels, out, n)
 

@@ -250,7 +250,7 @@ class BSGD(DictionaryLearner[BSGDSpec]):
     spec_type: type[LearnerSpec] = BSGDSpec
 
     def projects(self, spec: BSGDSpec) -> bool:
-        """Say whether the learner needs K⁻¹."""
+        """Check whether the learner needs K⁻¹."""
         return spec.maintenance == "projection"
 
     def run(

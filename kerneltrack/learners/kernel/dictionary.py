@@ -80,7 +80,7 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
     evaluate = staticmethod(evaluate_rows)
 
     def projects(self, spec: _S) -> bool:
-        """Say whether the learner needs K⁻¹."""
+        """Check whether the learner needs K⁻¹."""
         return True
 
     def init(self, spec: _S, width: int) -> DictionaryState:

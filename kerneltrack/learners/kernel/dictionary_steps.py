@@ -215,7 +215,7 @@ def _fold(state: Dictionary, work: Work, slot: int, size: int) -> float:
 
 @inlined
 def in_span(state: Dictionary, slot: int) -> bool:
-    """Say whether a stored row is as good as in the span of the others."""
+    """Check whether a stored row is as good as in the span of the others."""
     return bool(state.diagonal[slot] * IN_SPAN > 1.0)
 
 

@@ -103,7 +103,7 @@ class Tracker(Protocol):
         ...
 
     def why_refused(self, spec: Any, state: Any, row: npt.ArrayLike) -> str:
-        """Say in one clause why a row was not valid."""
+        """Return in one clause why a row was not valid."""
         ...
 
     def counters(self, state: Any) -> dict[str, int]:

@@ -191,7 +191,7 @@ def totals(state: Any) -> dict[str, int]:
 
 
 def refusal(state: Any, row: npt.ArrayLike, positive: str | None = None) -> str:
-    """Say why the row loop refused a row; `positive`: a kernel that takes no number below 0."""
+    """Return why the row loop refused a row; `positive`: a kernel that takes no number below 0."""
     values = np.asarray(row, dtype=np.float64)
     for name, bad in (("NaN", np.isnan(values)), ("infinite", np.isinf(values))):
         if bad.any():

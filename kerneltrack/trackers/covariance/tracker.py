@@ -218,7 +218,7 @@ class CovarianceTracker:
         return run(run_rows, settings_of(spec, False), state, spec, rows, extras, stamps)
 
     def why_refused(self, spec: CovarianceSpec, state: CovarianceState, row: npt.ArrayLike) -> str:
-        """Say why a row was refused."""
+        """Return why a row was refused."""
         return refusal(state, row)
 
     def counters(self, state: CovarianceState) -> dict[str, int]:

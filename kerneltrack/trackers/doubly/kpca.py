@@ -205,7 +205,7 @@ class DSKPCA:
         return _run(settings_of(spec, False), state, spec, rows, extras)
 
     def why_refused(self, spec: DSKPCASpec, state: DoublyState, row: npt.ArrayLike) -> str:
-        """Say why a row was refused."""
+        """Return why a row was refused."""
         return refusal(state, row, spec.kernel if spec.kernel in POSITIVE else None)
 
     def counters(self, state: DoublyState) -> dict[str, int]:

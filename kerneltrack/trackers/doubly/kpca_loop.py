@@ -335,7 +335,7 @@ def write_coordinates(state: DoublyState, q: FloatArray, out: FloatArray) -> Non
 
 @inlined
 def is_positive_only(features: FeatureMap) -> bool:
-    """Tell whether the kernel takes no negative entries."""
+    """Check whether the kernel takes no negative entries."""
     return bool(features.code in (EXP_SEMIGROUP, REC_SEMIGROUP))
 
 

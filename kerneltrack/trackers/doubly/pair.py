@@ -172,7 +172,7 @@ class DSPair:
         return _run(settings_of(spec, False), state, spec, rows, extras)
 
     def why_refused(self, spec: DSPairSpec, state: PairState, row: npt.ArrayLike) -> str:
-        """Say why a row was refused."""
+        """Return why a row was refused."""
         return refusal(state, row, spec.kernel if spec.kernel in POSITIVE else None)
 
     def counters(self, state: PairState) -> dict[str, int]:

@@ -52,7 +52,7 @@ def nearest(state: OANAState, x: FloatArray) -> tuple[int, float]:
 
 @inlined
 def what_for(settings: Settings, state: OANAState, least: float) -> int:
-    """Say what a row at this squared distance from its landmark does."""
+    """Return what a row at this squared distance from its landmark does."""
     if state.counts[SIZE] + 1 < state.support.shape[0]:
         # A row that is there already says nothing new, but counts in the landmark's mean.
         return BEGINS if least > 0.0 else MOVES

@@ -138,7 +138,7 @@ class OANA:
         return run(run_rows, settings_of(spec, False), state, spec, rows, extras)
 
     def why_refused(self, spec: OANASpec, state: OANAState, row: npt.ArrayLike) -> str:
-        """Say why a row was refused."""
+        """Return why a row was refused."""
         return refusal(state, row)
 
     def counters(self, state: OANAState) -> dict[str, int]:

@@ -128,7 +128,7 @@ class OKFE:
         )
 
     def why_refused(self, spec: OKFESpec, state: SubspaceState, row: npt.ArrayLike) -> str:
-        """Say why a row was refused."""
+        """Return why a row was refused."""
         if state.size >= spec.max_rows:
             return f"the model holds max_rows = {spec.max_rows} rows (OK-FE has no budget)"
         return refusal(state, row)

@@ -166,7 +166,7 @@ class OKFEB:
         return run(run_rows, settings_of(spec, False), state, spec, rows, extras)
 
     def why_refused(self, spec: OKFEBSpec, state: SubspaceState, row: npt.ArrayLike) -> str:
-        """Say why a row was refused."""
+        """Return why a row was refused."""
         return refusal(state, row)
 
     def counters(self, state: SubspaceState) -> dict[str, int]:

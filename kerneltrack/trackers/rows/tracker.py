@@ -131,7 +131,7 @@ class Rows:
         return calls.features_of(out)
 
     def why_refused(self, spec: RowsSpec, state: RowsState, row: npt.ArrayLike) -> str:
-        """Say why a row was refused."""
+        """Return why a row was refused."""
         return calls.refusal(state, row)
 
     def counters(self, state: RowsState) -> dict[str, int]:

@@ -274,7 +274,7 @@ def _split_line(path: str, line: bytes, dialect: Dialect) -> list[str]:
 
 
 def _is_data(fields: list[str], dialect: Dialect) -> bool:
-    """Tell whether a first line is data: all numbers, but not 0, 1, 2 ... in order."""
+    """Check whether a first line is data: all numbers, but not 0, 1, 2 ... in order."""
     if len(fields) > 1 and fields == [str(i) for i in range(len(fields))]:
         return False
     nulls = {"", *dialect.null_values}

@@ -217,7 +217,7 @@ def _find_unbalanced(lines: Lines, dialect: Dialect) -> npt.NDArray[np.bool_]:
 
 
 def _closes(lines: Lines, dialect: Dialect) -> bool:
-    """Tell whether the lines are as many rows, with a last line of empty fields after them."""
+    """Check whether the lines are as many rows, with a last line of empty fields after them."""
     sentinel = (dialect.delimiter * (len(dialect.names) - 1) + "\n").encode()
     lines = lines.join(Lines(sentinel, np.array([len(sentinel) - 1]))).ascii()
     skipped = 0
@@ -256,7 +256,7 @@ _MEANING = {
 
 
 def _refused(values: pa.BinaryArray, kind: pa.DataType, dialect: Dialect) -> npt.NDArray[np.bool_]:
-    """Tell which of some distinct values cannot be read as a type."""
+    """Return which of some distinct values cannot be read as a type."""
     result = np.zeros(len(values), dtype=bool)
     doubtful = ~_surely_reads(values, kind, dialect)
     accepts = _acceptance(kind, dialect)
@@ -268,7 +268,7 @@ def _refused(values: pa.BinaryArray, kind: pa.DataType, dialect: Dialect) -> npt
 def _surely_reads(
     values: pa.BinaryArray, kind: pa.DataType, dialect: Dialect
 ) -> npt.NDArray[np.bool_]:
-    """Tell which values are plainly of a type, so that the others can be tried one by one."""
+    """Return which values are plainly of a type, so that the others can be tried one by one."""
     if kind == pa.int64():
         pattern = _WHOLE
     elif kind == pa.float64():

@@ -92,7 +92,7 @@ _SAMPLE = "a,b\n-1.5e+3;'x'\t\r\n"
 
 
 def _is_text_encoding(name: str) -> bool:
-    """Tell whether a codec reads text in pieces: hex, zlib, rot13, idna and the like do not."""
+    """Check whether a codec reads text in pieces: hex, zlib, rot13, idna and the like do not."""
     try:
         decoder = codecs.getincrementaldecoder(name)(errors="surrogateescape")
         data = _SAMPLE.encode(name)
