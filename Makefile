@@ -18,7 +18,7 @@ SPEED ?= 8
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env demo live-demo test lint format typecheck check bench lock sbom clean
+.PHONY: help env loops demo live-demo test test-fast lint format typecheck check bench lock sbom clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -46,8 +46,15 @@ demo: env ## track, measure and learn on the sample; leaves a report in build/de
 live-demo: env ## track a replayed recording on a local Flink and Kafka (Java 17 and Maven); SPEED=8
 	$(PY) -m pipelines.live.demo --speed $(SPEED)
 
-test: env ## run all tests, side by side
+loops: env ## compile the row loops, if they are not yet: a minute or two
+	@$(PY) -m kerneltrack.warm
+
+test: loops ## run all tests, side by side
 	$(PY) -m pytest --numprocesses auto --maxprocesses 4
+
+test-fast: loops ## run the unit and stream tests that need no cluster and no data sets
+	$(PY) -m pytest kerneltrack tests/unit tests/stream -m 'not live and not data and not slow' \
+		--numprocesses auto --maxprocesses 4
 
 lint: env ## check style and format
 	$(VENV)/bin/ruff check .

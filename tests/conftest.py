@@ -1,19 +1,20 @@
-"""What all tests share: the data sets' folder and hypothesis's settings."""
+"""What all tests share: their lanes and turns, data sets, jars, and hypothesis's settings."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadGroupScheduling
 
-from tests.parts import IN_CI, missing
+from pipelines.cluster.interruption import Interruption
+from pipelines.cluster.java import find_java
+from pipelines.cluster.resolve import Jars, resolve
+from tests.parts import IN_CI, missing, program
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,38 +25,50 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("kerneltrack")
 
 
-class Turns(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives a file's tests to one process, so that what they prepare is prepared once.
+LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
+"""Fixtures that need what not every machine has, and the marker of the tests that use them."""
 
-    Those that share a cluster go to one process, whatever their file.
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the fixtures that they use; those that mostly wait begin first.
+
+    All tests of the one cluster go to one process.
     """
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        for fixture in fixtures & LANES.keys():
+            item.add_marker(LANES[fixture])
+        if "cluster" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+    items.sort(key=lambda item: item.get_closest_marker("live") is None)
+
+
+class Turns(LoadGroupScheduling):  # type: ignore[misc]
+    """Gives a file's tests to one process, so that what they prepare is prepared once."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return shared_by(file) or file
-
-
-@lru_cache
-def shared_by(file: str) -> str | None:
-    """Say what a file's tests share with those of others, by its path in the project."""
-    text = (ROOT / file).read_text(encoding="utf-8") if file.startswith("tests/e2e/") else ""
-    if not re.search(r"from tests\.e2e\.(clusters|live) import", text):
-        return None
-    if not re.search(r"\bjars\b", text):
-        return "the cluster"
-    # Commands as users give them: while a part is down, another cluster could take its port.
-    return None if "ports_beside(" in text or "running(" in text else "the usual ports"
+        group = super()._split_scope(nodeid)
+        return str(group).partition("::")[0]
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Say how many processes run tests: one more than processors, as live tests mostly wait."""
+    """Return how many processes run tests: one more than processors, as live tests mostly wait."""
     return (os.cpu_count() or 1) + 1
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns:
-    """Say which process runs what; in the order of the files, clusters among the first."""
+    """Return what says which process runs what, in the order in which tests are found."""
     config.option.loadscopereorder = False
     return Turns(config, log)
+
+
+@pytest.fixture(scope="session")
+def jars() -> Jars:
+    """The jars, fetched with Maven if this machine has not got them."""
+    program("java", "Java 17")
+    program("mvn", "Maven")
+    return resolve(find_java(), Interruption(), lambda line: None)
 
 
 @pytest.fixture(scope="session")

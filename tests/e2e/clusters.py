@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import PORTS, is_free
-from pipelines.cluster.status import ANSWERS
+from pipelines.cluster.status import ANSWERS, facts
 from pipelines.live.flink import Flink
 from tests.e2e.jobs import command, run_process
 
@@ -60,8 +59,9 @@ class LocalCluster:
         return command("cluster", action, "--folder", str(self.folder), *rest)
 
     def status(self) -> dict[str, Any]:
-        shown: dict[str, Any] = json.loads(self("status", "--json").stdout)
-        return shown
+        """Return what `status --json` prints."""
+        folder = Folder(self.folder)
+        return facts(folder, load(folder))
 
     def kill_taskmanager(self) -> tuple[int, dict[str, Any]]:
         """Kill Flink's TaskManager and wait until another one answers; its process, the status.

@@ -1,16 +1,15 @@
-"""What the end-to-end tests share: the jars, and one cluster for all live jobs."""
+"""What the end-to-end tests share: one cluster for all live jobs, and what its broker wants."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 
 import pytest
 
-from pipelines.cluster.interruption import Interruption
-from pipelines.cluster.java import find_java
-from pipelines.cluster.resolve import resolve
+from pipelines.cluster.resolve import Jars
 from tests.e2e.clusters import LocalCluster, running
-from tests.parts import program
+from tests.e2e.secure import Secure, free_ports, make_certificates
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,15 +21,17 @@ def quick_java() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def jars() -> None:
-    """The jars, fetched with Maven if this machine has not got them."""
-    program("java", "Java 17")
-    program("mvn", "Maven")
-    resolve(find_java(), Interruption(), lambda line: None)
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Secure:
+    """Certificates and secrets of the cluster's broker, which listens with and without them."""
+    folder = tmp_path_factory.mktemp("secure") / "secrets"
+    make_certificates(folder)
+    return Secure(folder, free_ports(3), secrets.token_hex(16))
 
 
 @pytest.fixture(scope="session")
-def cluster(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(
+    jars: Jars, secure: Secure, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
     """The cluster of all live jobs: a test leaves it whole, and none of its jobs running."""
-    with running(tmp_path_factory.mktemp("live") / "cluster") as cluster:
+    with running(tmp_path_factory.mktemp("live") / "cluster", *secure.broker_flags()) as cluster:
         yield cluster

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.identity import identity
 from pipelines.cluster.java import find_java
 from pipelines.cluster.parts import kafka_format
+from pipelines.cluster.resolve import Jars
 from pipelines.cluster.settings import CLASSES, is_free
 from pipelines.cluster.versions import versions
 from tests.e2e.clusters import (
@@ -40,8 +42,8 @@ KEYS = 3
 
 
 @pytest.fixture(scope="module")
-def cluster(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A running cluster, started where there is no Maven."""
+def own(jars: Jars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A running cluster, hurt by these tests alone and stopped by the last of them."""
     with running(tmp_path_factory.mktemp("cluster") / "its folder") as cluster:
         yield cluster
 
@@ -60,8 +62,8 @@ def listening(pids: set[int]) -> set[str]:
     return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
 
 
-def test_all_parts_answer(cluster: LocalCluster) -> None:
-    status = cluster.status()
+def test_all_parts_answer(own: LocalCluster) -> None:
+    status = json.loads(own("status", "--json").stdout)
     assert status["running"]
     assert {name: part["state"] for name, part in status["parts"].items()} == dict.fromkeys(
         (*PARTS, "supervisor"), "answers"
@@ -70,23 +72,23 @@ def test_all_parts_answer(cluster: LocalCluster) -> None:
     assert status["slots"] == {"all": 4, "free": 4}
     assert [name for name, port in status["ports"].items() if not port["open"]] == []
     assert all(part["uptime"] > 0 for part in status["parts"].values())
-    shown = cluster("status")
+    shown = own("status")
     assert shown.returncode == 0
     assert all(f"{name} " in shown.stdout for name in PARTS)
 
 
-def test_up_again_changes_nothing(cluster: LocalCluster) -> None:
-    before = cluster.processes()
-    again = cluster("up")
+def test_up_again_changes_nothing(own: LocalCluster) -> None:
+    before = own.processes()
+    again = own("up")
     assert (again.returncode, again.stdout.splitlines()[0]) == (0, "runs already")
-    other = cluster("up", "--slots", "2")
+    other = own("up", "--slots", "2")
     assert (other.returncode, other.stdout) == (1, "")
     assert re.fullmatch(r"kerneltrack: a cluster runs in .* already: .*\n", other.stderr)
-    assert cluster.processes() == before
+    assert own.processes() == before
 
 
-def test_a_kafka_id_that_begins_like_a_flag_is_taken(cluster: LocalCluster) -> None:
-    known = load(Folder(cluster.folder))
+def test_a_kafka_id_that_begins_like_a_flag_is_taken(own: LocalCluster) -> None:
+    known = load(Folder(own.folder))
     assert known is not None
     strange = "-aaaaaaaaaaaaaaaaaaaaQ"
     done = run_process(kafka_format(known, strange))
@@ -95,14 +97,14 @@ def test_a_kafka_id_that_begins_like_a_flag_is_taken(cluster: LocalCluster) -> N
     assert strange in done.stderr
 
 
-def test_topics_are_not_made_by_misspelling(cluster: LocalCluster) -> None:
+def test_topics_are_not_made_by_misspelling(own: LocalCluster) -> None:
     reports: list[Any] = []
 
     def delivered(error: Any, message: Any) -> None:
         reports.append(error.name())
 
     at_once = {"topic.metadata.propagation.max.ms": 0}
-    brokers = cluster.status()["brokers"]
+    brokers = own.status()["brokers"]
     producer = confluent_kafka.Producer({"bootstrap.servers": brokers, **at_once})
     producer.produce("nowhere", b"x", on_delivery=delivered)
     assert producer.flush(60) == 0
@@ -181,69 +183,69 @@ def classes(cluster: LocalCluster) -> float:
     return int(found[0]["value"]) / 2**20
 
 
-def test_a_job_goes_on_after_its_taskmanager_was_killed(cluster: LocalCluster) -> None:
-    without_job = classes(cluster)
-    brokers = cluster.status()["brokers"]
+def test_a_job_goes_on_after_its_taskmanager_was_killed(own: LocalCluster) -> None:
+    without_job = classes(own)
+    brokers = own.status()["brokers"]
     make_topics(brokers, "words", "counts")
     send(brokers, "words", range(60))
-    job = submit(cluster, "words", "counts")
+    job = submit(own, "words", "counts")
     settings = {"bootstrap.servers": brokers, "group.id": "test", "auto.offset.reset": "earliest"}
     consumer = confluent_kafka.Consumer(settings)
     consumer.subscribe(["counts"])
     reader = Reader(consumer, {})
     assert reader.read(60) == counts(60)
-    so_far = completed(cluster, job)
-    wait_for("a checkpoint", lambda: completed(cluster, job) > so_far + 1)
+    so_far = completed(own, job)
+    wait_for("a checkpoint", lambda: completed(own, job) > so_far + 1)
 
-    status = cluster.status()
+    status = own.status()
     assert len(status["workers"]) == 2
     everything = {*status["workers"], *(part["pid"] for part in status["parts"].values())}
     assert listening(everything) == {"0100007F"}, "not on the loopback address alone"
-    dead, status = cluster.kill_taskmanager()
+    dead, status = own.kill_taskmanager()
     reborn = status["parts"]["taskmanager"]
     assert reborn["restarts"] == 1
 
     send(brokers, "words", range(60, 120))
     assert reader.read(120) == counts(120)
     consumer.close()
-    wait_for("its metrics", lambda: cluster.ask_flink("/taskmanagers/metrics"))
+    wait_for("its metrics", lambda: own.ask_flink("/taskmanagers/metrics"))
     # They are some seconds old.
-    wait_for("a job's classes", lambda: classes(cluster) - without_job > 20)
-    assert classes(cluster) - without_job < CLASSES, "a slot has no room for a job"
-    log = cluster("logs", "supervisor").stdout
+    wait_for("a job's classes", lambda: classes(own) - without_job > 20)
+    assert classes(own) - without_job < CLASSES, "a slot has no room for a job"
+    log = own("logs", "supervisor").stdout
     assert f"taskmanager (process {dead}) is dead" in log
     assert f"taskmanager was started again: process {reborn['pid']}" in log
 
 
-def test_other_parts_are_told_of_and_started_by_up(cluster: LocalCluster) -> None:
-    before = {name: part["pid"] for name, part in cluster.status()["parts"].items()}
+def test_other_parts_are_told_of_and_started_by_up(own: LocalCluster) -> None:
+    before = {name: part["pid"] for name, part in own.status()["parts"].items()}
     os.kill(before["expansion"], signal.SIGKILL)
     wait_for("its end", lambda: identity(before["expansion"]) is None)
-    shown = cluster("status")
+    shown = own("status")
     assert shown.returncode == 1
     assert re.search(r"^expansion +dead ", shown.stdout, re.M)
-    wait_for("word of it", lambda: "expansion (" in cluster("logs", "supervisor").stdout)
-    again = cluster("up")
+    wait_for("word of it", lambda: "expansion (" in own("logs", "supervisor").stdout)
+    again = own("up")
     assert (again.returncode, again.stdout.splitlines()[0]) == (0, "started again: expansion")
-    after = {name: part["pid"] for name, part in cluster.status()["parts"].items()}
+    after = {name: part["pid"] for name, part in own.status()["parts"].items()}
     assert {name for name in after if after[name] != before[name]} == {"expansion"}
 
 
-def test_down_leaves_nothing_running(cluster: LocalCluster) -> None:
+def test_down_leaves_nothing_running(own: LocalCluster) -> None:
     """The last one for this cluster: a job of an earlier test still runs on it."""
-    status = cluster.status()
-    processes = cluster.processes()
+    status = own.status()
+    processes = own.processes()
     assert {process.name for process in processes} >= {*PARTS, "supervisor"}
-    done = cluster("down")
+    done = own("down")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("stopped: supervisor, ")
     assert [process for process in processes if process.alive] == []
     assert [p for p in status["ports"].values() if not is_free(p["port"])] == []
-    assert cluster.processes() == []
-    assert re.search(r": stopped \(", cluster("status").stdout)
-    again = cluster("down", "--wipe")
-    assert again.stdout.splitlines()[0] == f"nothing ran in {cluster.folder}"
-    assert not cluster.folder.exists()
+    assert own.processes() == []
+    assert re.search(r": stopped \(", own("status").stdout)
+    again = own("down", "--wipe")
+    assert again.stdout.splitlines()[0] == f"nothing ran in {own.folder}"
+    assert not own.folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,7 @@ def test_down_leaves_nothing_running(cluster: LocalCluster) -> None:
     ids=("a part", "the broker's store"),
 )
 def test_a_start_that_fails_is_undone(
-    flags: tuple[str, str], shown: str, last: str, jars: None, tmp_path: Path
+    flags: tuple[str, str], shown: str, last: str, jars: Jars, tmp_path: Path
 ) -> None:
     cluster = LocalCluster(tmp_path / "failing")
     failed = cluster("up", *flags, *ports_beside(flags))
@@ -275,7 +277,7 @@ def test_a_start_that_fails_is_undone(
     assert left_in(cluster.folder) == []
 
 
-def test_an_interrupted_start_leaves_nothing(jars: None, tmp_path: Path) -> None:
+def test_an_interrupted_start_leaves_nothing(jars: Jars, tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path / "interrupted")
     with subprocess.Popen(
         cluster.command("up", *ports_beside(())),
@@ -294,7 +296,7 @@ def test_an_interrupted_start_leaves_nothing(jars: None, tmp_path: Path) -> None
     assert left_in(cluster.folder) == []
 
 
-def test_a_folder_of_other_things_is_left_alone(jars: None, tmp_path: Path) -> None:
+def test_a_folder_of_other_things_is_left_alone(jars: Jars, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     cluster = LocalCluster(tmp_path)
     for action in ("up", "down"):

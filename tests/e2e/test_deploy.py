@@ -44,7 +44,7 @@ from tests.deployment import (
     resources,
     submit_arguments,
 )
-from tests.e2e.clusters import LocalCluster, own_ports, running, wait_for
+from tests.e2e.clusters import LocalCluster, own_ports, wait_for
 from tests.e2e.jobs import command, environment, run_process
 
 ROWS = 20_000
@@ -121,23 +121,22 @@ def write_volumes(folder: Path, flink: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def deployed(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+def deployed(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """The manifests' servers and workers, running beside a Flink and a Kafka."""
     folder = tmp_path_factory.mktemp("deployed")
     with ExitStack() as stack:
-        local = stack.enter_context(running(folder / "cluster"))
-        cluster = load(Folder(local.folder))
-        assert cluster is not None
-        replaced = addresses(cluster, folder)
-        deployed = Deployed(local, cluster.settings.ports, folder, replaced)
-        write_volumes(folder, cluster.settings.address("flink"))
+        known = load(Folder(cluster.folder))
+        assert known is not None
+        replaced = addresses(known, folder)
+        deployed = Deployed(cluster, known.settings.ports, folder, replaced)
+        write_volumes(folder, known.settings.address("flink"))
         servers = pod_containers(resources()["Deployment", "kerneltrack-jobserver"])
         java = flink_containers()["java-worker"]
         pool = [
             *(sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"),
             "--service_port=50000",
             # Beam's image starts its own program here, which does the same.
-            f"--container_executable={worker_command(cluster, 'python')}",
+            f"--container_executable={worker_command(known, 'python')}",
         ]
         variables = {item["name"]: deployed.here([item["value"]])[0] for item in java["env"]}
         variables["NUMBA_CACHE_DIR"] = os.environ.get("NUMBA_CACHE_DIR", str(folder / "numba"))
@@ -217,7 +216,8 @@ def test_the_manifests_job_runs_on_workers_in_sidecars(deployed: Deployed, job: 
 def test_workers_check_what_they_write(deployed: Deployed, job: str) -> None:
     """They begin with it: Beam's worker logs the flags that it is started with."""
     logged = (deployed.cluster.folder / "logs/taskmanager.log").read_text()
-    assert re.search(r"Pipeline_options: .*'beam_plugins': \['transforms\.live_worker'\]", logged)
+    (options,) = set(re.findall(rf"Pipeline_options: (.*'kerneltrack-{INPUT}-.*)", logged))
+    assert "'beam_plugins': ['transforms.keyed.live_worker']" in options
 
 
 def test_the_expansion_service_takes_no_class_and_no_large_message(deployed: Deployed) -> None:
@@ -269,7 +269,7 @@ def test_loss_and_lag_are_means_of_the_rows(deployed: Deployed, job: str) -> Non
 def test_pools_give_workers_to_the_next_taskmanager(
     deployed: Deployed, job: str, sample: Path
 ) -> None:
-    """The last one of this cluster."""
+    """The last one of these: counters begin anew."""
 
     def completed() -> int:
         counts = deployed.cluster.ask_flink(f"/jobs/{job}/checkpoints")["counts"]

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.cluster.resolve import Jars
 from tests.e2e.clusters import PATIENCE, left_in
 from tests.e2e.jobs import ROOT, environment, run_process
+
+# On the usual ports, as a user's: no other one of these at the same time.
+pytestmark = pytest.mark.xdist_group("usual ports")
 
 ROWS = 4000
 
@@ -23,7 +27,7 @@ def demo(folder: Path) -> list[str]:
     ]
 
 
-def test_it_shows_what_comes_out_and_leaves_nothing(jars: None, tmp_path: Path) -> None:
+def test_it_shows_what_comes_out_and_leaves_nothing(jars: Jars, tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = run_process(demo(folder), cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,7 +42,7 @@ def test_it_shows_what_comes_out_and_leaves_nothing(jars: None, tmp_path: Path) 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_one_leaves_nothing(
-    number: signal.Signals, jars: None, tmp_path: Path
+    number: signal.Signals, jars: Jars, tmp_path: Path
 ) -> None:
     folder = tmp_path / "demo"
     with subprocess.Popen(

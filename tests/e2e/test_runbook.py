@@ -17,11 +17,15 @@ import pytest
 
 from pipelines.cli.main import main
 from pipelines.cluster.identity import identity
+from pipelines.cluster.resolve import Jars
 from pipelines.live.status import counters
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.collected import Collected, Key, released
 from tests.e2e.jobs import RESULTS, ROOT, features_of, run_process, track
 from tests.e2e.live import COLUMNS, assert_same_bits
+
+# On the usual ports, as a user's: no other one of these at the same time.
+pytestmark = pytest.mark.xdist_group("usual ports")
 
 RUNBOOK = ROOT / "deploy" / "upgrade.md"
 PORTION = 1000
@@ -119,7 +123,7 @@ SETTINGS, *STEPS, READING = SECTIONS
 
 @pytest.fixture(scope="module")
 def machine(
-    jars: None, sample: Path, tmp_path_factory: pytest.TempPathFactory
+    jars: Jars, sample: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Machine]:
     machine = Machine(tmp_path_factory.mktemp("runbook"), sample)
     yield machine

@@ -2,60 +2,31 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipelines.cli.main import main
-from tests.e2e.clusters import LocalCluster, running
+from tests.e2e.clusters import LocalCluster
 from tests.e2e.jobs import command, run_process
 from tests.e2e.live import CHANNELS, Live
-from tests.e2e.secure import Secure, free_ports, make_certificates
+from tests.e2e.secure import Secure, make_certificates
 
 ROWS = 400
-TOPIC = "watch"
+TOPIC = "guarded"
+OUTPUT = "guarded-out"
 
 
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Secure:
-    folder = tmp_path_factory.mktemp("secure") / "secrets"
-    make_certificates(folder)
-    return Secure(folder, free_ports(3), secrets.token_hex(16))
-
-
-@pytest.fixture(scope="module")
-def cluster(
-    jars: None, secure: Secure, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalCluster]:
-    with running(tmp_path_factory.mktemp("secure") / "cluster", *secure.broker_flags()) as cluster:
-        Live(cluster, TOPIC, "json").make_topic(1)
-        yield cluster
+@pytest.fixture(scope="module", autouse=True)
+def topic(cluster: LocalCluster) -> None:
+    Live(cluster, TOPIC, "json").make_topic(1)
 
 
 def stream(cluster: LocalCluster, *flags: str) -> list[str]:
     return command(
-        *(
-            "stream",
-            "--cluster",
-            str(cluster.folder),
-            "--topic",
-            TOPIC,
-            "--create-topics",
-            "--detach",
-        ),
-        *(
-            "--output-topic",
-            "features",
-            "--features",
-            *CHANNELS,
-            "--time",
-            "time",
-            "--time-unit",
-            "ns",
-            *flags,
-        ),
+        *("stream", "--cluster", str(cluster.folder), "--topic", TOPIC, "--create-topics"),
+        *("--detach", "--output-topic", OUTPUT, "--features", *CHANNELS),
+        *("--time", "time", "--time-unit", "ns", *flags),
         *("--rank", "4", "--budget", "7", "--warmup", "50", "--max-disorder", "0"),
     )
 
@@ -98,7 +69,7 @@ def test_all_commands_reach_it_and_the_password_is_nowhere(
         ),
         stream(cluster, *client, *consumer),
         command(
-            *("read-output", "--topic", "features", "--rows", str(ROWS), "--idle", "100"),
+            *("read-output", "--topic", OUTPUT, "--rows", str(ROWS), "--idle", "100"),
             *("--output", str(tmp_path / "features.parquet"), *client),
         ),
     ]
@@ -154,7 +125,7 @@ def test_a_broker_that_is_someone_else_is_one_line(
     flags = secure.client_flags(secure.secret("right", secure.password))
     others = str(tmp_path / "others" / "ca.pem")
     flags += [f"--client=ssl.ca.location={others}"]
-    done = run_process(command("read-output", "--topic", "features", *flags))
+    done = run_process(command("read-output", "--topic", OUTPUT, *flags))
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.startswith("kerneltrack: --client ssl.* = '...': must be what ")
     assert "certificate" in done.stderr

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from pipelines.cli.main import main
 from pipelines.cluster.identity import identity
-from tests.e2e.clusters import PATIENCE, LocalCluster, running, wait_for
+from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.collected import Collected, released
 from tests.e2e.disks import filled, mount, unmount
 from tests.e2e.jobs import RESULTS, command, environment, run_process
@@ -65,14 +65,13 @@ def followed(live: Live, log: Path, *flags: str) -> Iterator[Followed]:
             process.kill()
 
 
-@pytest.fixture(scope="module")
-def cluster(jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A cluster of its own, whose broker is stopped and whose checkpoints lie on a small disk."""
-    folder = tmp_path_factory.mktemp("troubles") / "cluster"
-    with running(folder) as cluster:
-        mount(folder / "checkpoints", DISK)
-        yield cluster
-    unmount(folder / "checkpoints")
+@pytest.fixture(scope="module", autouse=True)
+def checkpoints(cluster: LocalCluster) -> Iterator[Path]:
+    """The folder of checkpoints, a small disk as long as jobs here run."""
+    place = cluster.folder / "checkpoints"
+    mount(place, DISK)
+    yield place
+    unmount(place)
 
 
 @pytest.fixture
@@ -120,12 +119,11 @@ def assert_nothing_lost_or_changed(
 
 
 def test_full_disks_and_a_broker_that_is_away_are_waited_for(
-    cluster: LocalCluster, recording: Recording, disk: Path, tmp_path: Path
+    cluster: LocalCluster, recording: Recording, checkpoints: Path, disk: Path, tmp_path: Path
 ) -> None:
     """One after the other, of one job, which goes on by itself each time."""
     live, collected = begun(cluster, "waits")
     first, second, third, fourth = recording.portions
-    checkpoints = cluster.folder / "checkpoints"
     live.send(first, 5)
     flags = ("--snapshots", str(disk), "--snapshot-every", "1")
     with followed(live, tmp_path / "log", *flags) as job:

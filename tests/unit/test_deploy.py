@@ -18,10 +18,8 @@ import yaml
 import kerneltrack
 from pipelines.cli import kafka_options
 from pipelines.cluster.configure import TEMPLATES
-from pipelines.cluster.interruption import Interruption
-from pipelines.cluster.java import find_java
 from pipelines.cluster.parts import FLINK_FLAGS
-from pipelines.cluster.resolve import cache_folder, resolve
+from pipelines.cluster.resolve import Jars, cache_folder
 from pipelines.cluster.versions import POMS, versions
 from pipelines.job_spec import job_from_flags
 from pipelines.live.options import columns_from_flags
@@ -221,6 +219,7 @@ def complaints(jsonschema: Any, document: dict[str, Any]) -> list[str]:
     return [f"{'/'.join(map(str, item.absolute_path))}: {item.message}" for item in found]
 
 
+@pytest.mark.live
 def test_the_operator_accepts_the_flink_deployment() -> None:
     jsonschema = module("jsonschema", "kubernetes-validate, which needs it")
     deployment = resources()["FlinkDeployment", "kerneltrack"]
@@ -236,11 +235,8 @@ def test_the_operator_accepts_the_flink_deployment() -> None:
     assert f"operator {OPERATOR}" in (DEPLOY / "README.md").read_text()
 
 
-def test_flink_knows_its_settings() -> None:
+def test_flink_knows_its_settings(jars: Jars) -> None:
     """Every key stands in a class of Flink: a misspelt one would pass unseen."""
-    program("java", "Java 17")
-    program("mvn", "Maven")
-    jars = resolve(find_java(), Interruption(), lambda line: None)
     known = bytearray()
     for jar in (jars.folder / "flink").glob("flink-*-1*.jar"):
         with zipfile.ZipFile(jar) as archive:
