@@ -46,6 +46,9 @@ demo: env ## track, measure and learn on the sample; leaves a report in build/de
 live-demo: env ## track a replayed recording on a local Flink and Kafka (Java 17 and Maven); SPEED=8
 	$(PY) -m pipelines.live.demo --speed $(SPEED)
 
+# Tests run side by side on all processors: threads of BLAS would only wait for each other.
+test test-fast: export OPENBLAS_NUM_THREADS := 1
+
 loops: env ## compile the row loops, if they are not yet: a minute or two
 	@$(PY) -m kerneltrack.warm
 

@@ -1,4 +1,7 @@
-"""Labels from files of their own: late, early, twice, of rows that never were."""
+"""Labels from files of their own: late, early, twice, of rows that never were.
+
+When a row is learned from, whatever comes when, is held by `tests/stream/test_learn_late.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,6 @@ from tests.e2e.jobs import (
     models_of,
     nanoseconds,
     record_of,
-    snapshots_of,
     track,
     write,
 )
@@ -127,9 +129,7 @@ SECONDS, FEW = ("--label-wait", "1.5"), ("--label-rows", "9")
     ("name", "by", "wait", "late"),
     [
         ("labels.csv", "time", SECONDS, LateLabels(1.5, 10_000)),
-        ("labels.parquet", "index", SECONDS, LateLabels(1.5, 10_000)),
-        ("labels.csv", "index", FEW, LateLabels(None, 9)),
-        ("labels.parquet", "time", (*SECONDS, *FEW), LateLabels(1.5, 9)),
+        ("labels.parquet", "index", FEW, LateLabels(None, 9)),
     ],
 )
 def test_labels_that_come_late(
@@ -159,7 +159,7 @@ def test_labels_that_come_late(
     assert silent >= min(late.most_rows, 25)
 
 
-@pytest.mark.parametrize("kind", ["string", "int64", "float64"])
+@pytest.mark.parametrize("kind", ["int64", "float64"])
 def test_without_a_wait_labels_of_a_file_are_as_labels_beside_the_rows(
     kind: str, data: dict[str, Data], tmp_path: Path
 ) -> None:
@@ -346,26 +346,3 @@ def test_how_the_rows_files_are_read_says_nothing_of_the_labels_files(
     track(str(tmp_path / "rows.txt"), *left_out, *names, "--output", str(tmp_path / "fewer"))
     assert record_of(tmp_path / "fewer")["columns"]["features"] == ["x0", "x1"]
     assert record_of(tmp_path / "fewer")["counts"]["labels_failed"] == 0
-
-
-def test_neither_the_order_of_labels_nor_that_of_files_matters(
-    data: dict[str, Data], tmp_path: Path
-) -> None:
-    of = data["string"]
-    rng = np.random.default_rng(3)
-    whole = write_labels(tmp_path / "one.parquet", of.labels)
-    asked = ("--label-wait", "2", "--metrics-window", "4", "--snapshot-every", "5", *INDEXED)
-    track(of.bare, *BARE, "--labels", whole, *asked, "--output", str(tmp_path / "one"))
-    table = of.table.drop(["label"])
-    for number in range(5):
-        some = np.flatnonzero(np.arange(ROWS) * 7 % 5 == number)
-        write(tmp_path / f"rows{number}.pq", table.take(pa.array(rng.permutation(some))))
-        some = np.flatnonzero(np.arange(of.labels.num_rows) % 5 == number)
-        write(tmp_path / f"labels{number}.pq", of.labels.take(pa.array(rng.permutation(some))))
-    flags = ("--labels", f"{tmp_path}/labels*.pq", *asked)
-    track(f"{tmp_path}/rows*.pq", *BARE, *flags, "--output", str(tmp_path / "many"))
-    for part in ("predictions", "metrics"):
-        assert lines_of(tmp_path / "many", part) == lines_of(tmp_path / "one", part)
-    assert record_of(tmp_path / "many")["counts"] == record_of(tmp_path / "one")["counts"]
-    finals = [name for name in snapshots_of(tmp_path / "one") if name.count("@") <= 1]
-    assert len(finals) > 6

@@ -1,4 +1,8 @@
-"""A job that begins from another's snapshots gives what one uninterrupted job gives."""
+"""A job that begins from another's snapshots gives what one uninterrupted job gives.
+
+Where a job may be cut, and what goes on from there, is held by `tests/stream/test_boundaries.py`
+and `tests/stream/test_learn_warm.py`; here it goes through files and flags.
+"""
 
 from __future__ import annotations
 
@@ -152,12 +156,11 @@ def about_is_final(data: bytes, name: str) -> bool:
     return name != "index.json" and codec.read_header(data)["about"]["final"]
 
 
-@pytest.mark.parametrize("second", [7.0, 13.31])
 def test_a_data_set_cut_in_two(
-    second: float, whole: Whole, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole: Whole, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first job ends where it may: between boundaries, with windows that are open."""
-    cut = int(nanoseconds(whole.table)[0] + second * 10**9)
+    cut = int(nanoseconds(whole.table)[0] + 13.31 * 10**9)
     first, then = tmp_path / "first", tmp_path / "then"
     flags = (*COLUMNS, *SMALL, *ASKED)
     track(whole.rows(None, cut, "head"), *flags, "--output", str(first))
@@ -182,9 +185,9 @@ def test_a_data_set_cut_in_two(
     assert totals[0] == totals[1]
 
 
-@pytest.mark.parametrize("boundary", range(4))
-def test_every_boundary_that_was_left(boundary: int, whole: Whole, tmp_path: Path) -> None:
-    """As after a crash: only the boundaries are there, and all rows are read again."""
+def test_a_boundary_that_was_left(whole: Whole, tmp_path: Path) -> None:
+    """As after a crash: only boundaries are there, and all rows are read again."""
+    boundary = 2
     entries = {name: lines[boundary] for name, lines in index_of(whole.output)["models"].items()}
     snapshots = cut_index(whole.output / "snapshots", tmp_path / "snapshots", boundary + 1)
     rows = {name: entry["rows"] for name, entry in entries.items()}
@@ -200,6 +203,7 @@ def test_every_boundary_that_was_left(boundary: int, whole: Whole, tmp_path: Pat
     bad = [row for _, _, row, _ in failures_of(whole.output)]
     assert refused == sorted(set(old) - set(bad))
     assert len(failures_of(output)) == len(refused) + len(bad)
+    assert record_of(output)["failures"][LEARNED_BEFORE] == len(refused)
     counts = record_of(output)["counts"]
     assert counts["rows_in"] == ROWS == counts["rows_out"] + counts["rows_failed"]
 
@@ -226,7 +230,7 @@ class Late:
     """An uninterrupted run whose labels come 2 s late, in a file of their own."""
 
     flags = ("--model-id", "model_id", "--time", "time", *SMALL, "--learner", "ridge")
-    asked = ("--label-index", "index", "--label-wait", "2", "--snapshot-every", str(EVERY))
+    asked = ("--label-index", "index", "--label-wait", "2")
 
     def __init__(self, folder: Path, table: pa.Table) -> None:
         self.rows = table.drop(["label"])
@@ -238,33 +242,17 @@ class Late:
         )
 
 
-@pytest.fixture(scope="module")
-def late(tmp_path_factory: pytest.TempPathFactory) -> Late:
-    return Late(tmp_path_factory.mktemp("late"), labelled_table(ROWS))
-
-
-@pytest.mark.parametrize("boundary", [None, 0, 2])
-def test_rows_that_wait_for_labels_are_learned_from_by_the_second_job(
-    boundary: int | None, late: Late, tmp_path: Path
-) -> None:
-    """The second job gets the labels that are still to come."""
-    if boundary is None:
-        # The first job ends in mid-stream, its labels up to there.
-        cut = int(nanoseconds(late.rows)[0] + 15.5 * 10**9)
-        head = write(tmp_path / "head.pq", between(late.rows, None, cut))
-        known = write(tmp_path / "known.pq", between(late.labels, None, cut - 10**9))
-        more = ("--labels", known, "--output", str(tmp_path))
-        track(head, *late.flags, *late.asked, *more)
-        snapshots = tmp_path / "snapshots"
-        rest = between(late.rows, cut, None)
-        to_come = between(late.labels, cut - 10**9, None)
-    else:
-        folder = late.output / "snapshots"
-        snapshots = cut_index(folder, tmp_path / "snapshots", boundary + 1)
-        entry = index_of(late.output)["models"]["m/0"][boundary]
-        until = about(snapshots / entry["tracker"])["until"]
-        rest, to_come = between(late.rows, until, None), between(late.labels, until, None)
-    begun = {name: entries[-1] for name, entries in index_of(snapshots.parent)["models"].items()}
+def test_rows_that_wait_for_labels_are_learned_from_by_the_second_job(tmp_path: Path) -> None:
+    """The first job ends in mid-stream; the second one gets the labels that are still to come."""
+    late = Late(tmp_path, labelled_table(ROWS))
+    cut = int(nanoseconds(late.rows)[0] + 15.5 * 10**9)
+    head = write(tmp_path / "head.pq", between(late.rows, None, cut))
+    known = write(tmp_path / "known.pq", between(late.labels, None, cut - 10**9))
+    first = tmp_path / "first"
+    track(head, *late.flags, *late.asked, "--labels", known, "--output", str(first))
+    snapshots = first / "snapshots"
+    rest, to_come = between(late.rows, cut, None), between(late.labels, cut - 10**9, None)
+    begun = {name: entries[-1] for name, entries in index_of(first)["models"].items()}
     waiting = {
         name: codec.decode_learner((snapshots / entry["learner"]).read_bytes()).beside
         for name, entry in begun.items()
@@ -287,29 +275,6 @@ def test_rows_that_wait_for_labels_are_learned_from_by_the_second_job(
     assert failures_of(output) == []
     counts = record_of(output)["counts"]
     assert (counts["labels_in"], counts["labels_failed"]) == (to_come.num_rows, 0)
-
-
-def test_labels_of_rows_that_an_earlier_job_settled_come_too_late(tmp_path: Path) -> None:
-    table = labelled_table(300, models=1)
-    bare, labels = table.drop(["label"]), label_table(table)
-    cut = int(nanoseconds(table)[150])
-    asked = (*Late.flags, "--label-index", "index", "--label-rows", "10")
-    first, output = tmp_path / "first", tmp_path / "out"
-    path = write(tmp_path / "labels.pq", labels)
-    head = write(tmp_path / "head.pq", between(bare, None, cut))
-    track(head, *asked, "--labels", path, "--output", str(first))
-    rest = write(tmp_path / "rest.pq", between(bare, cut, None))
-    more = ("--labels", path, "--warm-start", str(first / "snapshots"))
-    track(rest, *asked, *more, "--output", str(output))
-    index = labels.column("index").to_pylist()
-    assert failures_of(output) == [
-        ("m/0", "labels.pq", row, f"row {number} was settled before its label came")
-        for row, number in enumerate(index)
-        if number < 140
-    ]
-    counts = record_of(output)["counts"]
-    assert counts["rows_in"] == counts["rows_out"] == 150
-    assert counts["labels_failed"] == sum(number < 140 for number in index)
 
 
 def test_labels_alone_reach_the_rows_of_an_earlier_job(tmp_path: Path) -> None:
@@ -344,7 +309,7 @@ def test_labels_alone_reach_the_rows_of_an_earlier_job(tmp_path: Path) -> None:
 
 
 def test_models_without_rows_are_carried_over(whole: Whole, tmp_path: Path) -> None:
-    """And go on in a third job; models that are new begin anew."""
+    """With both their states; models that are new begin anew."""
     cut = int(nanoseconds(whole.table)[ROWS // 2])
     names = np.array(whole.table.column("model_id").to_pylist())
     flags = (*COLUMNS, *ASKED, "--output")
@@ -365,13 +330,6 @@ def test_models_without_rows_are_carried_over(whole: Whole, tmp_path: Path) -> N
     expected = snapshots_of(whole.output)
     for name in ("m%2F1.safetensors", "m%2F1@learner.safetensors", "m%2F2.safetensors"):
         assert ours[name] == expected[name]
-    rest = between(models_of(old)["m/0"], cut, None)
-    more = ("--warm-start", str(tmp_path / "second" / "snapshots"))
-    track(write(tmp_path / "rest.pq", rest), *more, *flags, str(tmp_path / "third"))
-    third = snapshots_of(tmp_path / "third")
-    for name in expected:
-        if "@" not in name.replace("@learner", "") and name != "index.json":
-            assert third[name] == expected[name], name
 
 
 @pytest.mark.parametrize("rows", ["old", "bad", "none"])
@@ -433,11 +391,6 @@ def test_a_learner_that_only_the_second_job_has_begins_anew(tmp_path: Path) -> N
     assert [line["prediction"] for line in lines] == said.names
     snapshot = codec.decode_learner(snapshots_of(output)["m%2F0@learner.safetensors"])
     same_state(snapshot.state, state)
-    # A third job goes on from both.
-    third = tmp_path / "third"
-    more = ("--warm-start", str(output / "snapshots"))
-    track(tail, *more, *COLUMNS, "--output", str(third))
-    assert record_of(third)["learner"] == record_of(output)["learner"]
 
 
 def test_a_second_job_may_do_without_the_learner(whole: Whole, tmp_path: Path) -> None:
@@ -503,31 +456,9 @@ def test_a_job_without_times_goes_on_too(tmp_path: Path) -> None:
 # What cannot be begun from.
 
 
-def rewrite_index(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        index = json.loads((folder / "index.json").read_text())
-        change(index)
-        (folder / "index.json").write_text(json.dumps(index))
-
-    return damage
-
-
-def half_an_index(folder: Path) -> None:
-    text = (folder / "index.json").read_text()
-    (folder / "index.json").write_text(text[: len(text) // 2])
-
-
-def no_state(folder: Path) -> None:
-    (folder / "m%2F1.safetensors").unlink()
-
-
 def half_a_state(folder: Path) -> None:
     path = folder / "m%2F1.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
-
-
-def no_learner(folder: Path) -> None:
-    (folder / "m%2F2@learner.safetensors").unlink()
 
 
 def half_a_learner(folder: Path) -> None:
@@ -535,39 +466,12 @@ def half_a_learner(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-8])
 
 
-def learners_swapped(folder: Path) -> None:
-    path = folder / "m%2F2.safetensors"
-    path.write_bytes((folder / "m%2F2@learner.safetensors").read_bytes())
-
-
-def foreign(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.mkdir()
-    (folder / "index.json").write_text('{"weights": "model.safetensors"}')
-
-
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "no folder": (shutil.rmtree, r"index\.json: cannot be read"),
-    "half an index": (half_an_index, r"index\.json: not an index of snapshots"),
-    "a foreign index": (foreign, r"index\.json: not an index of snapshots"),
-    "an older version": (
-        rewrite_index(lambda index: index.update(version=1)),
-        r"index\.json: index version 1: this code reads 2",
-    ),
-    "no state": (no_state, r"m%2F1\.safetensors: cannot be read"),
     "half a state": (half_a_state, r"m/1|m%2F1\.safetensors"),
-    "no learner": (no_learner, r"m%2F2@learner\.safetensors: cannot be read"),
     "half a learner": (half_a_learner, r"m/2|m%2F2@learner\.safetensors"),
-    "a learner for a tracker": (learners_swapped, r"state of a learner"),
-    "models of another form": (
-        rewrite_index(lambda index: index.update(models=[1, 2])),
-        r"index\.json: not an index of snapshots",
-    ),
-    "an entry of another form": (
-        rewrite_index(lambda index: index["models"].update({"m/0": {"file": "x"}})),
-        r"index\.json: not an index of snapshots",
-    ),
 }
+"""What the readers of index and states refuse beyond it: `tests/unit/test_snapshot_index.py`."""
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,18 @@
-"""Kernel mismatch of windows and drift alerts in the file job: the core's, from flags to files."""
+"""Kernel mismatch of windows and drift alerts in the file job: the core's, from flags to files.
+
+Windows of all kinds, thinned and in any order of arrival, are in `tests/stream/test_windows.py`.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.transforms.window import FixedWindows, SlidingWindows
+from apache_beam.transforms.window import SlidingWindows
 
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
@@ -45,10 +47,9 @@ DRIFT_FLAGS = (
     *("--drift", "--drift-block", "4", "--drift-settle", "20"),
     *("--drift-memory", "60", "--drift-threshold", "1.5"),
 )
-WINDOWS: dict[str, tuple[tuple[str, ...], Any]] = {
-    "fixed": (("--window", "4", "--window-offset", "1"), FixedWindows(4, 1)),
-    "sliding": (("--window", "4", "--window-period", "1.5"), SlidingWindows(4, 1.5)),
-}
+WINDOWS = SlidingWindows(4, 1.5, 1)
+WINDOW_FLAGS = ("--window", "4", "--window-period", "1.5", "--window-offset", "1")
+MOST_ROWS = 900
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +62,13 @@ def source(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> str:
     return write(tmp_path_factory.mktemp("windows") / "in.parquet", table)
 
 
-@pytest.fixture(scope="module", params=list(WINDOWS))
-def run(
-    request: pytest.FixtureRequest, source: str, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, Path]:
-    """The kind of windows, and a finished run with them, a moving window and alerts."""
-    output = tmp_path_factory.mktemp(request.param) / "out"
-    asked = (*WINDOWS[request.param][0], "--moving-window", str(MOVING), "--confidence", "0.9")
-    track(source, *COLUMNS, *SMALL, *asked, *DRIFT_FLAGS, "--output", str(output))
-    return request.param, output
+@pytest.fixture(scope="module")
+def run(source: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a run with windows, a moving window and alerts."""
+    output = tmp_path_factory.mktemp("run") / "out"
+    asked = ("--window-rows", str(MOST_ROWS), "--moving-window", str(MOVING), "--confidence", "0.9")
+    track(source, *COLUMNS, *SMALL, *WINDOW_FLAGS, *asked, *DRIFT_FLAGS, "--output", str(output))
+    return output
 
 
 def rows_of(model: pa.Table) -> Rows:
@@ -79,32 +78,28 @@ def rows_of(model: pa.Table) -> Rows:
     )
 
 
-def test_windows_of_event_time_are_measured(run: tuple[str, Path], table: pa.Table) -> None:
-    kind, output = run
-    found = lines_of(output, "mismatch")
+def test_windows_of_event_time_are_measured(run: Path, table: pa.Table) -> None:
+    found = lines_of(run, "mismatch")
     assert list(found) == ["m/0", "m/1", "m/2"]
     for name, model in models_of(table).items():
-        expected = windows_by_hand(rows_of(model), WINDOWS[kind][1], SPEC)
-        lines = [line for line in found[name] if line["kind"] == kind]
+        expected = windows_by_hand(rows_of(model), WINDOWS, SPEC)
+        lines = [line for line in found[name] if line["kind"] == "sliding"]
         assert exact({n: line[n] for n in expected[0].line} for line in lines) == exact(
             part.line for part in expected
         )
         for line, part in zip(lines, expected, strict=True):
             assert_bounds(line, part.found.kappa, SPEC, confidence=0.9)
-        open_ones = [line["complete"] for line in lines].count(False)
-        assert open_ones == {"fixed": 1, "sliding": 3}[kind]
-    assert table_of(output, "mismatch").schema.equals(MISMATCH_SCHEMA)
+        assert [line["complete"] for line in lines].count(False) == 2
+    assert table_of(run, "mismatch").schema.equals(MISMATCH_SCHEMA)
 
 
-def test_the_moving_window_is_measured_after_every_row(
-    run: tuple[str, Path], table: pa.Table
-) -> None:
+def test_the_moving_window_is_measured_after_every_row(run: Path, table: pa.Table) -> None:
     moving = MovingWindow(MOVING)
     for name, model in models_of(table).items():
         rows, times = matrix(model, CHANNELS), nanoseconds(model)
         state = OKFEB().init(SPEC, rows[:50])
         *_, measured = moving.update(SPEC, state, moving.init(SPEC, state), rows)
-        lines = [line for line in lines_of(run[1], "mismatch")[name] if line["kind"] == "moving"]
+        lines = [line for line in lines_of(run, "mismatch")[name] if line["kind"] == "moving"]
         assert exact(
             {n: line[n] for n in ("index", "mismatch", "residual", "start", "end", "rows", "n")}
             for line in lines
@@ -125,8 +120,8 @@ def test_the_moving_window_is_measured_after_every_row(
             assert_bounds(line, 1.0, SPEC, confidence=0.9)
 
 
-def test_alerts_are_the_cores(run: tuple[str, Path], table: pa.Table) -> None:
-    found = lines_of(run[1], "alerts")
+def test_alerts_are_the_cores(run: Path, table: pa.Table) -> None:
+    found = lines_of(run, "alerts")
     total = 0
     for name, model in models_of(table).items():
         _, features = run_all(SPEC, matrix(model, CHANNELS))
@@ -143,37 +138,24 @@ def test_alerts_are_the_cores(run: tuple[str, Path], table: pa.Table) -> None:
         )
         total += len(alerts.index)
     assert total >= 3
-    assert record_of(run[1])["counts"]["alerts"] == total
-    assert table_of(run[1], "alerts").schema.equals(alerts_schema(has_time=True))
+    assert record_of(run)["counts"]["alerts"] == total
+    assert table_of(run, "alerts").schema.equals(alerts_schema(has_time=True))
 
 
-def test_the_record_says_what_was_measured(run: tuple[str, Path]) -> None:
-    kind, output = run
-    record = record_of(output)
+def test_the_record_says_what_was_measured(run: Path) -> None:
+    record = record_of(run)
     assert record["drift"] == DRIFT.to_dict()
-    period, offset = {"fixed": (4, 1), "sliding": (1.5, 0)}[kind]
     assert record["measure"] == {
         "moving": MOVING,
-        "most_rows": 1000,
+        "most_rows": MOST_ROWS,
         "size": 4 * SECOND,
-        "period": period * SECOND,
-        "offset": offset * SECOND,
+        "period": 1.5 * SECOND,
+        "offset": SECOND,
     }
-    assert record["counts"]["windows"] == table_of(output, "mismatch").num_rows
+    assert record["counts"]["windows"] == table_of(run, "mismatch").num_rows
     assert not {"predicted", "scored"} & set(record["counts"])
-    names = {Path(name).parts[0] for name in files_under(output)}
+    names = {Path(name).parts[0] for name in files_under(run)}
     assert not {"predictions", "metrics", "scores"} & names
-
-
-def test_a_window_of_more_rows_than_are_kept_is_measured_on_some(
-    source: str, tmp_path: Path
-) -> None:
-    flags = (*COLUMNS, *SMALL, "--window", "6", "--window-rows", "20")
-    track(source, *flags, "--output", str(tmp_path / "out"))
-    for lines in lines_of(tmp_path / "out", "mismatch").values():
-        whole = [line for line in lines if line["complete"]]
-        assert [line["rows"] for line in whole[1:]] == [100, 100]
-        assert all(10 <= line["n"] <= 20 for line in whole)
 
 
 def test_rows_without_times_have_a_moving_window(tmp_path: Path) -> None:
@@ -187,11 +169,11 @@ def test_rows_without_times_have_a_moving_window(tmp_path: Path) -> None:
     assert table_of(tmp_path / "out", "alerts").schema.equals(alerts_schema(has_time=False))
 
 
-def test_drift_may_be_a_name_in_the_spec_file_or_a_section(source: str, tmp_path: Path) -> None:
+def test_drift_may_be_a_name_in_the_spec_file_or_a_section(tmp_path: Path) -> None:
     """And any of its flags asks for it."""
+    source = write(tmp_path / "in.parquet", labelled_table(60, models=1))
     (tmp_path / "name.yaml").write_text("drift: page_hinkley\n")
     (tmp_path / "section.yaml").write_text("drift:\n  block: 10\n")
-    found = []
     for flags in (
         ("--drift",),
         ("--drift-block", "10"),
@@ -200,8 +182,6 @@ def test_drift_may_be_a_name_in_the_spec_file_or_a_section(source: str, tmp_path
     ):
         track(source, *COLUMNS, *SMALL, *flags, "--output", str(tmp_path / "out"), "--overwrite")
         assert record_of(tmp_path / "out")["drift"] == DriftSpec().to_dict()
-        found.append(lines_of(tmp_path / "out", "alerts"))
-    assert all(lines == found[0] for lines in found)
 
 
 @pytest.fixture
@@ -227,3 +207,7 @@ def test_without_river_one_line_names_the_extra(
     assert not output.exists()
     # All else works without it.
     assert main([*arguments, "--window", "4"]) == 0
+    lines = lines_of(output, "mismatch")["m/0"]
+    assert {(line["kind"], line["end"] - line["start"]) for line in lines} == {
+        ("fixed", 4 * SECOND)
+    }
