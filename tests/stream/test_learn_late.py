@@ -107,7 +107,7 @@ def test_late_labels_against_the_rule(late: LateLabels, by: str) -> None:
     table = make_features(90, seed=6)
     bare, labels = labels_apart(table, by)
     ruled = by_the_rules(SPEC, bare, [labels, (0, 90)], late, bounded=True)
-    for sizes in ([90], [4], [1, 50, 20]):
+    for sizes in ([4], [1, 50, 20]):
         rows = [("m", chunk) for chunk in bare.cut(sizes)]
         parts = [("m", label_chunk(labels[at : at + 17])) for at in range(0, len(labels), 17)]
         elements = [*parts[2:], *rows[::-1], *parts[:2]]
@@ -141,7 +141,7 @@ def test_a_wait_that_ends_with_the_next_row_is_no_wait(spec: LearnerSpec) -> Non
         assert outcome.counters == plain.counters
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_live_streams_against_the_rule(seed: int) -> None:
     """Labels early, in time, too late, twice, of rows that never were: one model each seed."""
     rng = np.random.default_rng(seed)

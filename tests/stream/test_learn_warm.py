@@ -102,8 +102,11 @@ def elements(table: FeatureTable, labels: Sequence[Late], size: int = 13) -> lis
     return [*rows, ("m", label_chunk(labels))] if labels else rows
 
 
-@pytest.mark.parametrize("late", WAITS, ids=str)
-@pytest.mark.parametrize("spec", [SPEC, REGRESSION], ids=["classes", "targets"])
+@pytest.mark.parametrize(
+    ("spec", "late"),
+    [*((SPEC, late) for late in WAITS), (REGRESSION, WAITS[1])],
+    ids=lambda value: getattr(value, "task", str(value)),
+)
 def test_every_boundary_goes_on_as_if_never_stopped(
     spec: LearnerSpec, late: LateLabels | None, tmp_path: Path
 ) -> None:
@@ -137,8 +140,9 @@ def check_rest(
     assert in_order(after) == list(snapshots)
 
 
-@pytest.mark.parametrize("late", WAITS, ids=str)
-@pytest.mark.parametrize("stop", [1, 50, 139])
+@pytest.mark.parametrize(
+    ("stop", "late"), [*((50, late) for late in WAITS), (1, WAITS[2]), (139, WAITS[2])], ids=str
+)
 def test_the_end_of_a_job_is_no_end_of_its_learning(
     late: LateLabels | None, stop: int, tmp_path: Path
 ) -> None:

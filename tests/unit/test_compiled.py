@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kerneltrack import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +34,7 @@ def run(folder: Path, cache: Path) -> tuple[float, int]:
     return float(value), int(hits)
 
 
+@pytest.mark.slow
 def test_a_step_that_is_edited_in_another_module_is_compiled_anew(tmp_path: Path) -> None:
     shutil.copytree(
         ROOT / "kerneltrack", tmp_path / "kerneltrack", ignore=shutil.ignore_patterns("__pycache__")

@@ -90,6 +90,7 @@ def far(found: Array, wanted: Array) -> float:
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_5000_rows_agree_with_the_dense_oracle(name: str) -> None:
     model, outcomes, state, features = play(name)

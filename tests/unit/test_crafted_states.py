@@ -32,6 +32,7 @@ def test_the_loops_check_their_indexes_in_ci() -> None:
     assert checked.BOUNDSCHECK or not IN_CI
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", list(CASES.values()), ids=list(CASES))
 def test_crafted_states_are_refused_or_gone_on_from(make: Callable[[], Case]) -> None:
     case = make()
