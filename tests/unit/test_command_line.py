@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from kerneltrack.errors import ConfigError
 from pipelines.cli import main as cli
 from pipelines.cli.command_line import UsageError, flags_by_field, flags_named
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -122,3 +128,38 @@ def test_every_field_of_columns_and_formats_has_its_flag(name: str) -> None:
     if name != "stream":
         for field in ("delimiter", "decimal", "quote", "encoding", "comment", "width", "format"):
             assert flags[field] == f"--{field}"
+
+
+SAMPLE = str(ROOT / "samples/watch.parquet")
+LIGHT = {
+    "help": ["track", "--help"],
+    "help of the live job": ["stream", "--help"],
+    "list": ["list"],
+    "settings": ["list", "covariance"],
+    "a file that is not there": ["inspect", "nowhere.safetensors"],
+    "a wrong column": ["track", SAMPLE, "--model-id", "device", "--output", "out"],
+    "results that are there": ["track", SAMPLE, "--output", "."],
+    "a command that is none": ["trak"],
+}
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_what_needs_no_job_imports_neither_beam_nor_a_compiler(name: str, tmp_path: Path) -> None:
+    """They take longer to import than such commands may take."""
+    (tmp_path / "features").mkdir()
+    script = (
+        "import atexit, sys; from pipelines.cli.main import main; "
+        "atexit.register(lambda: sys.stdout.write('loaded: ' + ' '.join("
+        "sorted({'apache_beam', 'numba', 'river'} & set(sys.modules))))); "
+        f"sys.exit(main({LIGHT[name]!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (0 if "help" in name or LIGHT[name][0] == "list" else 2), done.stderr
+    assert done.stdout.splitlines()[-1] == "loaded: "
