@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadScopeScheduling
 
 from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
@@ -25,31 +27,45 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("kerneltrack")
 
 
+USES_CLUSTER = re.compile(
+    r"^(def test_|@pytest\.fixture.*\ndef )\w+\([^)]*\bcluster: LocalCluster", re.MULTILINE
+)
+"""A test, or a fixture of tests, that takes the session's cluster."""
+
 LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
 """Fixtures that need what not every machine has, and the marker of the tests that use them."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use; those that mostly wait begin first.
-
-    All tests of the one cluster go to one process.
-    """
+    """Mark tests by the fixtures that they use; those that mostly wait begin first."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for fixture in fixtures & LANES.keys():
             item.add_marker(LANES[fixture])
-        if "cluster" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("cluster"))
     items.sort(key=lambda item: item.get_closest_marker("live") is None)
 
 
-class Turns(LoadGroupScheduling):  # type: ignore[misc]
-    """Gives a file's tests to one process, so that what they prepare is prepared once."""
+class Turns(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a file's tests to one process, so that what they prepare is prepared once.
+
+    Those that share the cluster, or the usual ports, go to one process, whatever their file.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        group = super()._split_scope(nodeid)
-        return str(group).partition("::")[0]
+        file = nodeid.partition("::")[0]
+        return shared_by(file) or file
+
+
+@lru_cache
+def shared_by(file: str) -> str | None:
+    """Return what a file's tests share with those of others, by its path in the project."""
+    text = (ROOT / file).read_text(encoding="utf-8") if file.startswith("tests/e2e/") else ""
+    if USES_CLUSTER.search(text):
+        return "the cluster"
+    # Commands as users give them; others with a cluster of their own give it ports of its own.
+    own_ports = "ports_beside(" in text or "running(" in text
+    return "the usual ports" if "jars: Jars" in text and not own_ports else None
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
 
@@ -33,5 +34,8 @@ def cluster(
     jars: Jars, secure: Secure, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCluster]:
     """The cluster of all live jobs: a test leaves it whole, and none of its jobs running."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # A second one is a mistake: all its tests belong to one process.
+        (tmp_path_factory.getbasetemp().parent / "has-cluster").touch(exist_ok=False)
     with running(tmp_path_factory.mktemp("live") / "cluster", *secure.broker_flags()) as cluster:
         yield cluster

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.cluster.settings import HOST, PORTS, is_free
+from pipelines.cluster.settings import HOST, is_free
+from tests.e2e.clusters import FIRST_PORT, PORTS_EACH, PROCESSES
 
 USER = "kerneltrack"
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -90,8 +92,8 @@ class Secure:
 
 
 def free_ports(count: int) -> int:
-    """Return the first of so many free ports in a row, far from those that clusters take."""
-    first = max(PORTS.values()) + 1000
+    """Return the first of so many free ports in a row, behind those of this process's clusters."""
+    first = FIRST_PORT + os.getpid() % PROCESSES * PORTS_EACH + PORTS_EACH // 2
     while not all(is_free(first + more) for more in range(count)):
         first += count
     return first

@@ -8,14 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from pipelines.cluster.resolve import Jars
 from tests.e2e.clusters import PATIENCE, left_in
 from tests.e2e.jobs import ROOT, environment, run_process
-
-# On the usual ports, as a user's: no other one of these at the same time.
-pytestmark = pytest.mark.xdist_group("usual ports")
 
 ROWS = 4000
 

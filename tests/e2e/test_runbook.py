@@ -24,9 +24,6 @@ from tests.e2e.collected import Collected, Key, released
 from tests.e2e.jobs import RESULTS, ROOT, features_of, run_process, track
 from tests.e2e.live import COLUMNS, assert_same_bits
 
-# On the usual ports, as a user's: no other one of these at the same time.
-pytestmark = pytest.mark.xdist_group("usual ports")
-
 RUNBOOK = ROOT / "deploy" / "upgrade.md"
 PORTION = 1000
 
