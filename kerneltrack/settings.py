@@ -121,16 +121,18 @@ class Setting:
             return float(value) if self.kind is float else value
         raise ConfigError(self.name, value, self.allowed)
 
-    def read(self, text: str) -> Any:
-        """Return what a text of a command line says, to be checked.
+    def read(self, text: Any) -> Any:
+        """Return what a text of a command line says, to be checked; what is no text is as it is.
+
+        "none" stands for None where a number is meant: a column may be called so.
 
         Raises:
             ConfigError: if it is not of the setting's kind at all.
         """
+        if not isinstance(text, str) or text in self.words or self.kind not in (int, float):
+            return text
         if self.optional and text.lower() in {"none", "null"}:
             return None
-        if text in self.words or self.kind not in (int, float):
-            return text
         try:
             return self.kind(text)
         except ValueError:
