@@ -12,7 +12,7 @@ from pipelines.cli.command_line import ROWS_EXIT
 from pipelines.files.max_failures import FLAG, MaxFailures
 from pipelines.files.record import JobError
 from pipelines.job import say
-from pipelines.report.page.text import counted
+from pipelines.report.text import counted
 
 DONE = "done"
 NO_ROWS = "no rows"

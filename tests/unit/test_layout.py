@@ -129,7 +129,12 @@ def test_the_wheel_carries_the_packages_only(wheel: zipfile.ZipFile) -> None:
     content = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assets = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("report/assets", "cluster/poms", "cluster/templates")
+        for folder in (
+            "report/assets",
+            "report/page/templates",
+            "cluster/poms",
+            "cluster/templates",
+        )
         for path in (ROOT / "pipelines" / folder).rglob("*")
         if path.is_file()
     }

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.report.data.alerts import Alert, Alerts, alerts_of, alerts_section
+from pipelines.report.data.alerts import Alert, Alerts, alerts_of
 from pipelines.report.data.choice import Choice
+from pipelines.report.page.page import templates
 from tests.report_runs import (
     HOSTILE,
     SECOND,
@@ -118,7 +119,8 @@ def test_without_times_there_is_no_column_for_them(tmp_path: Path) -> None:
 
 def test_models_beyond_the_first_are_counted_together() -> None:
     first = [Alert("m0", 1, None, 0.1, 0.2)]
-    section = alerts_section(Alerts({f"m{k}": 40 - k for k in range(30)}, first, []))
+    alerts = Alerts({f"m{k}": 40 - k for k in range(30)}, first, [])
+    section = templates().get_template("alerts.html").render(alerts=alerts)
     assert "The first 1 are listed." in section
     items = re.findall(r"<li[^>]*>(.*?)</li>", section)
     assert items[:2] == ["m0 <b>40</b>", "m1 <b>39</b>"]

@@ -176,7 +176,7 @@
     const marked = data.alerts?.marks[current].length ?? 0;
     if (alerts) said.push(`${count(alerts)} drift ${alerts === 1 ? "alert" : "alerts"}${marked < alerts ? `, the first ${count(marked)} marked` : ""}.`);
     document.getElementById("loss-note").textContent = said.join(" ");
-    document.getElementById("about").textContent = `${count(curve.rows)} ${curve.rows === 1 ? "row" : "rows"} · mean error ${figure(curve.mean)}`;
+    document.getElementById("chosen").textContent = `${count(curve.rows)} ${curve.rows === 1 ? "row" : "rows"} · mean error ${figure(curve.mean)}`;
   };
 
   const controls = (curve) => {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +11,7 @@ import pyarrow.compute as pc
 
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.files import column_names, parquet_files, read_batches
-from pipelines.report.page.pack import number
-from pipelines.report.page.text import counted, figure, moment, natural
+from pipelines.report.text import natural
 
 COLUMNS = ("model_id", "index", "time", "before", "after")
 """The columns of `alerts/*.parquet` that the report reads; `time` may be absent."""
@@ -23,8 +21,6 @@ MOST_LISTED = 100
 
 MOST_MARKS = 200
 """Alerts marked in the curve of a model, its first."""
-
-_MOST_COUNTED = 24
 
 
 @dataclass(frozen=True)
@@ -51,6 +47,10 @@ class Alerts:
     counts: dict[str, int]
     first: list[Alert]
     marks: list[list[Alert]]
+
+    def ranked(self) -> list[tuple[str, int]]:
+        """Return how many alerts each model has, those with the most first."""
+        return sorted(self.counts.items(), key=lambda item: (-item[1], natural(item[0])))
 
 
 def alerts_of(output: str, choice: Choice) -> Alerts | None:
@@ -106,80 +106,3 @@ def _alerts(table: Any) -> list[Alert]:
 
 def _level(value: float | None) -> float:
     return float("nan") if value is None else value
-
-
-def alerts_section(alerts: Alerts | None) -> str:
-    """Return the table of the first alerts, with how many each model has."""
-    if alerts is None:
-        return ""
-    total = sum(alerts.counts.values())
-    text = f"{counted(total, 'alert')} of {counted(len(alerts.counts), 'model')}"
-    text += ": the mean fitting error of a model changed its level. Dashed lines mark them in the "
-    text += "curves of the fitting error."
-    if total > len(alerts.first):
-        text += f" The first {len(alerts.first):,} are listed."
-    timed = any(alert.time is not None for alert in alerts.first)
-    when = '<th scope="col">Time (UTC)</th>' if timed else ""
-    body = "".join(_line(alert, timed) for alert in alerts.first)
-    return (
-        '<section aria-labelledby="alerts-title">\n<h2 id="alerts-title">Drift alerts</h2>\n'
-        f'<p class="note">{escape(text)}</p>\n{_counts(alerts)}'
-        '<div class="scroll long" tabindex="0" role="region" aria-labelledby="alerts-title">\n'
-        f'<table class="alerts">\n<thead><tr><th scope="col">Model</th>{when}'
-        '<th scope="col" class="n">Row</th><th scope="col" class="n">Mean error before</th>'
-        '<th scope="col" class="n">Mean error after</th><th scope="col" class="n">Factor</th></tr>'
-        "</thead>\n"
-        f"<tbody>\n{body}</tbody>\n</table>\n</div>\n</section>\n"
-    )
-
-
-def _line(alert: Alert, timed: bool) -> str:
-    factor = alert.after / alert.before if alert.before > 0 else float("nan")
-    when = ""
-    if timed:
-        when = f"<td>{'–' if alert.time is None else moment(alert.time)}</td>"
-    name = escape(alert.model)
-    return (
-        f'<tr><th scope="row" title="{name}">{name}</th>{when}<td class="n">{alert.index:,}</td>'
-        f'<td class="n">{figure(alert.before)}</td><td class="n">{figure(alert.after)}</td>'
-        f'<td class="n">{figure(factor)}</td></tr>\n'
-    )
-
-
-def _counts(alerts: Alerts) -> str:
-    """Return how many alerts each model has, those with the most first."""
-    if len(alerts.counts) == 1:
-        return ""
-    ranked = sorted(alerts.counts.items(), key=lambda item: (-item[1], natural(item[0])))
-    items = "".join(
-        f'<li title="{escape(name)}">{escape(name)} <b>{count:,}</b></li>\n'
-        for name, count in ranked[:_MOST_COUNTED]
-    )
-    rest = ranked[_MOST_COUNTED:]
-    if rest:
-        alerts_left = counted(sum(count for _, count in rest), "alert")
-        items += f"<li>{counted(len(rest), 'more model')} <b>{alerts_left}</b></li>\n"
-    return f'<ul class="legend" aria-label="Alerts by model">\n{items}</ul>\n'
-
-
-def alerts_data(alerts: Alerts | None, choice: Choice) -> dict[str, Any] | None:
-    """Return for each model drawn how many alerts it has, and its marks.
-
-    A mark is a row, a time (s since the model's axis starts) and the levels before and after.
-    """
-    if alerts is None:
-        return None
-    return {
-        "counts": [alerts.counts.get(name, 0) for name in choice.drawn],
-        "marks": [
-            [
-                [mark.index, _seconds(mark.time, start), number(mark.before), number(mark.after)]
-                for mark in marks
-            ]
-            for marks, start in zip(alerts.marks, choice.starts, strict=True)
-        ],
-    }
-
-
-def _seconds(time: int | None, start: int | None) -> float | None:
-    return None if time is None or start is None else (time - start) / 1e9

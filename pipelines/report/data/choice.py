@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipelines.report.data.totals import Floats, Ints, Totals
-from pipelines.report.page.text import natural
+from pipelines.report.text import natural
 
 MOST_CURVES = 50
 """Models whose curves the page holds."""

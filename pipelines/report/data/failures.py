@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.report.data.files import parquet_files, read_batches
-from pipelines.report.page.text import counted
+from pipelines.report.text import counted
 from transforms.read.kinds import codes_of, encode
 from transforms.reasons import kinds_of
 

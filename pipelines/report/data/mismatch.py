@@ -19,7 +19,7 @@ from pipelines.report.data.choice import Choice, codes_of, slots_of
 from pipelines.report.data.files import parquet_files, read_batches
 from pipelines.report.data.sums import BlockSums, Part, bins_of
 from pipelines.report.data.totals import Floats, Ints, array_of, grown, model_codes
-from pipelines.report.page.text import figure, span
+from pipelines.report.text import counted, figure, span
 
 KINDS = ("fixed", "sliding", "moving")
 """Windows of event time, and the moving window of the last N rows; other kinds are passed over."""
@@ -145,6 +145,14 @@ class Mismatch:
 
     totals: WindowTotals
     curves: list[dict[int, MismatchCurve]]
+
+    def titles(self) -> list[tuple[str, str]]:
+        """Return name and title of each kind of window."""
+        return [(KINDS[kind], self.totals.title(kind)) for kind in self.totals.kinds()]
+
+    def lines(self) -> list[str]:
+        """Return a line on all windows of each kind."""
+        return [_line(self.totals, kind) for kind in self.totals.kinds()]
 
 
 def mismatch_of(output: str, choice: Choice) -> Mismatch | None:
@@ -292,6 +300,19 @@ def _note(totals: WindowTotals, model: int, kind: int) -> str:
     if np.isfinite(totals.ratio[at]):
         text += f"; at most {100 * totals.ratio[at]:.0f} % of the certificate"
     return f"{text}. {odd_windows(*(int(part[at]) for part in _odd(totals)))}".strip()
+
+
+def _line(totals: WindowTotals, kind: int) -> str:
+    windows, unmeasured = (int(a[:, kind].sum()) for a in (totals.windows, totals.unmeasured))
+    text = f"{totals.title(kind)}: {counted(windows, 'window')}"
+    if windows > unmeasured:
+        mean, certificate = (
+            figure(float(sums[:, kind].sum()) / (windows - unmeasured))
+            for sums in (totals.mismatch, totals.certificate)
+        )
+        text += f", mean mismatch {mean}, mean certificate {certificate}"
+    odd = odd_windows(*(int(part[:, kind].sum()) for part in _odd(totals)))
+    return f"{text}. {odd}".strip()
 
 
 def _odd(totals: WindowTotals) -> tuple[Ints, Ints, Ints]:

@@ -1,25 +1,22 @@
-"""The parts of the report that are plain HTML: what happened, in words and in small tables."""
+"""What the page says in words and small tables: the head, labels, the histogram, provenance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from html import escape
 from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from pipelines.report.data.failures import FailureKind
 from pipelines.report.data.labels import MOST_CLASSES_OF_TEXT
 from pipelines.report.data.totals import FATES, Floats, Totals
-from pipelines.report.page.text import counted, figure, percent
+from pipelines.report.text import counted, figure
 
 # With κ(x, x) = 1 the fitting error lies between 0 and 1.
 _BOUNDED_KERNELS = ("gaussian", "laplacian")
 _MOST_LABELS = 60
 _MOST_INPUTS = 20
-_MOST_REASONS = 20
 _MOST_FEATURES = 24
 _HISTOGRAM_FROM = 30
 _HISTOGRAM_BINS = 48
@@ -45,142 +42,57 @@ def title_of(run: Mapping[str, Any]) -> str:
     return f"{name} and {counted(len(inputs) - 1, 'more file')}"
 
 
-def summary_section(run: Mapping[str, Any], totals: Totals) -> str:
-    """Return the head of the page: title, one sentence, key figures."""
+def head(run: Mapping[str, Any], totals: Totals) -> dict[str, Any]:
+    """Return the figures of the head of the page; those of FATES are counts of rows."""
     fates = dict(zip(FATES, totals.fates.sum(axis=0).tolist(), strict=True))
-    started = _when(run.get("started"))
-    eyebrow = "kerneltrack report" + (f" · {started}" if started else "")
-    return (
-        f'<p class="eyebrow">{escape(eyebrow)}</p>\n<h1>{escape(title_of(run))}</h1>\n'
-        f'<p class="lead">{escape(_sentence(run, totals, fates))}</p>\n'
-        f'<dl class="tiles">\n{_tiles(run, totals, fates)}</dl>\n{_notices(run, fates)}'
-    )
-
-
-def _sentence(run: Mapping[str, Any], totals: Totals, fates: Mapping[str, int]) -> str:
-    rows, failed = int(totals.rows.sum()), _count(run, "rows_failed")
-    if rows == 0:
-        if failed:
-            return f"No features came out: all of the {counted(failed, 'row')} failed."
-        return "The input held no rows, so there are no features."
-    tracker = str(run.get("tracker", "the tracker"))
-    spec = run.get("spec")
-    rank = spec.get("rank") if isinstance(spec, Mapping) else None
-    width = len((run.get("columns") or {}).get("features") or [])
-    text = f"{tracker} went through {counted(rows, 'row')} of {counted(len(totals.rows), 'model')}"
-    if width and rank:
-        text += f" and turned {counted(width, 'channel')} into {counted(int(rank), 'feature')}"
-    if totals.overall.n.sum():
-        text += f", with a mean fitting error of {figure(totals.overall.mean[0])}"
-    how = _ADMISSIONS.get(_admission(run))
-    if how:
-        admitted = percent(rows - fates["censored"], rows)
-        text += f". {admitted} of the rows were admitted to the subspace, {how}; "
-    elif fates["censored"]:
-        text += f". {percent(fates['censored'], rows)} of the rows were censored, that is, fitted "
-        text += "well enough to change nothing; "
-    else:
-        text += ". Every row was let in, none was censored; "
-    return text + (f"{counted(failed, 'row')} failed." if failed else "no row failed.")
-
-
-def _tiles(run: Mapping[str, Any], totals: Totals, fates: Mapping[str, int]) -> str:
-    rows = int(totals.rows.sum())
-    parts = run.get("seconds") or {}
-    # The job writes its report before it knows the total.
-    seconds = parts.get("total") or sum(parts.values())
-    pace = f"in {figure(seconds)} s" if seconds else ""
-    mean, spread = "–", "only start rows, which count in no mean"
-    if totals.overall.n.sum():
-        mean = figure(totals.overall.mean[0])
-        spread = f"± {figure(totals.overall.sd()[0])} sd"
-        if _kernel_of(run.get("spec")) in _BOUNDED_KERNELS:
-            spread += " · max 1"
-    elif not rows:
-        spread = ""
-    late, failed = _count(run, "rows_late"), _count(run, "rows_failed")
-    of_rows = f"of {_count(run, 'rows_in'):,} read"
-    tiles = [
-        ("Rows", f"{rows:,}", pace),
-        ("Models", f"{len(totals.rows):,}", ""),
-        ("Mean fitting error", mean, spread),
-        _choice_tile(run, rows, fates["censored"]),
-        *_rank_tile(run, rows - fates["censored"]),
-        (
-            "Dropped at once",
-            percent(fates["dropped"], fates["evicted"]),
-            f"of {counted(fates['evicted'], 'eviction')}" if fates["evicted"] else "no evictions",
-        ),
-        ("Failed", f"{failed:,}", of_rows + (f", {late:,} late" if late else "")),
-    ]
-    return "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(hint)}</small></dd></div>\n"
-        for name, value, hint in tiles
-    )
-
-
-def _admission(run: Mapping[str, Any]) -> str:
-    """Return the admission that the tracker's spec names, if it does."""
-    spec = run.get("spec")
-    return str(spec.get("admission", "")) if isinstance(spec, Mapping) else ""
+    rows, spec, seconds = int(totals.rows.sum()), _spec(run), run.get("seconds") or {}
+    kernel = spec.get("kernel")
+    if isinstance(kernel, Mapping):
+        kernel = kernel.get("name", kernel.get("kind"))
+    evicted, dropped = fates["evicted"], fates["dropped"]
+    return {
+        **fates,
+        "rows": rows,
+        "models": len(totals.rows),
+        **{key: run.get(key) for key in ("exit_code", "outcome", "max_failures")},
+        "tracker": run.get("tracker", "the tracker"),
+        "rank": spec.get("rank"),
+        "read": _count(run, "rows_in"),
+        "late": _count(run, "rows_late"),
+        "failed": _count(run, "rows_failed"),
+        "mended": _count(run, "mended"),
+        "directions": _count(run, "directions"),
+        "channels": len((run.get("columns") or {}).get("features") or []),
+        "started": _when(run.get("started")),
+        # The job writes its report before it knows the total.
+        "seconds": seconds.get("total") or sum(seconds.values()),
+        "measured": int(totals.overall.n.sum()),
+        "mean": float(totals.overall.mean.sum()),
+        "sd": float(totals.overall.sd().sum()),
+        "bounded": kernel in _BOUNDED_KERNELS,
+        "admission": _ADMISSIONS.get(str(spec.get("admission", ""))),
+        "admitted": rows - fates["censored"],
+        "target": target_rate(run),
+        "is_frozen": evicted >= _FROZEN_EVICTIONS and dropped >= _FROZEN_SHARE * evicted,
+    }
 
 
 def target_rate(run: Mapping[str, Any]) -> float | None:
-    """Return the share of the rows that the tracker was told to admit, None if it was not."""
-    spec = run.get("spec")
-    if not isinstance(spec, Mapping) or _admission(run) not in ("rate", "leverage"):
+    """Return the share of the rows that the tracker should admit, None if none was set."""
+    spec = _spec(run)
+    if spec.get("admission") not in ("rate", "leverage"):
         return None
     return float(spec.get("admission_rate") or 0.0)
 
 
-def _choice_tile(run: Mapping[str, Any], rows: int, censored: int) -> tuple[str, str, str]:
-    if _admission(run) not in _ADMISSIONS:
-        return "Censored", percent(censored, rows), "of the rows"
-    target = target_rate(run)
-    aim = "" if target is None else f" · target {percent(target, 1)}"
-    return "Admitted", percent(rows - censored, rows), f"of the rows{aim}"
+def has_failed(run: Mapping[str, Any], totals: Totals) -> bool:
+    """Return whether a run's failures are what is to be seen first."""
+    return bool(run.get("exit_code")) or (not totals.rows.sum() and _count(run, "rows_failed") > 0)
 
 
-def _rank_tile(run: Mapping[str, Any], admitted: int) -> list[tuple[str, str, str]]:
-    """Return a tile where the rank was chosen from the stream."""
-    used = _count(run, "directions")
-    if not used or not admitted:
-        return []
-    most = (run.get("spec") or {}).get("rank")
-    return [("Rank in use", f"{used / admitted:.1f}", f"mean over admitted rows · at most {most}")]
-
-
-def _notices(run: Mapping[str, Any], fates: Mapping[str, int]) -> str:
-    notices = []
-    if run.get("exit_code"):
-        allowed = run.get("max_failures")
-        limit = f" (--max-failures {allowed})" if allowed else ""
-        notices.append(f"The job ended with exit code {run['exit_code']}: {run['outcome']}{limit}.")
-    evicted = fates["evicted"]
-    if evicted >= _FROZEN_EVICTIONS and fates["dropped"] >= _FROZEN_SHARE * evicted:
-        notices.append(
-            f"The subspace is all but frozen: in {percent(fates['dropped'], evicted)} of the "
-            "evictions the new row itself was dropped at once. A forgetting factor below 1 or the "
-            "policy fifo lets it follow the data."
-        )
-    mended = _count(run, "mended")
-    if mended:
-        notices.append(
-            f"{counted(mended, 'update')} would have diverged and gave way to a safe step."
-        )
-    return "".join(f'<p class="notice">{escape(notice)}</p>\n' for notice in notices)
-
-
-def label_section(totals: Totals) -> str:
-    """Return the fitting error by label: rows, mean and standard deviation over all models."""
-    head = '<section aria-labelledby="labels-title">\n<h2 id="labels-title">By label</h2>\n'
-    if totals.labels.is_target:
-        return (
-            f"{head}<p>The label is a number with many values: it is drawn as a line above and not "
-            "counted by value.</p>\n</section>\n"
-        )
-    names = totals.labels.names()
-    moments, sd = totals.by_label, totals.by_label.sd()
+def labels_shown(totals: Totals) -> dict[str, Any]:
+    """Return the fitting error by label: name, rows, mean and sd over the rows of all models."""
+    names, moments, sd = totals.labels.names(), totals.by_label, totals.by_label.sd()
     lines = [
         (names[k], int(moments.n[k]), float(moments.mean[k]), float(sd[k]))
         for k in np.argsort(-moments.n, kind="stable")[:_MOST_LABELS]
@@ -191,151 +103,58 @@ def label_section(totals: Totals) -> str:
     rest = totals.unlabelled
     if rest.n.sum():
         lines.append(("no label", int(rest.n[0]), float(rest.mean[0]), float(rest.sd()[0])))
-    if not lines:
-        return f"{head}<p>No row to measure has a label.</p>\n</section>\n"
-    top = max(mean + spread for _, _, mean, spread in lines) or 1.0
-    total = sum(rows for _, rows, _, _ in lines)
-    body = "".join(_label_line(line, top, total) for line in lines)
-    note = "Mean and standard deviation of the fitting error over the rows of all models"
-    note += ", start rows left out; the best fitted label first."
-    if len(names) > _MOST_LABELS:
-        note += f" The {_MOST_LABELS} labels with the most rows, of {len(names):,}."
-    if totals.labels.is_cut:
-        note += f" Labels met after the first {MOST_CLASSES_OF_TEXT:,} count as none."
-    return (
-        f'{head}<p class="note">{escape(note)}</p>\n'
-        '<div class="scroll" tabindex="0" role="region" aria-labelledby="labels-title">\n'
-        '<table class="by-label">\n<thead><tr><th scope="col">Label</th>'
-        '<th scope="col" class="n">Rows</th><th scope="col" class="n">Share</th>'
-        '<th scope="col" class="n">Mean</th><th scope="col" class="n">± sd</th>'
-        '<th scope="col" class="wide"><span class="unseen">Bar</span></th></tr></thead>\n'
-        f"<tbody>\n{body}</tbody>\n</table>\n</div>\n</section>\n"
-    )
+    return {
+        "lines": lines,
+        "rows": sum(rows for _, rows, _, _ in lines),
+        "top": max((mean + spread for _, _, mean, spread in lines), default=0.0) or 1.0,
+        "labels": len(names),
+        "most": _MOST_LABELS,
+        "known": MOST_CLASSES_OF_TEXT,
+    }
 
 
-def _label_line(line: tuple[str, int, float, float], top: float, total: int) -> str:
-    name, rows, mean, spread = line
-    low, high = max(0.0, mean - spread), mean + spread
-    bar = (
-        f'<span class="bar" style="width:{100 * mean / top:.2f}%"></span>'
-        f'<span class="whisker" style="left:{100 * low / top:.2f}%;'
-        f'width:{100 * (high - low) / top:.2f}%"></span>'
-    )
-    return (
-        f'<tr><th scope="row">{escape(name)}</th><td class="n">{rows:,}</td>'
-        f'<td class="n">{percent(rows, total)}</td><td class="n">{figure(mean)}</td>'
-        f'<td class="n">± {figure(spread)}</td>'
-        f'<td class="wide"><span class="bars" aria-hidden="true">{bar}</span></td></tr>\n'
-    )
-
-
-def overview_section(totals: Totals, shown: int, drawn: int) -> str:
-    """Return what stands above the table of models: which models it has, and a histogram."""
-    models = len(totals.rows)
-    note = "Fitting error and rates of each model."
-    if shown < models:
-        note = (
-            f"The table holds {shown:,} of {models:,} models: those that fit best, those that fit "
-            "worst, and those drawn above."
-        )
-    if drawn < models:
-        note += (
-            f" Curves are kept for {drawn:,} models: those with the most rows, and some of those "
-            "that fit worst and best."
-        )
-    return f'<p class="note">{escape(note)}</p>\n{_histogram(totals.means())}'
-
-
-def _histogram(means: Floats) -> str:
+def histogram(means: Floats) -> dict[str, Any] | None:
+    """Return the bars of a histogram of the models' means; None of fewer than 30 models."""
     means = means[np.isfinite(means)]
     if len(means) < _HISTOGRAM_FROM:
-        return ""
+        return None
     counts, edges = np.histogram(means, bins=_HISTOGRAM_BINS)
-    top = int(counts.max())
-    bars = "".join(
-        f'<span style="height:{100 * count / top:.2f}%" title="{count:,} models with a mean from '
-        f'{figure(low)} to {figure(high)}"></span>'
-        for count, low, high in zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
-    )
-    middle = float(np.median(means))
-    text = f"Mean fitting errors of {len(means):,} models: half lie below {figure(middle)}"
-    return (
-        f'<figure class="histogram">\n<figcaption>{escape(text)}; the highest bar stands for '
-        f'{top:,} models.</figcaption>\n<div role="img" aria-label="{escape(text)}">{bars}</div>\n'
-        f'<p class="ends"><span>{figure(edges[0])}</span><span>mean fitting error</span>'
-        f"<span>{figure(edges[-1])}</span></p>\n</figure>\n"
-    )
+    return {
+        "models": len(means),
+        "median": float(np.median(means)),
+        "top": int(counts.max()),
+        "bars": list(zip(counts.tolist(), edges[:-1], edges[1:], strict=True)),
+    }
 
 
-def has_failed(run: Mapping[str, Any], totals: Totals) -> bool:
-    """Tell whether a run's failures are what is to be seen first."""
-    return bool(run.get("exit_code")) or (not totals.rows.sum() and _count(run, "rows_failed") > 0)
-
-
-def failure_section(kinds: Sequence[FailureKind]) -> str:
-    """Return the reasons why rows failed, the most frequent first, with a few rows of each."""
-    if not kinds:
-        return ""
-    body = "".join(
-        f'<tr><th scope="row">{escape(entry.kind)}</th><td class="n">{entry.rows:,}</td>'
-        f"<td>{'<br>'.join(_examples(entry))}</td></tr>\n"
-        for entry in kinds[:_MOST_REASONS]
-    )
-    more = len(kinds) - _MOST_REASONS
-    note = f'<p class="note">{counted(more, "more reason")} in run.json.</p>\n' if more > 0 else ""
-    return (
-        '<section aria-labelledby="failures-title">\n'
-        '<h2 id="failures-title">Rows that failed</h2>\n'
-        '<div class="scroll" tabindex="0" role="region" aria-labelledby="failures-title">\n'
-        '<table class="failures">\n<thead><tr><th scope="col">Reason</th><th scope="col" class="n">'
-        'Rows</th><th scope="col">For example</th></tr></thead>\n'
-        f"<tbody>\n{body}</tbody>\n</table>\n</div>\n{note}</section>\n"
-    )
-
-
-def _examples(entry: FailureKind) -> list[str]:
-    """Write some rows of a kind, with their values where the kind has left them out."""
-    return [
-        escape(row.where() + ("" if row.reason == entry.kind else f": {row.reason}"))
-        for row in entry.examples
-    ]
-
-
-def provenance_section(run: Mapping[str, Any]) -> str:
-    """Return how the run can be told and repeated: spec, columns, inputs, versions, timing."""
+def provenance(run: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return how the run can be recognised and repeated, in lists with a title each."""
     columns = run.get("columns") or {}
     roles = {key: value for key, value in columns.items() if key != "features" and value}
     features = [str(name) for name in columns.get("features") or []]
-    roles[f"features ({len(features)})"] = _some(features, _MOST_FEATURES)
+    more = len(features) - _MOST_FEATURES
+    roles[f"features ({len(features)})"] = ", ".join(features[:_MOST_FEATURES]) + (
+        f" and {more:,} more" if more > 0 else ""
+    )
     inputs = run.get("inputs") or []
     paths = {str(i.get("path", "")): counted(int(i.get("rows") or 0), "row") for i in inputs}
     shown = dict(list(paths.items())[:_MOST_INPUTS])
     if len(paths) > len(shown):
         shown["…"] = counted(len(paths) - len(shown), "more file")
-    seconds = run.get("seconds") or {}
-    timing = {key: f"{figure(value)} s" for key, value in _flat(seconds).items()}
-    timing = {"started": str(run.get("started", "–")), **timing}
+    timing = {key: f"{figure(value)} s" for key, value in _flat(run.get("seconds") or {}).items()}
     versions = {"kerneltrack": run.get("kerneltrack"), **(run.get("versions") or {})}
-    versions["runner"] = run.get("runner")
-    spec = {"tracker": run.get("tracker"), **_flat(run.get("spec") or {})}
-    command = escape(str(run.get("command", "–")))
-    return (
-        f'<pre class="command" tabindex="0" aria-label="Command"><code>{command}</code></pre>\n'
-        f'<div class="columns">\n{_list("Spec", spec)}{_list("Columns", roles)}'
-        f"{_list('Inputs', shown)}{_list('Counts', run.get('counts') or {})}"
-        f"{_list('Time', timing)}{_list('Versions', versions)}</div>\n"
-    )
+    return {
+        "Spec": {"tracker": run.get("tracker"), **_flat(_spec(run))},
+        "Columns": roles,
+        "Inputs": shown,
+        "Counts": run.get("counts") or {},
+        "Time": {"started": str(run.get("started", "–")), **timing},
+        "Versions": {**versions, "runner": run.get("runner")},
+    }
 
 
-def _list(title: str, items: Mapping[str, Any]) -> str:
-    body = "".join(
-        f"<div><dt>{escape(str(key))}</dt><dd>{escape(_plain(value))}</dd></div>\n"
-        for key, value in items.items()
-    )
-    return f"<div>\n<h3>{escape(title)}</h3>\n<dl>\n{body}</dl>\n</div>\n"
-
-
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """Return a value of `run.json` as text."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, int):
@@ -353,25 +172,17 @@ def _flat(items: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _some(names: Sequence[str], most: int) -> str:
-    text = ", ".join(names[:most])
-    return text + (f" and {len(names) - most:,} more" if len(names) > most else "")
-
-
-def _kernel_of(spec: object) -> str | None:
-    """Return the kernel's name, which a spec holds flat or one level down."""
-    kernel = spec.get("kernel") if isinstance(spec, Mapping) else None
-    if isinstance(kernel, Mapping):
-        kernel = kernel.get("name", kernel.get("kind"))
-    return kernel if isinstance(kernel, str) else None
-
-
 def _when(started: object) -> str:
     try:
         moment = datetime.fromisoformat(str(started).replace("Z", "+00:00"))
     except ValueError:
         return ""
     return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
+
+
+def _spec(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = run.get("spec")
+    return spec if isinstance(spec, Mapping) else {}
 
 
 def _count(run: Mapping[str, Any], name: str) -> int:

@@ -1,0 +1,197 @@
+"""The page's data block: what its scripts draw, as JSON, with packed curves."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pipelines.report.data.alerts import Alerts
+from pipelines.report.data.choice import Choice
+from pipelines.report.data.learning import Learning, ScoreCurve
+from pipelines.report.data.mismatch import KINDS, Mismatch
+from pipelines.report.data.report import Report
+from pipelines.report.data.totals import Floats, Totals
+from pipelines.report.page.learning import REFERENCES, score_table, sentence
+from pipelines.report.page.summary import target_rate
+
+
+def data_block(report: Report) -> str:
+    """Return the block: JSON that can't end the script element it stands in."""
+    totals, choice = report.totals, report.choice
+    block = {
+        "timed": report.timed,
+        "labels": [] if totals.labels.is_target else totals.labels.names(),
+        "swatches": _swatches(totals),
+        "admission": target_rate(report.run),
+        "curves": [_curve(report, name) for name in report.curves],
+        "table": _models(report),
+        "mismatch": _mismatch(report.mismatch, choice),
+        "learning": _learning(report.learning, choice),
+        "alerts": _alerts(report.alerts, choice),
+    }
+    text = json.dumps(block, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _swatches(totals: Totals) -> list[int]:
+    """Number the labels by their rows, most first: the page has so many colours and no more."""
+    count = len(totals.labels.names())
+    rows = np.zeros(count, dtype=np.int64)
+    rows[: len(totals.by_label.n)] = totals.by_label.n[:count]
+    swatches = np.empty(count, dtype=np.int64)
+    swatches[np.argsort(-rows, kind="stable")] = np.arange(count)
+    return [int(swatch) for swatch in swatches]
+
+
+def _curve(report: Report, name: str) -> dict[str, Any]:
+    curve, totals = report.curves[name], report.totals
+    code = totals.models[name]
+    regimes = None
+    if curve.regimes is not None:
+        regimes = [[r.label, r.first, r.stop, r.start, r.end] for r in curve.regimes]
+    return {
+        "id": name,
+        "rows": int(totals.rows[code]),
+        "mean": _number(totals.means()[code]),
+        "start": None if curve.start is None else curve.start / 1e6,
+        "gaps": curve.gaps,
+        "covered": _number(curve.covered),
+        "labelChanges": curve.label_changes,
+        "regimes": regimes,
+        "loss": _packed(curve.loss),
+        "rates": _packed(curve.rates),
+    }
+
+
+def _models(report: Report) -> dict[str, Any]:
+    shown = report.shown
+    return {
+        "id": [model.name for model in shown],
+        "rows": [model.rows for model in shown],
+        "mean": _numbers(model.mean for model in shown),
+        "sd": _numbers(model.sd for model in shown),
+        "half": _numbers(model.last_half for model in shown),
+        "high": _numbers(model.high for model in shown),
+        "censored": [_number(model.fates["censored"] / model.rows) for model in shown],
+        "evicted": [_number(model.fates["evicted"] / model.rows) for model in shown],
+        "dropped": [_share(model.fates["dropped"], model.fates["evicted"]) for model in shown],
+        "spark": base64.b64encode(b"".join(_spark(model.spark) for model in shown)).decode(),
+    }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return _number(part / whole) if whole else None
+
+
+def _spark(values: Floats) -> bytes:
+    """Return heights 0..254 of a small curve on its own scale from zero, 255 where it breaks."""
+    known = np.isfinite(values)
+    top = float(np.max(values, initial=0.0, where=known))
+    scaled = np.where(known, values, 0.0) * (254 / top if top > 0 else 0.0)
+    return np.where(known, np.round(scaled), 255).astype(np.uint8).tobytes()
+
+
+def _mismatch(mismatch: Mismatch | None, choice: Choice) -> dict[str, Any] | None:
+    if mismatch is None:
+        return None
+    totals = mismatch.totals
+    lines = [
+        (name, totals.models[name], kind)
+        for name in choice.shown
+        for kind in totals.kinds()
+        if totals.windows[totals.models[name], kind]
+    ]
+    at = tuple(np.array([line[1:] for line in lines], dtype=np.int64).reshape(-1, 2).T)
+    return {
+        "kinds": [{"id": kind, "title": title} for kind, title in mismatch.titles()],
+        "curves": [
+            {
+                KINDS[kind]: {"note": curve.note, "values": _packed(curve.values)}
+                for kind, curve in by_kind.items()
+            }
+            for by_kind in mismatch.curves
+        ],
+        "table": {
+            "id": [name for name, _, _ in lines],
+            "kind": [KINDS[kind] for _, _, kind in lines],
+            "windows": totals.windows[at].tolist(),
+            "mismatch": _numbers(totals.mean(totals.mismatch)[at]),
+            "certificate": _numbers(totals.mean(totals.certificate)[at]),
+            "ratio": _numbers(totals.ratio[at]),
+            "incomplete": totals.incomplete[at].tolist(),
+            "sampled": totals.sampled[at].tolist(),
+        },
+    }
+
+
+def _learning(learning: Learning | None, choice: Choice) -> dict[str, Any] | None:
+    if learning is None:
+        return None
+    models = learning.scores.models
+    return {
+        "classifies": learning.scores.classifies,
+        "references": list(REFERENCES[learning.scores.classifies]),
+        "curves": [
+            curve and {**_score_curve(curve), "note": sentence(learning, models[name])}
+            for name, curve in zip(choice.drawn, learning.curves, strict=True)
+        ],
+        "byTime": learning.by_time and _score_curve(learning.by_time),
+        "byRow": learning.by_row and _score_curve(learning.by_row),
+        "table": {
+            name: _numbers(values) if values.dtype.kind == "f" else values.tolist()
+            for name, values in score_table(learning, choice.shown).items()
+        },
+    }
+
+
+def _score_curve(curve: ScoreCurve) -> dict[str, Any]:
+    return {
+        "start": None if curve.start is None else curve.start / 1e6,
+        "covered": _number(curve.covered),
+        "values": _packed(curve.values),
+    }
+
+
+def _alerts(alerts: Alerts | None, choice: Choice) -> dict[str, Any] | None:
+    """Return for each model drawn how many alerts it has, and its marks.
+
+    A mark is a row, a time (s since the model's axis starts) and the levels before and after.
+    """
+    if alerts is None:
+        return None
+    marks = [
+        [
+            [
+                mark.index,
+                None if mark.time is None or start is None else (mark.time - start) / 1e9,
+                _number(mark.before),
+                _number(mark.after),
+            ]
+            for mark in own
+        ]
+        for own, start in zip(alerts.marks, choice.starts, strict=True)
+    ]
+    return {"counts": [alerts.counts.get(name, 0) for name in choice.drawn], "marks": marks}
+
+
+def _number(value: float) -> float | None:
+    """Return the value to six digits, None if it is not a number JSON knows."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _numbers(values: Iterable[float]) -> list[float | None]:
+    return [_number(value) for value in values]
+
+
+def _packed(curve: Mapping[str, Floats]) -> dict[str, str]:
+    """Return each array as base64 of little-endian float32."""
+    most = float(np.finfo(np.float32).max)
+    return {
+        name: base64.b64encode(np.clip(values, -most, most).astype("<f4").tobytes()).decode()
+        for name, values in curve.items()
+    }

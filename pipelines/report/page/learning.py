@@ -1,0 +1,208 @@
+"""What the page says of predictions: sentences, tables of confusion, the table of models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.report.data.choice import Choice
+from pipelines.report.data.learning import Learning, gain
+from pipelines.report.data.scores import CLASS_BITS, CUT_CLASS, FIRST_CLASS, NO_CLASS
+from pipelines.report.data.totals import Floats, Ints
+from pipelines.report.text import counted, figure, natural, percent
+
+MOST_CLASSES = 20
+"""Classes with a row and a column of their own; the rest are put together as "other"."""
+
+REFERENCES = {
+    True: ("the same label as the row before", "the most frequent label"),
+    False: ("the value of the row before", "the mean value"),
+}
+"""The references, of classes and of values."""
+
+# Of long spells of one label the row before gives almost all away: not "100.0 %".
+_ALMOST_ALL = 0.999
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often each class was taken for which.
+
+    Attributes:
+        names: The classes that stand by themselves, in natural order.
+        columns: The predictions: these, "other" for the further classes if there are any, and
+            "none" if rows have no prediction.
+        lines: For each label, with "other", its rows by prediction.
+    """
+
+    names: list[str]
+    columns: list[str]
+    lines: list[tuple[str, list[int]]]
+
+
+def confusion_of(label: Ints, predicted: Ints, count: Ints, classes: Sequence[str]) -> Confusion:
+    """Arrange a tally.
+
+    Args:
+        label: Places of the labels, shape (n,); see `Tally`.
+        predicted: Places of the predictions, shape (n,).
+        count: Rows, shape (n,).
+        classes: Names of the classes.
+    """
+    places = len(classes) + FIRST_CLASS
+    support = np.bincount(label, count, places)
+    met = np.union1d(label, predicted)
+    is_cut, has_none = CUT_CLASS in met, NO_CLASS in predicted
+    met = met[met >= FIRST_CLASS]
+    ranked = met[np.argsort(-support[met], kind="stable")]
+    name = {place: classes[place - FIRST_CLASS] for place in ranked.tolist()}
+    own = sorted(ranked[:MOST_CLASSES].tolist(), key=lambda place: natural(name[place]))
+    names = [name[place] for place in own]
+    rest = len(met) - len(own)
+    labels = list(names)
+    if rest or is_cut:
+        folded = "1 class" if rest == 1 else f"{rest:,} classes"
+        labels.append("other (more)" if is_cut else f"other ({folded})")
+    column = np.full(places, len(own))
+    column[own] = np.arange(len(own))
+    column[NO_CLASS] = len(labels)
+    counts = np.zeros((len(labels), len(labels) + has_none), dtype=np.int64)
+    np.add.at(counts, (column[label], column[predicted]), count)
+    columns = [*labels, *(["none"] if has_none else [])]
+    return Confusion(names, columns, list(zip(labels, counts.tolist(), strict=True)))
+
+
+def learning_texts(learning: Learning | None, choice: Choice) -> dict[str, Any] | None:
+    """Return what the templates show of predictions; None if there are none.
+
+    Of several models each drawn has its confusion; a script shows the chosen one's.
+    """
+    if learning is None:
+        return None
+    scores = learning.scores
+    rows, scored = int(scores.rows.sum()), int(scores.scored.sum())
+    loss = learning.losses.sum(axis=0)[:1]
+    several = len(scores.models) > 1
+    drawn = [
+        (slot, name, _confusion(learning, scores.models[name]))
+        for slot, name in enumerate(choice.drawn if several else [])
+    ]
+    return {
+        "classifies": scores.classifies,
+        "references": REFERENCES[scores.classifies],
+        "models": len(scores.models),
+        "sentence": sentence(learning),
+        "rows": rows,
+        "scored": scored,
+        "right": scored - int(loss[0]) if scores.classifies else None,
+        "balanced": _percent(_balanced(learning)[0]),
+        "rmse": float(learning.measure(loss, np.array([scored]))[0]),
+        "mae": float(scores.absolute.sum()) / scored if scored else float("nan"),
+        "has_overall": several and learning.by_row is not None,
+        "confusion": _confusion(learning, None),
+        "confusions": [line for line in drawn if line[2] is not None],
+        "most_classes": MOST_CLASSES,
+    }
+
+
+def sentence(learning: Learning, model: int | None = None) -> str:
+    """Return how the learner stands against the references, over one model or all."""
+    scores, classifies = learning.scores, learning.scores.classifies
+    at = slice(None) if model is None else slice(model, model + 1)
+    scored = int(scores.scored[at].sum())
+    if not scored:
+        return "No row was scored: none has a label."
+    losses = learning.losses[at].sum(axis=0)
+    values = learning.measure(losses, np.full(len(losses), scored)).tolist()
+    before, constant = REFERENCES[classifies]
+    if model is None and len(scores.models) > 1:
+        constant += " of each model"
+    rows = counted(scored, "scored row")
+    if classifies:
+        learner, first, second = (_percent(value) for value in values)
+        were = "was" if scored == 1 else "were"
+        text = f"{learner} of {rows} {were} predicted right. In the same rows {before} is right in "
+        text += f"{first}, {constant} in {second}."
+    else:
+        learner, first, second = (figure(value) for value in values)
+        text = f"The root mean squared error over {rows} is {learner}. In the same rows that of "
+        text += f"{before} is {first}, that of {constant} {second}."
+    if not np.all(np.isfinite(losses)):
+        return text
+    better = (before, constant)[int(np.argmin(losses[1:]))]
+    return f"{text} {_verdict(float(gain(losses)), better, classifies)}"
+
+
+def _verdict(saved: float, better: str, classifies: bool) -> str:
+    if not np.isfinite(saved):
+        return f"Nothing can be gained on {better}: it makes no mistake."
+    if classifies:
+        return (
+            f"Against the better of the two, {better}, kappa is {figure(saved)} (1: no mistakes, "
+            "0: as many as it, below 0: more)."
+        )
+    if saved >= 0:
+        share = f"saves {_percent(saved)} of its squared error"
+    else:
+        share = f"has {figure(1 - saved)} times its squared error"
+    return f"The better of the two is {better}: the learner {share}."
+
+
+def _percent(share: float) -> str:
+    if _ALMOST_ALL < share < 1:
+        return f"{np.floor(10_000 * share) / 100:.2f} %"
+    return percent(share, 1) if np.isfinite(share) else "–"
+
+
+def _confusion(learning: Learning, model: int | None) -> Confusion | None:
+    """Return the confusion of one model or all; None in regression or without scored rows."""
+    models, label, predicted, count = learning.scores.tally.columns()
+    if model is not None:
+        first, stop = np.searchsorted(models, [model, model + 1])
+        label, predicted, count = label[first:stop], predicted[first:stop], count[first:stop]
+    return confusion_of(label, predicted, count, learning.classes) if len(count) else None
+
+
+def _balanced(learning: Learning, by_model: bool = False) -> Floats:
+    """Return the mean of the classes' accuracies, of all models together or of each."""
+    model, label, predicted, count = learning.scores.tally.columns()
+    size = len(learning.scores.models) if by_model else 1
+    if not by_model:
+        model = np.zeros_like(model)
+    known = label >= FIRST_CLASS
+    pair, place = np.unique((model << CLASS_BITS | label)[known], return_inverse=True)
+    rows, right = np.zeros(len(pair)), np.zeros(len(pair))
+    np.add.at(rows, place, count[known])
+    np.add.at(right, place, np.where(label == predicted, count, 0)[known])
+    own = pair >> CLASS_BITS
+    classes = np.bincount(own, minlength=size)
+    total = np.bincount(own, right / rows, size)
+    return np.where(classes > 0, total / np.maximum(classes, 1), np.nan)
+
+
+def score_table(learning: Learning, shown: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of the table of models: those of `shown` that have predictions."""
+    scores = learning.scores
+    names = [name for name in shown if scores.rows[scores.models[name]]]
+    at: Ints = np.array([scores.models[name] for name in names], dtype=np.int64)
+    scored, losses = scores.scored[at], learning.losses[at]
+    values = learning.measure(losses, scored[:, None])
+    table = {
+        "id": np.array(names, dtype=object),
+        "rows": scores.rows[at],
+        "scored": scored,
+        "learner": values[:, 0],
+        "before": values[:, 1],
+        "constant": values[:, 2],
+        "gain": np.where(scored > 0, gain(losses), np.nan),
+    }
+    if scores.classifies:
+        table["correct"] = scored - losses[:, 0].astype(np.int64)
+        table["balanced"] = _balanced(learning, by_model=True)[at]
+    else:
+        table["mae"] = np.where(scored > 0, scores.absolute[at] / np.maximum(scored, 1), np.nan)
+    return table
