@@ -127,12 +127,12 @@ def predictions(task: str = "classification", **columns: Any) -> pa.Table:
     timed = "time" in columns
     if timed:
         columns["time"] = times(columns["time"])
-    said = list(zip(columns["prediction"], columns["label"], strict=True))
+    pairs = list(zip(columns["prediction"], columns["label"], strict=True))
     if task == "classification":
-        columns["correct"] = [None if None in pair else pair[0] == pair[1] for pair in said]
-        columns["score"] = columns["margin"] = np.zeros(len(said))
+        columns["correct"] = [None if None in pair else pair[0] == pair[1] for pair in pairs]
+        columns["score"] = columns["margin"] = np.zeros(len(pairs))
     else:
-        columns["error"] = [None if None in pair else abs(pair[0] - pair[1]) for pair in said]
+        columns["error"] = [None if None in pair else abs(pair[0] - pair[1]) for pair in pairs]
     schema = predictions_schema(RidgeSpec(task=task), timed)
     return pa.table(
         {name: pa.array(columns[name], schema.field(name).type) for name in schema.names}

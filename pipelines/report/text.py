@@ -38,7 +38,7 @@ def moment(time: int) -> str:
 
 
 def span(nanoseconds: int) -> str:
-    """Return how long something is in the largest unit that says it in full: `90 s`, `1 h`."""
+    """Return how long something is in the largest unit of which it is a multiple: `90 s`, `1 h`."""
     for unit, size in _UNITS:
         if nanoseconds % size == 0:
             return f"{nanoseconds // size:,} {unit}"

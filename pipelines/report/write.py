@@ -22,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write a run's report again and say where it is; the exit code is 0.
+    """Write a run's report again and print where it is; the exit code is 0.
 
     Raises:
         ConfigError: if a job writes into the folder.

@@ -111,10 +111,10 @@ def look(chromium: str, tmp_path: Path) -> Look:
             timeout=120,
             check=True,
         )
-        said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+        console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
         parsed = _Page(done.stdout)
         images = str(parsed.counts.get("img", 0))
-        return {**parsed.body, "console": "\n".join(said), "images": images}
+        return {**parsed.body, "console": "\n".join(console), "images": images}
 
     return open_page
 
@@ -178,7 +178,7 @@ def recordings(n: int = 3000) -> pa.Table:
 def all_parts(models: Mapping[str, int], task: str = "classification") -> dict[str, pa.Table]:
     """Windows, predictions and alerts of models whose rows are `recordings`."""
     lines: list[dict[str, Any]] = []
-    said: dict[str, list[Any]] = {name: [] for name in ("model_id", "index", "time", "label")}
+    rows: dict[str, list[Any]] = {name: [] for name in ("model_id", "index", "time", "label")}
     for name, n in models.items():
         time = recordings(n)["time"].cast(pa.int64()).to_pylist()
         for stop in range(100, n + 1, 100):
@@ -187,25 +187,25 @@ def all_parts(models: Mapping[str, int], task: str = "classification") -> dict[s
         for k in range(99, n):
             moved = {"kind": "moving", "start": time[k - 99], "end": time[k], "rows": 100, "n": 100}
             lines.append({"model_id": name, "index": k, **moved, "mismatch": 0.1 + 0.05 * (k % 2)})
-        said["model_id"] += [name] * n
-        said["index"] += range(n)
-        said["time"] += time
-        said["label"] += np.repeat(["walk", "run", HOSTILE, "sit"], n // 4).tolist()
-    answers = [None, *said["label"][:-1]]
+        rows["model_id"] += [name] * n
+        rows["index"] += range(n)
+        rows["time"] += time
+        rows["label"] += np.repeat(["walk", "run", HOSTILE, "sit"], n // 4).tolist()
+    answers = [None, *rows["label"][:-1]]
     if task == "regression":
-        said["label"] = np.sin(np.arange(len(answers)) / 50).tolist()
-        answers = [0.9 * label for label in said["label"]]
+        rows["label"] = np.sin(np.arange(len(answers)) / 50).tolist()
+        answers = [0.9 * label for label in rows["label"]]
     first = next(iter(models))
     drifts = {
         "model_id": [first, first, HOSTILE],
         "index": [750, 2250, 7],
-        "time": [said["time"][750], said["time"][2250], said["time"][-1]],
+        "time": [rows["time"][750], rows["time"][2250], rows["time"][-1]],
         "before": [0.1, 0.2, 0.1],
         "after": [0.2, 0.05, 0.3],
     }
     return {
         "mismatch": windows(*lines),
-        "predictions": predictions(task, prediction=answers, **said),
+        "predictions": predictions(task, prediction=answers, **rows),
         "alerts": alerts(True, **drifts),
     }
 
@@ -400,9 +400,9 @@ def test_a_narrow_window_needs_no_scrolling_sideways(
         "innerWidth, document.body.dataset.plotsDrawn].join(' '), '*'), 500)</script></body>"
     )
     Path(path).write_text(page.replace("</body>", tell), encoding="utf-8")
-    listen = 'addEventListener("message", (event) => note("told", event.data));'
+    listen = 'addEventListener("message", (event) => note("widths", event.data));'
     seen = look(str(frame), after=listen)
-    needed, given, *plots = seen["data-told"].split(" ")
+    needed, given, *plots = seen["data-widths"].split(" ")
     assert int(needed) <= int(given) == width
     assert " ".join(plots) == ALL_PLOTS.removesuffix(" score-all")
     assert seen["console"] == ""
@@ -499,7 +499,7 @@ def test_odd_windows_are_drawn_too(tmp_path: Path, look: Look, timed: bool) -> N
 def test_odd_predictions_are_drawn_too(tmp_path: Path, look: Look, task: str) -> None:
     usual: list[Any] = ["a"] * 100 if task == "classification" else [1.0] * 100
     other: list[Any] = [f"long name {k}" if task == "classification" else 1e200 for k in range(100)]
-    said: dict[str, tuple[list[Any], list[Any]]] = {
+    cases: dict[str, tuple[list[Any], list[Any]]] = {
         "all different": (other, other),
         "all wrong": (other, usual),
         "never wrong": (usual, usual),
@@ -509,17 +509,17 @@ def test_odd_predictions_are_drawn_too(tmp_path: Path, look: Look, task: str) ->
     }
     columns: dict[str, list[Any]] = {name: [] for name in ("model_id", "index")}
     columns |= {"prediction": [], "label": []}
-    for name, (answers, labels) in said.items():
+    for name, (answers, labels) in cases.items():
         columns["model_id"] += [name] * len(labels)
         columns["index"] += range(len(labels))
         columns["prediction"] += answers
         columns["label"] += labels
-    models = [features(name, 100) for name in [*said, "unseen"]]
+    models = [features(name, 100) for name in [*cases, "unseen"]]
     parts = {"predictions": predictions(task, **columns)}
     path = report(tmp_path / "out", pa.concat_tables(models), parts=parts)
     seen = look(path, after=EACH + 'drawn("score");')
     assert is_sound(seen, "fates loss novelty score score-all")
-    expected = dict.fromkeys(said, "true")
+    expected = dict.fromkeys(cases, "true")
     expected["no label"] = expected["unseen"] = "No row of this model was scored."
     assert dict(line.split(": ") for line in seen["data-each"].split("\n")) == expected
 

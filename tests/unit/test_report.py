@@ -104,7 +104,7 @@ def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("admission", "said", "tile", "target"),
+    ("admission", "words", "tile", "target"),
     [
         ("leverage", "at random, the likelier the larger the error", " · target 10.0 %", 0.1),
         ("rate", "those with the largest errors", " · target 10.0 %", 0.1),
@@ -113,7 +113,7 @@ def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_the_page_says_how_rows_were_admitted(
-    tmp_path: Path, admission: str, said: str | None, tile: str | None, target: float | None
+    tmp_path: Path, admission: str, words: str | None, tile: str | None, target: float | None
 ) -> None:
     spec = {"rank": 2, "kernel": "gaussian", "admission": admission, "admission_rate": 0.1}
     table = features({"m": 20})
@@ -122,11 +122,11 @@ def test_the_page_says_how_rows_were_admitted(
     assert "covariance went through 20 rows" in text
     assert data_of(page)["admission"] == target
     assert "Rank in use" not in text
-    if said is None:
+    if words is None:
         assert "75.0 % of the rows were censored" in text
         assert "Censored 75.0 % of the rows" in text
     else:
-        assert f"25.0 % of the rows were admitted to the subspace, {said}; no row" in text
+        assert f"25.0 % of the rows were admitted to the subspace, {words}; no row" in text
         assert f"Admitted 25.0 % of the rows{tile}" in text
 
 
@@ -246,8 +246,8 @@ def test_failures_come_first_where_they_are_what_is_to_be_seen(
     assert (page.index("Rows that failed") < page.index('id="drawn"')) == first
     text = text_of(page)
     assert "t: bad 1 f, row 1 (m): t = 'x': bad" in text
-    said = "The job ended with exit code 3: too many rows failed (--max-failures 2%)."
-    assert (said in text) == (exit_code == 3)
+    ending = "The job ended with exit code 3: too many rows failed (--max-failures 2%)."
+    assert (ending in text) == (exit_code == 3)
 
 
 def totals_of(means: dict[str, float], rows: dict[str, int]) -> Totals:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipelines.report.data.scores import CUT_CLASS, FIRST_CLASS, NO_CLASS
+from pipelines.report.data.predictions import CUT_CLASS, FIRST_CLASS, NO_CLASS
 from pipelines.report.page.learning import Confusion, confusion_of
 from pipelines.report.page.page import templates
 from tests.report_runs import HOSTILE, features, page_of, predictions, put, run_folder, text_of

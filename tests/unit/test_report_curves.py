@@ -13,10 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.report.data.blocks import HIGH_NOVELTY, WINDOW, Blocks, block_size
-from pipelines.report.data.curves import Curve, Regime, bin_starts, curve_of, moving_average
-from pipelines.report.data.labels import LabelCodes
+from pipelines.report.data.columns import model_numbers
+from pipelines.report.data.curves import (
+    HIGH_NOVELTY,
+    WINDOW,
+    Curve,
+    Curves,
+    Regime,
+    block_size,
+    curve_of,
+    moving_average,
+)
+from pipelines.report.data.groups import Part, bin_starts
 from pipelines.report.data.models import SPARK_BINS, ShownModels
+from pipelines.report.data.totals import FATES, add_up
 
 SECOND = 1_000_000_000
 START = 1_500_000_000 * SECOND
@@ -41,21 +51,19 @@ def features(n: int, seed: int = 0, **columns: Any) -> pa.Table:
     return pa.table(table)
 
 
-def gather(table: pa.Table, batches: list[pa.Table] | None = None, most_blocks: int = 10**6) -> Any:
-    labels = None
-    if "label" in table.column_names:
-        labels = LabelCodes()
-        labels.encode(table["label"].combine_chunks())
-    timed = "time" in table.column_names
-    blocks = Blocks(np.array([len(table)]), timed=timed, labels=labels, most_blocks=most_blocks)
-    for part in batches or [table]:
+def gather(table: pa.Table, parts: list[pa.Table], most_blocks: int = 10**6) -> tuple[Part, int]:
+    """Return the blocks of one model and their size, rows added in these parts."""
+    totals = add_up(table.combine_chunks().to_batches())
+    curves = Curves(totals, ["m"], table.column_names, most_blocks)
+    for part in parts:
         batch = part.combine_chunks().to_batches()[0]
-        blocks.add(batch, np.zeros(len(part), dtype=np.int64))
-    return blocks.of_model(0)
+        curves.add(batch, model_numbers(batch, totals.models))
+    return curves.blocks.part(0), int(curves.size[0])
 
 
 def curve(table: pa.Table, bins: int) -> Curve:
-    return curve_of(gather(table), bins)
+    part, size = gather(table, [table])
+    return curve_of(part, size, bins)
 
 
 def test_blocks_divide_the_window_until_they_are_the_window() -> None:
@@ -84,20 +92,21 @@ def test_blocks_are_sums_in_whatever_order_rows_come(
     edges = [0, *sorted(set(cuts)), n]
     parts = [table.slice(a, b - a) for a, b in pairwise(edges)]
     shuffled = [parts[k].take(rng.permutation(len(parts[k]))) for k in rng.permutation(len(parts))]
-    got = gather(table, shuffled, most_blocks)
+    got, rows_of_a_block = gather(table, shuffled, most_blocks)
     starts = np.arange(0, n, size)
     loss = table["loss"].to_numpy()
-    assert got.size == size
-    assert got.index.tolist() == starts.tolist()
+    assert rows_of_a_block == size
+    assert got.low["index"].tolist() == starts.tolist()
+    ends = np.minimum(starts + size, n) - 1
+    assert got.high["index"].tolist() == ends.tolist()
     assert got.rows.tolist() == [min(size, n - a) for a in starts]
-    assert got.loss == pytest.approx(np.add.reduceat(loss, starts), rel=1e-14)
-    assert got.low.tolist() == np.minimum.reduceat(loss, starts).tolist()
-    assert got.high.tolist() == np.maximum.reduceat(loss, starts).tolist()
+    assert got.sums["loss"] == pytest.approx(np.add.reduceat(loss, starts), rel=1e-14)
+    assert got.low["loss"].tolist() == np.minimum.reduceat(loss, starts).tolist()
+    assert got.high["loss"].tolist() == np.maximum.reduceat(loss, starts).tolist()
     novelty = table["novelty"].to_numpy()
-    assert got.novelty == pytest.approx(np.add.reduceat(novelty, starts), rel=1e-6)
-    assert (
-        got.novel.tolist() == np.add.reduceat(novelty >= HIGH_NOVELTY, starts, dtype=int).tolist()
-    )
+    assert got.sums["novelty"] == pytest.approx(np.add.reduceat(novelty, starts), rel=1e-6)
+    novel = np.add.reduceat(novelty >= HIGH_NOVELTY, starts, dtype=int)
+    assert got.sums["novel"].tolist() == novel.tolist()
     rows: list[Any] = table.drop_columns("time").to_pylist()
     fates = [
         [
@@ -107,34 +116,38 @@ def test_blocks_are_sums_in_whatever_order_rows_come(
         ]
         for a in starts.tolist()
     ]
-    assert got.fates.tolist() == fates
-    ends = [[START + a, START + min(a + size, n) - 1] for a in range(0, n, size)]
-    assert got.time.tolist() == ends
-    assert sorted(set(got.label.tolist())) == [0, 1]
+    assert np.transpose([got.sums[name] for name in FATES]).tolist() == fates
+    assert got.low["time"].tolist() == (START + starts).tolist()
+    assert got.high["time"].tolist() == (START + ends).tolist()
+    # Of a block with both labels the second one's code.
+    assert got.high["label"].tolist() == [int(end >= n // 2) for end in ends]
 
 
 def test_rows_of_other_models_are_left_out() -> None:
-    blocks = Blocks(np.array([2, 3]), timed=False, labels=None)
-    batch = features(3).combine_chunks().to_batches()[0]
-    blocks.add(batch, np.array([-1, -1, -1]))
-    blocks.add(batch, np.array([1, -1, 1]))
-    assert blocks.of_model(0).rows.tolist() == []
-    assert blocks.of_model(1).index.tolist() == [0, 2]
+    table = pa.concat_tables([features(3), features(3).set_column(0, "model_id", [["n"] * 3])])
+    (batch,) = table.combine_chunks().to_batches()
+    totals = add_up([batch])
+    curves = Curves(totals, ["n"], table.column_names)
+    model = model_numbers(batch, totals.models)
+    curves.add(batch.slice(0, 3), model[:3])
+    assert curves.blocks.part(0).rows.tolist() == []
+    curves.add(batch.slice(2, 2), model[2:4])
+    assert curves.blocks.part(0).rows.tolist() == [1]
 
 
 @pytest.mark.parametrize("most_blocks", [1000, 300])
 def test_the_moving_average_is_over_the_last_200_rows(most_blocks: int) -> None:
     table = features(1000)
-    blocks = gather(table, most_blocks=most_blocks)
+    blocks, size = gather(table, [table], most_blocks)
     loss = table["loss"].to_numpy()
-    ends = np.minimum(blocks.index + blocks.size, 1000)
+    ends = blocks.high["index"] + 1
     expected = [np.mean(loss[max(0, end - WINDOW) : end]) for end in ends]
-    assert moving_average(blocks) == pytest.approx(np.array(expected), rel=1e-12)
+    assert moving_average(blocks, size) == pytest.approx(np.array(expected), rel=1e-12)
 
 
 @given(st.sets(st.integers(1, 99), max_size=12), st.integers(1, 150))
 def test_bins_begin_at_every_cut_and_cover_everything(cuts: set[int], bins: int) -> None:
-    starts = bin_starts(np.array(sorted(cuts), dtype=np.int64), 100, bins)
+    starts = bin_starts(sorted(cuts), 100, bins)
     assert starts[0] == 0
     assert np.all(np.diff(starts) > 0)
     assert starts[-1] < 100
@@ -232,9 +245,13 @@ def test_times_that_do_not_order_the_rows_are_no_axis(time: list[int]) -> None:
 
 
 def shown(losses: npt.NDArray[np.float64], initial: int = 0) -> ShownModels:
-    lines = ShownModels(np.array([len(losses), 4]))
+    """A model with these losses and one whose rows are all initial."""
     table = features(len(losses), loss=losses, initial=np.arange(len(losses)) < initial)
-    lines.add(table.combine_chunks().to_batches()[0], np.zeros(len(losses), dtype=np.int64))
+    other = features(4, initial=[True] * 4).set_column(0, "model_id", [["n"] * 4])
+    (batch,) = pa.concat_tables([table, other]).combine_chunks().to_batches()
+    totals = add_up([batch])
+    lines = ShownModels(totals, ["m", "n"])
+    lines.add(batch, model_numbers(batch, totals.models))
     return lines
 
 
@@ -253,10 +270,10 @@ def test_a_constant_loss_is_its_own_quantile(loss: float) -> None:
 
 def test_the_last_half_and_the_small_curve_leave_out_the_start() -> None:
     losses = np.arange(64, dtype=float)
-    lines = shown(losses, initial=33)
-    assert lines.last_half()[0] == losses[33:].mean()
-    spark = lines.sparks()[0]
+    table = shown(losses, initial=33).table()
+    assert table["half"][0] == losses[33:].mean()
+    spark = table["spark"][0]
     assert spark.shape == (SPARK_BINS,)
     assert np.isnan(spark[:16]).all()
     assert spark[16:].tolist() == [33.0, *(losses[34:].reshape(-1, 2).mean(axis=1).tolist())]
-    assert math.isnan(lines.last_half()[1])
+    assert math.isnan(table["half"][1])

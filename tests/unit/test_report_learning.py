@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.learning import Learning, gain, learning_of
-from pipelines.report.data.scores import FIRST_CLASS
+from pipelines.report.data.predictions import FIRST_CLASS
 from tests.report_runs import (
     HOSTILE,
     SECOND,
@@ -46,14 +46,19 @@ def random_rows(seed: int, task: str) -> pa.Table:
     index = np.concatenate([np.arange(length) for length in lengths])
     if task == "classification":
         label = rng.choice(["x", "y", "z"], n, p=[0.6, 0.3, 0.1]).astype(object)
-        said = rng.choice(["x", "y", "z", "w"], n).astype(object)
+        answer = rng.choice(["x", "y", "z", "w"], n).astype(object)
     else:
-        label, said = rng.normal(size=n).astype(object), rng.normal(size=n).astype(object)
+        label, answer = rng.normal(size=n).astype(object), rng.normal(size=n).astype(object)
     label[rng.random(n) < 0.3] = None
-    said[index < rng.integers(0, 3)] = None
+    answer[index < rng.integers(0, 3)] = None
     model = np.repeat(np.array(MODELS, dtype=object), lengths)
     return predictions(
-        task, model_id=model, index=index, time=START + index * SECOND, prediction=said, label=label
+        task,
+        model_id=model,
+        index=index,
+        time=START + index * SECOND,
+        prediction=answer,
+        label=label,
     )
 
 
@@ -113,13 +118,13 @@ def test_losses_equal_those_counted_row_by_row(
             for row in rows
             if row["model_id"] == name and None not in (row["label"], row["prediction"])
         ]
-        assert scores.rows[code] == counts[name]
-        assert scores.scored[code] == len(scored)
+        assert scores.predicted.rows[code] == counts[name]
+        assert scores.scored.rows[code] == len(scored)
         assert learning.losses[code] == pytest.approx(expected[name], rel=1e-12)
         assert scores.length[code] == max((row["index"] + 1 for row in scored), default=0)
         if task == "regression":
             errors = [row["error"] for row in scored]
-            assert scores.absolute[code] == pytest.approx(math.fsum(errors))
+            assert scores.scored.sums["absolute"][code] == pytest.approx(math.fsum(errors))
     if task == "classification":
         assert tally_of(learning) == Counter(
             (row["model_id"], row["label"], row["prediction"])
@@ -132,8 +137,8 @@ def tally_of(learning: Learning) -> Counter[tuple[str, str, str]]:
     names = list(learning.scores.models)
     classes = learning.classes
     found: Counter[tuple[str, str, str]] = Counter()
-    for model, label, said, count in zip(*learning.scores.tally.columns(), strict=True):
-        key = names[model], classes[label - FIRST_CLASS], classes[said - FIRST_CLASS]
+    for model, label, guess, count in zip(*learning.scores.tally.columns(), strict=True):
+        key = names[model], classes[label - FIRST_CLASS], classes[guess - FIRST_CLASS]
         found[key] = int(count)
     return found
 
@@ -173,7 +178,7 @@ def test_a_row_whose_label_is_not_there_is_not_scored(tmp_path: Path) -> None:
     put(tmp_path, "predictions", table.set_column(table.num_columns - 1, "correct", correct))
     learning = learning_of(str(tmp_path), choice(["m"]))
     assert learning is not None
-    assert learning.scores.scored.tolist() == [1]
+    assert learning.scores.scored.rows.tolist() == [1]
 
 
 def test_rows_in_any_order_are_few_runs(tmp_path: Path) -> None:
@@ -206,12 +211,12 @@ def test_a_prediction_without_a_score_counts_as_a_row_alone(tmp_path: Path) -> N
 
 def curve_of(tmp_path: Path, *, time: list[int] | None = None) -> dict[str, Any]:
     """One model, 200 rows: the second quarter is wrong, the label changes at row 100."""
-    said = ["x"] * 50 + ["y"] * 50 + ["y"] * 100
+    answer = ["x"] * 50 + ["y"] * 50 + ["y"] * 100
     label = ["x"] * 100 + ["y"] * 100
     columns: dict[str, Any] = {
         "model_id": ["m"] * 200,
         "index": range(200),
-        "prediction": said,
+        "prediction": answer,
         "label": label,
     }
     if time is not None:

@@ -71,26 +71,24 @@ def test_totals_are_sums_over_the_windows_however_they_lie(
     table = table.take(rng.permutation(len(table))) if mixed else table
     output = tmp_path_factory.mktemp("run")
     put(output, "mismatch", table.slice(0, cut), table.slice(cut))
-    totals = found(output, ["a", "b"], [START, START]).totals
-    for name, code in totals.models.items():
+    mismatch = found(output, ["a", "b"], [START, START])
+    totals, sums = mismatch.totals, mismatch.totals.sums
+    for name, code in mismatch.models.items():
         for kind, kind_name in enumerate(KINDS):
             mine = [x for x in lines if (x["model_id"], x["kind"]) == (name, kind_name)]
             measured = [x for x in mine if x["mismatch"] is not None]
             ratios = [x["mismatch"] / x["trace_bound"] for x in measured]
-            at = code, kind
-            assert totals.windows[at] == len(mine)
-            assert totals.unmeasured[at] == len(mine) - len(measured)
-            assert totals.incomplete[at] == sum(not x["complete"] for x in mine)
-            assert totals.sampled[at] == sum(0 < x["n"] < x["rows"] for x in mine)
-            assert totals.length[at] == max((x["index"] + 1 for x in mine), default=0)
-            assert totals.ratio[at] == max(ratios, default=-math.inf)
-            for sums, column in (
-                (totals.mismatch, "mismatch"),
-                (totals.certificate, "trace_bound"),
-            ):
-                assert sums[at] == pytest.approx(math.fsum(x[column] for x in measured))
-            if not measured:
-                assert math.isnan(totals.mean(totals.mismatch)[at])
+            at = code * len(KINDS) + kind
+            assert totals.rows[at] == len(mine)
+            assert sums["measured"][at] == len(measured)
+            assert sums["incomplete"][at] == sum(not x["complete"] for x in mine)
+            assert sums["sampled"][at] == sum(0 < x["n"] < x["rows"] for x in mine)
+            assert totals.high["ratio"][at] == max(ratios, default=-math.inf)
+            if mine:
+                assert totals.high["index"][at] == max(x["index"] for x in mine)
+            for total, column in (("mismatch", "mismatch"), ("certificate", "trace_bound")):
+                expected = math.fsum(x[column] for x in measured)
+                assert sums[total][at] == pytest.approx(expected)
 
 
 def test_windows_are_drawn_one_by_one_in_order_of_their_ends(tmp_path: Path) -> None:
@@ -186,14 +184,14 @@ def test_without_times_the_axis_counts_rows(tmp_path: Path) -> None:
     values = mismatch.curves[0][KINDS.index("moving")].values
     assert values["row"].tolist() == [11.0, 12.0]
     assert "time" not in values
-    assert mismatch.totals.title(KINDS.index("moving")) == "The last 10 rows"
+    assert mismatch.title(KINDS.index("moving")) == "The last 10 rows"
 
 
 def test_windows_of_a_kind_unknown_here_are_passed_over(tmp_path: Path) -> None:
     put(tmp_path, "mismatch", windows({"kind": "session"}, {}))
-    totals = found(tmp_path, ["m"], [START]).totals
-    assert totals.windows.tolist() == [[1, 0, 0]]
-    assert totals.kinds() == [KINDS.index("fixed")]
+    mismatch = found(tmp_path, ["m"], [START])
+    assert mismatch.totals.rows.tolist() == [1, 0, 0]
+    assert mismatch.kinds() == [KINDS.index("fixed")]
 
 
 def test_the_page_shows_each_kind_and_a_table(tmp_path: Path) -> None:

@@ -44,23 +44,26 @@ def test_totals_are_sums_over_the_rows_however_they_are_cut(size: int, turned: b
     totals = add_up(reversed(batches) if turned else batches)
     rows = table.to_pylist()
     assert sorted(totals.models) == sorted({row["model_id"] for row in rows})
+    sd = totals.loss.sd()
     for name, code in totals.models.items():
         mine = [row for row in rows if row["model_id"] == name]
         counted = [row["loss"] for row in mine if not row["initial"]]
-        assert totals.rows[code] == len(mine)
+        assert totals.counts.rows[code] == len(mine)
         assert totals.length[code] == max(row["index"] for row in mine) + 1
-        assert totals.fates[code].tolist() == [
+        assert [totals.counts.sums[fate][code] for fate in FATES] == [
             sum(not row["informative"] for row in mine),
             sum(row["evicted"] is not None for row in mine),
             sum(row["evicted"] == row["index"] for row in mine),
         ]
-        assert totals.by_model.n[code] == len(counted)
+        assert totals.loss.n[code] == len(counted)
         if counted:
             assert totals.means()[code] == pytest.approx(math.fsum(counted) / len(counted))
-            assert totals.by_model.sd()[code] == pytest.approx(np.std(counted))
+            assert sd[code] == pytest.approx(np.std(counted))
         else:
             assert math.isnan(totals.means()[code])
-    assert len(FATES) == totals.fates.shape[1]
+    every = [row["loss"] for row in rows if not row["initial"]]
+    mean = math.fsum(every) / len(every)
+    assert totals.loss.together() == pytest.approx((len(every), mean, np.std(every)))
 
 
 def test_labels_are_summed_without_the_start_rows_and_nulls_apart() -> None:
@@ -70,25 +73,19 @@ def test_labels_are_summed_without_the_start_rows_and_nulls_apart() -> None:
     for row in table.to_pylist():
         if not row["initial"]:
             groups[row["label"]].append(row["loss"])
-    unlabelled = groups.pop(None)
-    names = totals.labels.names()
-    assert sorted(names) == sorted(str(name) for name in groups)
-    for code, name in enumerate(names):
-        assert totals.by_label.n[code] == len(groups[name])
-        assert totals.by_label.mean[code] == pytest.approx(np.mean(groups[name]))
-        assert totals.by_label.sd()[code] == pytest.approx(np.std(groups[name]))
-    assert totals.unlabelled.n.tolist() == [len(unlabelled)]
-    assert totals.unlabelled.mean[0] == pytest.approx(np.mean(unlabelled))
-    everything = [loss for losses in groups.values() for loss in losses] + unlabelled
-    assert totals.overall.n.tolist() == [len(everything)]
-    assert totals.overall.mean[0] == pytest.approx(np.mean(everything))
+    names = [None, *totals.labels.names()]
+    assert set(names) == set(groups)
+    assert totals.by_label.n.tolist() == [len(groups[name]) for name in names]
+    for place, name in enumerate(names):
+        assert totals.by_label.mean[place] == pytest.approx(np.mean(groups[name]))
+        assert totals.by_label.sd()[place] == pytest.approx(np.std(groups[name]))
 
 
 def test_no_batches_give_empty_totals() -> None:
     totals = add_up([])
     assert totals.models == {}
     assert len(totals.means()) == 0
-    assert totals.overall.n.sum() == 0
+    assert totals.loss.together() == (0, 0.0, 0.0)
 
 
 @given(
@@ -97,8 +94,8 @@ def test_no_batches_give_empty_totals() -> None:
 def test_moments_merge_batches(batches: list[list[tuple[int, float]]]) -> None:
     moments = Moments()
     for batch in batches:
-        groups, local = np.unique([group for group, _ in batch], return_inverse=True)
-        moments.add(groups.astype(np.int64), local, np.array([value for _, value in batch]))
+        groups = np.array([group for group, _ in batch], dtype=np.int64)
+        moments.add(groups, np.array([value for _, value in batch]), 5)
     for group in range(len(moments.n)):
         values = [value for batch in batches for key, value in batch if key == group]
         assert moments.n[group] == len(values)
@@ -113,7 +110,7 @@ def test_a_small_spread_about_a_large_mean_is_kept() -> None:
     moments = Moments()
     values = 1e9 + np.array([0.0, 1.0, 2.0, 3.0])
     for pair in (values[:2], values[2:]):
-        moments.add(np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64), pair)
+        moments.add(np.zeros(2, dtype=np.int64), pair, 1)
     assert moments.sd().tolist() == [pytest.approx(math.sqrt(1.25), rel=1e-12)]
 
 

@@ -8,7 +8,7 @@
   const natural = new Intl.Collator("en", { numeric: true }).compare;
   const drawn = new Map(data.curves.map((curve, k) => [curve.id, k]));
 
-  /* Fills the table `id`. `columns` name the arrays of `table` beside its ids; one that is text
+  /* Fills the table `id`. `columns` name the arrays of `table` besides its ids; one that is text
      `isText`; `last` makes a further cell of a row, below the title `lastTitle`. */
   const fillTable = ({ id, table, columns, sortBy, last, lastTitle }) => {
     const total = table.id.length;

@@ -62,7 +62,7 @@
     return [[from, to], series.map(twice)];
   };
 
-  /* Draws a chart of the chosen model; `aside` may add to what is said of a place. */
+  /* Draws a chart of the chosen model; `aside` may add to the words on a place. */
   const draw = (id, curve, axis, series, { aside, ...more }) => {
     const whole = axisFor(curve, unpack(current).loss).x;
     const extent = [whole[0], whole[whole.length - 1]];
@@ -167,15 +167,15 @@
   };
 
   const notes = (curve) => {
-    const said = [];
-    if (curve.labelChanges && curve.regimes === null) said.push(`The label changes ${count(curve.labelChanges)} times, too often to shade.`);
-    if (curve.gaps) said.push(`Nothing was recorded for longer spells ${count(curve.gaps)} ${curve.gaps === 1 ? "time" : "times"}: lines break there.`);
-    if (data.timed && !hasTime(curve)) said.push("The times do not order this model’s rows, so the axis counts rows.");
-    if (curve.mean === null) said.push("All rows of this model are start rows, which count in no mean.");
+    const sentences = [];
+    if (curve.labelChanges && curve.regimes === null) sentences.push(`The label changes ${count(curve.labelChanges)} times, too often to shade.`);
+    if (curve.gaps) sentences.push(`Nothing was recorded for longer spells ${count(curve.gaps)} ${curve.gaps === 1 ? "time" : "times"}: lines break there.`);
+    if (data.timed && !hasTime(curve)) sentences.push("The times do not order this model’s rows, so the axis counts rows.");
+    if (curve.mean === null) sentences.push("All rows of this model are start rows, which count in no mean.");
     const alerts = data.alerts?.counts[current] ?? 0;
     const marked = data.alerts?.marks[current].length ?? 0;
-    if (alerts) said.push(`${count(alerts)} drift ${alerts === 1 ? "alert" : "alerts"}${marked < alerts ? `, the first ${count(marked)} marked` : ""}.`);
-    document.getElementById("loss-note").textContent = said.join(" ");
+    if (alerts) sentences.push(`${count(alerts)} drift ${alerts === 1 ? "alert" : "alerts"}${marked < alerts ? `, the first ${count(marked)} marked` : ""}.`);
+    document.getElementById("loss-note").textContent = sentences.join(" ");
     document.getElementById("chosen").textContent = `${count(curve.rows)} ${curve.rows === 1 ? "row" : "rows"} · mean error ${figure(curve.mean)}`;
   };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,30 +80,27 @@ def alerts_of(output: str, choice: Choice) -> Alerts | None:
 
 
 def _plain(batch: pa.RecordBatch) -> Any:
-    table = pa.Table.from_batches([batch])
-    column = table["model_id"].cast(pa.string())
-    return table.set_column(table.column_names.index("model_id"), "model_id", column)
+    """Return a batch as a table, model ids as strings and times as ns since 1970."""
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns["model_id"] = columns["model_id"].cast(pa.string())
+    if "time" in columns:
+        columns["time"] = columns["time"].cast(pa.timestamp("ns", tz="UTC")).cast(pa.int64())
+    return pa.table(columns)
 
 
 def _earliest(known: Any, table: Any, order: Sequence[str], most: int) -> Any:
     table = table if known is None else pa.concat_tables([known, table])
-    keys = [(name, "ascending") for name in order]
-    return table.take(pc.sort_indices(table, sort_keys=keys)[:most])
+    return table.sort_by([(name, "ascending") for name in order]).slice(0, most)
 
 
 def _alerts(table: Any) -> list[Alert]:
-    if table is None:
-        return []
-    names = table["model_id"].to_pylist()
-    time: list[int | None] = [None] * len(names)
-    if "time" in table.column_names:
-        time = table["time"].cast(pa.timestamp("ns", tz="UTC")).cast(pa.int64()).to_pylist()
-    others = (table[name].to_pylist() for name in ("index", "before", "after"))
+    rows = [] if table is None else table.to_pylist()
     return [
-        Alert(model, index, when, _level(before), _level(after))
-        for model, when, index, before, after in zip(names, time, *others, strict=True)
+        Alert(
+            row["model_id"],
+            row["index"],
+            row.get("time"),
+            *(math.nan if row[name] is None else row[name] for name in ("before", "after")),
+        )
+        for row in rows
     ]
-
-
-def _level(value: float | None) -> float:
-    return float("nan") if value is None else value

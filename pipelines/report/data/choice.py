@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.report.data.totals import Floats, Ints, Totals
+from pipelines.report.data.columns import Floats, Ints
+from pipelines.report.data.totals import Totals
 from pipelines.report.text import natural
 
 MOST_CURVES = 50
@@ -49,7 +50,7 @@ def models_with_curves(totals: Totals) -> list[str]:
     """
     names = list(totals.models)
     if len(names) > MOST_CURVES:
-        by_rows = np.argsort(-totals.rows, kind="stable")
+        by_rows = np.argsort(-totals.counts.rows, kind="stable")
         best = _by_mean(totals.means())
         order = [*by_rows[:20], *best[::-1][:20], *best[:10], *by_rows[: MOST_CURVES * 2]]
         names = [names[code] for code in dict.fromkeys(int(code) for code in order)][:MOST_CURVES]
@@ -66,15 +67,15 @@ def models_shown(totals: Totals, curves: list[str]) -> list[str]:
     return sorted(names, key=natural)
 
 
-def codes_of(models: Mapping[str, int], names: list[str]) -> Ints:
+def codes_of(models: Mapping[str, int], names: Sequence[str]) -> Ints:
     """Return the numbers of the models of these names."""
     return np.array([models[name] for name in names], dtype=np.int64)
 
 
-def slots_of(codes: Ints, models: int) -> Ints:
-    """Return for each of `models` numbers its place among `codes`, -1 where it has none."""
-    slots = np.full(models, -1, dtype=np.int64)
-    slots[codes] = np.arange(len(codes))
+def slots_of(models: Mapping[str, int], names: Sequence[str]) -> Ints:
+    """Return for the number of each model its place among these names, -1 where it has none."""
+    slots = np.full(len(models), -1, dtype=np.int64)
+    slots[codes_of(models, names)] = np.arange(len(names))
     return slots
 
 

@@ -1,25 +1,36 @@
-"""From a model's blocks of rows to the curves that the report draws."""
+"""Second pass of the report, for the few models that are drawn: their curves of features."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
-from pipelines.report.data.blocks import WINDOW, ModelBlocks
-from pipelines.report.data.labels import NO_LABEL
-from pipelines.report.data.totals import Floats, Ints
+from pipelines.report.data.choice import codes_of, slots_of
+from pipelines.report.data.columns import Floats, Ints, array_of, mean_of, times_of
+from pipelines.report.data.groups import Bins, Blocks, Part
+from pipelines.report.data.labels import NO_LABEL, label_values
+from pipelines.report.data.totals import FATES, Totals, fates_of
+
+WINDOW = 200
+"""Rows of the moving average, as in the figures of the tracker's paper."""
+
+HIGH_NOVELTY = 0.95
+"""Novelty is a quantile, so one row in twenty is expected at or above this."""
 
 RATE_BINS = 160
 """Rates need rows to be rates: at most this many bins, and about 20 rows or more in each."""
 
 _ROWS_OF_A_RATE = 20
 _SHORTEST_REGIME = 5
-_GAP_STEPS = 10
-_GAP_SHARE = 1 / 200
+_ALL_BINS = 24_000
+_FEWEST_BINS = 480
+_MOST_BINS = 1_200
+_MOST_BLOCKS = 2_000_000
+_BLOCK_SIZES = (1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100, WINDOW)
 
 
 @dataclass(frozen=True)
@@ -52,159 +63,177 @@ class Curve:
     rates: dict[str, Floats]
 
 
-def curve_of(blocks: ModelBlocks, bins: int) -> Curve:
+def block_size(length: int, most_blocks: int) -> int:
+    """Return how many rows go into a block, so that `length` rows fit into `most_blocks`.
+
+    Up to the window of the moving average it divides the window, which makes the average exact.
+    """
+    for size in _BLOCK_SIZES:
+        if -(-length // size) <= most_blocks:
+            return size
+    size = WINDOW
+    while -(-length // size) > most_blocks:
+        size *= 2
+    return size
+
+
+class Curves:
+    """The curves of some models, filled batch by batch.
+
+    Args:
+        totals: What the first pass found.
+        names: The models.
+        columns: The columns of the features; `time` and `label` may be absent.
+        most_blocks: Bound on the blocks of all models together (about 100 bytes each).
+
+    Attributes:
+        size: Rows of each model's blocks.
+        blocks: What was added.
+    """
+
+    def __init__(
+        self,
+        totals: Totals,
+        names: Sequence[str],
+        columns: Sequence[str],
+        most_blocks: int = _MOST_BLOCKS,
+    ) -> None:
+        """Allocate; see the class."""
+        self._names = names
+        self._slots = slots_of(totals.models, names)
+        self._labels = totals.labels if "label" in columns else None
+        self._timed = "time" in columns
+        lengths = totals.length[codes_of(totals.models, names)]
+        share = max(1, most_blocks // max(1, len(names)))
+        self.size = np.array([block_size(n, share) for n in lengths.tolist()], dtype=np.int64)
+        sums: dict[str, type] = {"loss": np.float64, "novelty": np.float64}
+        sums |= dict.fromkeys(["novel", *FATES], np.int32)
+        ranges: dict[str, type] = {"index": np.int64, "loss": np.float64}
+        if self._timed:
+            ranges["time"] = np.int64
+        if self._labels is not None:
+            if self._labels.is_target:
+                sums |= {"target": np.float64, "targets": np.int32}
+            else:
+                ranges["label"] = np.int32
+        self.blocks = Blocks(-(-lengths // self.size), sums, ranges)
+
+    def add(self, batch: pa.RecordBatch, model: Ints) -> None:
+        """Add a batch of features; `model` has the number of each row's model."""
+        slot = self._slots[model]
+        keep = np.flatnonzero(slot >= 0)
+        if len(keep) < len(slot):
+            batch, slot = batch.take(pa.array(keep)), slot[keep]
+        index, novelty = array_of(batch, "index"), array_of(batch, "novelty")
+        values = {
+            "index": index,
+            "loss": array_of(batch, "loss"),
+            "novelty": novelty,
+            "novel": novelty >= HIGH_NOVELTY,
+            **fates_of(batch),
+        }
+        if self._timed:
+            values["time"] = times_of(batch.column("time"))
+        if self._labels is not None and self._labels.is_target:
+            target = label_values(batch.column("label"))
+            values["targets"] = np.isfinite(target)
+            values["target"] = np.where(values["targets"], target, 0.0)
+        elif self._labels is not None:
+            values["label"] = self._labels.encode(batch.column("label"))
+        self.blocks.put(slot, index // self.size[slot], values)
+
+    def curves(self) -> dict[str, Curve]:
+        """Return the curves by model."""
+        bins = min(_MOST_BINS, max(_FEWEST_BINS, _ALL_BINS // max(1, len(self._names))))
+        return {
+            name: curve_of(self.blocks.part(slot), int(self.size[slot]), bins)
+            for slot, name in enumerate(self._names)
+        }
+
+
+def curve_of(part: Part, size: int, most: int) -> Curve:
     """Bin a model's blocks.
 
     Bins hold equally many rows, never rows from both sides of a gap in time nor, where labels form
     runs, rows of two labels.
 
     Args:
-        blocks: At least one block.
-        bins: About how many bins; a run of labels or a gap can add one each.
+        part: At least one block.
+        size: Rows of a block.
+        most: About how many bins; a run of labels or a gap can add one each.
     """
-    times = _ordered_times(blocks)
-    gaps = gaps_of(times)
-    changes = np.zeros(0, dtype=np.int64)
-    if blocks.label is not None:
-        changes = np.flatnonzero(blocks.label[1:] != blocks.label[:-1]) + 1
-    rows = int(blocks.rows.sum())
-    labelled = blocks.label is not None and bool(np.any(blocks.label != NO_LABEL))
-    runs = labelled and len(changes) <= min(bins // 2, rows // _SHORTEST_REGIME)
-    cuts = np.union1d(gaps, changes) if runs else gaps
-    covered = 1.0
-    if times is not None:
-        silent = times[gaps, 0] - times[gaps - 1, 1]
-        covered = 1.0 - float(silent.sum()) / float(times[-1, 1] - times[0, 0])
+    start, rows = _start_of(part), int(part.rows.sum())
+    rates = Bins(part, min(RATE_BINS, max(1, rows // _ROWS_OF_A_RATE)), start)
+    label = part.high.get("label", np.full(len(part.rows), NO_LABEL))
+    changes = np.flatnonzero(label[1:] != label[:-1]) + 1
+    has_runs = len(changes) <= min(most // 2, rows // _SHORTEST_REGIME)
+    has_runs = has_runs and bool(np.any(label != NO_LABEL))
+    loss = Bins(part, most, start, changes.tolist() if has_runs else ())
     return Curve(
-        start=None if times is None else int(times[0, 0]),
-        gaps=len(gaps),
-        covered=covered,
+        start=start,
+        gaps=len(loss.gaps),
+        covered=loss.covered,
         label_changes=len(changes),
-        regimes=_regimes(blocks, times, changes, gaps) if runs else None,
-        loss=_loss_curve(blocks, times, bin_starts(cuts, len(blocks.rows), bins), gaps),
-        rates=_rate_curve(blocks, times, gaps),
+        regimes=_regimes(part, label, start, changes, loss.gaps) if has_runs else None,
+        loss=_loss_curve(part, size, loss),
+        rates=_rate_curve(part, rates),
     )
 
 
-def bin_starts(cuts: Ints, length: int, bins: int) -> Ints:
-    """Cut 0..length at every place in `cuts`, and each part into its share of the bins.
-
-    Returns:
-        The first position of every bin, increasing, shape (about `bins`,).
-    """
-    edges = np.concatenate([[0], cuts, [length]]).astype(np.int64)
-    starts = []
-    for first, stop in pairwise(edges):
-        size = int(stop - first)
-        count = min(size, max(1, round(size * bins / length)))
-        starts.append(first + np.arange(count) * size // count)
-    return np.concatenate(starts).astype(np.int64)
+def _start_of(part: Part) -> int | None:
+    """Return the first time if times can serve as an axis: in order, and not all the same."""
+    if "time" not in part.low:
+        return None
+    first, last = part.low["time"], part.high["time"]
+    if last[-1] <= first[0] or np.any(first[1:] < last[:-1]):
+        return None
+    return int(first[0])
 
 
-def moving_average(blocks: ModelBlocks) -> Floats:
+def moving_average(part: Part, size: int) -> Floats:
     """Return the mean loss of the last `WINDOW` rows at the end of every block.
 
     The first rows average over as many as there are. Blocks of more than `WINDOW` rows average
     over themselves.
     """
-    width = max(1, WINDOW // blocks.size)
-    return _trailing_sum(blocks.loss, width) / _trailing_sum(blocks.rows.astype(float), width)
+    stop = np.arange(1, len(part.rows) + 1)
+    begin = np.maximum(stop - max(1, WINDOW // size), 0)
+    loss, rows = (np.append(0.0, np.cumsum(values)) for values in (part.sums["loss"], part.rows))
+    average: Floats = (loss[stop] - loss[begin]) / (rows[stop] - rows[begin])
+    return average
 
 
-def _trailing_sum(values: Floats, width: int) -> Floats:
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    stop = np.arange(1, len(values) + 1)
-    return cast(Floats, total[stop] - total[np.maximum(stop - width, 0)])
-
-
-def _ordered_times(blocks: ModelBlocks) -> Ints | None:
-    """Return the blocks' times if they can serve as an axis: in order, and not all the same."""
-    time = blocks.time
-    if time is None or time[-1, 1] <= time[0, 0] or np.any(time[1:, 0] < time[:-1, 1]):
-        return None
-    return time
-
-
-def gaps_of(times: Ints | None) -> Ints:
-    """Return the blocks before which nothing was recorded for long.
-
-    Long is over ten times the usual step and wide enough to be seen, a 200th of the whole.
-    """
-    if times is None:
-        return np.zeros(0, dtype=np.int64)
-    step = np.diff(times[:, 0])
-    usual = float(np.median(step[step > 0])) if np.any(step > 0) else 0.0
-    long = max(_GAP_STEPS * usual, float(times[-1, 1] - times[0, 0]) * _GAP_SHARE)
-    return np.flatnonzero(step > long) + 1
-
-
-def _regimes(blocks: ModelBlocks, times: Ints | None, changes: Ints, gaps: Ints) -> list[Regime]:
-    label = cast(Ints, blocks.label)
-    edges = np.concatenate([[0], np.union1d(changes, gaps), [len(label)]]).astype(np.int64)
-    breaks = set(gaps.tolist()) | {len(label)}
+def _regimes(part: Part, label: Ints, start: int | None, changes: Ints, gaps: Ints) -> list[Regime]:
+    edges = [0, *np.union1d(changes, gaps).tolist(), len(label)]
+    breaks = {*gaps.tolist(), len(label)}
     regimes = []
-    for first, stop in pairwise(edges.tolist()):
+    for first, stop in pairwise(edges):
         if label[first] == NO_LABEL:
             continue
-        start = end = 0.0
-        if times is not None:
-            last = times[stop - 1, 1] if stop in breaks else times[stop, 0]
-            start = float(times[first, 0] - times[0, 0]) / 1e9
-            end = float(last - times[0, 0]) / 1e9
-        stop_row = int(blocks.index[stop - 1] + blocks.rows[stop - 1])
-        regimes.append(Regime(int(label[first]), int(blocks.index[first]), stop_row, start, end))
+        begin = end = 0.0
+        if start is not None:
+            last = part.high["time"][stop - 1] if stop in breaks else part.low["time"][stop]
+            begin = float(part.low["time"][first] - start) / 1e9
+            end = float(last - start) / 1e9
+        rows = int(part.low["index"][first]), int(part.high["index"][stop - 1]) + 1
+        regimes.append(Regime(int(label[first]), *rows, begin, end))
     return regimes
 
 
-def _loss_curve(
-    blocks: ModelBlocks, times: Ints | None, starts: Ints, gaps: Ints
-) -> dict[str, Floats]:
-    rows = np.add.reduceat(blocks.rows, starts)
-    sizes = np.diff(np.append(starts, len(blocks.rows)))
-    curve = _axes(blocks, times, starts)
-    curve["mean"] = np.add.reduceat(blocks.loss, starts) / rows
-    curve["low"] = np.minimum.reduceat(blocks.low, starts)
-    curve["high"] = np.maximum.reduceat(blocks.high, starts)
-    curve["average"] = np.add.reduceat(moving_average(blocks), starts) / sizes
-    if blocks.target is not None:
-        known = np.isfinite(blocks.target)
-        counts = np.add.reduceat(known.astype(float), starts)
-        sums = np.add.reduceat(np.where(known, blocks.target, 0.0), starts)
-        curve["target"] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    return broken_at(curve, starts, gaps)
+def _loss_curve(part: Part, size: int, bins: Bins) -> dict[str, Floats]:
+    curve = {
+        "mean": bins.total(part.sums["loss"]) / bins.total(part.rows),
+        "low": np.minimum.reduceat(part.low["loss"], bins.starts),
+        "high": np.maximum.reduceat(part.high["loss"], bins.starts),
+        "average": bins.total(moving_average(part, size)) / bins.total(np.ones(len(part.rows))),
+    }
+    if "target" in part.sums:
+        curve["target"] = mean_of(bins.total(part.sums["target"]), bins.total(part.sums["targets"]))
+    return bins.broken(curve)
 
 
-def _rate_curve(blocks: ModelBlocks, times: Ints | None, gaps: Ints) -> dict[str, Floats]:
-    bins = min(RATE_BINS, max(1, int(blocks.rows.sum()) // _ROWS_OF_A_RATE))
-    starts = bin_starts(gaps, len(blocks.rows), bins)
-    rows = np.add.reduceat(blocks.rows, starts)
-    censored, evicted, dropped = np.add.reduceat(blocks.fates, starts, axis=0).T
-    curve = _axes(blocks, times, starts)
-    curve["novelty"] = np.add.reduceat(blocks.novelty, starts) / rows
-    curve["novel"] = np.add.reduceat(blocks.novel, starts) / rows
-    curve["censored"] = censored / rows
-    curve["replaced"] = (evicted - dropped) / rows
-    curve["dropped"] = dropped / rows
-    return broken_at(curve, starts, gaps)
-
-
-def _axes(blocks: ModelBlocks, times: Ints | None, starts: Ints) -> dict[str, Floats]:
-    """Return where bins stand: the middle between their first and last row or time."""
-    last = np.append(starts[1:], len(blocks.rows)) - 1
-    axes = {"row": (blocks.index[starts] + blocks.index[last] + blocks.rows[last] - 1) / 2}
-    if times is not None:
-        first = times[starts, 0] - times[0, 0]
-        axes["time"] = (first + (times[last, 1] - times[starts, 0]) / 2) / 1e9
-    return axes
-
-
-def broken_at(curve: dict[str, Floats], starts: Ints, gaps: Ints) -> dict[str, Floats]:
-    """Insert a place without values before each bin that follows a gap."""
-    places = np.searchsorted(starts, gaps)
-    broken: dict[str, Floats] = {}
-    for name, values in curve.items():
-        filler: npt.NDArray[Any] | float = np.nan
-        if name in ("row", "time"):
-            filler = (values[places - 1] + values[places]) / 2
-        broken[name] = np.insert(values.astype(np.float64), places, filler)
-    return broken
+def _rate_curve(part: Part, bins: Bins) -> dict[str, Floats]:
+    rows = bins.total(part.rows)
+    counts = {**part.sums, "replaced": part.sums["evicted"] - part.sums["dropped"]}
+    names = ("novelty", "novel", "censored", "replaced", "dropped")
+    return bins.broken({name: bins.total(counts[name]) / rows for name in names})

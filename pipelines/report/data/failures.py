@@ -18,7 +18,7 @@ FAILURE_COLUMNS = ("model_id", "source", "row", "reason")
 
 _EXAMPLES = 3
 _MOST_WITH_EXAMPLES = 1_000
-_TOLD = 3
+_PRINTED = 3
 _MOST_REASONS = 100
 
 
@@ -93,19 +93,19 @@ def failure_reasons(kinds: Sequence[FailureKind]) -> dict[str, int]:
 def failure_lines(kinds: Sequence[FailureKind]) -> list[str]:
     """Return the three most frequent reasons, each as a line with an example below it."""
     lines = []
-    for entry in kinds[:_TOLD]:
+    for entry in kinds[:_PRINTED]:
         example = entry.examples[0]
         lines.append(f"failed:   {counted(entry.rows, 'row')}: {entry.kind}")
         lines.append(f"          such as {example.where()}{_value(example, entry.kind)}")
-    if len(kinds) > _TOLD:
-        rest = sum(entry.rows for entry in kinds[_TOLD:])
-        reasons = counted(len(kinds) - _TOLD, "more reason")
+    if len(kinds) > _PRINTED:
+        rest = sum(entry.rows for entry in kinds[_PRINTED:])
+        reasons = counted(len(kinds) - _PRINTED, "more reason")
         lines.append(f"failed:   {counted(rest, 'row')}: {reasons}, in run.json")
     return lines
 
 
 def _value(example: Failure, kind: str) -> str:
-    """Return what a row's reason says beside its kind: the value."""
+    """Return what a row's reason has and its kind has not: the value."""
     if example.reason == kind:
         return ""
     return ": " + example.reason.removesuffix(": " + kind.rpartition(": ")[2])

@@ -46,7 +46,8 @@ def read_batches(paths: Sequence[str], columns: Sequence[str]) -> Iterator[pa.Re
     """Yield the rows of the files in order, these columns only, a bounded batch at a time."""
     for path in paths:
         with _open_parquet(path) as file:
-            yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns))
+            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns))
+            yield from (batch for batch in batches if batch.num_rows)
 
 
 def read_run(output: str) -> dict[str, Any]:

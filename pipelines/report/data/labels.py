@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from pipelines.report.data.columns import Floats, Ints, numbered
 
 NO_LABEL = -1
 """Code of a row whose label is null, NaN or beyond the limit."""
 
 MOST_CLASSES_OF_TEXT = 5_000
-"""Distinct texts that are told apart; later ones are coded as no label."""
+"""Distinct texts that have a code; later ones are coded as no label."""
 
 _MOST_CLASSES_OF_NUMBERS = 24
 
@@ -33,20 +34,14 @@ class LabelCodes:
         self.is_target = False
         self.is_cut = False
 
-    def encode(self, column: pa.Array) -> npt.NDArray[np.int64]:
+    def encode(self, column: pa.Array) -> Ints:
         """Return the rows' codes, shape (n,), `NO_LABEL` where there is none."""
         column = _plain(column)
         if not pa.types.is_dictionary(column.type):
             self.is_numeric = True
             if self.is_target:
                 return np.full(len(column), NO_LABEL)
-            column = column.dictionary_encode()
-        indices = pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        used = np.flatnonzero(np.bincount(indices[indices >= 0], minlength=len(column.dictionary)))
-        names = column.dictionary.take(pa.array(used)).to_pylist()
-        table = np.full(len(column.dictionary) + 1, NO_LABEL)
-        table[used] = [self._code(name) for name in names]
-        return cast("npt.NDArray[np.int64]", table[indices])
+        return numbered(column, self._code)
 
     def names(self) -> list[str]:
         """Return the labels as text, in the order of their codes."""
@@ -65,10 +60,10 @@ class LabelCodes:
         return NO_LABEL
 
 
-def label_values(column: pa.Array) -> npt.NDArray[np.float64]:
+def label_values(column: pa.Array) -> Floats:
     """Return numeric labels as float64, NaN where there is none."""
     column = _plain(column).cast(pa.float64(), safe=False)
-    return cast("npt.NDArray[np.float64]", column.to_numpy(zero_copy_only=False))
+    return cast(Floats, column.to_numpy(zero_copy_only=False))
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -1,19 +1,23 @@
-"""How well the learner predicts, beside two that need no features, in the same rows.
+"""How well the learner predicts, and two references that need no features, on the same rows.
 
 The references guess without looking: the label of the row before, and for each model the one
-class that is most frequent (in regression: the mean label) in all of its rows, known beforehand.
+class that is most frequent (in regression: the mean label) in all of its rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.report.data.choice import Choice, codes_of, slots_of
-from pipelines.report.data.scores import Predictions, Rows, Scores, count_scores
-from pipelines.report.data.sums import BlockSums, Part, bins_of
-from pipelines.report.data.totals import Floats, Ints
+from pipelines.report.data.columns import Floats, Ints, mean_of
+from pipelines.report.data.groups import Arrays, Bins, Blocks, Groups, Part
+from pipelines.report.data.predictions import FIRST_CLASS, Predictions, Rows, last_labelled
 
 PREDICTORS = ("learner", "before", "constant")
 """The learner, and the references: the label of the row before, and each model's constant."""
@@ -23,6 +27,80 @@ RATE_BINS = 160
 """Points of a curve; about 50 rows or more in each."""
 
 _ROWS_OF_A_RATE = 50
+_KEYS = ("model", "label", "predicted")
+
+
+class Tally:
+    """Counts of (model, label, prediction), as many as occur."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._table = pa.table(dict.fromkeys((*_KEYS, "count"), pa.array([], pa.int64())))
+
+    def add(self, model: Ints, label: Ints, predicted: Ints) -> None:
+        """Count rows; labels and predictions by their places."""
+        counts = (model, label, predicted, np.ones_like(model))
+        rows = pa.table(dict(zip((*_KEYS, "count"), counts, strict=True)))
+        table = pa.concat_tables([self._table, rows])
+        counted = table.group_by(list(_KEYS)).aggregate([("count", "sum")])
+        self._table = counted.rename_columns([*_KEYS, "count"])
+
+    def columns(self) -> list[Ints]:
+        """Return models, labels, predictions and counts, sorted by the first three."""
+        table = self._table.sort_by([(name, "ascending") for name in _KEYS])
+        return [column.to_numpy() for column in table.columns]
+
+    def labels(self) -> list[Ints]:
+        """Return models, labels with a code, their rows and those that were predicted right.
+
+        They are sorted by model, the most frequent label first; of several that met first.
+        """
+        hit = pc.equal(self._table["label"], self._table["predicted"])
+        table = self._table.append_column(
+            "right", pc.multiply(hit.cast(pa.int64()), self._table["count"])
+        )
+        table = table.filter(pc.field("label") >= FIRST_CLASS).group_by(["model", "label"])
+        table = table.aggregate([("count", "sum"), ("right", "sum")])
+        order = [("model", "ascending"), ("count_sum", "descending"), ("label", "ascending")]
+        return [column.to_numpy() for column in table.sort_by(order).columns]
+
+
+@dataclass
+class Scores:
+    """What one pass over the predictions finds; arrays are indexed by a model's number.
+
+    Attributes:
+        models: Numbers of the models.
+        classifies: Whether labels are classes.
+        predicted: Rows predicted.
+        scored: Rows held against a label, and sums of their losses and, in regression, of absolute
+            errors and labels; ranges of their `index` and, with times, `time` (ns).
+        tally: In classification, how often each class was taken for which.
+        known: For each run of rows met, the last label before it, NaN without one.
+    """
+
+    models: dict[str, int]
+    classifies: bool
+    predicted: Groups
+    scored: Groups
+    tally: Tally = field(default_factory=Tally)
+    known: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def length(self) -> Ints:
+        """Each model's greatest index of a scored row + 1."""
+        length: Ints = np.maximum(self.scored.high["index"] + 1, 0)
+        return length
+
+    def constants(self) -> Floats:
+        """Return each model's most frequent class or mean label in the scored rows, else NaN."""
+        if not self.classifies:
+            return mean_of(self.scored.sums["label"], self.scored.rows)
+        models, labels, _, _ = self.tally.labels()
+        found, first = np.unique(models, return_index=True)
+        constants = np.full(len(self.models), np.nan)
+        constants[found] = labels[first] - FIRST_CLASS
+        return constants
 
 
 @dataclass(frozen=True)
@@ -42,12 +120,11 @@ class ScoreCurve:
 
 @dataclass(frozen=True)
 class Learning:
-    """All that the report says of predictions.
+    """All that the report shows of predictions.
 
     Attributes:
         scores: Totals of the models.
         classes: Names of the classes.
-        is_cut: Whether there are classes beyond those told apart.
         losses: Sums of the losses of the predictors on the scored rows, shape (models, 3).
         curves: For each model drawn its curve, None without scored rows.
         by_time, by_row: Curves of all models together, by time and by rows; None with one model.
@@ -55,20 +132,19 @@ class Learning:
 
     scores: Scores
     classes: list[str]
-    is_cut: bool
     losses: Floats
     curves: list[ScoreCurve | None]
     by_time: ScoreCurve | None
     by_row: ScoreCurve | None
 
-    def measure(self, loss: Floats, rows: Ints) -> Floats:
+    def measure(self, loss: Floats, rows: npt.NDArray[Any]) -> Floats:
         """Return accuracy (or RMSE) of losses over numbers of rows, NaN without rows."""
         return measured(loss, rows, classifies=self.scores.classifies)
 
 
-def measured(loss: Floats, rows: Ints | Floats, *, classifies: bool) -> Floats:
+def measured(loss: Floats, rows: npt.NDArray[Any], *, classifies: bool) -> Floats:
     """Return 1 - loss/rows of classes, √(loss/rows) of values, NaN without rows."""
-    mean = np.where(rows > 0, loss / np.maximum(rows, 1), np.nan)
+    mean = mean_of(loss, rows)
     return 1.0 - mean if classifies else np.sqrt(mean)
 
 
@@ -93,98 +169,126 @@ def learning_of(output: str, choice: Choice) -> Learning | None:
     Two passes: the first counts and finds the constants and the last label before each run of
     rows, the second holds the references against the labels.
 
-    Cost: as `count_scores`, and at most 4,096 blocks (80 bytes each) for each model drawn.
+    Cost: O(rows log rows of a batch) time; memory of a batch, of the models' totals, of the
+    confusions that occur, of 32 bytes for every run of rows that a batch holds of a model, and of
+    at most 4,096 blocks (80 bytes each) for each model drawn.
     """
     predictions = Predictions(output, choice.numbers())
     scores = count_scores(predictions)
-    if not scores.rows.sum():
+    if not scores.predicted.rows.sum():
         return None
     constants = scores.constants()
-    losses = np.zeros((len(scores.models), len(PREDICTORS)))
-    losses[:, 0] = scores.loss
+    losses = Groups(dict.fromkeys(PREDICTORS, np.float64), size=len(scores.models))
     blocks = _Blocks(scores, choice)
     met = 0
     for rows in predictions:
         before = rows.before(scores.known[met : met + len(rows.runs)])
         met += len(rows.runs)
-        references = _references(scores, rows, before, constants[rows.model])
-        for k, loss in enumerate(references, start=1):
-            losses[:, k] += np.bincount(rows.model, loss, len(losses))
-        blocks.add(rows, references)
+        values = _losses(rows, before, constants[rows.model], classifies=scores.classifies)
+        losses.add(rows.model, values)
+        blocks.add_rows(rows, values)
     by_time, by_row = blocks.overall()
-    return Learning(
-        scores,
-        predictions.classes.names(),
-        predictions.classes.is_cut,
-        losses,
-        blocks.drawn(),
-        by_time,
-        by_row,
-    )
+    sums = np.stack([losses.sums[name] for name in PREDICTORS], axis=1)
+    return Learning(scores, predictions.classes.names(), sums, blocks.drawn(), by_time, by_row)
 
 
-def _references(scores: Scores, rows: Rows, before: Floats, constant: Floats) -> list[Floats]:
-    """Return the losses of both references, shape (n,) each; 0 where the row is not scored."""
+def count_scores(predictions: Predictions) -> Scores:
+    """Go once over the predictions."""
+    ranges = dict.fromkeys(["index", "time"] if predictions.timed else ["index"], np.int64)
+    scored = Groups(dict.fromkeys(["loss", "absolute", "label"], np.float64), ranges)
+    scores = Scores(predictions.models, predictions.classifies, Groups({}), scored)
+    runs: list[tuple[Ints, Ints, Floats]] = []
+    for rows in predictions:
+        runs.append((rows.model[rows.runs], rows.index[rows.runs], rows.last_of_runs()))
+        scores.predicted.add(rows.model, {})
+        kept = np.flatnonzero(rows.scored)
+        model, label, loss = rows.model[kept], rows.label[kept], rows.loss[kept]
+        values = {"loss": loss, "absolute": np.sqrt(loss), "label": label}
+        scored.add(model, {**values, **rows.ranges(kept)})
+        if scores.classifies:
+            places = label.astype(np.int64) + FIRST_CLASS
+            scores.tally.add(model, places, rows.predicted[kept])
+    for groups in (scores.predicted, scored):
+        groups.grow(len(scores.models))
+    if runs:
+        model, index, last = (np.concatenate(part) for part in zip(*runs, strict=True))
+        scores.known = _carried(model, index, last)
+    return scores
+
+
+def _carried(model: Ints, index: Ints, last: Floats) -> Floats:
+    """Return for each run the last label of the runs of its model before it."""
+    order = np.lexsort((index, model))
+    place = np.append(-1, last_labelled(last[order])[:-1])
+    own = model[order]
+    found = (place >= 0) & (own[place] == own)
+    known = np.empty(len(order))
+    known[order] = np.where(found, last[order][place], np.nan)
+    return known
+
+
+def _losses(rows: Rows, before: Floats, constant: Floats, *, classifies: bool) -> dict[str, Floats]:
+    """Return the losses of the `PREDICTORS`, shape (n,) each; 0 where the row is not scored."""
     label = np.where(rows.scored, rows.label, 0.0)
-    if scores.classifies:
-        # Classes beyond those told apart have the number -1: no guess is right about them.
-        return [
+    if classifies:
+        # Classes without a code have the number -1: no guess is right about them.
+        first, second = (
             (rows.scored & ~((guess == label) & (label >= 0))).astype(float)
             for guess in (before, constant)
-        ]
-    guesses = [np.where(np.isnan(before), constant, before), constant]
-    with np.errstate(over="ignore"):
-        return [np.where(rows.scored, guess - label, 0.0) ** 2 for guess in guesses]
+        )
+    else:
+        guesses = np.where(np.isnan(before), constant, before), constant
+        with np.errstate(over="ignore"):
+            first, second = (np.where(rows.scored, guess - label, 0.0) ** 2 for guess in guesses)
+    return dict(zip(PREDICTORS, (rows.loss, first, second), strict=True))
 
 
-class _Blocks:
-    """Blocks of the drawn models and, with more than one model, of all by time and by rows."""
+class _Blocks(Blocks):
+    """Blocks of the drawn models and, with more than one model, of all by row and by time."""
 
     def __init__(self, scores: Scores, choice: Choice) -> None:
-        codes = codes_of(scores.models, choice.drawn)
-        self._scores = scores
-        self._starts = choice.starts
-        self._slots = slots_of(codes, len(scores.models))
-        self._size = np.maximum(1, -(-scores.length[codes] // MOST_BLOCKS))
-        self._longest = int(scores.length.max(initial=0))
-        self._all = len(codes)
-        counts = [*(-(-scores.length[codes] // self._size)), MOST_BLOCKS, MOST_BLOCKS]
-        self._sums = BlockSums(np.array(counts), PREDICTORS, timed=scores.ends is not None)
+        self._classifies, self._starts = scores.classifies, choice.starts
+        self._several = len(scores.models) > 1
+        self._slots = slots_of(scores.models, choice.drawn)
+        lengths = scores.length[codes_of(scores.models, choice.drawn)]
+        self._size = np.maximum(1, -(-lengths // MOST_BLOCKS))
+        self._longest = max(1, int(scores.length.max()))
+        self._ends = 0, 0
+        low, high = scores.scored.low, scores.scored.high
+        if "time" in low:
+            self._ends = int(low["time"].min()), int(high["time"].max())
+        super().__init__(
+            np.append(-(-lengths // self._size), [MOST_BLOCKS, MOST_BLOCKS]),
+            dict.fromkeys(PREDICTORS, np.float64),
+            dict.fromkeys(low, np.int64),
+        )
 
-    def add(self, rows: Rows, references: list[Floats]) -> None:
-        losses = dict(zip(PREDICTORS, [rows.loss, *references], strict=True))
-        slot = self._slots[rows.model]
-        kept = np.flatnonzero(rows.scored & (slot >= 0))
-        self._put(rows, kept, slot[kept], rows.index[kept] // self._size[slot[kept]], losses)
-        if len(self._scores.models) == 1:
-            return
+    def add_rows(self, rows: Rows, losses: dict[str, Floats]) -> None:
         kept = np.flatnonzero(rows.scored)
-        place = rows.index[kept] * MOST_BLOCKS // max(1, self._longest)
-        self._put(rows, kept, np.full(len(kept), self._all), place, losses)
-        if rows.time is not None and self._scores.ends is not None:
-            first, last = self._scores.ends
-            place = (rows.time[kept] - first) // ((last - first) // MOST_BLOCKS + 1)
-            self._put(rows, kept, np.full(len(kept), self._all + 1), place, losses)
-
-    def _put(
-        self, rows: Rows, kept: Ints, group: Ints, place: Ints, losses: dict[str, Floats]
-    ) -> None:
-        time = None if rows.time is None else rows.time[kept]
-        values = {name: loss[kept] for name, loss in losses.items()}
-        self._sums.add(group, place, rows.index[kept], time, values)
+        values: Arrays = {name: loss[kept] for name, loss in losses.items()}
+        values |= rows.ranges(kept)
+        index, slot = values["index"], self._slots[rows.model[kept]]
+        own = np.flatnonzero(slot >= 0)
+        place = index[own] // self._size[slot[own]]
+        self.put(slot[own], place, {name: part[own] for name, part in values.items()})
+        if self._several:
+            every = np.full(len(kept), len(self._starts))
+            self.put(every, index * MOST_BLOCKS // self._longest, values)
+            if "time" in values:
+                first, last = self._ends
+                place = (values["time"] - first) // ((last - first) // MOST_BLOCKS + 1)
+                self.put(every + 1, place, values)
 
     def drawn(self) -> list[ScoreCurve | None]:
         return [self._curve(slot, start) for slot, start in enumerate(self._starts)]
 
     def overall(self) -> tuple[ScoreCurve | None, ScoreCurve | None]:
-        by_time = None
-        if self._scores.ends is not None and self._scores.ends[1] > self._scores.ends[0]:
-            by_time = self._curve(self._all + 1, self._scores.ends[0])
-        return by_time, self._curve(self._all, None)
+        first, last = self._ends
+        by_time = self._curve(len(self._starts) + 1, first) if last > first else None
+        return by_time, self._curve(len(self._starts), None)
 
     def _curve(self, group: int, start: int | None) -> ScoreCurve | None:
-        part = self._sums.part(group)
-        return score_curve(part, start, classifies=self._scores.classifies)
+        return score_curve(self.part(group), start, classifies=self._classifies)
 
 
 def score_curve(part: Part, start: int | None, *, classifies: bool) -> ScoreCurve | None:
@@ -197,14 +301,10 @@ def score_curve(part: Part, start: int | None, *, classifies: bool) -> ScoreCurv
     """
     if not len(part.rows):
         return None
-    cut = bins_of(part, min(RATE_BINS, max(1, int(part.rows.sum()) // _ROWS_OF_A_RATE)), start)
-    rows = cut.total(part.rows)
-    values = {"block": measured(cut.total(part.sums["learner"]), rows, classifies=classifies)}
+    bins = Bins(part, min(RATE_BINS, max(1, int(part.rows.sum()) // _ROWS_OF_A_RATE)), start)
+    rows = bins.total(part.rows)
+    values = {"block": measured(bins.total(part.sums["learner"]), rows, classifies=classifies)}
     for name in PREDICTORS:
-        so_far = np.cumsum(cut.total(part.sums[name]))
+        so_far = np.cumsum(bins.total(part.sums[name]))
         values[name] = measured(so_far, np.cumsum(rows), classifies=classifies)
-    covered = 1.0
-    if part.time is not None and len(cut.gaps):
-        silent = part.time[cut.gaps, 0] - part.time[cut.gaps - 1, 1]
-        covered -= float(silent.sum()) / float(part.time[-1, 1] - part.time[0, 0])
-    return ScoreCurve(start if "time" in cut.axes else None, covered, cut.broken(values))
+    return ScoreCurve(start if "time" in bins.axes else None, bins.covered, bins.broken(values))

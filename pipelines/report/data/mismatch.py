@@ -8,17 +8,25 @@ of equally many rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pipelines.report.data.choice import Choice, codes_of, slots_of
+from pipelines.report.data.choice import Choice, codes_of
+from pipelines.report.data.columns import (
+    Floats,
+    Ints,
+    array_of,
+    mean_of,
+    model_numbers,
+    numbered,
+    times_of,
+)
 from pipelines.report.data.files import parquet_files, read_batches
-from pipelines.report.data.sums import BlockSums, Part, bins_of
-from pipelines.report.data.totals import Floats, Ints, array_of, grown, model_codes
+from pipelines.report.data.groups import Arrays, Bins, Blocks, Groups, Part
 from pipelines.report.text import counted, figure, span
 
 KINDS = ("fixed", "sliding", "moving")
@@ -35,95 +43,9 @@ _ALL_BINS = 12_000
 _FEWEST_BINS = 240
 _MOST_BINS = 600
 
-
-class WindowTotals:
-    """What the first pass tells; arrays have a row for each model and a column for each kind.
-
-    Attributes:
-        models: Numbers of the models.
-        timed: Whether all windows have a start and an end.
-        windows: How many there are.
-        unmeasured: Those without a row that was kept; they count in no mean.
-        incomplete: Those cut short by the end of the input.
-        sampled: Those measured on fewer rows than they held, but on some.
-        mismatch, certificate: Sums over the measured windows.
-        ratio: Largest ratio of mismatch to certificate, -inf without any.
-        length: Greatest row index + 1.
-        longest: Extent of the longest window of each kind, ns; -1 without times.
-        most: Most rows of a window of each kind.
-    """
-
-    def __init__(self, models: dict[str, int]) -> None:
-        """Start without windows."""
-        counts = np.zeros((0, len(KINDS)), dtype=np.int64)
-        self.models = models
-        self.timed = True
-        self.windows = self.unmeasured = self.incomplete = self.sampled = self.length = counts
-        self.mismatch = self.certificate = self.ratio = np.zeros((0, len(KINDS)))
-        self.longest = np.full(len(KINDS), -1, dtype=np.int64)
-        self.most = np.zeros(len(KINDS), dtype=np.int64)
-
-    def add(self, windows: _Windows) -> None:
-        """Add a batch."""
-        self._grow(len(self.models))
-        at = windows.model, windows.kind
-        measured = np.isfinite(windows.mismatch)
-        np.add.at(self.windows, at, 1)
-        np.add.at(self.unmeasured, at, ~measured)
-        np.add.at(self.incomplete, at, ~windows.complete)
-        np.add.at(self.sampled, at, (windows.n > 0) & (windows.n < windows.rows))
-        np.maximum.at(self.length, at, windows.index + 1)
-        np.add.at(self.mismatch, at, np.where(measured, windows.mismatch, 0.0))
-        np.add.at(self.certificate, at, np.where(measured, windows.certificate, 0.0))
-        held = measured & (windows.certificate > 0)
-        ratio = windows.mismatch[held] / windows.certificate[held]
-        np.maximum.at(self.ratio, (windows.model[held], windows.kind[held]), ratio)
-        np.maximum.at(self.most, windows.kind, windows.rows)
-        if windows.start is None or windows.end is None:
-            self.timed = False
-        else:
-            np.maximum.at(self.longest, windows.kind, windows.end - windows.start)
-
-    def _grow(self, size: int) -> None:
-        for name in ("windows", "unmeasured", "incomplete", "sampled", "length"):
-            setattr(self, name, grown(getattr(self, name), size))
-        for name in ("mismatch", "certificate"):
-            setattr(self, name, grown(getattr(self, name), size))
-        unseen = np.full((size - len(self.ratio), len(KINDS)), -np.inf)
-        self.ratio = np.concatenate([self.ratio, unseen])
-
-    def kinds(self) -> list[int]:
-        """Return which kinds there are windows of."""
-        return np.flatnonzero(self.windows.sum(axis=0)).tolist()
-
-    def title(self, kind: int) -> str:
-        """Say what windows these are."""
-        if KINDS[kind] == "moving":
-            return f"The last {self.most[kind]:,} rows"
-        extent = f" of {span(int(self.longest[kind]))}" if self.longest[kind] > 0 else ""
-        return f"{KINDS[kind].capitalize()} windows{extent}"
-
-    def mean(self, sums: Floats) -> Floats:
-        """Return the means of a sum over the measured windows, NaN without any."""
-        measured = self.windows - self.unmeasured
-        return np.where(measured > 0, sums / np.maximum(measured, 1), np.nan)
-
-
-@dataclass(frozen=True)
-class _Windows:
-    """A batch's windows of the known kinds, n of them; measures are NaN where there are none."""
-
-    model: Ints
-    kind: Ints
-    index: Ints
-    start: Ints | None
-    end: Ints | None
-    rows: Ints
-    n: Ints
-    mismatch: Floats
-    certificate: Floats
-    bound: Floats
-    complete: npt.NDArray[np.bool_]
+_SUMS = {"mismatch": np.float64, "certificate": np.float64, "bound": np.float64}
+_COUNTS = dict.fromkeys(["measured", "incomplete", "sampled"], np.int64)
+_RANGES = {**dict.fromkeys(["index", "rows", "extent"], np.int64), "ratio": np.float64}
 
 
 @dataclass(frozen=True)
@@ -139,106 +61,188 @@ class MismatchCurve:
     note: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class Mismatch:
-    """All that the report says of windows: totals, and by model drawn the curves by kind."""
+    """All that the report shows of windows.
 
-    totals: WindowTotals
-    curves: list[dict[int, MismatchCurve]]
+    Attributes:
+        models: Numbers of the models.
+        totals: Windows of each model and kind, at `3 model + kind`. Sums of `mismatch`,
+            `certificate` and `bound` are over the windows `measured`: a window without a row that
+            was kept is not, and counts in no mean. `incomplete` are those cut short by the end of
+            the input, `sampled` those measured on fewer rows than they held, but on some. Ranges
+            of `index` (of rows), `rows`, `extent` (ns, -1 without times) and `ratio` (of mismatch
+            to certificate, -inf without one).
+        timed: Whether all windows have a start and an end.
+        curves: Of each model drawn the curves by kind.
+    """
+
+    models: dict[str, int]
+    totals: Groups
+    timed: bool = True
+    curves: list[dict[int, MismatchCurve]] = field(default_factory=list)
+
+    def kinds(self) -> list[int]:
+        """Return which kinds there are windows of."""
+        return np.flatnonzero(self.totals.rows.reshape(-1, len(KINDS)).sum(axis=0)).tolist()
 
     def titles(self) -> list[tuple[str, str]]:
         """Return name and title of each kind of window."""
-        return [(KINDS[kind], self.totals.title(kind)) for kind in self.totals.kinds()]
+        return [(KINDS[kind], self.title(kind)) for kind in self.kinds()]
+
+    def title(self, kind: int) -> str:
+        """Return what windows these are."""
+        rows, longest = (self.totals.high[name][kind :: len(KINDS)] for name in ("rows", "extent"))
+        if KINDS[kind] == "moving":
+            return f"The last {rows.max():,} rows"
+        extent = f" of {span(int(longest.max()))}" if longest.max() > 0 else ""
+        return f"{KINDS[kind].capitalize()} windows{extent}"
+
+    def table(self, models: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of the table of these models, a line for each kind of window."""
+        places = codes_of(self.models, models)[:, None] * len(KINDS) + self.kinds()
+        at = places[self.totals.rows[places] > 0]
+        sums = {name: total[at] for name, total in self.totals.sums.items()}
+        return {
+            "id": np.array(list(self.models), dtype=object)[at // len(KINDS)],
+            "kind": np.array(KINDS, dtype=object)[at % len(KINDS)],
+            "windows": self.totals.rows[at],
+            "mismatch": mean_of(sums["mismatch"], sums["measured"]),
+            "certificate": mean_of(sums["certificate"], sums["measured"]),
+            "ratio": self.totals.high["ratio"][at],
+            "incomplete": sums["incomplete"],
+            "sampled": sums["sampled"],
+        }
 
     def lines(self) -> list[str]:
         """Return a line on all windows of each kind."""
-        return [_line(self.totals, kind) for kind in self.totals.kinds()]
+        return [self._line(kind) for kind in self.kinds()]
+
+    def _line(self, kind: int) -> str:
+        at = slice(kind, None, len(KINDS))
+        text = f"{self.title(kind)}: {counted(int(self.totals.rows[at].sum()), 'window')}"
+        if self.totals.sums["measured"][at].any():
+            text += f", {self._means(at)}"
+        return f"{text}. {self._odd(at)}".strip()
+
+    def note(self, place: int) -> str:
+        """Return what the curve does not show of the windows of a model and kind."""
+        at, ratio = slice(place, place + 1), self.totals.high["ratio"][place]
+        text = self._means(at).capitalize()
+        if np.isfinite(ratio):
+            text += f"; at most {100 * ratio:.0f} % of the certificate"
+        return f"{text}. {self._odd(at)}".strip()
+
+    def _means(self, at: slice) -> str:
+        mismatch, certificate, measured = (
+            self.totals.sums[name][at].sum() for name in ("mismatch", "certificate", "measured")
+        )
+        mean, bound = figure(mismatch / measured), figure(certificate / measured)
+        return f"mean mismatch {mean}, mean certificate {bound}"
+
+    def _odd(self, at: slice) -> str:
+        """Return how many windows are not what they should be; nothing if all are."""
+        sums = {name: int(self.totals.sums[name][at].sum()) for name in _COUNTS}
+        unmeasured = int(self.totals.rows[at].sum()) - sums["measured"]
+        lines = []
+        if sums["incomplete"]:
+            short = _windows(sums["incomplete"])
+            lines.append(f"{short} cut short by the end of the input (rings).")
+        if sums["sampled"]:
+            few, they = _windows(sums["sampled"]), "it" if sums["sampled"] == 1 else "they"
+            lines.append(f"{few} measured on fewer rows than {they} held, equally spaced.")
+        if unmeasured:
+            lines.append(f"{_windows(unmeasured)} left out, for want of a row that was kept.")
+        return " ".join(lines)
+
+
+def _windows(count: int) -> str:
+    return "1 window is" if count == 1 else f"{count:,} windows are"
 
 
 def mismatch_of(output: str, choice: Choice) -> Mismatch | None:
     """Read the windows of a run; None if there are none.
 
-    Cost: O(windows) time; memory O(models) and at most 4,096 blocks (about 120 bytes each) for
+    Cost: O(windows) time; memory O(models) and at most 4,096 blocks (about 100 bytes each) for
     each model drawn and each kind.
     """
     paths = parquet_files(output, "mismatch")
-    totals = WindowTotals(choice.numbers())
-    for windows in _read(paths, totals.models):
-        totals.add(windows)
-    if not totals.windows.sum():
+    found = Mismatch(choice.numbers(), Groups({**_SUMS, **_COUNTS}, _RANGES))
+    for group, values in _read(paths, found.models):
+        found.totals.add(group, values)
+        found.timed = found.timed and "time" in values
+    found.totals.grow(len(found.models) * len(KINDS))
+    if not found.totals.rows.sum():
         return None
-    drawn = codes_of(totals.models, choice.drawn)
-    counts = totals.windows[drawn].ravel()
-    one_by_one = counts <= MOST_BLOCKS
-    blocks = BlockSums(
-        np.minimum(counts, MOST_BLOCKS),
-        ("mismatch", "certificate", "bound", "incomplete"),
-        ("mismatch",),
-        timed=totals.timed,
-    )
-    slots = slots_of(drawn, len(totals.models))
-    filled = np.zeros(len(counts), dtype=np.int64)
-    per_block = np.maximum(1, -(-totals.length[drawn].ravel() // MOST_BLOCKS))
-    for windows in _read(paths, totals.models):
-        kept = np.flatnonzero((slots[windows.model] >= 0) & np.isfinite(windows.mismatch))
-        group = slots[windows.model[kept]] * len(KINDS) + windows.kind[kept]
-        place = windows.index[kept] // per_block[group]
-        place = np.where(one_by_one[group], filled[group] + _rank(group), place)
-        filled += np.bincount(group, minlength=len(counts))
-        blocks.add(
-            group,
-            place,
-            windows.index[kept],
-            None if windows.end is None else windows.end[kept],
-            {
-                "mismatch": windows.mismatch[kept],
-                "certificate": windows.certificate[kept],
-                "bound": windows.bound[kept],
-                "incomplete": (~windows.complete[kept]).astype(float),
-            },
-        )
-    return Mismatch(totals, _curves(totals, blocks, choice))
-
-
-def _read(paths: Sequence[str], models: dict[str, int]) -> Iterator[_Windows]:
-    for read in read_batches(paths, COLUMNS):
-        kind = _kinds(read.column("kind"))
-        batch = read.filter(pa.array(kind >= 0))
-        if not batch.num_rows:
-            continue
-        codes, local = model_codes(batch, models)
-        start, end = (_times(batch.column(name)) for name in ("start", "end"))
-        yield _Windows(
-            model=codes[local],
-            kind=kind[kind >= 0],
-            index=array_of(batch, "index"),
-            start=start,
-            end=end,
-            rows=array_of(batch, "rows"),
-            n=array_of(batch, "n"),
-            mismatch=array_of(batch, "mismatch"),
-            certificate=array_of(batch, "trace_bound"),
-            bound=array_of(batch, "fitting_bound"),
-            complete=array_of(batch, "complete"),
-        )
-
-
-def _kinds(column: pa.Array) -> Ints:
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    known = {name: code for code, name in enumerate(KINDS)}
-    codes = np.array([known.get(name, -1) for name in column.dictionary.to_pylist()] + [-1])
-    indices = pc.fill_null(column.indices.cast(pa.int64()), len(codes) - 1)
-    found: Ints = codes[indices.to_numpy(zero_copy_only=False)]
+    kinds = np.arange(len(KINDS))
+    drawn = (codes_of(found.models, choice.drawn)[:, None] * len(KINDS) + kinds).ravel()
+    blocks = _blocks(paths, found, drawn)
+    most = min(_MOST_BINS, max(_FEWEST_BINS, _ALL_BINS // max(1, len(choice.drawn))))
+    for model, start in enumerate(choice.starts):
+        by_kind = {}
+        for kind in found.kinds():
+            slot = model * len(KINDS) + kind
+            part = blocks.part(slot)
+            if len(part.rows):
+                curve = window_curve(part, most, start)
+                by_kind[kind] = MismatchCurve(curve, found.note(int(drawn[slot])))
+        found.curves.append(by_kind)
     return found
 
 
-def _times(column: pa.Array) -> Ints | None:
-    """Return times in ns, None where one is missing: then the run has no time column."""
-    if column.null_count or not pa.types.is_timestamp(column.type):
-        return None
-    times: Ints = column.cast(pa.timestamp("ns", tz=column.type.tz)).cast(pa.int64()).to_numpy()
-    return times
+def _read(paths: Sequence[str], models: dict[str, int]) -> Iterator[tuple[Ints, Arrays]]:
+    """Yield the windows of known kinds: their places in the totals, and what is added up."""
+    known = {name: number for number, name in enumerate(KINDS)}
+    for read in read_batches(paths, COLUMNS):
+        kind = numbered(read.column("kind"), lambda name: known.get(name, -1))
+        batch, kind = read.filter(pa.array(kind >= 0)), kind[kind >= 0]
+        rows, n = array_of(batch, "rows"), array_of(batch, "n")
+        mismatch, certificate = array_of(batch, "mismatch"), array_of(batch, "trace_bound")
+        measured = np.isfinite(mismatch)
+        ratio = np.full(len(rows), -np.inf)
+        np.divide(mismatch, certificate, out=ratio, where=measured & (certificate > 0))
+        values = {
+            "index": array_of(batch, "index"),
+            "rows": rows,
+            "extent": np.full(len(rows), -1),
+            "ratio": ratio,
+            "measured": measured,
+            "incomplete": ~array_of(batch, "complete"),
+            "sampled": (n > 0) & (n < rows),
+            "mismatch": np.where(measured, mismatch, 0.0),
+            "certificate": np.where(measured, certificate, 0.0),
+            "bound": np.where(measured, array_of(batch, "fitting_bound"), 0.0),
+        }
+        start, end = batch.column("start"), batch.column("end")
+        # Where one is missing the run has no time column.
+        if pa.types.is_timestamp(end.type) and not start.null_count + end.null_count:
+            values["time"] = times_of(end)
+            values["extent"] = values["time"] - times_of(start)
+        yield model_numbers(batch, models) * len(KINDS) + kind, values
+
+
+def _blocks(paths: Sequence[str], found: Mismatch, drawn: Ints) -> Blocks:
+    """Gather the measured windows of the models and kinds whose places in the totals these are."""
+    totals = found.totals
+    counts = totals.rows[drawn]
+    one_by_one = counts <= MOST_BLOCKS
+    per_block = np.maximum(1, -(-(totals.high["index"][drawn] + 1) // MOST_BLOCKS))
+    ranges: dict[str, type] = {"index": np.int64, "mismatch": np.float64}
+    if found.timed:
+        ranges["time"] = np.int64
+    blocks = Blocks(np.minimum(counts, MOST_BLOCKS), {**_SUMS, "incomplete": np.int64}, ranges)
+    slots = np.full(len(totals.rows), -1, dtype=np.int64)
+    slots[drawn] = np.arange(len(drawn))
+    filled = np.zeros(len(drawn), dtype=np.int64)
+    for group, windows in _read(paths, found.models):
+        kept = np.flatnonzero((slots[group] >= 0) & windows["measured"])
+        slot, values = slots[group[kept]], {name: part[kept] for name, part in windows.items()}
+        place = np.where(
+            one_by_one[slot], filled[slot] + _rank(slot), values["index"] // per_block[slot]
+        )
+        filled += np.bincount(slot, minlength=len(drawn))
+        blocks.put(slot, place, values)
+    return blocks
 
 
 def _rank(group: Ints) -> Ints:
@@ -251,86 +255,23 @@ def _rank(group: Ints) -> Ints:
     return rank
 
 
-def _curves(
-    totals: WindowTotals, blocks: BlockSums, choice: Choice
-) -> list[dict[int, MismatchCurve]]:
-    bins = min(_MOST_BINS, max(_FEWEST_BINS, _ALL_BINS // max(1, len(choice.drawn))))
-    curves = []
-    for slot, name in enumerate(choice.drawn):
-        by_kind = {}
-        for kind in totals.kinds():
-            part = blocks.part(slot * len(KINDS) + kind)
-            if len(part.rows):
-                values = window_curve(part, bins, choice.starts[slot])
-                by_kind[kind] = MismatchCurve(values, _note(totals, totals.models[name], kind))
-        curves.append(by_kind)
-    return curves
-
-
-def window_curve(part: Part, bins: int, start: int | None) -> dict[str, Floats]:
-    """Put a model's windows into about `bins` points; see `MismatchCurve`.
+def window_curve(part: Part, most: int, start: int | None) -> dict[str, Floats]:
+    """Put a model's windows into about `most` points; see `MismatchCurve`.
 
     Args:
         part: Blocks with the sums `mismatch`, `certificate`, `bound` and `incomplete`.
-        bins: About how many points.
+        most: About how many points.
         start: The time (ns) that the axis counts from, None for an axis of rows alone.
     """
-    last = part.index[:, 1] if part.time is None else part.time[:, 1]
-    part = part.take(np.lexsort((part.index[:, 1], last)))
-    cut = bins_of(part, bins, start)
-    windows = cut.total(part.rows)
-    names = ("mismatch", "certificate", "bound")
-    values = {name: cut.total(part.sums[name]) / windows for name in names}
+    last = part.high.get("time", part.high["index"])
+    part = part.take(np.lexsort((part.high["index"], last)))
+    bins = Bins(part, most, start)
+    windows = bins.total(part.rows)
+    values = {name: bins.total(part.sums[name]) / windows for name in _SUMS}
     if np.any(windows > 1):
-        values["low"] = np.minimum.reduceat(part.low["mismatch"], cut.starts)
-        values["high"] = np.maximum.reduceat(part.high["mismatch"], cut.starts)
-    short = cut.total(part.sums["incomplete"]) > 0
+        values["low"] = np.minimum.reduceat(part.low["mismatch"], bins.starts)
+        values["high"] = np.maximum.reduceat(part.high["mismatch"], bins.starts)
+    short = bins.total(part.sums["incomplete"]) > 0
     if np.any(short):
         values["incomplete"] = np.where(short, values["mismatch"], np.nan)
-    return cut.broken(values)
-
-
-def _note(totals: WindowTotals, model: int, kind: int) -> str:
-    """Say of a model's windows what the curve does not."""
-    at = model, kind
-    mean, certificate = (
-        figure(float(totals.mean(sums)[at])) for sums in (totals.mismatch, totals.certificate)
-    )
-    text = f"Mean mismatch {mean}, mean certificate {certificate}"
-    if np.isfinite(totals.ratio[at]):
-        text += f"; at most {100 * totals.ratio[at]:.0f} % of the certificate"
-    return f"{text}. {odd_windows(*(int(part[at]) for part in _odd(totals)))}".strip()
-
-
-def _line(totals: WindowTotals, kind: int) -> str:
-    windows, unmeasured = (int(a[:, kind].sum()) for a in (totals.windows, totals.unmeasured))
-    text = f"{totals.title(kind)}: {counted(windows, 'window')}"
-    if windows > unmeasured:
-        mean, certificate = (
-            figure(float(sums[:, kind].sum()) / (windows - unmeasured))
-            for sums in (totals.mismatch, totals.certificate)
-        )
-        text += f", mean mismatch {mean}, mean certificate {certificate}"
-    odd = odd_windows(*(int(part[:, kind].sum()) for part in _odd(totals)))
-    return f"{text}. {odd}".strip()
-
-
-def _odd(totals: WindowTotals) -> tuple[Ints, Ints, Ints]:
-    return totals.incomplete, totals.sampled, totals.unmeasured
-
-
-def odd_windows(incomplete: int, sampled: int, unmeasured: int) -> str:
-    """Say how many windows are not what they should be; nothing if all are."""
-    said = []
-    if incomplete:
-        said.append(f"{_windows(incomplete)} cut short by the end of the input (rings).")
-    if sampled:
-        they = "it" if sampled == 1 else "they"
-        said.append(f"{_windows(sampled)} measured on fewer rows than {they} held, equally spaced.")
-    if unmeasured:
-        said.append(f"{_windows(unmeasured)} left out, for want of a row that was kept.")
-    return " ".join(said)
-
-
-def _windows(count: int) -> str:
-    return "1 window is" if count == 1 else f"{count:,} windows are"
+    return bins.broken(values)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from pipelines.report.data.totals import Floats, Ints, array_of
+from pipelines.report.data.choice import codes_of, slots_of
+from pipelines.report.data.columns import Floats, Ints, array_of, mean_of
+from pipelines.report.data.groups import Groups
+from pipelines.report.data.totals import Totals
 
 SPARK_BINS = 32
 """Points of the table's small curves."""
@@ -18,69 +23,69 @@ _LOWEST = (1023 - _OCTAVES) << _PER_OCTAVE_BITS
 _BUCKETS = 2 * _OCTAVES << _PER_OCTAVE_BITS
 
 
-class _Means:
-    """Sums and counts of groups."""
-
-    def __init__(self, groups: int) -> None:
-        self._sum = np.zeros(groups)
-        self._count = np.zeros(groups, dtype=np.int64)
-
-    def add(self, group: Ints, values: Floats) -> None:
-        np.add.at(self._sum, group, values)
-        np.add.at(self._count, group, 1)
-
-    def values(self) -> Floats:
-        return np.where(self._count > 0, self._sum / np.maximum(self._count, 1), np.nan)
-
-
 class ShownModels:
-    """Last-half mean, 95 % quantile and a small curve of the loss of some models.
+    """The table of some models, filled batch by batch.
 
     Quantiles come from counts in buckets, 64 to a doubling between 2^-40 and 2^40: each is within
     1 % of the exact one, whatever the order of the rows, in 20 kB a model.
 
     Args:
-        lengths: Each model's greatest row index + 1, shape (models,).
+        totals: What the first pass found.
+        names: The models.
     """
 
-    def __init__(self, lengths: Ints) -> None:
+    def __init__(self, totals: Totals, names: Sequence[str]) -> None:
         """Allocate; see the class."""
-        count = len(lengths)
-        self._lengths = lengths
-        self._half = _Means(count)
-        self._spark = _Means(count * SPARK_BINS)
+        self._totals, self._names, count = totals, names, len(names)
+        self._slots = slots_of(totals.models, names)
+        self._lengths = totals.length[codes_of(totals.models, names)]
+        self._half = Groups({"loss": np.float64}, size=count)
+        self._spark = Groups({"loss": np.float64}, size=count * SPARK_BINS)
+        self._all = Groups({}, {"loss": np.float64}, size=count)
         self._buckets = np.zeros(count * _BUCKETS, dtype=np.int32)
-        self._least = np.full(count, np.inf)
-        self._most = np.full(count, -np.inf)
 
-    def add(self, batch: pa.RecordBatch, slot: Ints) -> None:
-        """Add a batch of features; `slot` gives each row's model here, -1 for none of them."""
+    def add(self, batch: pa.RecordBatch, model: Ints) -> None:
+        """Add a batch of features; `model` has the number of each row's model."""
+        slot = self._slots[model]
         keep = (slot >= 0) & ~array_of(batch, "initial")
         slot = slot[keep]
         loss = array_of(batch, "loss")[keep].astype(np.float64)
-        index = array_of(batch, "index")[keep]
-        late = 2 * index >= self._lengths[slot]
-        self._half.add(slot[late], loss[late])
-        part = index * SPARK_BINS // self._lengths[slot]
-        self._spark.add(slot * SPARK_BINS + part, loss)
+        index, length = array_of(batch, "index")[keep], self._lengths[slot]
+        late = 2 * index >= length
+        self._half.add(slot[late], {"loss": loss[late]})
+        self._spark.add(slot * SPARK_BINS + index * SPARK_BINS // length, {"loss": loss})
+        self._all.add(slot, {"loss": loss})
         np.add.at(self._buckets, slot * _BUCKETS + _bucket(loss), 1)
-        np.minimum.at(self._least, slot, loss)
-        np.maximum.at(self._most, slot, loss)
 
-    def last_half(self) -> Floats:
-        """Return the mean loss of each model's rows from the middle on, NaN without any."""
-        return self._half.values()
+    def table(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the table's columns; means and quantiles are NaN without rows to measure.
 
-    def sparks(self) -> Floats:
-        """Return the mean loss in equal parts of each model's rows, shape (models, SPARK_BINS)."""
-        return self._spark.values().reshape(-1, SPARK_BINS)
+        Ids and numbers of rows; mean and standard deviation of the loss, its mean in the last
+        `half` of the rows and what 95 % of them do not exceed (`high`); shares of the rows that
+        were censored and evicted, and of those `dropped`; the mean loss in equal parts of the rows
+        (`spark`, shape (models, SPARK_BINS)).
+        """
+        totals, codes = self._totals, codes_of(self._totals.models, self._names)
+        rows, fates = totals.counts.rows[codes], totals.counts.sums
+        return {
+            "id": np.array(self._names, dtype=object),
+            "rows": rows,
+            "mean": totals.means()[codes],
+            "sd": totals.loss.sd()[codes],
+            "half": mean_of(self._half.sums["loss"], self._half.rows),
+            "high": self.quantile(0.95),
+            "censored": fates["censored"][codes] / rows,
+            "evicted": fates["evicted"][codes] / rows,
+            "dropped": mean_of(fates["dropped"], fates["evicted"])[codes],
+            "spark": mean_of(self._spark.sums["loss"], self._spark.rows).reshape(-1, SPARK_BINS),
+        }
 
     def quantile(self, share: float) -> Floats:
         """Return each model's loss that `share` of its rows do not exceed, NaN without rows."""
         total = np.cumsum(self._buckets.reshape(-1, _BUCKETS), axis=1)
         rank = np.maximum(np.ceil(share * total[:, -1]), 1)
         bucket = np.argmax(total >= rank[:, None], axis=1)
-        value = np.clip(_middle(bucket), self._least, self._most)
+        value = np.clip(_middle(bucket), self._all.low["loss"], self._all.high["loss"])
         return np.where(total[:, -1] > 0, value, np.nan)
 
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.report.data.labels import NO_LABEL, LabelCodes
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from pipelines.report.data.columns import Bools, Floats, Ints, array_of, model_numbers
+from pipelines.report.data.groups import Groups
+from pipelines.report.data.labels import LabelCodes
 
 FATES = ("censored", "evicted", "dropped")
 """Counts kept of rows: left the subspace as it was; evicted a stored row, itself included;
 was itself what it evicted."""
-
 
 # A batch's sum of n equal values is off by n/2 roundings of 2^-53 at the most: 2^-36 for 2^18 rows.
 _ROUNDING = 2.0**-35
@@ -34,63 +29,93 @@ class Moments:
 
     def __init__(self) -> None:
         """Start without groups."""
-        self.n = np.zeros(0, dtype=np.int64)
-        self.mean = np.zeros(0)
-        self._m2 = np.zeros(0)
+        self.n: Ints = np.zeros(0, dtype=np.int64)
+        self.mean: Floats = np.zeros(0)
+        self._squares: Floats = np.zeros(0)
 
-    def add(self, groups: Ints, local: Ints, values: Floats) -> None:
-        """Add values to groups.
+    def add(self, group: Ints, values: Floats, size: int) -> None:
+        """Add values.
 
         Args:
-            groups: The distinct groups that the batch touches, shape (g,).
-            local: Position in `groups` of each row's group, shape (n,).
-            values: The rows' values, shape (n,).
+            group: Each value's group, shape (n,).
+            values: Shape (n,).
+            size: How many groups there are by now.
 
-        Cost: O(n + g).
+        Cost: O(n + size).
         """
-        n = np.bincount(local, minlength=len(groups))
-        size = int(groups.max(initial=-1)) + 1
-        self.n, self.mean, self._m2 = (grown(a, size) for a in (self.n, self.mean, self._m2))
-        before = self.n[groups]
-        total = np.maximum(before + n, 1)
+        more = (0, size - len(self.n))
+        before, mean = np.pad(self.n, more), np.pad(self.mean, more)
+        n = np.bincount(group, minlength=size)
+        total = before + n
         # Losses near the largest number overflow their squares: the spread is then infinite.
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = np.bincount(local, values, len(groups)) / np.maximum(n, 1)
-            m2 = np.bincount(local, (values - mean[local]) ** 2, len(groups))
-            delta = mean - self.mean[groups]
-            self.mean[groups] += delta * n / total
-            self._m2[groups] += m2 + delta**2 * before * n / total
-        self.n[groups] += n
+            own = np.where(n > 0, np.bincount(group, values, size) / np.maximum(n, 1), mean)
+            squares = np.bincount(group, (values - own[group]) ** 2, size)
+            share = n / np.maximum(total, 1)
+            self._squares = np.pad(self._squares, more) + squares
+            self._squares += (own - mean) ** 2 * before * share
+            self.mean = mean + (own - mean) * share
+        self.n = total
+
+    def together(self) -> tuple[int, float, float]:
+        """Return count, mean and standard deviation of all groups; 0 without values."""
+        n = int(self.n.sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = float((self.n * self.mean).sum()) / max(n, 1)
+            squares = self._squares + self.n * (self.mean - mean) ** 2
+        return n, mean, float(_deviation(squares.sum(), n, mean))
 
     def sd(self) -> Floats:
-        """Return each group's standard deviation (of n, not n - 1; 0 without values).
-
-        Equal values leave a spread of rounding errors, which counts as 0.
-        """
-        sd = np.sqrt(self._m2 / np.maximum(self.n, 1))
-        return np.where(sd > _ROUNDING * np.abs(self.mean), sd, 0.0)
+        """Return each group's standard deviation (of n, not n - 1; 0 without values)."""
+        return _deviation(self._squares, self.n, self.mean)
 
 
-@dataclass
+def _deviation(squares: Floats, n: Ints | int, mean: Floats | float) -> Floats:
+    """Equal values leave a spread of rounding errors, which counts as 0."""
+    sd = np.sqrt(squares / np.maximum(n, 1))
+    return np.where(sd > _ROUNDING * np.abs(mean), sd, 0.0)
+
+
 class Totals:
-    """What one pass over the features tells; arrays are indexed by a model's code.
+    """What one pass over the features finds; arrays are indexed by a model's number.
 
-    The loss's moments leave out the rows marked `initial`, which the tracker starts from.
+    Attributes:
+        models: Numbers of the models.
+        labels: Codes of the labels.
+        counts: Rows of each model, those of its rows that have each of the `FATES`, and the range
+            of its row indexes.
+        loss: Moments of each model's loss; rows marked `initial`, which the tracker starts from,
+            are left out.
+        by_label: The same of each label, at its code + 1; at 0 of the rows without one.
     """
 
-    models: dict[str, int] = field(default_factory=dict)
-    labels: LabelCodes = field(default_factory=LabelCodes)
-    rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    length: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    fates: Ints = field(default_factory=lambda: np.zeros((0, len(FATES)), dtype=np.int64))
-    by_model: Moments = field(default_factory=Moments)
-    by_label: Moments = field(default_factory=Moments)
-    overall: Moments = field(default_factory=Moments)
-    unlabelled: Moments = field(default_factory=Moments)
+    def __init__(self) -> None:
+        """Start without rows."""
+        self.models: dict[str, int] = {}
+        self.labels = LabelCodes()
+        self.counts = Groups(dict.fromkeys(FATES, np.int64), {"index": np.int64})
+        self.loss = Moments()
+        self.by_label = Moments()
+
+    @property
+    def length(self) -> Ints:
+        """Each model's greatest row index + 1."""
+        return self.counts.high["index"] + 1
 
     def means(self) -> Floats:
         """Return each model's mean loss, NaN where every row is initial."""
-        return np.where(self.by_model.n > 0, self.by_model.mean, np.nan)
+        return np.where(self.loss.n > 0, self.loss.mean, np.nan)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add a batch of features with the columns of `columns_for_totals`."""
+        model = model_numbers(batch, self.models)
+        self.counts.add(model, {"index": array_of(batch, "index"), **fates_of(batch)})
+        kept = ~array_of(batch, "initial")
+        loss = array_of(batch, "loss")[kept]
+        self.loss.add(model[kept], loss, len(self.models))
+        if "label" in batch.schema.names:
+            label = self.labels.encode(batch.column("label"))[kept] + 1
+            self.by_label.add(label, loss, len(self.labels.names()) + 1)
 
 
 def columns_for_totals(names: Iterable[str]) -> list[str]:
@@ -107,74 +132,12 @@ def add_up(batches: Iterable[pa.RecordBatch]) -> Totals:
     """
     totals = Totals()
     for batch in batches:
-        if batch.num_rows:
-            _add_batch(totals, batch)
+        totals.add(batch)
     return totals
 
 
-def _add_batch(totals: Totals, batch: pa.RecordBatch) -> None:
-    models, local = model_codes(batch, totals.models)
-    known = len(totals.models)
-    totals.rows = grown(totals.rows, known)
-    totals.length = grown(totals.length, known)
-    totals.fates = grown(totals.fates, known)
-    totals.rows[models] += np.bincount(local, minlength=len(models))
-    for k, flags in enumerate(fates_of(batch)):
-        totals.fates[models, k] += np.bincount(local[flags], minlength=len(models))
-    last = np.full(len(models), -1)
-    np.maximum.at(last, local, array_of(batch, "index"))
-    totals.length[models] = np.maximum(totals.length[models], last + 1)
-
-    counted = ~array_of(batch, "initial")
-    loss = array_of(batch, "loss")[counted]
-    totals.by_model.add(models, local[counted], loss)
-    totals.overall.add(np.zeros(1, dtype=np.int64), np.zeros(len(loss), dtype=np.int64), loss)
-    if batch.schema.get_field_index("label") >= 0:
-        _add_labels(totals, totals.labels.encode(batch.column("label"))[counted], loss)
-
-
-def _add_labels(totals: Totals, codes: Ints, loss: Floats) -> None:
-    labelled = codes != NO_LABEL
-    totals.by_label.add(np.arange(len(totals.labels.names())), codes[labelled], loss[labelled])
-    rest = loss[~labelled]
-    totals.unlabelled.add(np.zeros(1, dtype=np.int64), np.zeros(len(rest), dtype=np.int64), rest)
-
-
-def model_codes(batch: pa.RecordBatch, known: dict[str, int]) -> tuple[Ints, Ints]:
-    """Number the batch's models, new ones after the known.
-
-    Returns:
-        The distinct codes in the batch, shape (g,), and each row's position among them, shape (n,).
-    """
-    column = batch.column("model_id")
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    indices = column.indices.to_numpy(zero_copy_only=False)
-    counts = np.bincount(indices, minlength=len(column.dictionary))
-    used = np.flatnonzero(counts)
-    names = column.dictionary.take(pa.array(used)).to_pylist()
-    codes = np.array([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
-    place = np.zeros(len(counts), dtype=np.int64)
-    place[used] = np.arange(len(used))
-    return codes, place[indices]
-
-
-def fates_of(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.bool_], ...]:
-    """Return the rows' flags in the order of `FATES`."""
+def fates_of(batch: pa.RecordBatch) -> dict[str, Bools]:
+    """Return which rows have each of the `FATES`."""
     evicted = pc.fill_null(batch.column("evicted"), -1).to_numpy(zero_copy_only=False)
-    dropped = evicted == array_of(batch, "index")
-    return ~array_of(batch, "informative"), evicted >= 0, dropped
-
-
-def array_of(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
-    """Return a column without nulls as a NumPy array."""
-    return cast("npt.NDArray[Any]", batch.column(name).to_numpy(zero_copy_only=False))
-
-
-def grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Return the array with at least `size` rows, the new ones 0."""
-    if size <= len(array):
-        return array
-    longer = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
-    longer[: len(array)] = array
-    return longer
+    flags = ~array_of(batch, "informative"), evicted >= 0, evicted == array_of(batch, "index")
+    return dict(zip(FATES, flags, strict=True))

@@ -6,16 +6,19 @@ import base64
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.report.data.alerts import Alerts
 from pipelines.report.data.choice import Choice
+from pipelines.report.data.columns import Floats
 from pipelines.report.data.learning import Learning, ScoreCurve
 from pipelines.report.data.mismatch import KINDS, Mismatch
 from pipelines.report.data.report import Report
-from pipelines.report.data.totals import Floats, Totals
+from pipelines.report.data.totals import Totals
 from pipelines.report.page.learning import REFERENCES, score_table, sentence
 from pipelines.report.page.summary import target_rate
 
@@ -29,7 +32,7 @@ def data_block(report: Report) -> str:
         "swatches": _swatches(totals),
         "admission": target_rate(report.run),
         "curves": [_curve(report, name) for name in report.curves],
-        "table": _models(report),
+        "table": _models(report.table),
         "mismatch": _mismatch(report.mismatch, choice),
         "learning": _learning(report.learning, choice),
         "alerts": _alerts(report.alerts, choice),
@@ -40,93 +43,63 @@ def data_block(report: Report) -> str:
 
 def _swatches(totals: Totals) -> list[int]:
     """Number the labels by their rows, most first: the page has so many colours and no more."""
-    count = len(totals.labels.names())
-    rows = np.zeros(count, dtype=np.int64)
-    rows[: len(totals.by_label.n)] = totals.by_label.n[:count]
-    swatches = np.empty(count, dtype=np.int64)
-    swatches[np.argsort(-rows, kind="stable")] = np.arange(count)
-    return [int(swatch) for swatch in swatches]
+    rows = np.zeros(len(totals.labels.names()), dtype=np.int64)
+    met = totals.by_label.n[1 : len(rows) + 1]
+    rows[: len(met)] = met
+    places: list[int] = np.argsort(np.argsort(-rows, kind="stable")).tolist()
+    return places
 
 
 def _curve(report: Report, name: str) -> dict[str, Any]:
     curve, totals = report.curves[name], report.totals
     code = totals.models[name]
-    regimes = None
-    if curve.regimes is not None:
-        regimes = [[r.label, r.first, r.stop, r.start, r.end] for r in curve.regimes]
     return {
         "id": name,
-        "rows": int(totals.rows[code]),
+        "rows": int(totals.counts.rows[code]),
         "mean": _number(totals.means()[code]),
         "start": None if curve.start is None else curve.start / 1e6,
         "gaps": curve.gaps,
         "covered": _number(curve.covered),
         "labelChanges": curve.label_changes,
-        "regimes": regimes,
+        "regimes": curve.regimes and [list(astuple(regime)) for regime in curve.regimes],
         "loss": _packed(curve.loss),
         "rates": _packed(curve.rates),
     }
 
 
-def _models(report: Report) -> dict[str, Any]:
-    shown = report.shown
+def _models(table: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    spark = base64.b64encode(_heights(table["spark"]).tobytes()).decode()
+    return {**_table(table), "spark": spark}
+
+
+def _table(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, list[Any]]:
     return {
-        "id": [model.name for model in shown],
-        "rows": [model.rows for model in shown],
-        "mean": _numbers(model.mean for model in shown),
-        "sd": _numbers(model.sd for model in shown),
-        "half": _numbers(model.last_half for model in shown),
-        "high": _numbers(model.high for model in shown),
-        "censored": [_number(model.fates["censored"] / model.rows) for model in shown],
-        "evicted": [_number(model.fates["evicted"] / model.rows) for model in shown],
-        "dropped": [_share(model.fates["dropped"], model.fates["evicted"]) for model in shown],
-        "spark": base64.b64encode(b"".join(_spark(model.spark) for model in shown)).decode(),
+        name: _numbers(values) if values.dtype.kind == "f" else values.tolist()
+        for name, values in columns.items()
+        if values.ndim == 1
     }
 
 
-def _share(part: int, whole: int) -> float | None:
-    return _number(part / whole) if whole else None
-
-
-def _spark(values: Floats) -> bytes:
-    """Return heights 0..254 of a small curve on its own scale from zero, 255 where it breaks."""
-    known = np.isfinite(values)
-    top = float(np.max(values, initial=0.0, where=known))
-    scaled = np.where(known, values, 0.0) * (254 / top if top > 0 else 0.0)
-    return np.where(known, np.round(scaled), 255).astype(np.uint8).tobytes()
+def _heights(sparks: Floats) -> npt.NDArray[np.uint8]:
+    """Return heights 0..254 of curves, each on its own scale from zero, 255 where it breaks."""
+    known = np.isfinite(sparks)
+    top = np.max(sparks, axis=1, initial=0.0, where=known)
+    scaled = np.where(known, sparks, 0.0) * (254 / np.where(top > 0, top, np.inf))[:, None]
+    return np.where(known, np.round(scaled), 255).astype(np.uint8)
 
 
 def _mismatch(mismatch: Mismatch | None, choice: Choice) -> dict[str, Any] | None:
     if mismatch is None:
         return None
-    totals = mismatch.totals
-    lines = [
-        (name, totals.models[name], kind)
-        for name in choice.shown
-        for kind in totals.kinds()
-        if totals.windows[totals.models[name], kind]
+    curves = [
+        {
+            KINDS[kind]: {"note": curve.note, "values": _packed(curve.values)}
+            for kind, curve in by_kind.items()
+        }
+        for by_kind in mismatch.curves
     ]
-    at = tuple(np.array([line[1:] for line in lines], dtype=np.int64).reshape(-1, 2).T)
-    return {
-        "kinds": [{"id": kind, "title": title} for kind, title in mismatch.titles()],
-        "curves": [
-            {
-                KINDS[kind]: {"note": curve.note, "values": _packed(curve.values)}
-                for kind, curve in by_kind.items()
-            }
-            for by_kind in mismatch.curves
-        ],
-        "table": {
-            "id": [name for name, _, _ in lines],
-            "kind": [KINDS[kind] for _, _, kind in lines],
-            "windows": totals.windows[at].tolist(),
-            "mismatch": _numbers(totals.mean(totals.mismatch)[at]),
-            "certificate": _numbers(totals.mean(totals.certificate)[at]),
-            "ratio": _numbers(totals.ratio[at]),
-            "incomplete": totals.incomplete[at].tolist(),
-            "sampled": totals.sampled[at].tolist(),
-        },
-    }
+    kinds = [{"id": kind, "title": title} for kind, title in mismatch.titles()]
+    return {"kinds": kinds, "curves": curves, "table": _table(mismatch.table(choice.shown))}
 
 
 def _learning(learning: Learning | None, choice: Choice) -> dict[str, Any] | None:
@@ -142,10 +115,7 @@ def _learning(learning: Learning | None, choice: Choice) -> dict[str, Any] | Non
         ],
         "byTime": learning.by_time and _score_curve(learning.by_time),
         "byRow": learning.by_row and _score_curve(learning.by_row),
-        "table": {
-            name: _numbers(values) if values.dtype.kind == "f" else values.tolist()
-            for name, values in score_table(learning, choice.shown).items()
-        },
+        "table": _table(score_table(learning, choice.shown)),
     }
 
 

@@ -1,4 +1,4 @@
-"""What the page says of predictions: sentences, tables of confusion, the table of models."""
+"""Predictions on the page: sentences, tables of confusion, the table of models."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.report.data.choice import Choice
+from pipelines.report.data.choice import Choice, codes_of
+from pipelines.report.data.columns import Floats, Ints, mean_of
 from pipelines.report.data.learning import Learning, gain
-from pipelines.report.data.scores import CLASS_BITS, CUT_CLASS, FIRST_CLASS, NO_CLASS
-from pipelines.report.data.totals import Floats, Ints
+from pipelines.report.data.predictions import CUT_CLASS, FIRST_CLASS, NO_CLASS
 from pipelines.report.text import counted, figure, natural, percent
 
 MOST_CLASSES = 20
@@ -24,7 +24,7 @@ REFERENCES = {
 }
 """The references, of classes and of values."""
 
-# Of long spells of one label the row before gives almost all away: not "100.0 %".
+# In long spells of one label the row before is almost always right: not "100.0 %".
 _ALMOST_ALL = 0.999
 
 
@@ -84,7 +84,7 @@ def learning_texts(learning: Learning | None, choice: Choice) -> dict[str, Any] 
     if learning is None:
         return None
     scores = learning.scores
-    rows, scored = int(scores.rows.sum()), int(scores.scored.sum())
+    rows, scored = int(scores.predicted.rows.sum()), int(scores.scored.rows.sum())
     loss = learning.losses.sum(axis=0)[:1]
     several = len(scores.models) > 1
     drawn = [
@@ -101,7 +101,7 @@ def learning_texts(learning: Learning | None, choice: Choice) -> dict[str, Any] 
         "right": scored - int(loss[0]) if scores.classifies else None,
         "balanced": _percent(_balanced(learning)[0]),
         "rmse": float(learning.measure(loss, np.array([scored]))[0]),
-        "mae": float(scores.absolute.sum()) / scored if scored else float("nan"),
+        "mae": float(scores.scored.sums["absolute"].sum()) / max(scored, 1),
         "has_overall": several and learning.by_row is not None,
         "confusion": _confusion(learning, None),
         "confusions": [line for line in drawn if line[2] is not None],
@@ -113,7 +113,7 @@ def sentence(learning: Learning, model: int | None = None) -> str:
     """Return how the learner stands against the references, over one model or all."""
     scores, classifies = learning.scores, learning.scores.classifies
     at = slice(None) if model is None else slice(model, model + 1)
-    scored = int(scores.scored[at].sum())
+    scored = int(scores.scored.rows[at].sum())
     if not scored:
         return "No row was scored: none has a label."
     losses = learning.losses[at].sum(axis=0)
@@ -169,31 +169,26 @@ def _confusion(learning: Learning, model: int | None) -> Confusion | None:
 
 def _balanced(learning: Learning, by_model: bool = False) -> Floats:
     """Return the mean of the classes' accuracies, of all models together or of each."""
-    model, label, predicted, count = learning.scores.tally.columns()
-    size = len(learning.scores.models) if by_model else 1
-    if not by_model:
-        model = np.zeros_like(model)
-    known = label >= FIRST_CLASS
-    pair, place = np.unique((model << CLASS_BITS | label)[known], return_inverse=True)
-    rows, right = np.zeros(len(pair)), np.zeros(len(pair))
-    np.add.at(rows, place, count[known])
-    np.add.at(right, place, np.where(label == predicted, count, 0)[known])
-    own = pair >> CLASS_BITS
-    classes = np.bincount(own, minlength=size)
-    total = np.bincount(own, right / rows, size)
-    return np.where(classes > 0, total / np.maximum(classes, 1), np.nan)
+    model, label, rows, right = learning.scores.tally.labels()
+    if by_model:
+        size, accuracy = len(learning.scores.models), right / rows
+    else:
+        size, accuracy = 1, mean_of(np.bincount(label, right), np.bincount(label, rows))
+        accuracy = accuracy[np.isfinite(accuracy)]
+        model = np.zeros(len(accuracy), dtype=np.int64)
+    return mean_of(np.bincount(model, accuracy, size), np.bincount(model, minlength=size))
 
 
 def score_table(learning: Learning, shown: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of the table of models: those of `shown` that have predictions."""
     scores = learning.scores
-    names = [name for name in shown if scores.rows[scores.models[name]]]
-    at: Ints = np.array([scores.models[name] for name in names], dtype=np.int64)
-    scored, losses = scores.scored[at], learning.losses[at]
+    names = [name for name in shown if scores.predicted.rows[scores.models[name]]]
+    at = codes_of(scores.models, names)
+    scored, losses = scores.scored.rows[at], learning.losses[at]
     values = learning.measure(losses, scored[:, None])
     table = {
         "id": np.array(names, dtype=object),
-        "rows": scores.rows[at],
+        "rows": scores.predicted.rows[at],
         "scored": scored,
         "learner": values[:, 0],
         "before": values[:, 1],
@@ -204,5 +199,5 @@ def score_table(learning: Learning, shown: Sequence[str]) -> dict[str, npt.NDArr
         table["correct"] = scored - losses[:, 0].astype(np.int64)
         table["balanced"] = _balanced(learning, by_model=True)[at]
     else:
-        table["mae"] = np.where(scored > 0, scores.absolute[at] / np.maximum(scored, 1), np.nan)
+        table["mae"] = mean_of(scores.scored.sums["absolute"][at], scored)
     return table

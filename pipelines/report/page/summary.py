@@ -1,4 +1,4 @@
-"""What the page says in words and small tables: the head, labels, the histogram, provenance."""
+"""The head of the page, and what its small tables hold: labels, the histogram, provenance."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.report.data.columns import Floats
 from pipelines.report.data.labels import MOST_CLASSES_OF_TEXT
-from pipelines.report.data.totals import FATES, Floats, Totals
+from pipelines.report.data.totals import Totals
 from pipelines.report.text import counted, figure
 
 # With κ(x, x) = 1 the fitting error lies between 0 and 1.
@@ -44,8 +45,9 @@ def title_of(run: Mapping[str, Any]) -> str:
 
 def head(run: Mapping[str, Any], totals: Totals) -> dict[str, Any]:
     """Return the figures of the head of the page; those of FATES are counts of rows."""
-    fates = dict(zip(FATES, totals.fates.sum(axis=0).tolist(), strict=True))
-    rows, spec, seconds = int(totals.rows.sum()), _spec(run), run.get("seconds") or {}
+    fates = {name: int(total.sum()) for name, total in totals.counts.sums.items()}
+    rows, spec, seconds = _rows(totals), _spec(run), run.get("seconds") or {}
+    measured, mean, sd = totals.loss.together()
     kernel = spec.get("kernel")
     if isinstance(kernel, Mapping):
         kernel = kernel.get("name", kernel.get("kind"))
@@ -53,7 +55,7 @@ def head(run: Mapping[str, Any], totals: Totals) -> dict[str, Any]:
     return {
         **fates,
         "rows": rows,
-        "models": len(totals.rows),
+        "models": len(totals.models),
         **{key: run.get(key) for key in ("exit_code", "outcome", "max_failures")},
         "tracker": run.get("tracker", "the tracker"),
         "rank": spec.get("rank"),
@@ -66,9 +68,9 @@ def head(run: Mapping[str, Any], totals: Totals) -> dict[str, Any]:
         "started": _when(run.get("started")),
         # The job writes its report before it knows the total.
         "seconds": seconds.get("total") or sum(seconds.values()),
-        "measured": int(totals.overall.n.sum()),
-        "mean": float(totals.overall.mean.sum()),
-        "sd": float(totals.overall.sd().sum()),
+        "measured": measured,
+        "mean": mean,
+        "sd": sd,
         "bounded": kernel in _BOUNDED_KERNELS,
         "admission": _ADMISSIONS.get(str(spec.get("admission", ""))),
         "admitted": rows - fates["censored"],
@@ -87,27 +89,26 @@ def target_rate(run: Mapping[str, Any]) -> float | None:
 
 def has_failed(run: Mapping[str, Any], totals: Totals) -> bool:
     """Return whether a run's failures are what is to be seen first."""
-    return bool(run.get("exit_code")) or (not totals.rows.sum() and _count(run, "rows_failed") > 0)
+    return bool(run.get("exit_code")) or (not _rows(totals) and _count(run, "rows_failed") > 0)
 
 
 def labels_shown(totals: Totals) -> dict[str, Any]:
     """Return the fitting error by label: name, rows, mean and sd over the rows of all models."""
-    names, moments, sd = totals.labels.names(), totals.by_label, totals.by_label.sd()
-    lines = [
-        (names[k], int(moments.n[k]), float(moments.mean[k]), float(sd[k]))
-        for k in np.argsort(-moments.n, kind="stable")[:_MOST_LABELS]
-        if moments.n[k]
-    ]
+    names, moments = ["no label", *totals.labels.names()], totals.by_label
+    columns = moments.n.tolist(), moments.mean.tolist(), moments.sd().tolist()
+    # Without a label column there are no moments.
+    unlabelled, *found = (
+        zip(names, *columns, strict=False) if len(moments.n) else [("", 0, 0.0, 0.0)]
+    )
+    lines = sorted((line for line in found if line[1]), key=lambda line: -line[1])[:_MOST_LABELS]
     if len(lines) < _MOST_LABELS:
         lines.sort(key=lambda line: line[2])
-    rest = totals.unlabelled
-    if rest.n.sum():
-        lines.append(("no label", int(rest.n[0]), float(rest.mean[0]), float(rest.sd()[0])))
+    lines += [unlabelled] if unlabelled[1] else []
     return {
         "lines": lines,
         "rows": sum(rows for _, rows, _, _ in lines),
         "top": max((mean + spread for _, _, mean, spread in lines), default=0.0) or 1.0,
-        "labels": len(names),
+        "labels": len(names) - 1,
         "most": _MOST_LABELS,
         "known": MOST_CLASSES_OF_TEXT,
     }
@@ -178,6 +179,10 @@ def _when(started: object) -> str:
     except ValueError:
         return ""
     return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
+
+
+def _rows(totals: Totals) -> int:
+    return int(totals.counts.rows.sum())
 
 
 def _spec(run: Mapping[str, Any]) -> Mapping[str, Any]:

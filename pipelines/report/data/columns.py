@@ -1,0 +1,53 @@
+"""Columns of a batch as NumPy arrays, with numbers in place of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from transforms.read.kinds import codes_of, encode
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def array_of(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
+    """Return a column as a NumPy array; null is NaN."""
+    return cast("npt.NDArray[Any]", batch.column(name).to_numpy(zero_copy_only=False))
+
+
+def times_of(column: pa.Array) -> Ints:
+    """Return times without nulls in ns since 1970."""
+    nanoseconds = column.cast(pa.timestamp("ns", tz=column.type.tz)).cast(pa.int64())
+    return cast(Ints, nanoseconds.to_numpy(zero_copy_only=False))
+
+
+def numbered(column: pa.Array, number: Callable[[Any], int]) -> Ints:
+    """Return a number for each row, -1 for null.
+
+    Args:
+        column: Values, dictionary-encoded or not.
+        number: Gives the number of a value; it is asked once for each that the rows have.
+    """
+    encoded = encode(column)
+    places = codes_of(encoded)
+    size = len(encoded.dictionary)
+    used = np.flatnonzero(np.bincount(places, minlength=size)[:size])
+    numbers = np.full(size + 1, -1)
+    numbers[used] = [number(value) for value in encoded.dictionary.take(pa.array(used)).to_pylist()]
+    return numbers[places]
+
+
+def model_numbers(batch: pa.RecordBatch, known: dict[str, int]) -> Ints:
+    """Return each row's model as a number; new models are numbered after the known."""
+    return numbered(batch.column("model_id"), lambda name: known.setdefault(name, len(known)))
+
+
+def mean_of(total: npt.NDArray[Any], count: npt.NDArray[Any]) -> Floats:
+    """Return the mean of each sum, NaN where nothing was counted."""
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -1,0 +1,207 @@
+"""Sums over groups and short blocks of rows, and the bins that curves are drawn from.
+
+Sums, least and greatest values do not depend on the order of the rows or on how they are cut into
+batches, and the number of blocks is set beforehand, so memory has a bound that no run exceeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.report.data.columns import Floats, Ints
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+_GAP_STEPS = 10
+_GAP_SHARE = 1 / 200
+
+
+class Groups:
+    """Rows, sums, least and greatest values of groups numbered from 0, filled batch by batch.
+
+    Args:
+        sums: Types of what is added up, by name.
+        ranges: Types of what the least and greatest value is kept of, by name.
+        size: How many groups there are to begin with; more come as they are met.
+
+    Attributes:
+        rows: Rows of each group, shape (groups,).
+        sums, low, high: Arrays of that shape by name; a range without rows is upside down.
+    """
+
+    def __init__(
+        self, sums: Mapping[str, type], ranges: Mapping[str, type] | None = None, size: int = 0
+    ) -> None:
+        """Allocate; see the class."""
+        ranges = ranges or {}
+        self.rows: Ints = np.zeros(0, dtype=np.int64)
+        self.sums: Arrays = {name: np.zeros(0, kind) for name, kind in sums.items()}
+        self.low: Arrays = {name: np.zeros(0, kind) for name, kind in ranges.items()}
+        self.high: Arrays = {name: np.zeros(0, kind) for name, kind in ranges.items()}
+        self.grow(size)
+
+    def grow(self, size: int) -> None:
+        """Make room for so many groups at least."""
+        if size <= len(self.rows):
+            return
+        more = (0, size - len(self.rows))
+        self.rows = np.pad(self.rows, more)
+        for name, total in self.sums.items():
+            self.sums[name] = np.pad(total, more)
+        for name, low in self.low.items():
+            least, greatest = _ends(low.dtype)
+            self.low[name] = np.pad(low, more, constant_values=greatest)
+            self.high[name] = np.pad(self.high[name], more, constant_values=least)
+
+    def add(self, group: Ints, values: Arrays) -> None:
+        """Add rows.
+
+        Args:
+            group: Each row's group, shape (n,).
+            values: What is added up or has a range, by name, shape (n,) each.
+
+        Cost: O(n).
+        """
+        if not len(group):
+            return
+        self.grow(int(group.max()) + 1)
+        # Rows of a group often stand together: each such run is put together first.
+        first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
+        at = group[first]
+        np.add.at(self.rows, at, np.diff(np.append(first, len(group))))
+        for name, total in self.sums.items():
+            np.add.at(total, at, np.add.reduceat(values[name], first, dtype=total.dtype))
+        for name, low in self.low.items():
+            np.minimum.at(low, at, np.minimum.reduceat(values[name], first))
+            np.maximum.at(self.high[name], at, np.maximum.reduceat(values[name], first))
+
+
+def _ends(kind: npt.DTypeLike) -> tuple[float, float]:
+    if np.issubdtype(kind, np.floating):
+        return -np.inf, np.inf
+    return np.iinfo(cast(Any, kind)).min, np.iinfo(cast(Any, kind)).max
+
+
+@dataclass(frozen=True)
+class Part:
+    """The blocks of one model that hold rows, in the order of their places; arrays as `Groups`.
+
+    The ranges have `index` (of rows) and, if rows have times, `time` (ns).
+    """
+
+    rows: Ints
+    sums: Arrays
+    low: Arrays
+    high: Arrays
+
+    def take(self, order: Ints | slice) -> Part:
+        """Return these blocks in this order."""
+        taken = (
+            {name: values[order] for name, values in kept.items()}
+            for kept in (self.sums, self.low, self.high)
+        )
+        return Part(self.rows[order], *taken)
+
+
+class Blocks(Groups):
+    """Groups that are the blocks of several models.
+
+    Args:
+        counts: How many blocks each model has, shape (models,).
+        sums: As of `Groups`.
+        ranges: As of `Groups`.
+    """
+
+    def __init__(self, counts: Ints, sums: Mapping[str, type], ranges: Mapping[str, type]) -> None:
+        """Allocate; see the class."""
+        self._start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        super().__init__(sums, ranges, int(self._start[-1]))
+
+    def put(self, model: Ints, place: Ints, values: Arrays) -> None:
+        """Add rows by their model and their block in it, shape (n,) each."""
+        self.add(self._start[model] + place, values)
+
+    def part(self, model: int) -> Part:
+        """Return the blocks of a model."""
+        span = slice(int(self._start[model]), int(self._start[model + 1]))
+        whole = Part(self.rows, self.sums, self.low, self.high).take(span)
+        return whole.take(np.flatnonzero(whole.rows))
+
+
+class Bins:
+    """A part's blocks put together for drawing: bins of equally many, none with a gap inside.
+
+    Args:
+        part: At least one block, in the order of rows.
+        most: About how many bins; a gap or a cut can add one.
+        start: The time (ns) that the axis counts from; None for an axis of rows alone.
+        cuts: Further blocks that a bin must begin with.
+
+    Attributes:
+        starts: First blocks of the bins, shape (bins,).
+        gaps: Blocks before which nothing was recorded for long.
+        covered: Share of the time in which rows came.
+        axes: Middle of each bin: `row` and, with times, `time` (s since `start`).
+    """
+
+    def __init__(self, part: Part, most: int, start: int | None, cuts: Sequence[int] = ()) -> None:
+        """Cut; see the class."""
+        timed = start is not None and "time" in part.low
+        self.gaps = gaps_of(part) if timed else np.zeros(0, dtype=np.int64)
+        cuts = np.union1d(self.gaps, np.array(cuts, dtype=np.int64)).tolist()
+        self.starts = bin_starts(cuts, len(part.rows), most)
+        ends = np.append(self.starts[1:], len(part.rows)) - 1
+        self.axes = {"row": (part.low["index"][self.starts] + part.high["index"][ends]) / 2}
+        self.covered = 1.0
+        if timed:
+            first, last = part.low["time"], part.high["time"]
+            begin = first[self.starts]
+            self.axes["time"] = (begin - start + (last[ends] - begin) / 2) / 1e9
+            if len(self.gaps):
+                silent = first[self.gaps] - last[self.gaps - 1]
+                self.covered -= float(silent.sum()) / float(last[-1] - first[0])
+
+    def total(self, values: npt.NDArray[Any]) -> Floats:
+        """Add up blocks."""
+        return np.add.reduceat(values, self.starts, dtype=np.float64)
+
+    def broken(self, curve: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Return axes and curves with a place without values before each bin after a gap."""
+        places = np.searchsorted(self.starts, self.gaps)
+        broken: dict[str, Floats] = {}
+        for name, values in {**self.axes, **curve}.items():
+            filler: Any = np.nan
+            if name in self.axes:
+                filler = (values[places - 1] + values[places]) / 2
+            broken[name] = np.insert(values.astype(np.float64), places, filler)
+        return broken
+
+
+def bin_starts(cuts: Sequence[int], length: int, most: int) -> Ints:
+    """Cut 0..length at every place in `cuts`, and each part into its share of the bins.
+
+    Returns:
+        The first position of every bin, increasing, shape (about `most`,).
+    """
+    starts = []
+    for first, stop in pairwise([0, *cuts, length]):
+        count = min(stop - first, max(1, round((stop - first) * most / length)))
+        starts.append(first + np.arange(count) * (stop - first) // count)
+    return np.concatenate(starts).astype(np.int64)
+
+
+def gaps_of(part: Part) -> Ints:
+    """Return the blocks before which nothing was recorded for long.
+
+    Long is over ten times the usual step and wide enough to be seen, a 200th of the whole.
+    """
+    step = np.diff(part.low["time"])
+    usual = float(np.median(step[step > 0])) if np.any(step > 0) else 0.0
+    extent = float(part.high["time"][-1] - part.low["time"][0])
+    return np.flatnonzero(step > max(_GAP_STEPS * usual, extent * _GAP_SHARE)) + 1
