@@ -46,6 +46,23 @@ def features(models: dict[str, int], **columns: Any) -> pa.Table:
     return pa.table(table)
 
 
+def random_features(model: str, n: int, seed: int = 0, **columns: Any) -> pa.Table:
+    """One model's rows 0..n-1 with random losses and fates; `columns` replace or add."""
+    rng, index = np.random.default_rng(seed), np.arange(n)
+    evicted = np.where((index >= 15) & (rng.random(n) < 0.5), index - rng.integers(0, 3, n), -1)
+    columns = {
+        "loss": rng.gamma(2.0, 0.05, n),
+        "novelty": rng.random(n),
+        "informative": evicted >= 0,
+        "evicted": pa.array(evicted, pa.int64(), mask=evicted < 0),
+        "initial": index < 10,
+        **columns,
+    }
+    if "time" in columns:
+        columns["time"] = times(columns["time"])
+    return features({model: n}, **columns)
+
+
 def run_folder(
     output: Path, table: pa.Table | None, failed: pa.Table | None = None, **run: Any
 ) -> str:

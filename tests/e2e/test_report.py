@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -16,11 +15,18 @@ import pytest
 
 from pipelines.report import write_report
 from tests.parts import missing
-from tests.report_runs import alerts, predictions, put, windows
+from tests.report_runs import (
+    HOSTILE,
+    SECOND,
+    START,
+    alerts,
+    predictions,
+    put,
+    run_folder,
+    windows,
+)
+from tests.report_runs import random_features as features
 
-HOSTILE = "</script><img src=x onerror=alert(1)>\n\"'& é漢\u2028🙂"
-START = 1_500_000_000 * 10**9
-SECOND = 10**9
 PLOTS = "fates loss novelty"
 ALL_PLOTS = "fates loss mismatch-fixed mismatch-moving novelty score score-all"
 
@@ -119,28 +125,6 @@ def look(chromium: str, tmp_path: Path) -> Look:
     return open_page
 
 
-def features(name: str, n: int, **columns: Any) -> pa.Table:
-    rng = np.random.default_rng(n)
-    index = np.arange(n)
-    evicted = np.where((index >= 15) & (rng.random(n) < 0.5), index - rng.integers(0, 3, n), -1)
-    table: dict[str, Any] = {
-        "model_id": [name] * n,
-        "index": index,
-        "source": pa.array(["in.csv"] * n).dictionary_encode(),
-        "row": index,
-        "loss": rng.gamma(2.0, 0.05, n),
-        "novelty": rng.random(n),
-        "informative": evicted >= 0,
-        "evicted": pa.array(evicted, pa.int64(), mask=evicted < 0),
-        "initial": index < 10,
-        "z": pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2 * n)), 2),
-        **columns,
-    }
-    if "time" in table:
-        table["time"] = pa.array(table["time"], pa.int64()).cast(pa.timestamp("ns", tz="UTC"))
-    return pa.table(table)
-
-
 def report(
     output: Path,
     *tables: pa.Table,
@@ -148,23 +132,11 @@ def report(
     parts: Mapping[str, pa.Table] | None = None,
     **run: Any,
 ) -> str:
-    for folder in ("features", "failures"):
-        (output / folder).mkdir(parents=True)
+    counts = {"rows_failed": 0 if failed is None else len(failed)}
+    run_folder(output, None, failed, counts=counts, **run)
     put(output, "features", *tables)
-    if failed is not None:
-        put(output, "failures", failed)
     for folder, table in (parts or {}).items():
         put(output, folder, table)
-    facts = {
-        "kerneltrack": "0.1.0",
-        "inputs": [{"path": "in.csv", "rows": sum(map(len, tables))}],
-        "columns": {"features": ["a", "b"]},
-        "tracker": "okfeb",
-        "spec": {"rank": 2, "kernel": "gaussian"},
-        "counts": {"rows_failed": 0 if failed is None else len(failed)},
-        **run,
-    }
-    (output / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     return write_report(str(output))
 
 
@@ -484,7 +456,7 @@ EACH = """
 
 @pytest.mark.parametrize("timed", [True, False])
 def test_odd_windows_are_drawn_too(tmp_path: Path, look: Look, timed: bool) -> None:
-    time = {"time": START + np.arange(400) * SECOND} if timed else {}
+    time: dict[str, Any] = {"time": START + np.arange(400) * SECOND} if timed else {}
     models = [features(name, 400, **time) for name in ODD_WINDOWS]
     parts = {"mismatch": odd_windows(timed)}
     path = report(tmp_path / "out", pa.concat_tables(models), parts=parts)

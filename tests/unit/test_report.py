@@ -315,10 +315,10 @@ def test_a_page_that_cannot_be_finished_leaves_the_old_one(
     output = run_folder(tmp_path, features({"m": 5}))
     (tmp_path / "report.html").write_text("old", encoding="utf-8")
 
-    def full(sources: list[str], targets: list[str]) -> None:
+    def full(source: str, target: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("apache_beam.io.filesystems.FileSystems.rename", full)
+    monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="No space left"):
         write_report(output)
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == "old"

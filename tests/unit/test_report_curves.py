@@ -27,28 +27,11 @@ from pipelines.report.data.curves import (
 from pipelines.report.data.groups import Part, bin_starts
 from pipelines.report.data.models import SPARK_BINS, ShownModels
 from pipelines.report.data.totals import FATES, add_up
-
-SECOND = 1_000_000_000
-START = 1_500_000_000 * SECOND
+from tests.report_runs import SECOND, START, random_features
 
 
 def features(n: int, seed: int = 0, **columns: Any) -> pa.Table:
-    """One model's rows 0..n-1; `columns` replace or add."""
-    rng = np.random.default_rng(seed)
-    evicted = np.where(rng.random(n) < 0.5, np.arange(n) - rng.integers(0, 3, n), -1)
-    table = {
-        "model_id": ["m"] * n,
-        "index": np.arange(n),
-        "loss": rng.gamma(2.0, 0.05, n),
-        "novelty": rng.random(n),
-        "informative": rng.random(n) < 0.7,
-        "evicted": pa.array(evicted, mask=evicted < 0),
-        "initial": np.arange(n) < 3,
-        **columns,
-    }
-    if "time" in table:
-        table["time"] = pa.array(table["time"]).cast(pa.timestamp("ns", tz="UTC"))
-    return pa.table(table)
+    return random_features("m", n, seed, **columns)
 
 
 def gather(table: pa.Table, parts: list[pa.Table], most_blocks: int = 10**6) -> tuple[Part, int]:
@@ -124,7 +107,7 @@ def test_blocks_are_sums_in_whatever_order_rows_come(
 
 
 def test_rows_of_other_models_are_left_out() -> None:
-    table = pa.concat_tables([features(3), features(3).set_column(0, "model_id", [["n"] * 3])])
+    table = pa.concat_tables([features(3), random_features("n", 3)])
     (batch,) = table.combine_chunks().to_batches()
     totals = add_up([batch])
     curves = Curves(totals, ["n"], table.column_names)
@@ -247,7 +230,7 @@ def test_times_that_do_not_order_the_rows_are_no_axis(time: list[int]) -> None:
 def shown(losses: npt.NDArray[np.float64], initial: int = 0) -> ShownModels:
     """A model with these losses and one whose rows are all initial."""
     table = features(len(losses), loss=losses, initial=np.arange(len(losses)) < initial)
-    other = features(4, initial=[True] * 4).set_column(0, "model_id", [["n"] * 4])
+    other = random_features("n", 4, initial=[True] * 4)
     (batch,) = pa.concat_tables([table, other]).combine_chunks().to_batches()
     totals = add_up([batch])
     lines = ShownModels(totals, ["m", "n"])

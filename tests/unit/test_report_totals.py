@@ -13,27 +13,26 @@ from hypothesis import strategies as st
 
 from pipelines.report.data.labels import NO_LABEL, LabelCodes, label_values
 from pipelines.report.data.totals import FATES, Moments, add_up, columns_for_totals
+from tests.report_runs import random_features
 
 ROWS = 400
 
 
-def features(seed: int = 0) -> pa.Table:
+def features() -> pa.Table:
     """Rows of three models, mixed, with nulls among the labels and every fate."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     model = rng.choice(["b", "a", "c"], ROWS, p=[0.6, 0.39, 0.01])
     index = np.array([int(np.count_nonzero(model[:k] == model[k])) for k in range(ROWS)])
     evicted = np.where(rng.random(ROWS) < 0.5, index - rng.integers(0, 3, ROWS), -1)
-    return pa.table(
-        {
-            "model_id": model,
-            "index": index,
-            "loss": rng.gamma(2.0, 0.05, ROWS),
-            "novelty": rng.random(ROWS),
-            "informative": rng.random(ROWS) < 0.7,
-            "evicted": pa.array(evicted, mask=evicted < 0),
-            "initial": index < 10,
-            "label": pa.array(rng.choice(["walk", "run", ""], ROWS), mask=rng.random(ROWS) < 0.1),
-        }
+    return random_features(
+        "",
+        ROWS,
+        model_id=model,
+        index=index,
+        informative=rng.random(ROWS) < 0.7,
+        evicted=pa.array(evicted, mask=evicted < 0),
+        initial=index < 10,
+        label=pa.array(rng.choice(["walk", "run", ""], ROWS), mask=rng.random(ROWS) < 0.1),
     )
 
 

@@ -1,24 +1,18 @@
-"""The files of a run's output folder, as the report reads and writes them.
-
-Local folders are listed and read directly (a folder's name may hold `*` or `[`, which a pattern
-would misread); everything else goes through Beam's FileSystems.
-"""
+"""The files of a run's output folder, as the report reads and writes them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import DataError
-from transforms.snapshots.files import write_whole
+from transforms.paths import join
+from transforms.snapshots.files import files_in, opened, read_whole, write_whole
 
 _BATCH_ROWS = 1 << 18
 _REPETITIVE = ("model_id", "label", "prediction", "kind", "reason")
@@ -26,12 +20,8 @@ _REPETITIVE = ("model_id", "label", "prediction", "kind", "reason")
 
 def parquet_files(output: str, folder: str) -> list[str]:
     """List `output/folder/*.parquet` in the order of their names; empty if there is no folder."""
-    if _is_local(output):
-        paths = [str(path) for path in (Path(output) / folder).glob("*.parquet")]
-    else:
-        pattern = FileSystems.join(output, folder, "*.parquet")
-        paths = [found.path for found in FileSystems.match([pattern])[0].metadata_list]
-    return sorted(paths)
+    folder = join(output, folder)
+    return [join(folder, name) for name, _ in files_in(folder, ".parquet")]
 
 
 def column_names(paths: Sequence[str]) -> list[str]:
@@ -56,12 +46,9 @@ def read_run(output: str) -> dict[str, Any]:
     Raises:
         DataError: If the file is missing, or is not one JSON object.
     """
-    path = _join(output, "run.json")
+    path = join(output, "run.json")
     try:
-        with FileSystems.open(path) as file:
-            run = json.loads(file.read().decode("utf-8"))
-    except (OSError, BeamIOError) as error:
-        raise DataError(path, f"cannot be read ({error})") from error
+        run = json.loads(read_whole(path))
     except ValueError as error:
         raise DataError(path, f"is not JSON ({error})") from error
     if not isinstance(run, dict):
@@ -71,7 +58,7 @@ def read_run(output: str) -> dict[str, Any]:
 
 def write_page(output: str, page: str) -> str:
     """Write `output/report.html`, never half a page; return its path."""
-    path = _join(output, "report.html")
+    path = join(output, "report.html")
     write_whole(path, page.encode("utf-8", "backslashreplace"), mime_type="text/html")
     return path
 
@@ -79,18 +66,10 @@ def write_page(output: str, page: str) -> str:
 @contextmanager
 def _open_parquet(path: str) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, columns of few distinct texts as dictionaries."""
-    with open(path, "rb") if _is_local(path) else FileSystems.open(path) as source:
+    with opened(path) as source:
         try:
             file = pq.ParquetFile(source)
         except pa.ArrowInvalid as error:
             raise DataError(path, f"is not a Parquet file ({error})") from error
         repetitive = [name for name in _REPETITIVE if name in file.schema_arrow.names]
         yield pq.ParquetFile(source, metadata=file.metadata, read_dictionary=repetitive)
-
-
-def _is_local(path: str) -> bool:
-    return FileSystems.get_scheme(path) is None
-
-
-def _join(output: str, name: str) -> str:
-    return str(Path(output) / name) if _is_local(output) else FileSystems.join(output, name)
