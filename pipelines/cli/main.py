@@ -76,7 +76,9 @@ COMMANDS = {
         "cli.list_parts.run",
     ),
     "report": Command(
-        "Write the report of a finished run again.", "report.write.add_flags", "report.write.run"
+        "Write the report of a finished run again.",
+        "files.options.add_report_flags",
+        "report.write.run",
     ),
     "inspect": Command(
         "Print what a snapshot holds.", "files.inspect.add_flags", "files.inspect.run"

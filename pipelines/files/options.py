@@ -73,6 +73,11 @@ def add_landmark_flags(parser: argparse.ArgumentParser) -> None:
     LANDMARKS.add_flags(parser.add_argument_group("landmarks"))
 
 
+def add_report_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `report` to a parser."""
+    parser.add_argument("output", type=path_name, metavar="DIR", help="a run's folder")
+
+
 def _add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
     parser.add_argument(

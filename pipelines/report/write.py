@@ -9,16 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneltrack.errors import printable
-from pipelines.cli.command_line import path_name
 from pipelines.files.output_lock import folder_held
 from pipelines.report.data.files import read_run, write_page
 from pipelines.report.data.report import report_of
 from pipelines.report.page.page import render_page
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `kerneltrack report` to a parser."""
-    parser.add_argument("output", type=path_name, metavar="DIR", help="a run's folder")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         DataError: as `write_report`.
     """
     read_run(args.output)
-    with folder_held(args.output, "DIR", ["kerneltrack", "report", args.output], make=False):
+    with folder_held(args.output, "DIR", args.typed, make=False):
         written = write_report(args.output)
     sys.stdout.write(printable(written) + "\n")
     return 0
