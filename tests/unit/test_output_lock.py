@@ -28,9 +28,9 @@ HOLDER = """
 import os, sys, time
 from pipelines.files.output_lock import folder_held
 with folder_held(sys.argv[1], "--output", ["kerneltrack", "score"]):
-    child = os.fork() if len(sys.argv) > 2 else os.getpid()
-    if child:
-        print(child, flush=True)
+    # Of a forked process the child speaks: it has then done what it does first of all.
+    if len(sys.argv) == 2 or os.fork() == 0:
+        print(os.getpid(), flush=True)
     time.sleep(600)
 """
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
-from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import DataError
 from transforms.snapshots import files as snapshot_files
@@ -79,17 +77,16 @@ def test_two_writers_of_a_file_do_not_share_a_name(
 ) -> None:
     """A second job's file in between is neither mixed with the first one's nor lost half-way."""
     path = tmp_path / "file"
-    rename: Any = FileSystems.rename
-    seen = []
+    rename, seen = os.replace, []
 
-    def other_first(sources: list[str], targets: list[str]) -> None:
-        seen.append(sources[0])
+    def other_first(source: str, target: str) -> None:
+        seen.append(source)
         if len(seen) == 1:
             write_whole(str(path), b"theirs")
             assert path.read_bytes() == b"theirs"
-        rename(sources, targets)
+        rename(source, target)
 
-    monkeypatch.setattr(FileSystems, "rename", other_first)
+    monkeypatch.setattr(os, "replace", other_first)
     write_whole(str(path), b"ours")
     assert path.read_bytes() == b"ours"
     assert len(set(seen)) == 2
@@ -104,10 +101,10 @@ def test_a_file_that_cannot_be_written_takes_no_other_with_it(
     (tmp_path / "run1").mkdir()
     (tmp_path / "run1" / "file").write_bytes(b"theirs")
 
-    def refuse(sources: list[str], targets: list[str]) -> None:
+    def refuse(source: str, target: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(FileSystems, "rename", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     monkeypatch.setattr("transforms.snapshots.files.secrets.token_hex", lambda size: "0")
     (tmp_path / "run1" / "file.0.unfinished").write_bytes(b"theirs")
     with pytest.raises(OSError, match="No space left"):
