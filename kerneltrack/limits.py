@@ -88,6 +88,17 @@ def check_positive(field: str, reals: npt.NDArray[np.float64]) -> None:
         raise ConfigError(field, float(reals[wrong].flat[0]), "finite and > 0")
 
 
+def check_not_negative(field: str, reals: npt.NDArray[np.float64]) -> None:
+    """Check that all numbers are finite and at least 0.
+
+    Raises:
+        ConfigError: naming the first that is not.
+    """
+    wrong = ~((reals >= 0.0) & (reals < math.inf))
+    if wrong.any():
+        raise ConfigError(field, float(reals[wrong].flat[0]), "finite and >= 0")
+
+
 def check_finite(field: str, reals: npt.NDArray[np.float64]) -> None:
     """Check that all numbers are finite.
 

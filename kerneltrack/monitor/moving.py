@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel
-from kerneltrack.limits import Limit, check_counts, copies_like, likes
+from kerneltrack.limits import Limit, check_counts, check_not_negative, copies_like, likes
 from kerneltrack.monitor.mismatch import scaled_rows
 from kerneltrack.monitor.moving_loop import (
     DIRECTIONS,
@@ -125,6 +125,7 @@ class MovingWindow:
             Limit("directions", DIRECTIONS, spec.rank),
             Limit("stale", STALE, 1),
         )
+        check_not_negative("moving.own", window.own)
         return window
 
     def update(

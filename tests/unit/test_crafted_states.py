@@ -118,3 +118,19 @@ def test_moving_windows_that_no_rows_have_made_are_refused(counts: list[int]) ->
     arrays = {**window.init(spec, state)._asdict(), "counts": np.array(counts)}
     with pytest.raises(ConfigError, match=r"moving\.counts"):
         window.from_arrays(spec, state, arrays)
+
+
+HARMFUL = {
+    "model okfeb": (
+        547,  # the drift detector's counts had no room for the rows that were to come
+        654,  # a row of the moving window had κ(x, x) < 0
+    ),
+    "learning ridge-targets": (9323,),  # the metrics' window was more than a pair of numbers
+}
+"""Seeds of states that were taken and then ended the step, by their case."""
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+def test_states_that_did_harm_are_refused(name: str) -> None:
+    case = cases()[name]()
+    assert [trial(case, seed) for seed in HARMFUL[name]] == [False] * len(HARMFUL[name])

@@ -106,6 +106,8 @@ class Board(NamedTuple):
                 raise ValueError(f"{part} counts classes that are not known")
             tallies.append(tally._replace(pairs=pairs))
         span = arrays["span"].tolist()
+        if arrays["span"].dtype != np.int64 or arrays["span"].shape not in ((0,), (2,)):
+            raise ValueError("span is no pair of whole numbers")
         if span and not (
             span[0] > 0 and all(abs(span[0] * (span[1] + at)) < 2**63 for at in (0, 1))
         ):

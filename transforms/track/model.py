@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.limits import check_whole, copies_like, whole
+from kerneltrack.limits import check_given, check_whole, copies_like, whole
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow
@@ -192,7 +192,10 @@ def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
     if snapshot.spec.to_dict() != work.spec.to_dict():
         raise DataError(name, "the state of a tracker with other settings")
     try:
-        return _go_on(work, snapshot, about)
+        model = _go_on(work, snapshot, about)
+        if not own and model.drift is not None:
+            check_given("drift.counts", model.drift.counts)
+        return model
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
 
