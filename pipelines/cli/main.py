@@ -10,6 +10,7 @@ import difflib
 import importlib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -127,7 +128,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and "_ARGCOMPLETE" in os.environ:
         _complete()
     with ended_by_signals():
-        return _main(list(sys.argv[1:] if arguments is None else arguments))
+        code = _main(list(sys.argv[1:] if arguments is None else arguments))
+    if arguments is None and code > SIGNAL_EXIT:
+        # The process ends: Python sets handlers back then, and a further signal would be its end.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+    return code
 
 
 def _main(given: list[str]) -> int:
