@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -111,7 +110,7 @@ def job_from_flags(
     Args:
         args: The parsed flags.
         columns: What each field of a row is.
-        order: What holds of `Order` where no flag says it.
+        order: What holds of `Order` where no flag says it, if not its own defaults.
         labels: The flag that says where delayed labels come from.
 
     Raises:
@@ -328,8 +327,3 @@ def apply_job(
         if bounded or job.metrics_window is not None:
             found.chunks["metrics"] = (learned[learn.METRICS], metrics_schema(job.learner))
     return found
-
-
-def order_of_files() -> dict[str, Any]:
-    """Return how the file job puts rows in order: all wait for the end of the input."""
-    return {"max_disorder": math.inf, "max_jump": math.inf}

@@ -14,6 +14,7 @@ from kerneltrack.errors import ConfigError, DataError
 from pipelines.files.layout import PARTS, REPORT, RUN, results_in
 from pipelines.files.output_lock import folder_held
 from pipelines.job import explain
+from transforms.paths import is_local, join
 from transforms.snapshots.files import UNFINISHED, remove_file
 
 BEAM_TEMP = "beam-temp-"
@@ -76,17 +77,17 @@ def clear(output: str, parts: Sequence[str], overwrite: bool, inputs: Sequence[s
     try:
         # The record first: without it what is left is plainly unfinished.
         for name in sorted(found, key=lambda name: name != RUN):
-            _remove(FileSystems.join(output, name))
+            _remove(join(output, name))
         remove_unfinished(output)
         for name in parts:
-            FileSystems.mkdirs(FileSystems.join(output, name))
+            FileSystems.mkdirs(join(output, name))
     except OSError as error:
         raise DataError(output, f"cannot be written: {error}") from error
 
 
 def _remove(path: str) -> None:
     """Remove a file, or a folder with what is in it."""
-    if FileSystems.get_scheme(path) is not None:
+    if not is_local(path):
         FileSystems.delete([path])
     elif os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
@@ -96,8 +97,8 @@ def _remove(path: str) -> None:
 
 def remove_unfinished(output: str) -> None:
     """Remove what Beam's and our writers leave under temporary names when a job breaks off."""
-    folders = [FileSystems.join(output, name) for name in PARTS]
-    if FileSystems.get_scheme(output) is None:
+    folders = [join(output, name) for name in PARTS]
+    if is_local(output):
         whole = [path for name in (RUN, REPORT) for path in _named(output, f"{name}.", UNFINISHED)]
         files = [path for folder in folders for path in _named(folder, "", UNFINISHED)]
         for path in [*whole, *files]:
@@ -105,10 +106,10 @@ def remove_unfinished(output: str) -> None:
         for path in [path for folder in folders for path in _named(folder, BEAM_TEMP, "")]:
             shutil.rmtree(path, ignore_errors=True)
         return
-    patterns = [FileSystems.join(output, f"{name}.*{UNFINISHED}") for name in (RUN, REPORT)]
+    patterns = [join(output, f"{name}.*{UNFINISHED}") for name in (RUN, REPORT)]
     for folder in folders:
-        patterns.append(FileSystems.join(folder, f"*{UNFINISHED}"))
-        patterns.append(FileSystems.join(folder, f"{BEAM_TEMP}*/*"))
+        patterns.append(join(folder, f"*{UNFINISHED}"))
+        patterns.append(join(folder, f"{BEAM_TEMP}*/*"))
     found = [entry.path for match in FileSystems.match(patterns) for entry in match.metadata_list]
     if found:
         FileSystems.delete(found)

@@ -18,10 +18,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 
-from apache_beam.io.filesystems import FileSystems
-
 from kerneltrack.errors import ConfigError, DataError
 from pipelines.job import say
+from transforms.paths import is_local
 
 LOCK = ".kerneltrack.lock"
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -59,7 +58,7 @@ def folder_held(
         ConfigError: if another process holds it, saying which.
         DataError: if the folder cannot be written.
     """
-    if FileSystems.get_scheme(output) is None:
+    if is_local(output):
         with _writing(output):
             if make:
                 os.makedirs(output, exist_ok=True)
@@ -71,7 +70,7 @@ def folder_held(
 def file_held(output: str, flag: str, command: Sequence[str]) -> Iterator[None]:
     """Hold a file that is to be written, by a lock beside it; see `folder_held`."""
     folder, name = os.path.split(output)
-    if FileSystems.get_scheme(output) is None:
+    if is_local(output):
         with _writing(output):
             os.makedirs(folder or ".", exist_ok=True)
     with _held_by(output, os.path.join(folder, f".{name}.lock"), flag, command):
@@ -80,7 +79,7 @@ def file_held(output: str, flag: str, command: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _held_by(output: str, path: str, flag: str, command: Sequence[str]) -> Iterator[None]:
-    if FileSystems.get_scheme(output) is not None:
+    if not is_local(output):
         yield
         return
     with _writing(output):

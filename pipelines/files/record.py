@@ -19,6 +19,7 @@ from kerneltrack.errors import KerneltrackError, path_text
 from kerneltrack.learners import LearnerSpec
 from pipelines.files.local_times import local_times_text
 from transforms.metrics import NAMESPACE
+from transforms.paths import join
 from transforms.snapshots.files import write_whole
 
 RUN = "run.json"
@@ -118,14 +119,14 @@ def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int |
 
 
 def _read_index(output: str) -> dict[str, Any]:
-    path = FileSystems.join(output, "snapshots", "index.json")
+    path = join(output, "snapshots", "index.json")
     with FileSystems.open(path) as handle:
         models: dict[str, Any] = json.loads(handle.read())["models"]
     return models
 
 
 def _files(output: str, part: str) -> list[str]:
-    pattern = FileSystems.join(output, part, "*.parquet")
+    pattern = join(output, part, "*.parquet")
     return sorted(found.path for found in FileSystems.match([pattern])[0].metadata_list)
 
 
@@ -143,7 +144,7 @@ def write_record(output: str, record: dict[str, Any]) -> None:
     text = json.dumps(record, indent=1, ensure_ascii=False)
     # Bytes of paths that are not UTF-8; within JSON a backslash is written twice.
     text = _SURROGATE.sub(lambda found: json.dumps(path_text(found[0]))[1:-1], text)
-    write_whole(FileSystems.join(output, RUN), text.encode())
+    write_whole(join(output, RUN), text.encode())
 
 
 def versions() -> dict[str, str]:

@@ -30,7 +30,7 @@ from pipelines.files.record import (
     write_record,
 )
 from pipelines.job import compile_loops, explain, say
-from pipelines.job_spec import Job, job_from_flags, order_of_files
+from pipelines.job_spec import Job, job_from_flags
 from pipelines.report import write_report
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
 from transforms.learn import transform as learn
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     allowed = read_limit(args.max_failures)
     read = ReadChunks(files)
     columns = read.input.columns
-    job = job_from_flags(args, columns, order_of_files(), "--labels")
+    job = job_from_flags(args, columns, {}, "--labels")
     ends = Ends(read, _labels(args, files, job), args.output)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns)

@@ -50,6 +50,7 @@ DEFAULTS: dict[str, Any] = {
     # one message of each in turn, and waits milliseconds at each that has none: few busy models in
     # a topic of many partitions would be read at tens of messages a second. Without it there is one
     # for each subtask, which reads all its partitions at once.
+    #
     # Else a checkpoint may send the watermark ahead of a bundle's output.
     "finish_bundle_before_checkpointing": True,
     # Beam's flag for *not* failing, its default being to fail: a checkpoint that cannot be written

@@ -12,12 +12,12 @@ import hashlib
 from typing import NamedTuple
 
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.settings import Range, check_number
 from transforms.chunks import Chunk, decode_batch, encode_batch
 from transforms.metrics import count
+from transforms.paths import join
 from transforms.snapshots.files import escaped, read_whole, write_whole
 
 VERSION = b"1"
@@ -112,7 +112,7 @@ class Expiry:
         return Kept(row["state"], row["clock"], waiting)
 
     def _path(self, key: str, name: bytes) -> str:
-        path: str = FileSystems.join(self.folder, f"{escaped(key)}@{name.hex()}.idle")
+        path: str = join(self.folder, f"{escaped(key)}@{name.hex()}.idle")
         return path
 
 

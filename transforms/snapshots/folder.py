@@ -12,13 +12,13 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam import pvalue
-from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.registry import parse_learner_spec, parse_spec
 from kerneltrack.trackers.common.spec import SubspaceSpec
+from transforms.paths import join
 from transforms.snapshots.files import read_whole, snapshot_name, write_whole
 from transforms.snapshots.header import read_about
 from transforms.snapshots.index import (
@@ -51,7 +51,7 @@ class SnapshotFolder:
         self._wants_learner = learner
         index = read_index(folder)
         self._index: dict[str, Any] | None = index
-        path = FileSystems.join(folder, INDEX)
+        path = join(folder, INDEX)
         try:
             self.spec: SubspaceSpec = parse_spec(index["tracker"])
             self.learner_spec: LearnerSpec | None = (
@@ -132,7 +132,7 @@ class SnapshotFolder:
         entry = self.boundary(model_id)
         if entry is None or kind not in entry or (kind == "learner" and not self._wants_learner):
             return None
-        path: str = FileSystems.join(self.folder, entry[kind])
+        path: str = join(self.folder, entry[kind])
         return path
 
     def state(self, model_id: str, kind: str) -> bytes | None:
@@ -249,7 +249,7 @@ class _WriteStateFn(beam.DoFn):
             spec, state, _, beside = codec.decode(data, origin)
             data = codec.encode(spec, state, about, float32=True, beside=beside)
         name = snapshot_name(model_id, None if about["final"] else about["rows"], kind)
-        write_whole(FileSystems.join(self._folder, name), data)
+        write_whole(join(self._folder, name), data)
         entry = {"rows": about["rows"], "time": about["time"]}
         yield model_id, {**entry, kind: name, f"{kind}_bytes": len(data)}
 
@@ -265,7 +265,7 @@ def _write_index(
         _take_over(before, folder, found)
     models = models_of(found)
     text = json.dumps({"version": INDEX_VERSION, **specs, "models": models}, indent=1)
-    write_whole(FileSystems.join(folder, INDEX), text.encode("utf-8"))
+    write_whole(join(folder, INDEX), text.encode("utf-8"))
 
 
 def _take_over(
@@ -286,5 +286,5 @@ def _take_over(
         for kind in codec.TRACKER, codec.LEARNER:
             data = None if kind in line else before.checked(model_id, kind)
             if data is not None:
-                write_whole(FileSystems.join(folder, kept[kind]), data)
+                write_whole(join(folder, kept[kind]), data)
                 line |= {kind: kept[kind], f"{kind}_bytes": len(data)}

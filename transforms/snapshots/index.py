@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
-
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.limits import MOST_GIVEN
+from transforms.paths import exists, join
 from transforms.snapshots.files import ENDING, files_in, opened, read_whole, snapshot_name
 from transforms.snapshots.header import LAST_TIME, read_about
 
@@ -38,7 +37,7 @@ def read_index(folder: str) -> dict[str, Any]:
     Raises:
         DataError: if there is neither, the index is one of another version, or no index at all.
     """
-    path = FileSystems.join(folder, INDEX)
+    path = join(folder, INDEX)
     if not _is_there(path):
         listed = _list(folder)
         if listed is not None:
@@ -58,7 +57,7 @@ def read_index(folder: str) -> dict[str, Any]:
 
 def _is_there(path: str) -> bool:
     try:
-        there: bool = FileSystems.exists(path)
+        there: bool = exists(path)
     except ValueError as error:  # a file system that Beam does not know
         raise DataError(path, f"cannot be read: {error}") from error
     return there
@@ -121,7 +120,7 @@ def _list(folder: str) -> dict[str, Any] | None:
     specs: dict[str, Any] = {codec.TRACKER: None, codec.LEARNER: None}
     entries = []
     for name, size in files_in(folder, ENDING):
-        path = FileSystems.join(folder, name)
+        path = join(folder, name)
         header = codec.read_header(_read_beginning(path), path)
         kind, spec, told = codec.kind_of(header), header.get("spec"), read_about(header, path)
         if specs[kind] not in (None, spec):
