@@ -1,0 +1,1 @@
+"""The compiled row loops: C sources, and how Python calls them."""

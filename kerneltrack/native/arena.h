@@ -1,0 +1,48 @@
+/* Scratch space of one call: one block, taken at its begin and given back at its end. */
+#ifndef KT_ARENA_H
+#define KT_ARENA_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shapes.h"
+
+/* Pieces are asked for twice by the same function: first to add up their sizes, while there is no
+block, then to get their places. */
+typedef struct {
+  char *block;
+  size_t used;
+} arena;
+
+static inline void *piece(arena *from, int64_t count, size_t size) {
+  size_t bytes = ((size_t)count * size + 63) / 64 * 64;
+  void *at = from->block ? from->block + from->used : NULL;
+  from->used += bytes;
+  return at;
+}
+
+static inline double *reals(arena *from, int64_t count) {
+  return piece(from, count, sizeof(double));
+}
+
+static inline int64_t *wholes(arena *from, int64_t count) {
+  return piece(from, count, sizeof(int64_t));
+}
+
+static inline mat table(arena *from, int64_t rows, int64_t columns) {
+  return (mat){reals(from, rows * columns), rows, columns};
+}
+
+/* Take the block that the pieces asked for so far need, zeroed; false where memory is short. */
+static inline int take_block(arena *from) {
+  from->block = aligned_alloc(64, from->used + 64);
+  if (from->block == NULL) return 0;
+  memset(from->block, 0, from->used + 64);
+  from->used = 0;
+  return 1;
+}
+
+static inline void give_back(arena *from) { free(from->block); }
+
+#endif

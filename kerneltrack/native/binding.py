@@ -1,0 +1,147 @@
+"""The compiled row loops: which build is loaded, and how a call reaches it.
+
+The loops are C (the files beside this one), built into shared libraries that know nothing of Python:
+one for any processor of an architecture, one for each further set of instructions that helps. All
+give the same bits; the best that the processor can run is taken.
+
+A structure crosses as bytes: `packed` lays the fields of a named tuple out in their order, each
+number in eight bytes, an array as its address and its lengths. C declares the same structure, and
+`tests/unit/test_native.py` holds the two against each other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerneltrack.errors import ConfigError
+
+CHOICE = "KERNELTRACK_NATIVE"
+"""Environment variable that names the build to load, for tests and comparisons."""
+
+BUILDS = {"x86_64": ("x86_64", "x86_64_v3", "x86_64_v4"), "aarch64": ("aarch64",)}
+"""Builds of an architecture, the one that every processor can run first."""
+_SAME = {"amd64": "x86_64", "arm64": "aarch64"}
+_SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
+
+NO_MEMORY = -1
+
+
+def packed(fields: tuple[Any, ...]) -> bytes:
+    """Return numbers and arrays as the C structure of the same fields.
+
+    Args:
+        fields: Whole numbers, reals, flags and arrays, contiguous by rows; tuples of them are laid
+            out in place.
+
+    Raises:
+        TypeError: for an array that is not contiguous, or anything else.
+    """
+    form, words = ["="], []
+    _add(fields, form, words)
+    return struct.pack("".join(form), *words)
+
+
+def _add(fields: tuple[Any, ...], form: list[str], words: list[Any]) -> None:
+    for field in fields:
+        if isinstance(field, np.ndarray):
+            if not field.flags.c_contiguous:
+                raise TypeError("arrays must be contiguous by rows")
+            form.append("q" * (1 + field.ndim))
+            words.append(field.__array_interface__["data"][0])
+            words += field.shape
+        elif isinstance(field, tuple):
+            _add(field, form, words)
+        elif isinstance(field, (float, np.floating)):
+            form.append("d")
+            words.append(field)
+        else:
+            form.append("q")
+            words.append(int(field))
+
+
+def call(name: str, *arguments: tuple[Any, ...] | np.ndarray[Any, Any]) -> int:
+    """Call a function of the library.
+
+    Args:
+        name: The function, `kt_` left out.
+        arguments: Structures: named tuples, or arrays as structures of one field. What they point
+            to must live until the call returns.
+
+    Returns:
+        What the function returns.
+
+    Raises:
+        MemoryError: if there was none for its scratch space.
+    """
+    given = [packed(value if isinstance(value, tuple) else (value,)) for value in arguments]
+    result = int(_function(name)(*given))
+    if result == NO_MEMORY:
+        raise MemoryError(f"no room for the scratch space of {name}")
+    return result
+
+
+@lru_cache(maxsize=None)
+def _function(name: str) -> Callable[..., int]:
+    function = getattr(library(), f"kt_{name}")
+    function.restype = ctypes.c_int64
+    return function  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL:
+    """Return the library, loaded."""
+    return ctypes.CDLL(str(path_of(build())))
+
+
+@lru_cache(maxsize=1)
+def build() -> str:
+    """Return the name of the build that is loaded: `KERNELTRACK_NATIVE`, else the best.
+
+    Raises:
+        ConfigError: for a name of no build.
+        ImportError: where there is none for this machine.
+    """
+    machine = platform.machine().lower()
+    names = BUILDS.get(_SAME.get(machine, machine), ())
+    chosen = os.environ.get(CHOICE)
+    if chosen is not None:
+        if chosen not in names:
+            raise ConfigError(CHOICE, chosen, f"one of {', '.join(names)}")
+        return chosen
+    if not names:
+        raise ImportError(f"kerneltrack has no compiled loops for {machine}")
+    level = ctypes.CDLL(str(path_of(names[0]))).kt_processor_level()
+    return next(name for name in reversed(names[: level + 1]) if _find(name) is not None)
+
+
+def path_of(name: str) -> Path:
+    """Return the file of a build.
+
+    Raises:
+        ImportError: if it was not built.
+    """
+    found = _find(name)
+    if found is None:
+        raise ImportError(f"the compiled loops ({_file(name)}) are missing: install kerneltrack again")
+    return found
+
+
+def _find(name: str) -> Path | None:
+    import kerneltrack.native as package  # noqa: PLC0415 - an editable install has two folders
+
+    places = [Path(folder) / _file(name) for folder in package.__path__]
+    return next((place for place in places if place.is_file()), None)
+
+
+def _file(name: str) -> str:
+    return f"libkerneltrack-{name}{_SUFFIX}"

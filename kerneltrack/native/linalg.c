@@ -1,0 +1,198 @@
+#include "linalg.h"
+
+#include "vec.h"
+
+/* Below it, and above its inverse, a matrix to be rotated counts as unknown. */
+#define TINY 1e-290
+#define POLAR_STEPS 30
+/* Newton's iteration is quadratic: a change below 1e-7 leaves an error near 1e-14. */
+#define POLAR_TOLERANCE 1e-7
+#define JACOBI_SWEEPS 12
+/* Entries below this fraction of the mean of their two diagonal ones are rounding. */
+#define JACOBI_TOLERANCE 1e-15
+
+void multiply_transposed(const mat *left, const mat *right, int64_t depth, mat *out) {
+  for (int64_t i = 0; i < left->rows; i++)
+    for (int64_t j = 0; j < right->rows; j++)
+      row_of(out, i)[j] = dot(row_of(left, i), row_of(right, j), depth);
+}
+
+void transpose(const mat *matrix, mat *out) {
+  for (int64_t i = 0; i < matrix->rows; i++)
+    for (int64_t j = 0; j < matrix->rows; j++) row_of(out, j)[i] = row_of(matrix, i)[j];
+}
+
+void inverse_cholesky(const mat *matrix, int64_t size, double shift, mat *chol, mat *out,
+                      mat *transposed) {
+  for (int64_t j = 0; j < size; j++) {
+    double *own = row_of(chol, j);
+    double pivot = row_of(matrix, j)[j] + shift - dot(own, own, j);
+    double root = sqrt(larger(pivot, 0.5 * shift)), scale = 1.0 / root;
+    own[j] = root;
+    for (int64_t i = j + 1; i < size; i++) {
+      double *row = row_of(chol, i);
+      row[j] = (row_of(matrix, i)[j] - dot(row, own, j)) * scale;
+    }
+    /* Row j of C⁻¹, entry i: -Σ_{i<=k<j} C[j, k] C⁻¹[k, i] / C[j, j]. */
+    for (int64_t i = 0; i < j; i++) {
+      double entry = -scale * dot(own + i, row_of(transposed, i) + i, j - i);
+      row_of(transposed, i)[j] = entry;
+      row_of(transposed, j)[i] = 0.0;
+      row_of(out, j)[i] = entry;
+      row_of(out, i)[j] = 0.0;
+    }
+    row_of(transposed, j)[j] = scale;
+    row_of(out, j)[j] = scale;
+  }
+}
+
+void solve_factored(const mat *inverse, const mat *transposed, const double *right, double *half,
+                    double *out) {
+  int64_t size = inverse->rows;
+  for (int64_t j = 0; j < size; j++) half[j] = dot(row_of(inverse, j), right, j + 1);
+  for (int64_t j = 0; j < size; j++) out[j] = dot(row_of(transposed, j) + j, half + j, size - j);
+}
+
+static void swap_entries(double *left, double *right) {
+  double kept = *left;
+  *left = *right;
+  *right = kept;
+}
+
+/* Invert in place by Gauss-Jordan elimination with row pivoting; false if singular. */
+static int invert(mat *matrix, int64_t *pivots) {
+  int64_t size = matrix->rows;
+  for (int64_t column = 0; column < size; column++) {
+    int64_t best = column;
+    for (int64_t i = column + 1; i < size; i++)
+      if (fabs(row_of(matrix, i)[column]) > fabs(row_of(matrix, best)[column])) best = i;
+    pivots[column] = best;
+    if (!(fabs(row_of(matrix, best)[column]) > 0.0)) return 0;
+    double *own = row_of(matrix, column);
+    if (best != column)
+      for (int64_t j = 0; j < size; j++) swap_entries(row_of(matrix, best) + j, own + j);
+    double scale = 1.0 / own[column];
+    own[column] = 1.0;
+    scale_all(own, scale, size);
+    for (int64_t i = 0; i < size; i++) {
+      if (i == column) continue;
+      double *row = row_of(matrix, i), weight = row[column];
+      row[column] = 0.0;
+      add_scaled(row, -weight, own, size);
+    }
+  }
+  for (int64_t column = size - 1; column >= 0; column--) {
+    int64_t best = pivots[column];
+    if (best == column) continue;
+    for (int64_t i = 0; i < size; i++)
+      swap_entries(row_of(matrix, i) + column, row_of(matrix, i) + best);
+  }
+  return 1;
+}
+
+static void make_identity(mat *matrix) {
+  fill(matrix->at, 0.0, matrix->rows * matrix->columns);
+  for (int64_t i = 0; i < matrix->rows; i++) row_of(matrix, i)[i] = 1.0;
+}
+
+/* One step of the iteration; the largest change of an entry. */
+static double polar_step(mat *matrix, const mat *inverse) {
+  int64_t size = matrix->rows;
+  double own = 0.0, other = 0.0, change = 0.0;
+  for (int64_t i = 0; i < size; i++) {
+    own += dot(row_of(matrix, i), row_of(matrix, i), size);
+    other += dot(row_of(inverse, i), row_of(inverse, i), size);
+  }
+  double scale = sqrt(sqrt(other / own));
+  for (int64_t i = 0; i < size; i++)
+    for (int64_t j = 0; j < size; j++) {
+      double *entry = row_of(matrix, i) + j;
+      double value = 0.5 * (scale * *entry + row_of(inverse, j)[i] / scale);
+      change = larger(change, fabs(value - *entry));
+      *entry = value;
+    }
+  return change;
+}
+
+void nearest_rotation(const mat *matrix, mat *inverse, int64_t *pivots, mat *out) {
+  int64_t size = matrix->rows, count = size * size;
+  double largest = 0.0;
+  for (int64_t i = 0; i < count; i++) largest = larger(largest, fabs(matrix->at[i]));
+  /* Outside this range products of the iteration would overflow, and the data say nothing. */
+  int known = TINY < largest && largest < 1.0 / TINY;
+  double weight = known ? 1.0 / largest : 0.0;
+  for (int64_t i = 0; i < count; i++) out->at[i] = known ? matrix->at[i] * weight : 0.0;
+  for (int64_t i = 0; i < size; i++) row_of(out, i)[i] += known ? 1e-14 : 1.0;
+  for (int step = 0; step < POLAR_STEPS; step++) {
+    copy(inverse->at, out->at, count);
+    if (!invert(inverse, pivots)) {
+      make_identity(out);
+      return;
+    }
+    if (polar_step(out, inverse) < POLAR_TOLERANCE) return;
+  }
+}
+
+/* The rotation that zeroes an entry beside two diagonal ones: its cosine and sine. */
+static void jacobi_angle(double low, double off, double high, double *cosine, double *sine) {
+  /* tan of the angle: the smaller root of t² + (gap/off)t - 1, without overflow. */
+  double half = 0.5 * (high - low) / off;
+  double tangent = 1.0 / (fabs(half) + sqrt(half * half + 1.0));
+  tangent = half >= 0.0 ? tangent : -tangent;
+  *cosine = 1.0 / sqrt(tangent * tangent + 1.0);
+  *sine = tangent * *cosine;
+}
+
+static void turn_pair(double *first, double *second, double cosine, double sine) {
+  double low = *first, high = *second;
+  *first = cosine * low - sine * high;
+  *second = sine * low + cosine * high;
+}
+
+void diagonalise(mat *matrix, int64_t size, mat *turns) {
+  for (int64_t i = 0; i < size; i++) {
+    fill(row_of(turns, i), 0.0, size);
+    row_of(turns, i)[i] = 1.0;
+  }
+  for (int sweep = 0, still = 0; sweep < JACOBI_SWEEPS && !still; sweep++) {
+    still = 1;
+    for (int64_t p = 0; p < size; p++)
+      for (int64_t q = p + 1; q < size; q++) {
+        double *low = row_of(matrix, p), *high = row_of(matrix, q), off = low[q];
+        double small = JACOBI_TOLERANCE * sqrt(fabs(low[p]) * fabs(high[q]));
+        if (!(fabs(off) > small)) continue;
+        still = 0;
+        double cosine, sine;
+        jacobi_angle(low[p], off, high[q], &cosine, &sine);
+        for (int64_t i = 0; i < size; i++) {
+          turn_pair(low + i, high + i, cosine, sine);
+          turn_pair(row_of(turns, p) + i, row_of(turns, q) + i, cosine, sine);
+        }
+        for (int64_t i = 0; i < size; i++)
+          turn_pair(row_of(matrix, i) + p, row_of(matrix, i) + q, cosine, sine);
+        low[q] = 0.0;
+        high[p] = 0.0;
+      }
+  }
+}
+
+int orthonormalise_row(mat *left, mat *right, int64_t row, int64_t size, double least) {
+  double *own = row_of(left, row), *image = row_of(right, row), rest = 0.0;
+  for (int round = 0; round < 2; round++) {
+    for (int64_t e = 0; e < row; e++) {
+      double along = dot(row_of(left, e), image, size);
+      add_scaled(own, -along, row_of(left, e), size);
+      add_scaled(image, -along, row_of(right, e), size);
+    }
+    rest = dot(own, image, size);
+  }
+  int found = rest > least;
+  double scale = found ? 1.0 / sqrt(rest) : 0.0;
+  scale_all(own, scale, size);
+  scale_all(image, scale, size);
+  return found;
+}
+
+void orthonormalise(mat *left, mat *right, int64_t count, int64_t size, const double *least) {
+  for (int64_t c = 0; c < count; c++) orthonormalise_row(left, right, c, size, least[c]);
+}

@@ -1,0 +1,53 @@
+/* Small dense linear algebra for the row loops.
+
+The matrices are r×r with r around 10: a call of LAPACK costs more than the arithmetic, and its
+rounding depends on the library. These loops are plain, and always run the same operations in the
+same order. Tables are contiguous by rows; `columns` is the distance between rows where it is not
+the width that is worked on.
+*/
+#ifndef KT_LINALG_H
+#define KT_LINALG_H
+
+#include "shapes.h"
+
+/* out[i, j] ← Σ left[i, c]·right[j, c] over the first `depth` columns of both. O(nmk) */
+void multiply_transposed(const mat *left, const mat *right, int64_t depth, mat *out);
+
+/* out ← matrixᵀ, of a square matrix; not the same table */
+void transpose(const mat *matrix, mat *out);
+
+/* C⁻¹ into `out` and C⁻ᵀ into `transposed`, where CCᵀ = matrix + shift·I; C into the lower triangle
+of `chol`. The first `size` rows and columns of all tables are used, of `matrix` the lower triangle.
+A pivot that rounding drives below shift/2 is lifted to it: no NaN comes out. O(r³) */
+void inverse_cholesky(const mat *matrix, int64_t size, double shift, mat *chol, mat *out,
+                      mat *transposed);
+
+/* out ← (CCᵀ)⁻¹ right, of C⁻¹ and C⁻ᵀ; `half` is workspace, (r,); `out` may be `right`. O(r²) */
+void solve_factored(const mat *inverse, const mat *transposed, const double *right, double *half,
+                    double *out);
+
+/* The orthogonal factor of the polar decomposition of a square matrix into `out`: the rotation that
+is nearest to it. `inverse` and `pivots` are workspace; no table is another. O(r³) a step.
+
+Newton's iteration X ← (gX + X⁻ᵀ/g)/2 with the scaling g of Higham (SIAM J. Sci. Stat. Comput. 7,
+1986), about 6 steps. Directions in which the matrix is zero are completed by a tiny multiple of the
+identity. */
+void nearest_rotation(const mat *matrix, mat *inverse, int64_t *pivots, mat *out);
+
+/* Turn the first `size` rows and columns of a symmetric matrix into a diagonal one by Jacobi's
+rotations, cyclic by rows: turns · matrix · turnsᵀ is diagonal, its entries are not ordered.
+
+Rotations by angles that rounding swallows are left out; the sweeps end with the first that has
+none, after 12 at the latest. O(r³) a sweep. */
+void diagonalise(mat *matrix, int64_t size, mat *turns);
+
+/* Make one row of `left` orthonormal to those before it in the inner product of a Gram matrix K;
+`right` holds the images Ka of the rows a. Whether more than `least`, a squared length, was left of
+it; if not it is zeroed. */
+int orthonormalise_row(mat *left, mat *right, int64_t row, int64_t size, double least);
+
+/* The same for the first `count` rows in their order: modified Gram-Schmidt, twice. `least` is of
+each row. O(count² · size) */
+void orthonormalise(mat *left, mat *right, int64_t count, int64_t size, const double *least);
+
+#endif

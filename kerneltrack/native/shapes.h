@@ -1,0 +1,45 @@
+/* What crosses the boundary: members of eight bytes each, in the order of Python's named tuples.
+
+`binding.py` packs an array as its address and its lengths, everything else as a number. Arrays are
+contiguous, by rows; C trusts the lengths, which Python has checked.
+*/
+#ifndef KT_SHAPES_H
+#define KT_SHAPES_H
+
+#include <stdint.h>
+
+/* A function that Python calls. */
+#define KT_API __attribute__((visibility("default")))
+
+/* What such a function returns where it has nothing to say, and where memory is short. */
+enum { KT_DONE = 0, KT_NO_MEMORY = -1 };
+
+typedef struct {
+  double *at;
+  int64_t size;
+} vec;
+
+typedef struct {
+  double *at;
+  int64_t rows, columns;
+} mat;
+
+typedef struct {
+  int64_t *at;
+  int64_t size;
+} ints;
+
+typedef struct {
+  uint8_t *at;
+  int64_t size;
+} flags;
+
+static inline double *row_of(const mat *table, int64_t row) {
+  return table->at + row * table->columns;
+}
+
+static inline int64_t least_of(int64_t left, int64_t right) { return left < right ? left : right; }
+
+static inline int64_t most_of(int64_t left, int64_t right) { return left > right ? left : right; }
+
+#endif

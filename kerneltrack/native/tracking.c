@@ -1,0 +1,101 @@
+#include "tracking.h"
+
+#include "linalg.h"
+
+/* Losses in the moving average of the censoring threshold (OK-FEB, section VII-D). */
+#define MOVING_WINDOW 100
+/* How fast ε follows the target rate, in mean losses a row. */
+#define CONTROL_GAIN 0.02
+/* Weight of a new loss in the mean that the controller is scaled by. */
+#define LOSS_MEMORY 0.01
+
+int scale_row(const vec *shift, const vec *scale, double clip, const double *row, double *x) {
+  int good = 1;
+  for (int64_t d = 0; d < shift->size; d++) {
+    double value = row[d] / scale->at[d] - shift->at[d];
+    if (value > clip)
+      value = clip;
+    else if (value < -clip)
+      value = -clip;
+    x[d] = value;
+    good &= fabs(value) <= MAX_SCALED && isfinite(row[d]);
+  }
+  return good;
+}
+
+double bounded_loss(double loss, double own) {
+  return isnan(loss) ? own : smaller(larger(loss, 0.0), own);
+}
+
+double rank_among(const vec *recent, const int64_t *counts, double loss) {
+  int64_t count = least_of(counts[LOSSES], recent->size), i = 0;
+  i4 below = {0}, equal = {0};
+  v4 given = all4(loss);
+  for (; i + LANES <= count; i += LANES) {
+    v4 values = load4(recent->at + i);
+    below -= values < given;
+    equal -= values == given;
+  }
+  int64_t less = (below[0] + below[1]) + (below[2] + below[3]);
+  int64_t same = (equal[0] + equal[1]) + (equal[2] + equal[3]);
+  for (; i < count; i++) {
+    less += recent->at[i] < loss;
+    same += recent->at[i] == loss;
+  }
+  return ((double)less + 0.5 * (double)(same + 1)) / (double)(count + 1);
+}
+
+/* The mean of the last 100 losses (section VII-D), 0 before the first. */
+static double moving_mean(const vec *recent, int64_t losses) {
+  int64_t count = least_of(losses, MOVING_WINDOW), place = losses % recent->size;
+  double total = 0.0;
+  for (int64_t i = 0; i < count; i++) {
+    place = (place == 0 ? recent->size : place) - 1;
+    total += recent->at[place];
+  }
+  return count == 0 ? 0.0 : total / (double)count;
+}
+
+double least_loss(int64_t censor, double threshold, const vec *recent, const int64_t *counts,
+                  const double *reals) {
+  if (censor == FIXED) return threshold;
+  if (censor == MOVING) return moving_mean(recent, counts[LOSSES]);
+  return reals[EPSILON];
+}
+
+void remember(vec *recent, int64_t *counts, double *reals, double loss) {
+  recent->at[counts[LOSSES] % recent->size] = loss;
+  counts[LOSSES] += 1;
+  double share = larger(LOSS_MEMORY, 1.0 / (double)counts[LOSSES]);
+  reals[MEAN_LOSS] += share * (loss - reals[MEAN_LOSS]);
+}
+
+void steer(double *reals, int informative, double admitted) {
+  double error = (informative ? 1.0 : 0.0) - admitted;
+  reals[EPSILON] = larger(0.0, reals[EPSILON] + CONTROL_GAIN * reals[MEAN_LOSS] * error);
+}
+
+void gram_root(const mat *gram, int64_t size, mat *matrix, mat *vectors, mat *root) {
+  int known = 1;
+  for (int64_t i = 0; i < size; i++) {
+    fill(row_of(root, i), 0.0, size);
+    copy(row_of(matrix, i), row_of(gram, i), size);
+    for (int64_t j = 0; j < size; j++) known &= isfinite(row_of(gram, i)[j]) != 0;
+  }
+  /* Only a state that no rows have made is not. */
+  if (!known) return;
+  diagonalise(matrix, size, vectors);
+  for (int64_t c = 0; c < size; c++) {
+    double weight = sqrt(larger(row_of(matrix, c)[c], 0.0)), *vector = row_of(vectors, c);
+    for (int64_t i = 0; i < size; i++) add_scaled(row_of(root, i), weight * vector[i], vector, size);
+  }
+}
+
+void paper_features(const mat *factor, int64_t size, const double *q, const mat *root,
+                    double *out) {
+  for (int64_t j = 0; j < size; j++) {
+    double along = 0.0;
+    for (int64_t c = 0; c < factor->rows; c++) along = fma(row_of(factor, c)[j], q[c], along);
+    for (int64_t i = 0; i < size; i++) out[i] = fma(row_of(root, i)[j], along, out[i]);
+  }
+}

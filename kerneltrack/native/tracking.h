@@ -1,0 +1,67 @@
+/* What every tracker's row loop does with a row beside learning from it: scale, check, score.
+
+The structures are those of `trackers/common`: states of all trackers begin `counts` and `reals` with
+the places named here.
+*/
+#ifndef KT_TRACKING_H
+#define KT_TRACKING_H
+
+#include "arena.h"
+#include "kernels.h"
+#include "shapes.h"
+
+/* Places in a state's `counts` and `reals`. */
+enum { N, SIZE, LOSSES, INFORMATIVE, EVICTED, DROPPED, MENDED, UNSEEN, STARTED };
+/* Directions in use, and their sum over informative rows, where a state has the places. */
+enum { RANK = 11, DIRECTIONS = 12 };
+enum { EPSILON = 1, MEAN_LOSS = 3 };
+
+enum { NO_CENSOR, FIXED, MOVING, RATE };
+
+/* Largest |x| after scaling: its square is still finite. */
+#define MAX_SCALED 1e150
+/* Largest κ(x,x) that the products of an update can take. */
+#define MAX_KERNEL 1e100
+
+/* What a call fills, a row each, as `Features` documents it; what is not wanted has no rows. */
+typedef struct {
+  flags valid;
+  ints number;
+  mat z;
+  vec loss;
+  vec novelty;
+  flags informative;
+  ints evicted;
+  flags initial;
+  mat q;
+  mat s;
+} outputs;
+
+/* Write x/scale - shift, clipped, to x; false if the row is not finite or too large. */
+int scale_row(const vec *shift, const vec *scale, double clip, const double *row, double *x);
+
+/* ℓ within [0, κ(x,x)]; what the state cannot tell (NaN) is not explained at all. */
+double bounded_loss(double loss, double own);
+
+/* The mid-rank in (0, 1) of a loss among itself and the model's last ones. */
+double rank_among(const vec *recent, const int64_t *counts, double loss);
+
+/* ε, the loss below which a row is uninformative. */
+double least_loss(int64_t censor, double threshold, const vec *recent, const int64_t *counts,
+                  const double *reals);
+
+/* Add a loss to the ring and to the mean. */
+void remember(vec *recent, int64_t *counts, double *reals, double loss);
+
+/* Steer ε towards the target rate. */
+void steer(double *reals, int informative, double admitted);
+
+/* K_S^{1/2} of the first `size` stored rows into `root`, zeros if K_S is not finite; `vectors` and
+`matrix` are workspace, (size or more)². */
+void gram_root(const mat *gram, int64_t size, mat *matrix, mat *vectors, mat *root);
+
+/* Add K_S^{1/2}Aq (Remark 4) to out, given Aᵀ and the root. */
+void paper_features(const mat *factor, int64_t size, const double *q, const mat *root,
+                    double *out);
+
+#endif
