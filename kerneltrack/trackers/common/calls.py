@@ -19,6 +19,7 @@ from kerneltrack.limits import (
     check_positive,
     copies_like,
 )
+from kerneltrack.native.binding import call
 from kerneltrack.specs import NEEDS_BANDWIDTH
 from kerneltrack.trackers.common import row_steps, scaling
 from kerneltrack.trackers.common.base import Features, IntArray
@@ -78,7 +79,7 @@ def kernel_of(spec: SubspaceSpec, state: Any) -> Kernel:
 
 
 def run(
-    loop: Callable[..., None],
+    loop: Callable[..., Any] | str,
     settings: Any,
     state: Any,
     spec: SubspaceSpec,
@@ -88,12 +89,16 @@ def run(
 ) -> Features:
     """Run rows through a compiled loop, which writes to the state if it is to learn.
 
-    The loop gets settings, kernel, state, rows, room for the outputs, and what is `beside`.
+    The loop, a function of C by its name, gets settings, kernel, state, rows, room for the outputs,
+    and what is `beside`.
     """
-    matrix = matrix_of(rows, state.support.shape[1])
-    state = type(state)(*map(writeable, state))
-    out = outputs_for(spec, len(matrix), state.support.shape[0] - 1, extras)
-    loop(settings, kernel_of(spec, state), state, matrix, out, *beside)
+    matrix = matrix_of(rows, len(state.scale))
+    out = outputs_for(spec, len(matrix), state.born.shape[0] - 1, extras)
+    arguments = (settings, kernel_of(spec, state), state, matrix, out, *beside)
+    if isinstance(loop, str):
+        call(loop, *arguments)
+    else:
+        loop(*arguments[:2], type(state)(*map(writeable, state)), *arguments[3:])
     return features_of(out)
 
 
