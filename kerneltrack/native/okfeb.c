@@ -143,13 +143,23 @@ static void weigh_rows(const mat *rows, const double *q, double *out, int64_t wi
   for (int64_t c = 0; c < rows->rows; c++) add_scaled(out, q[c], row_of(rows, c), width);
 }
 
-/* work.rest ← k⁺ - KAq, the row's own slot included. */
+/* work.rest ← k - KAq, of the stored rows. */
 static void find_rest(okfeb *loop) {
   const okfeb_state *state = loop->state;
   okfeb_work *work = &loop->work;
   int64_t size = state->counts.at[SIZE];
-  weigh_rows(&state->image, work->q, work->rest, padded(size + 1));
-  for (int64_t i = 0; i <= size; i++) work->rest[i] = row_of(&state->gram, size)[i] - work->rest[i];
+  weigh_rows(&state->image, work->q, work->rest, padded(size));
+  for (int64_t i = 0; i < size; i++) work->rest[i] = work->k[i] - work->rest[i];
+}
+
+/* ℓ of a row that is to be learned from, from tables that are exact enough. */
+static double exact_loss(okfeb *loop, double own, double loss) {
+  find_rest(loop);
+  if (is_exact(loop)) return loss;
+  refresh(loop);
+  loss = project(loop, own);
+  find_rest(loop);
+  return loss;
 }
 
 /* work.moved ← A after the update, before anything is dropped, transposed. */
@@ -287,21 +297,20 @@ static int move_dropped(okfeb *loop, const update *plan) {
   return frame_exchange(loop, compensated ? plan->rest : row_of(&state->gram, slot)[slot]);
 }
 
-/* Make an update the state. */
+/* KA and Q follow an update, before anything is dropped. */
+static int move(okfeb *loop, const update *plan, double loss) {
+  if (plan->unseen) return move_unseen(loop);
+  if (loop->settings->rule == PARAMETRIC) return move_parametric(loop, plan, loss);
+  return move_nonparametric(loop, plan);
+}
+
+/* Make an update the state: low-rank changes, or where they are not exact a renewal. */
 static void commit(okfeb *loop, const update *plan, double loss, int exact) {
   okfeb_state *state = loop->state;
   okfeb_work *work = &loop->work;
   int64_t *counts = state->counts.at, size = counts[SIZE], width = padded(size + 1);
-  int sound = exact;
-  if (exact) {
-    if (plan->unseen)
-      sound = move_unseen(loop);
-    else if (loop->settings->rule == PARAMETRIC)
-      sound = move_parametric(loop, plan, loss);
-    else
-      sound = move_nonparametric(loop, plan);
-    if (plan->evicted >= 0 && !(sound && move_dropped(loop, plan))) sound = 0;
-  }
+  int followed = exact && move(loop, plan, loss);
+  if (followed && plan->evicted >= 0) followed = move_dropped(loop, plan);
   for (int64_t c = 0; c < state->factor.rows; c++)
     copy(row_of(&state->factor, c), row_of(&work->moved, c), width);
   counts[SIZE] = size + 1;
@@ -310,10 +319,12 @@ static void commit(okfeb *loop, const update *plan, double loss, int exact) {
     counts[SIZE] = size;
   }
   counts[SINCE] += 1;
-  int due = counts[SINCE] >= most_of(RENEWAL, size) || state->reals.at[FADED] < LEAST_FADED ||
-            MIN_RIDGE * plan->spread > state->reals.at[RIDGE] ||
-            state->reals.at[SHRINK] * bound_of_gram(state, MAJORISED, counts[SIZE]) > MOST_SHRINK;
-  if (!sound || due || (plan->evicted >= 0 && loop->settings->policy == COMPENSATED)) renew(loop);
+  double *reals = state->reals.at, shrunk = bound_of_gram(state, MAJORISED, counts[SIZE]);
+  if (counts[SINCE] >= most_of(RENEWAL, size) || reals[FADED] < LEAST_FADED ||
+      reals[SHRINK] * shrunk > MOST_SHRINK || MIN_RIDGE * plan->spread > reals[RIDGE])
+    renew(loop);
+  else if (!followed || (plan->evicted >= 0 && loop->settings->policy == COMPENSATED))
+    refresh(loop);
 }
 
 /* Learn from the row in `work`; the index that left, -1 if none did. */
@@ -332,7 +343,8 @@ static int64_t learn(okfeb *loop, double own, double loss) {
   double norm2 = dot(work->q, work->q, state->frame.columns);
   update plan = {.unseen = !(norm2 > 0.0), .seed = state->counts.at[N] % state->seeds.rows};
   state->counts.at[UNSEEN] += plan.unseen;
-  find_rest(loop);
+  work->rest[size] = own - dot(work->b, work->q, state->frame.columns);
+  fill(work->rest + size + 1, 0.0, padded(size + 1) - size - 1);
   if (!plan.unseen) plan.step = step_of(loop, settings->step, norm2);
   try_update(loop, &plan);
   int exact = 1, mended = !(plan.spread <= limit);
@@ -355,7 +367,7 @@ static int64_t learn(okfeb *loop, double own, double loss) {
   }
   int64_t gone = full ? state->born.at[plan.evicted] : -1;
   commit(loop, &plan, loss, exact);
-  if (mended && exact) renew(loop);
+  if (mended && exact) refresh(loop);
   return gone;
 }
 
@@ -400,11 +412,10 @@ static void tell(okfeb *loop, int64_t n, double loss, int started) {
   paper_features(&state->factor, size, work->q, &work->gram_root, row_of(&out->s, n));
 }
 
-static void learn_row(okfeb *loop, int64_t n, double own, double loss) {
+static void learn_row(okfeb *loop, int64_t n, double own, double loss, int taken) {
   const okfeb_settings *settings = loop->settings;
   okfeb_state *state = loop->state;
   int64_t *counts = state->counts.at;
-  int taken = takes(loop, own, loss);
   if (taken) {
     int64_t gone = learn(loop, own, loss);
     loop->rooted = 0;
@@ -445,10 +456,12 @@ void okfeb_row(okfeb *loop, int64_t n) {
     out->informative.at[n] = 1;
     counts[INFORMATIVE] += 1;
   }
+  int taken = settings->learn && !started && takes(loop, own, bounded_loss(loss, own));
+  if (taken) loss = exact_loss(loop, own, loss);
   if (settings->learn) counts[MENDED] += !(-tolerance <= loss && loss <= own + tolerance);
   loss = bounded_loss(loss, own);
   tell(loop, n, loss, started);
-  if (settings->learn && !started) learn_row(loop, n, own, loss);
+  if (settings->learn && !started) learn_row(loop, n, own, loss, taken);
 }
 
 /* Ask for the pieces of a call's scratch space. */

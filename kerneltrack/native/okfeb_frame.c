@@ -7,8 +7,10 @@ subspace least in feature space.
 #include "linalg.h"
 #include "okfeb.h"
 
-/* A downdate that leaves less of a direction than this is rounding. */
+/* A downdate that leaves less than this of N's determinant leaves rounding errors. */
 #define LEAST_REST 1e-14
+/* Largest relative error of z that is let pass. */
+#define INEXACT 1e-9
 /* Newton and Schulz's iteration starts where no entry of QNQᵀ - I is larger, ends where it has
 converged: its error is squared in each step. */
 #define NEAR 0.05
@@ -96,6 +98,18 @@ int frame_exchange(okfeb *loop, double kappa) {
     add_scaled(row_of(frame, c), high, work->high, width);
   }
   return 1;
+}
+
+int is_exact(okfeb *loop) {
+  const okfeb_state *state = loop->state;
+  okfeb_work *work = &loop->work;
+  int64_t width = padded(state->counts.at[SIZE]);
+  double *gap = work->a, *turned = work->first, ridge = state->reals.at[RIDGE];
+  for (int64_t c = 0; c < state->factor.rows; c++)
+    gap[c] = fma(-ridge, work->q[c], dot(row_of(&state->factor, c), work->rest, width));
+  into_frame(&state->frame, gap, turned);
+  double square = dot(turned, turned, state->frame.columns);
+  return square <= INEXACT * INEXACT * dot(work->z, work->z, state->frame.columns);
 }
 
 /* Σκ_ii‖a_i‖² */
@@ -199,6 +213,13 @@ static void refactor_frame(okfeb *loop, double ridge) {
       row_of(frame, c)[e] = dot(row_of(&chol, c) + e, row_of(&transposed, e) + e, rank - e);
 }
 
+void refresh(okfeb *loop) {
+  double ridge = loop->state->reals.at[RIDGE];
+  refresh_image(loop->state);
+  refresh_inner(loop, ridge);
+  if (!refine_frame(loop)) refactor_frame(loop, ridge);
+}
+
 void renew(okfeb *loop) {
   okfeb_state *state = loop->state;
   double *reals = state->reals.at;
@@ -207,12 +228,9 @@ void renew(okfeb *loop) {
     int64_t count = state->factor.rows * state->factor.columns;
     add_scaled(state->factor.at, -reals[SHRINK], state->image.at, count);
   }
-  double ridge = larger(loop->settings->ridge, MIN_RIDGE * spread_of(state));
-  refresh_image(state);
-  refresh_inner(loop, ridge);
-  if (!refine_frame(loop)) refactor_frame(loop, ridge);
-  reals[RIDGE] = ridge;
+  reals[RIDGE] = larger(loop->settings->ridge, MIN_RIDGE * spread_of(state));
   reals[FADED] = 1.0;
   reals[SHRINK] = 0.0;
   state->counts.at[SINCE] = 0;
+  refresh(loop);
 }

@@ -6,7 +6,9 @@ equations 11b, 6b, 16, 19, 24 to 26. Kernels, kernel matrices and inverses are c
 every row, as the paper prints them; nothing here is shared with the package.
 
 What the paper leaves open is written down as the package's specs say it: the start, the row that
-the subspace cannot see (q = 0), the five steps, the three thresholds and the aligned frame.
+the subspace cannot see (q = 0), the five steps and the three thresholds. So are the two places
+where the package lets something wait for a renewal, which comes every 64 rows or sooner: the ridge
+in force fades with M, and what the nonparametric rule shrinks is taken from A in one piece.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ PAST = 100
 GAIN, MEMORY = 0.02, 0.01
 JITTER = 1e-10
 LEAST_RIDGE = 1e-12
+RENEWAL, LEAST_FADED, MOST_SHRINK = 64, 0.99, 0.05
 
 
 def kernel_matrix(spec: Any, gamma: float, rows: Array, columns: Array) -> Array:
@@ -68,6 +71,9 @@ class Oracle:
     started: int = 0
     step_sum: float = 0.0
     ridge_in_force: float = 0.0
+    faded: float = 1.0
+    shrink: float = 0.0
+    since: int = 0
     epsilon: float = 0.0
     mean_loss: float = 0.0
     losses: list[float] = dataclasses.field(default_factory=list)
@@ -110,6 +116,7 @@ class Oracle:
         start_rows = self.spec.rank if self.spec.start == "rows" else 1
         if self.started < start_rows and own > 0 and not (self.stored == x).all(axis=1).any():
             self._enter(x, own, self.started)
+            self.renew()
             self.started += 1
             return Outcome(*self.project(x), informative=True, initial=True)
         q, loss = self.project(x)
@@ -142,7 +149,6 @@ class Oracle:
 
     def _enter(self, x: Array, own: float, seed: int) -> None:
         """Store x with a random row of A, scaled as ‖φ‖^{-1/2}."""
-        self.ridge_in_force = 0.0
         self.stored = np.vstack([self.stored, x])
         self.factor = np.vstack([self.factor, self.seeds[seed] / own**0.25])
         self.recency = np.append(self.recency, 1.0)
@@ -172,8 +178,9 @@ class Oracle:
         if q @ q > 0:
             stored = np.vstack([self.stored, x])
             grown = self.kernel(stored, stored)
-            self.factor = self.moved(q, grown, self.step(q, grown))
-            self.ridge_in_force = 0.0
+            step = self.step(q, grown)
+            self.factor = self.moved(q, grown, step)
+            self._fade(step)
             self.stored = stored
             self.recency = np.append(self.recency, 1.0)
             self.born.append(self.n - 1)
@@ -181,16 +188,39 @@ class Oracle:
             self._enter(x, own, self.n % self.spec.rank)
         if overflows:
             self._drop(outcome)
+        self.settle()
+
+    def _fade(self, step: float) -> None:
+        """Let the ridge in force fade with M, or note what is still to be shrunk."""
+        part = step * self.spec.ridge / self.n
+        if self.spec.rule == "parametric":
+            self.ridge_in_force = self.ridge * (1 - part) ** 2
+            self.faded *= (1 - part) ** 2
+        else:
+            self.shrink += part
+
+    def settle(self, renewed: bool = False) -> None:
+        """Count an informative row, and renew when that is due."""
+        self.since += 1
+        grown = self.kernel(self.stored, self.stored)
+        overdue = self.since >= max(RENEWAL, len(self.stored)) or self.faded < LEAST_FADED
+        if renewed or overdue or self.shrink * np.trace(grown) > MOST_SHRINK:
+            self.renew()
+
+    def renew(self) -> None:
+        """A ← A - (Σμλ/n)KA; the ridge is what it was set to."""
+        self.factor = self.factor - self.shrink * self.kernel(self.stored, self.stored) @ self.factor
+        self.ridge_in_force = self.ridge_for(self.inner)
+        self.faded, self.shrink, self.since = 1.0, 0.0, 0
 
     def moved(self, q: Array, grown: Array, step: float) -> Array:
-        """The updated A: eq. 16 (Alg. 2) or eq. 19 (Alg. 3 and 4)."""
+        """The updated A: eq. 16 (Alg. 2) or eq. 19 (Alg. 3 and 4) but for its ridge's part."""
         ridge = self.spec.ridge / self.n
         if self.spec.rule == "parametric":
             shrunk = self.factor - step * self.factor @ (np.outer(q, q) + ridge * np.eye(len(q)))
             return np.vstack([shrunk, step * q])
         padded = np.vstack([self.factor, np.zeros(len(q))])
         gradient = grown @ padded @ np.outer(q, q) - np.outer(grown[:, -1], q)
-        gradient += ridge * grown @ padded
         return np.asarray(padded - step * gradient)
 
     def _drop(self, outcome: Outcome) -> None:
@@ -286,13 +316,10 @@ def from_state(spec: Any, state: Any) -> Oracle:
         started=int(state.counts[8]),
         step_sum=float(state.reals[2]),
         ridge_in_force=float(state.reals[0]),
+        faded=float(state.reals[4]),
+        shrink=float(state.reals[5]),
+        since=int(state.counts[9]),
         epsilon=float(state.reals[1]),
         mean_loss=float(state.reals[3]),
         losses=ring,
     )
-
-
-def nearest_frame(old: Array, new: Array, root: Array) -> Array:
-    """U·root with the orthogonal U that minimises Σ‖U new_i - old_i‖² (rows are the SVs)."""
-    left, _, right = scipy.linalg.svd(old.T @ new)
-    return np.asarray(left @ right @ root)

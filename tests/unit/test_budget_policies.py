@@ -110,8 +110,7 @@ def test_ties_go_to_the_lowest_slot() -> None:
     # ... unless all are zero: then the first of the equals goes.
     level[:] = 0.0
     bare = state._replace(factor=level, image=level.copy(), seeds=np.zeros((1, 1)))
-    solver = np.full((1, 1), spec.ridge**-0.5)
-    bare = bare._replace(solver=solver, solver_t=solver.copy())
+    bare = bare._replace(frame=np.eye(1, 4) * spec.ridge**-0.5)
     _, features = TRACKER.update(spec, bare, walk(8, 1, 2))
     assert features.evicted.tolist() == [0]
 

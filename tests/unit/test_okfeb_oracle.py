@@ -26,7 +26,7 @@ from tests.oracles.streams import walk
 
 Array = npt.NDArray[np.float64]
 TRACKER = OKFEB()
-MENDED = 6
+MENDED, SINCE = 6, 9
 
 
 @st.composite
@@ -89,7 +89,8 @@ def test_one_step_from_the_same_state(
         grown = np.vstack([before.stored, x])
         size = copy.deepcopy(before).step(outcome.q, before.kernel(grown, grown))
     seen = reference if outcome.initial else before
-    allowed = bounds(seen, x, size)
+    # What a renewal leaves exact every row since has moved by its own rounding.
+    allowed = bounds(seen, x, size).times(1 + int(state.counts[SINCE]))
     assert features.q is not None and features.s is not None and features.z is not None
     assert np.linalg.norm(features.q[0] - outcome.q) <= allowed.q
     own = float(seen.kernel(x[None], x[None])[0, 0])
@@ -100,9 +101,10 @@ def test_one_step_from_the_same_state(
 
 
 def _check_features(seen: Any, x: Array, features: Any, outcome: Any, allowed: Any) -> None:
-    """‖z‖² = qᵀMq = ‖s‖², and s itself where K_S has a root that sqrtm can find."""
+    """‖z‖² = qᵀ(M + ρI)q, ‖s‖² = qᵀMq, and s itself where K_S has a root that sqrtm can find."""
     length = np.sqrt(max(outcome.q @ seen.inner @ outcome.q, 0.0))
-    assert abs(np.linalg.norm(features.z[0]) - length) <= allowed.z
+    regularised = np.sqrt(length**2 + seen.ridge * outcome.q @ outcome.q)
+    assert abs(np.linalg.norm(features.z[0]) - regularised) <= allowed.z
     assert abs(np.linalg.norm(features.s[0]) - length) <= allowed.z + allowed.s
     stored = seen.kernel(seen.stored, seen.stored)
     assert not features.s[0, len(stored) :].any()
@@ -124,6 +126,7 @@ def _check_factor(after: Any, reference: Any, outcome: Any, allowed: float) -> N
         assert candidate.born[gone] == outcome.evicted or not clear
         expected = copy.copy(candidate)
         expected.drop(gone)
+        expected.settle(renewed=int(after.counts[SINCE]) == 0)
         if candidate.spec.policy == "compensated":
             share = float(np.linalg.norm(candidate.share(gone)))
             leaving = float(np.linalg.norm(candidate.factor[gone]))
@@ -156,12 +159,12 @@ def play(spec: OKFEBSpec, rows: Array) -> tuple[Array, Array, list[Any]]:
     model = oracle.start(spec, spec.gamma if isinstance(spec.gamma, float) else 1.0, rows.shape[1])
     losses, lengths, outcomes = [], [], []
     for x in rows:
-        inner = model.inner
+        inner, ridge = model.inner, model.ridge
         outcome = model.update(x)
         if outcome.initial:
-            inner = model.inner
+            inner, ridge = model.inner, model.ridge
         losses.append(outcome.loss)
-        lengths.append(outcome.q @ inner @ outcome.q)
+        lengths.append(outcome.q @ inner @ outcome.q + ridge * outcome.q @ outcome.q)
         outcomes.append(outcome)
     return np.array(losses), np.array(lengths), outcomes
 

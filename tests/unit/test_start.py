@@ -64,7 +64,7 @@ def test_the_rows_start_is_random_but_seeded_and_scaled() -> None:
 def test_the_start_holds_all_r_directions(rule: str) -> None:
     rows = walk(4, 100, 3)
     state, _ = run_all(spec_of(rule=rule), rows)
-    values = np.linalg.eigvalsh(state.frame.T @ state.frame)
+    values = np.linalg.eigvalsh(state.factor @ state.gram @ state.factor.T)
     assert values[0] > 1e-4 * values[-1]
 
 
@@ -116,8 +116,12 @@ def _rank(matrix: Matrix) -> int:
 
 
 def exact_okfe(rows: list[list[int]], factor: Matrix, rule: str) -> Matrix:
-    """Algorithm 2 or 3 with κ(x, y) = (xᵀy + 1)², λ = 1/8 and μ = 1/(8n), in fractions."""
-    ridge = Fraction(1, 8)
+    """Algorithm 2 or 3 with κ(x, y) = (xᵀy + 1)², λ = 1/8 and μ = 1/(8n), in fractions.
+
+    The ridge in force fades with M; what the nonparametric rule shrinks is applied in one piece.
+    """
+    ridge = in_force = Fraction(1, 8)
+    waiting = Fraction(0)
     known = [[Fraction(v) for v in row] for row in rows[: len(factor)]]
     factor = [row[:] for row in factor]
     rank = len(factor[0])
@@ -137,7 +141,7 @@ def exact_okfe(rows: list[list[int]], factor: Matrix, rule: str) -> Matrix:
             for c in range(rank)
         ]
         for c in range(rank):
-            inner[c][c] += ridge
+            inner[c][c] += in_force
         q = _solve(inner, [_dot([f[c] for f in factor], k) for c in range(rank)])
         step, shrink = Fraction(1, 8 * n), ridge / n
         padded = [*factor, [Fraction(0)] * rank]
@@ -148,8 +152,21 @@ def exact_okfe(rows: list[list[int]], factor: Matrix, rule: str) -> Matrix:
             source = image[i] if rule == "nonparametric" else old
             target = edge[i] if rule == "nonparametric" else Fraction(i == len(factor))
             along = target - _dot(source, q)
-            new.append([old[c] + step * (along * q[c] - shrink * source[c]) for c in range(rank)])
+            decay = 0 if rule == "nonparametric" else shrink
+            new.append([old[c] + step * (along * q[c] - decay * old[c]) for c in range(rank)])
         factor, known = new, [*known, x]
+        if rule == "parametric":
+            in_force *= (1 - step * shrink) ** 2
+            continue
+        waiting += step * shrink
+        grown = [[kernel(s, t) for t in known] for s in known]
+        if waiting * sum(grown[i][i] for i in range(len(known))) > Fraction(1, 20):
+            images = [[_dot(values, [f[c] for f in factor]) for c in range(rank)] for values in grown]
+            factor = [
+                [a - waiting * b for a, b in zip(old, image, strict=True)]
+                for old, image in zip(factor, images, strict=True)
+            ]
+            waiting = Fraction(0)
     return factor
 
 
