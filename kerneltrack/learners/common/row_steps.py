@@ -6,38 +6,20 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from kerneltrack.compiled import compiled, inlined
+from kerneltrack.compiled import inlined
 from kerneltrack.learners.common.base import (
     ABSOLUTE,
     CORRECT,
     SCORED,
     SQUARED,
     UNUSABLE,
-    BoolArray,
     FloatArray,
     IntArray,
 )
 from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL, Coded
+from kerneltrack.learners.common.prequential import Mode
+from kerneltrack.learners.common.prequential import Predicted as Outputs
 from kerneltrack.sums import dot, fused
-
-MAX_ERROR = 1e150
-"""An error counts as at most this much: its square is still finite."""
-
-
-class Mode(NamedTuple):
-    """What a call does with each row.
-
-    Attributes:
-        predict: Fill the outputs and score them.
-        learn: Learn from the labels.
-        regression: Targets instead of classes.
-        known: Classes known at the first row; in regression 1 once a target was learned from.
-    """
-
-    predict: bool
-    learn: bool
-    regression: bool
-    known: int
 
 
 class Totals(Protocol):
@@ -63,22 +45,6 @@ class Arrays(NamedTuple):
     counts: IntArray
 
 
-class Outputs(NamedTuple):
-    """Arrays that a call fills, one row each, as `Predictions` documents them.
-
-    Those of the other task have no rows.
-    """
-
-    valid: BoolArray
-    code: IntArray
-    score: FloatArray
-    margin: FloatArray
-    value: FloatArray
-    scored: BoolArray
-    correct: BoolArray
-    error: FloatArray
-
-
 @inlined
 def load_row(row: FloatArray, x: FloatArray) -> None:
     """Copy a row's features; x may have one place more, the bias, which stays."""
@@ -101,7 +67,7 @@ def mark(
     code = labels.codes[n]
     if regression:
         if code >= 0 and not np.isnan(out.value[n]):
-            error = min(abs(labels.targets[n] - out.value[n]), MAX_ERROR)
+            error = min(abs(labels.targets[n] - out.value[n]), 1e150)
             out.scored[n] = True
             out.error[n] = error
             counts[SCORED] += 1
@@ -144,15 +110,6 @@ def is_learnable(mode: Mode, state: Totals, code: int) -> bool:
     if mode.learn and code == UNUSABLE_LABEL:
         state.counts[UNUSABLE] += 1
     return mode.learn and code >= 0
-
-
-@compiled
-def mark_rows(
-    regression: bool, sums: FloatArray, counts: IntArray, labels: Coded, out: Outputs
-) -> None:
-    """Compare predictions with labels that came late."""
-    for n in range(out.valid.shape[0]):
-        mark(regression, sums, counts, labels, out, n)
 
 
 @inlined
