@@ -13,6 +13,10 @@ the width that is worked on.
 /* out[i, j] ← Σ left[i, c]·right[j, c] over the first `depth` columns of both. O(nmk) */
 void multiply_transposed(const mat *left, const mat *right, int64_t depth, mat *out);
 
+/* to ← to + Σ factors[i]·row i over the first `count` rows, one after the other, of the first `width`
+columns; `to` is not in the table. O(nw) */
+void add_rows(const mat *rows, int64_t count, int64_t width, const double *factors, double *to);
+
 /* out ← matrixᵀ, of a square matrix; not the same table */
 void transpose(const mat *matrix, mat *out);
 

@@ -167,7 +167,10 @@ static inline void add_scaled(double *to, double factor, const double *from, int
 }
 
 static inline void scale_all(double *to, double factor, int64_t count) {
-  for (int64_t i = 0; i < count; i++) to[i] *= factor;
+  v4 factors = all4(factor);
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) store4(to + i, factors * load4(to + i));
+  for (; i < count; i++) to[i] *= factor;
 }
 
 static inline void fill(double *to, double value, int64_t count) {

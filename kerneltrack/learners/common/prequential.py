@@ -173,6 +173,10 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         del named["classes"]
         return named
 
+    def numbers_of(self, state: _T) -> tuple[npt.NDArray[Any], ...]:
+        """Return the state's arrays as its loop in C takes them, in their order."""
+        return tuple(self.arrays(state).values())
+
     def header(self, state: _T) -> dict[str, Any]:
         """Return the classes."""
         return {"classes": list(state.classes)}
