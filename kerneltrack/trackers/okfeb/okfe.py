@@ -27,8 +27,12 @@ from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import refusal, run, totals
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.okfeb import state as rowstate
-from kerneltrack.trackers.okfeb.loop import run_rows
-from kerneltrack.trackers.okfeb.okfeb import make_state, rows_to_begin, state_from_arrays
+from kerneltrack.trackers.okfeb.okfeb import (
+    make_state,
+    padded,
+    rows_to_begin,
+    state_from_arrays,
+)
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, OKFESpec
 from kerneltrack.trackers.okfeb.state import SubspaceState
 
@@ -38,26 +42,21 @@ SPARE_SLOTS = 2
 
 def _resized(state: SubspaceState, slots: int) -> SubspaceState:
     """Return a copy of the state with this many slots, the unused ones zero."""
-    size = state.size
+    size, columns = state.size, padded(slots)
     parts = {name: array.copy() for name, array in state._asdict().items()}
-    for name in ("support", "recency", "born"):
+    for name in ("recency", "born"):
+        parts[name] = np.zeros(slots, dtype=parts[name].dtype)
+        parts[name][:size] = getattr(state, name)[:size]
+    for name in ("stored", "factor", "image", "gram"):
         old = parts[name]
-        parts[name] = np.zeros((slots, *old.shape[1:]), dtype=old.dtype)
-        parts[name][:size] = old[:size]
-    for name in ("factor", "image"):
-        old = parts[name]
-        parts[name] = np.zeros((old.shape[0], slots))
-        parts[name][:, :size] = old[:, :size]
-    gram = parts["gram"]
-    parts["gram"] = np.zeros((slots, slots))
-    parts["gram"][:size, :size] = gram[:size, :size]
+        parts[name] = np.zeros((columns if name == "gram" else len(old), columns))
+        parts[name][: len(old), :size] = old[:columns, :size]
     return SubspaceState(**parts)
 
 
 def _settings(spec: OKFESpec, learn: bool) -> rowstate.Settings:
     return rowstate.Settings(
         learn=learn,
-        aligned=spec.emit == "z",
         ridge=spec.ridge,
         rule=RULES.index(spec.rule),
         step=STEPS.index(spec.step),
@@ -107,12 +106,12 @@ class OKFE:
             stop = min(len(matrix), place + max(spec.max_rows - after.size, 0))
             piece = matrix[place:stop]
             after = _resized(after, after.size + len(piece) + SPARE_SLOTS)
-            done.append(run(run_rows, _settings(spec, True), after, spec, piece, extras))
+            done.append(run("okfeb_run", _settings(spec, True), after, spec, piece, extras))
             place = stop
             if place == len(matrix) or after.size >= spec.max_rows:
                 break
         rest = np.full((len(matrix) - place, matrix.shape[1]), np.nan)
-        done.append(run(run_rows, _settings(spec, False), after, spec, rest, extras))
+        done.append(run("okfeb_run", _settings(spec, False), after, spec, rest, extras))
         return _resized(after, after.size + SPARE_SLOTS), _joined(done, spec.max_rows)
 
     def project(
@@ -124,7 +123,7 @@ class OKFE:
     ) -> Features:
         """Return the rows' features without learning; see `Tracker.project`."""
         return _joined(
-            [run(run_rows, _settings(spec, False), state, spec, rows, extras)], spec.max_rows
+            [run("okfeb_run", _settings(spec, False), state, spec, rows, extras)], spec.max_rows
         )
 
     def why_refused(self, spec: OKFESpec, state: SubspaceState, row: npt.ArrayLike) -> str:

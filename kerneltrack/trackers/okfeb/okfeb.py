@@ -41,25 +41,24 @@ from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import copied, look_at, refusal, restored, run, totals
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.okfeb import state as rowstate
-from kerneltrack.trackers.okfeb.loop import run_rows
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, GradientSpec, OKFEBSpec
 from kerneltrack.trackers.okfeb.state import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 
+LANES = 4
+"""Doubles in a vector; rows of the state's tables are padded to it."""
+
 
 def layout(spec: GradientSpec, slots: int, width: int) -> dict[str, Like]:
     """Return what the arrays of a state with so many slots for rows of D channels are like."""
-    rank = spec.rank
+    rank, columns, directions = spec.rank, padded(slots), padded(spec.rank)
     return {
-        "support": real(slots, width),
-        "factor": real(rank, slots),
-        "gram": real(slots, slots),
-        "image": real(rank, slots),
-        "solver": real(rank, rank),
-        "solver_t": real(rank, rank),
-        "frame": real(rank, rank),
-        "mapping": real(rank, rank),
+        "stored": real(width, columns),
+        "factor": real(rank, columns),
+        "image": real(rank, columns),
+        "gram": real(columns, columns),
+        "frame": real(rank, directions),
         "seeds": real(rank, rank),
         "recency": real(slots),
         "born": whole(slots),
@@ -67,9 +66,14 @@ def layout(spec: GradientSpec, slots: int, width: int) -> dict[str, Like]:
         "scale": real(width),
         "bandwidth": real(1),
         "recent": real(spec.novelty_window),
-        "reals": real(rowstate.REALS),
-        "counts": whole(rowstate.COUNTS),
+        "reals": real(rowstate.REALS + 2),
+        "counts": whole(rowstate.COUNTS + 1),
     }
+
+
+def padded(count: int) -> int:
+    """Return the next multiple of a vector's width (native/vec.h)."""
+    return -(-count // LANES) * LANES
 
 
 def make_state(spec: GradientSpec, first_rows: npt.ArrayLike, slots: int) -> SubspaceState:
@@ -78,13 +82,12 @@ def make_state(spec: GradientSpec, first_rows: npt.ArrayLike, slots: int) -> Sub
     arrays = {name: like.zeros() for name, like in layout(spec, slots, len(seen.scale)).items()}
     ones = spec.tracker == "okfe" and spec.start == "rank_one"
     return SubspaceState(**arrays)._replace(
-        solver=np.eye(rank) / math.sqrt(spec.ridge),
-        solver_t=np.eye(rank) / math.sqrt(spec.ridge),
+        frame=np.eye(rank, padded(rank)) / math.sqrt(spec.ridge),
         seeds=_seed_rows(spec.seed, rank, ones),
         shift=seen.shift,
         scale=seen.scale,
         bandwidth=seen.bandwidth,
-        reals=np.array([spec.ridge, 0.0, 0.0, 0.0]),
+        reals=np.array([spec.ridge, 0.0, 0.0, 0.0, 1.0, 0.0]),
     )
 
 
@@ -108,7 +111,6 @@ def settings_of(spec: OKFEBSpec, learn: bool) -> rowstate.Settings:
     """Return the spec as the compiled loops take it."""
     return rowstate.Settings(
         learn=learn,
-        aligned=spec.emit == "z",
         ridge=spec.ridge,
         rule=RULES.index(spec.rule),
         step=STEPS.index(spec.step),
@@ -153,7 +155,7 @@ class OKFEB:
     ) -> tuple[SubspaceState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
         after = copied(state)
-        return after, run(run_rows, settings_of(spec, True), after, spec, rows, extras)
+        return after, run("okfeb_run", settings_of(spec, True), after, spec, rows, extras)
 
     def project(
         self,
@@ -163,7 +165,7 @@ class OKFEB:
         extras: tuple[str, ...] = (),
     ) -> Features:
         """Return the rows' features without learning; see `Tracker.project`."""
-        return run(run_rows, settings_of(spec, False), state, spec, rows, extras)
+        return run("okfeb_run", settings_of(spec, False), state, spec, rows, extras)
 
     def why_refused(self, spec: OKFEBSpec, state: SubspaceState, row: npt.ArrayLike) -> str:
         """Return why a row was refused."""
@@ -199,9 +201,18 @@ def state_from_arrays(
         Limit("rows of the start", rowstate.STARTED, most),
     )
     check_positive("state.bandwidth", state.bandwidth)
+    _clear_padding(state)
     # The start's rows are the only ones until there are enough of them: each takes a slot.
     started = int(state.counts[rowstate.STARTED])
     if state.size != started and (started < most or state.size < started):
         allowed = f"{started}, the rows of the start" + (" or more" if started == most else "")
         raise ConfigError("state.counts, stored rows", state.size, allowed)
     return state
+
+
+def _clear_padding(state: SubspaceState) -> None:
+    """Zero what lies past the stored rows: the loop adds it to its sums."""
+    for table in (state.stored, state.factor, state.image, state.gram):
+        table[:, state.size :] = 0.0
+    state.gram[state.size :] = 0.0
+    state.frame[:, len(state.frame) :] = 0.0

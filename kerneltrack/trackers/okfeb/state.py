@@ -1,4 +1,4 @@
-"""What the compiled row loop works on: a spec as numbers, the state, outputs, scratch space."""
+"""What the row loop (native/okfeb.c) works on: a spec as numbers, the state, outputs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from kerneltrack.compiled import inlined
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -20,6 +18,9 @@ RANK, DIRECTIONS = 11, 12
 """Directions in use, and their sum over informative rows, where a state has the places."""
 RIDGE, EPSILON, STEP_SUM, MEAN_LOSS = range(4)
 REALS = 4
+# Those that OK-FEB and OK-FE have besides.
+SINCE = COUNTS
+FADED, SHRINK = REALS, REALS + 1
 
 # The order of the names in `specs.RULES`, `specs.STEPS`, `okfeb.POLICIES` and `okfeb.CENSORS`.
 NONPARAMETRIC = 1
@@ -32,7 +33,6 @@ class Settings(NamedTuple):
     """A spec as numbers."""
 
     learn: bool
-    aligned: bool
     ridge: float
     rule: int
     step: int
@@ -49,18 +49,17 @@ class Settings(NamedTuple):
 class SubspaceState(NamedTuple):
     """State of a model; every array keeps its shape for the model's whole life.
 
-    With C = B + 1 slots (one for the row that is being added), the bytes of its arrays are
-    8(C(D + 2r + C + 2) + 5r² + 2D + window + 14).
+    With C = B + 1 slots (one for the row that is being added), W = C and P = r rounded up to
+    multiples of 4, the bytes of its arrays are
+    8(W(D + 2r + W) + rP + r² + 2C + 2D + window + 17). Entries past the stored rows and past r
+    are zero.
 
     Attributes:
-        support: (C, D) stored rows, scaled; slots from `size` on are unused.
-        factor: (r, C) Aᵀ.
-        gram: (C, C) K_S.
-        image: (r, C) (K_S A)ᵀ.
-        solver: (r, r) inverse of the lower Cholesky factor of M + λI.
-        solver_t: (r, r) its transpose.
-        frame: (r, r) T with TᵀT = M and z = Tq.
-        mapping: (r, r) T(M + λI)⁻¹, so that z = mapping · Aᵀk.
+        stored: (D, W) stored rows, scaled, as columns.
+        factor: (r, W) Aᵀ.
+        image: (r, W) (K_S A)ᵀ.
+        gram: (W, W) K_S.
+        frame: (r, P) Q with QᵀQ = (M + ρI)⁻¹ and z = QAᵀk.
         seeds: (r, r) random rows that A starts from.
         recency: (C,) η.
         born: (C,) index of each stored row.
@@ -68,19 +67,17 @@ class SubspaceState(NamedTuple):
         scale: (D,) standard deviation.
         bandwidth: (1,) γ.
         recent: (window,) ring of the last losses.
-        reals: (4,) ridge in force, ε, sum of the majorised steps, mean loss.
-        counts: (9,) valid rows, SVs, losses in all, informative, evicted, dropped at once,
-            mended, unseen (q = 0), SVs of the start.
+        reals: (6,) ridge in force ρ, ε, sum of the majorised steps, mean loss, what is left of ρ
+            since the renewal, what A is to be shrunk by at the next one (nonparametric rule).
+        counts: (10,) valid rows, SVs, losses in all, informative, evicted, dropped at once,
+            mended, unseen (q = 0), SVs of the start, informative rows since the renewal.
     """
 
-    support: FloatArray
+    stored: FloatArray
     factor: FloatArray
-    gram: FloatArray
     image: FloatArray
-    solver: FloatArray
-    solver_t: FloatArray
+    gram: FloatArray
     frame: FloatArray
-    mapping: FloatArray
     seeds: FloatArray
     recency: FloatArray
     born: IntArray
@@ -101,14 +98,15 @@ class SubspaceState(NamedTuple):
         """Stored rows |S|."""
         return int(self.counts[SIZE])
 
+    @property
+    def support(self) -> FloatArray:
+        """Stored rows as rows, (C, D); those from `size` on are unused."""
+        return self.stored[:, : len(self.born)].T
+
 
 def directions_used(counts: IntArray, factor: FloatArray) -> int:
     """Return how many of the subspace's directions are in use: all, where they do not change."""
     return int(counts[RANK]) if counts.shape[0] > RANK else factor.shape[0]
-
-
-directions = inlined(directions_used)
-"""The same within compiled loops; called from Python it would be compiled anew by each process."""
 
 
 class Outputs(NamedTuple):
@@ -127,45 +125,3 @@ class Outputs(NamedTuple):
     initial: BoolArray
     q: FloatArray
     s: FloatArray
-
-
-class Work(NamedTuple):
-    """Scratch space of one call."""
-
-    x: FloatArray
-    k: FloatArray
-    b: FloatArray
-    v: FloatArray
-    q: FloatArray
-    along: FloatArray
-    factor: FloatArray
-    image: FloatArray
-    inner: FloatArray
-    root: FloatArray
-    rest: FloatArray
-    left: FloatArray
-    right: FloatArray
-    turn: FloatArray
-    pivots: IntArray
-
-
-@inlined
-def make_work(slots: int, width: int, rank: int) -> Work:
-    """Make scratch space for `slots` stored rows of `width` channels."""
-    return Work(
-        np.empty(width),
-        np.empty(slots),
-        np.empty(rank),
-        np.empty(rank),
-        np.empty(rank),
-        np.empty(slots),
-        np.empty((rank, slots)),
-        np.empty((rank, slots)),
-        np.empty((rank, rank)),
-        np.empty((rank, rank)),
-        np.empty(rank),
-        np.empty((rank, rank)),
-        np.empty((rank, rank)),
-        np.empty((rank, rank)),
-        np.empty(rank, dtype=np.int64),
-    )
