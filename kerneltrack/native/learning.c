@@ -75,6 +75,29 @@ int report_row(lesson *at, const double *values) {
   return at->code >= 0;
 }
 
+int report_functions(lesson *at, int logistic, double *probable) {
+  if (!(logistic && at->how->predict && at->known > 0)) return report_row(at, at->values);
+  softmax(at->values, at->known, probable);
+  return report_row(at, probable);
+}
+
+int keep_waiting(lesson *at, const vec *bandwidth, mat *early) {
+  int waits = bandwidth->at[0] == 0.0;
+  int regression = at->how->regression != 0;
+  /* A function of targets is not known before something was learned. */
+  if (!(waits && regression)) meet_class(at);
+  if (!waits) return 0;
+  double *place = row_of(early, at->counts[EARLY]++);
+  copy(place, row_of(at->rows, at->n), at->rows->columns);
+  place[at->rows->columns] = regression ? at->labels->targets.at[at->n] : (double)at->code;
+  return 1;
+}
+
+void write_reached(const lesson *at, ints *reached) {
+  reached->at[0] = least_of(at->n + 1, at->rows->rows);
+  reached->at[1] = at->known;
+}
+
 double decayed_step(double step_size, double decay_rows, int64_t learned) {
   return decay_rows > 0.0 ? step_size / sqrt(1.0 + (double)learned / decay_rows) : step_size;
 }

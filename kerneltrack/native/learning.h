@@ -13,6 +13,8 @@ ones; a new class is the next.
 /* Places in a state's `counts`, behind which a learner may have its own, and in `sums`. */
 enum { SCORED, CORRECT, LEARNED, UNUSABLE, LEARNER_COUNTS };
 enum { SQUARED, ABSOLUTE };
+/* Of a learner with a kernel of its own: the rows that wait for the bandwidth. */
+enum { EARLY = LEARNER_COUNTS + 2 };
 
 /* Codes of no label, and of one that can be held against a class but not be learned. */
 enum { MISSING = -1, UNUSABLE_LABEL = -2 };
@@ -31,7 +33,7 @@ typedef struct {
   vec targets;
 } coded;
 
-/* What a call fills, a row each, as `Predictions` documents it; what the task has not has no rows. */
+/* What a call fills, a row each, as `Predictions` documents it; the other task's have no rows. */
 typedef struct {
   flags valid;
   ints code;
@@ -73,6 +75,10 @@ static inline int next_row(lesson *at) {
 label that cannot be used is counted. */
 int report_row(lesson *at, const double *values);
 
+/* The same of decision values, which the logistic loss turns into probabilities; `probable` is
+workspace, in whole vectors. */
+int report_functions(lesson *at, int logistic, double *probable);
+
 /* Take the row's class up if it is new, with a decision value of 0; whether it was. */
 static inline int meet_class(lesson *at) {
   if (at->code != at->known) return 0;
@@ -105,6 +111,13 @@ void softmax(const double *values, int64_t known, double *out);
 
 /* The best of the known classes but the row's own, -1 if there is no other. */
 int64_t rival_of(const lesson *at);
+
+/* Meet the row's class, and put the row with its label to those that wait while the bandwidth is 0;
+whether it waits. */
+int keep_waiting(lesson *at, const vec *bandwidth, mat *early);
+
+/* How many rows were run, and the classes known then, for a call that may end before its rows. */
+void write_reached(const lesson *at, ints *reached);
 
 /* Turn the row's decision values s into -∂ℓ/∂s_c of its loss: (y - s)²/2 in regression; -log of the
 label's probability; Crammer and Singer's multi-class hinge. */

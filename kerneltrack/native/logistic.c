@@ -16,7 +16,8 @@ KT_API int64_t kt_logistic_run(const gradient_settings *settings, const mode *ho
     if (meet_class(at)) softmax(at->values, at->known, probable);
     double step = decayed_step(settings->step_size, settings->decay_rows, at->counts[LEARNED]++);
     shrink_known(&now, step * settings->ridge);
-    for (int64_t c = 0; c < at->known; c++) add_row(&now, c, step * (wanted_of(at, c) - probable[c]));
+    for (int64_t c = 0; c < at->known; c++)
+      add_row(&now, c, step * (wanted_of(at, c) - probable[c]));
   }
   return end_linear(&now);
 }
