@@ -71,9 +71,9 @@ def negative_gradient(loss: str, f: FloatArray, label: float) -> FloatArray:
 
 def undecided(loss: str, f: FloatArray, label: float) -> bool:
     """Whether rounding may choose the rival, or whether there is a gradient."""
-    rivals = np.sort(np.delete(f, int(label))) if loss == "hinge" and label < len(f) else []
-    if not len(rivals):
+    if loss != "hinge" or len(f) < 2:
         return False
+    rivals: FloatArray = np.sort(np.delete(f, int(label)))
     gaps = [1.0 + rivals[-1] - f[int(label)], *np.diff(rivals[-2:])]
     return any(0.0 < abs(gap) < CLOSE for gap in gaps)
 

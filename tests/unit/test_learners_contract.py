@@ -121,7 +121,8 @@ def test_predictions_that_are_scored_may_be_every_other_one(spec: LearnerSpec) -
     learner, state = begun(spec)
     rows, labels = stream(spec, seed=2)
     said = learner.predict(spec, state, rows)
-    half = dataclasses.replace(said, **{name: each[::2] for name, each in columns(said).items()})
+    every_other: dict[str, Any] = {name: each[::2] for name, each in columns(said).items()}
+    half = dataclasses.replace(said, **every_other)
     expected = learner.score(spec, state, learner.predict(spec, state, rows[::2]), labels[::2])
     after, marked = learner.score(spec, state, half, labels[::2])
     same_state(after, expected[0])
@@ -132,7 +133,7 @@ def test_predictions_that_are_scored_may_be_every_other_one(spec: LearnerSpec) -
 def test_whole_numbers_are_as_good_as_reals(spec: LearnerSpec) -> None:
     rows, labels = stream(spec, seed=2)
     whole = WHOLE[spec.learner]
-    reals = {name: float(value) for name, value in whole.items()}
+    reals: dict[str, Any] = {name: float(value) for name, value in whole.items()}
     state, said = learn_all(dataclasses.replace(spec, **whole), rows, labels)
     again, expected = learn_all(dataclasses.replace(spec, **reals), rows, labels)
     same_state(state, again)

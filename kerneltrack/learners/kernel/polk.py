@@ -23,7 +23,8 @@ via sparse projections in function space", JMLR 20, 2019, Algorithms 1 and 2, eq
 
 Differs from the paper: the hard cap; η_t may fall; a mini-batch without a gradient drops no row;
 one in the span of the others (squared distance below 1e-6) never stays; a row of the squared loss
-never moves f past its own target, η_t <= 1. Eq. 20's printed pseudo-inverse is misplaced: w = K_DD⁻¹ K_DD̃ w̃.
+never moves f past its own target, η_t <= 1. Eq. 20's printed pseudo-inverse is misplaced:
+w = K_DD⁻¹ K_DD̃ w̃.
 """
 
 from __future__ import annotations
