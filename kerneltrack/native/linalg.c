@@ -96,13 +96,14 @@ static int invert(mat *matrix, int64_t *pivots) {
     if (best != column)
       for (int64_t j = 0; j < size; j++) swap_entries(row_of(matrix, best) + j, own + j);
     double scale = 1.0 / own[column];
-    own[column] = 1.0;
     scale_all(own, scale, size);
+    own[column] = scale;
     for (int64_t i = 0; i < size; i++) {
       if (i == column) continue;
       double *row = row_of(matrix, i), weight = row[column];
-      row[column] = 0.0;
+      /* The entry counts as 0: put right afterwards, as a vector must not wait for it. */
       add_scaled(row, -weight, own, size);
+      row[column] = fma(-weight, scale, 0.0);
     }
   }
   for (int64_t column = size - 1; column >= 0; column--) {
@@ -173,6 +174,16 @@ static void turn_pair(double *first, double *second, double cosine, double sine)
   *second = sine * low + cosine * high;
 }
 
+static void turn_rows(double *first, double *second, double cosine, double sine, int64_t count) {
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    v4 low = load4(first + i), high = load4(second + i);
+    store4(first + i, cosine * low - sine * high);
+    store4(second + i, sine * low + cosine * high);
+  }
+  for (; i < count; i++) turn_pair(first + i, second + i, cosine, sine);
+}
+
 void diagonalise(mat *matrix, int64_t size, mat *turns) {
   for (int64_t i = 0; i < size; i++) {
     fill(row_of(turns, i), 0.0, size);
@@ -188,10 +199,8 @@ void diagonalise(mat *matrix, int64_t size, mat *turns) {
         still = 0;
         double cosine, sine;
         jacobi_angle(low[p], off, high[q], &cosine, &sine);
-        for (int64_t i = 0; i < size; i++) {
-          turn_pair(low + i, high + i, cosine, sine);
-          turn_pair(row_of(turns, p) + i, row_of(turns, q) + i, cosine, sine);
-        }
+        turn_rows(low, high, cosine, sine, size);
+        turn_rows(row_of(turns, p), row_of(turns, q), cosine, sine, size);
         for (int64_t i = 0; i < size; i++)
           turn_pair(row_of(matrix, i) + p, row_of(matrix, i) + q, cosine, sine);
         low[q] = 0.0;

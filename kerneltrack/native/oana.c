@@ -1,5 +1,5 @@
-/* The adaptive Nyström tracker, see `trackers/oana/tracker.py`: per row scale, check, project, score;
-then it becomes a landmark, moves the nearest one or does neither. */
+/* The adaptive Nyström tracker, see `trackers/oana/tracker.py`: per row scale, check, project,
+score; then it becomes a landmark, moves the nearest one or does neither. */
 #include "oana.h"
 
 #include "linalg.h"
@@ -174,73 +174,73 @@ typedef struct {
   outputs *out;
   oana_work work;
   span_root root;
-} oana_call;
+} oana;
 
-static void begin(oana_call *call, double own) {
-  if (oana_enlist(call->state, &call->work, own))
-    oana_adopt(call->settings, call->state, &call->work, call->state->counts.at[SIZE] - 1);
+static void begin(oana *loop, double own) {
+  if (oana_enlist(loop->state, &loop->work, own))
+    oana_adopt(loop->settings, loop->state, &loop->work, loop->state->counts.at[SIZE] - 1);
 }
 
-static void report(oana_call *call, double loss, int started, int64_t n) {
-  const oana_state *state = call->state;
+static void report(oana *loop, double loss, int started, int64_t n) {
+  const oana_state *state = loop->state;
   span_view view = {&state->factor, &state->gram, &state->frame, &state->recent, state->counts.at};
-  span_report(&view, call->work.q, loss, started, &call->root, call->out, n);
+  span_report(&view, loop->work.q, loss, started, &loop->root, loop->out, n);
 }
 
 /* Learn row n of the call, in `work` with its loss, and report it. */
-static void learn_row(oana_call *call, double own, double loss, int64_t n) {
-  oana_state *state = call->state;
-  oana_work *work = &call->work;
+static void learn_row(oana *loop, double own, double loss, int64_t n) {
+  oana_state *state = loop->state;
+  oana_work *work = &loop->work;
   int64_t *counts = state->counts.at;
   double distance;
   counts[N] += 1;
   int64_t place = oana_nearest(state, work->x, &distance);
-  int action = oana_action(call->settings, state, distance);
+  int action = oana_action(loop->settings, state, distance);
   /* Without a direction for each row the features of a new one would say nothing. */
   int unfilled = counts[STARTED] < state->factor.rows;
   int started = action == OANA_BEGINS && unfilled && loss > NEW * own;
   if (started) {
-    begin(call, own);
-    loss = oana_project(call->of, state, work, own);
+    begin(loop, own);
+    loss = oana_project(loop->of, state, work, own);
   }
-  report(call, loss, started, n);
+  report(loop, loss, started, n);
   if (action == OANA_MOVES) {
-    oana_displace(call->of, state, work, place);
-    oana_adopt(call->settings, state, work, place);
+    oana_displace(loop->of, state, work, place);
+    oana_adopt(loop->settings, state, work, place);
   } else if (action == OANA_BEGINS && !started) {
-    begin(call, own);
+    begin(loop, own);
   }
-  call->root.stale |= action != OANA_NOTHING;
+  loop->root.stale |= action != OANA_NOTHING;
   if (!started) remember(&state->recent, counts, state->reals.at, loss);
-  call->out->informative.at[n] = action != OANA_NOTHING;
+  loop->out->informative.at[n] = action != OANA_NOTHING;
   counts[INFORMATIVE] += action != OANA_NOTHING;
 }
 
-static void run_row(oana_call *call, const double *row, int64_t n) {
-  oana_state *state = call->state;
-  double *x = call->work.x;
-  if (!scale_row(&state->shift, &state->scale, call->settings->clip, row, x)) return;
-  double own = kernel_value(call->of, x, x, state->support.columns);
+static void run_row(oana *loop, const double *row, int64_t n) {
+  oana_state *state = loop->state;
+  double *x = loop->work.x;
+  if (!scale_row(&state->shift, &state->scale, loop->settings->clip, row, x)) return;
+  double own = kernel_value(loop->of, x, x, state->support.columns);
   if (!(fabs(own) <= MAX_KERNEL)) return;
-  call->out->valid.at[n] = 1;
-  call->out->number.at[n] = state->counts.at[N];
-  double loss = oana_project(call->of, state, &call->work, own);
-  if (call->settings->learn)
-    learn_row(call, own, loss, n);
+  loop->out->valid.at[n] = 1;
+  loop->out->number.at[n] = state->counts.at[N];
+  double loss = oana_project(loop->of, state, &loop->work, own);
+  if (loop->settings->learn)
+    learn_row(loop, own, loss, n);
   else
-    report(call, loss, 0, n);
+    report(loop, loss, 0, n);
 }
 
 KT_API int64_t kt_oana_run(const oana_settings *settings, const kernel *of, oana_state *state,
                            const mat *rows, outputs *out) {
-  oana_call call = {.settings = settings, .of = of, .state = state, .out = out};
+  oana loop = {.settings = settings, .of = of, .state = state, .out = out};
   arena scratch = {0};
   for (int placed = 0; placed < 2; placed++) {
-    call.work = make_oana_work(&scratch, state, settings->learn ? rows->rows : 0);
-    call.root = make_span_root(&scratch, out, state->support.rows);
+    loop.work = make_oana_work(&scratch, state, settings->learn ? rows->rows : 0);
+    loop.root = make_span_root(&scratch, out, state->support.rows);
     if (!placed && !take_block(&scratch)) return KT_NO_MEMORY;
   }
-  for (int64_t n = 0; n < rows->rows; n++) run_row(&call, row_of(rows, n), n);
+  for (int64_t n = 0; n < rows->rows; n++) run_row(&loop, row_of(rows, n), n);
   give_back(&scratch);
   return KT_DONE;
 }

@@ -66,8 +66,8 @@ successor is in `work`, for `oana_adopt`. The image becomes that of the old basi
 at their new places. O(mD + m²r + mr²) */
 void oana_displace(const kernel *of, oana_state *state, oana_work *work, int64_t place);
 
-/* Make the basis in `work` the map's, with its image; `place` is the landmark that is new. Directions
-that have vanished go last, and the new landmark may begin another. O(mr² + r³) */
+/* Make the basis in `work` the map's, with its image; `place` is the landmark that is new.
+Directions that have vanished go last, and the new landmark may begin another. O(mr² + r³) */
 void oana_adopt(const oana_settings *settings, oana_state *state, oana_work *work, int64_t place);
 
 #endif

@@ -1,10 +1,8 @@
-/* See span.h; derivations are in `trackers/covariance/tracker.py` and `trackers/oana/tracker.py`. */
+/* See span.h; derivations: `trackers/covariance/tracker.py` and `trackers/oana/tracker.py`. */
 #include "span.h"
 
 #include "linalg.h"
 
-/* A direction of which less than this fraction of a squared length is new is left out. */
-#define DEPENDENT 1e-10
 /* The novelty of rows that formed the start. */
 #define MIDDLE 0.5
 
@@ -50,7 +48,7 @@ void span_finish(const mat *gram, int64_t size, int64_t rank, span_work *work) {
   for (int64_t c = 0; c < rank; c++) {
     double *left = row_of(&work->left, c), *right = row_of(&work->right, c);
     span_image(gram, left, size, right);
-    work->least[c] = DEPENDENT * dot(left, right, size);
+    work->least[c] = SPAN_DEPENDENT * dot(left, right, size);
   }
   orthonormalise(&work->left, &work->right, rank, size, work->least);
 }

@@ -12,6 +12,8 @@ image. A state keeps Eᵀ (`factor`) and Gᵀ (`image`), so that a direction is 
 /* An iteration runs with C + SPAN_SHIFT·tr(C)·I: directions of no energy are kept, not made of
 rounding errors. */
 #define SPAN_SHIFT 1e-7
+/* A direction of which less than this fraction of a squared length is new is left out. */
+#define SPAN_DEPENDENT 1e-10
 
 /* Directions and their images, of which the first r become the state's; tables of the frame. */
 typedef struct {

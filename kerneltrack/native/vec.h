@@ -169,7 +169,7 @@ static inline void add_scaled(double *to, double factor, const double *from, int
 static inline void scale_all(double *to, double factor, int64_t count) {
   v4 factors = all4(factor);
   int64_t i = 0;
-  for (; i + LANES <= count; i += LANES) store4(to + i, factors * load4(to + i));
+  for (; i + LANES <= count; i += LANES) store4(to + i, load4(to + i) * factors);
   for (; i < count; i++) to[i] *= factor;
 }
 
