@@ -17,6 +17,30 @@ void multiply_transposed(const mat *left, const mat *right, int64_t depth, mat *
       row_of(out, i)[j] = dot(row_of(left, i), row_of(right, j), depth);
 }
 
+/* Four rows at once: what they are added to is loaded and stored once. */
+static void add_four_rows(const mat *rows, int64_t first, int64_t width, const double *factors,
+                          double *to) {
+  const double *a = row_of(rows, first), *b = a + rows->columns, *c = b + rows->columns;
+  const double *d = c + rows->columns;
+  int64_t i = 0;
+  for (; i + LANES <= width; i += LANES) {
+    v4 total = fma4(all4(factors[0]), load4(a + i), load4(to + i));
+    total = fma4(all4(factors[1]), load4(b + i), total);
+    total = fma4(all4(factors[2]), load4(c + i), total);
+    store4(to + i, fma4(all4(factors[3]), load4(d + i), total));
+  }
+  for (; i < width; i++) {
+    double total = fma(factors[1], b[i], fma(factors[0], a[i], to[i]));
+    to[i] = fma(factors[3], d[i], fma(factors[2], c[i], total));
+  }
+}
+
+void add_rows(const mat *rows, int64_t count, int64_t width, const double *factors, double *to) {
+  int64_t i = 0;
+  for (; i + 4 <= count; i += 4) add_four_rows(rows, i, width, factors + i, to);
+  for (; i < count; i++) add_scaled(to, factors[i], row_of(rows, i), width);
+}
+
 void transpose(const mat *matrix, mat *out) {
   for (int64_t i = 0; i < matrix->rows; i++)
     for (int64_t j = 0; j < matrix->rows; j++) row_of(out, j)[i] = row_of(matrix, i)[j];
