@@ -96,7 +96,7 @@ def _residuals(spec: SubspaceSpec, stream: Stream) -> tuple[FloatArray, FloatArr
 def _energy(state: Any, k: FloatArray) -> float:
     """Return ‖z‖² of a row with κ(S, x) = k, z its projection on the span of L = Φ_S A.
 
-    Columns are scaled to a length of 1 first; directions that are nothing but rounding are left out.
+    Columns are scaled to a length of 1 first; directions that are only rounding are left out.
     """
     factor = state.factor[:, : state.size]
     inner = factor @ state.gram[: state.size, : state.size] @ factor.T

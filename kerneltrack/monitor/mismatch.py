@@ -66,7 +66,7 @@ class Mismatch(NamedTuple):
 
 
 def stores_rows(tracker: Tracker) -> bool:
-    """Check whether a tracker's state holds rows: its subspace is one of φ, K̂ one of projections."""
+    """Check whether a tracker's state holds rows, on which its subspace stands: K̂ is of those."""
     return hasattr(tracker.state_type, "support")
 
 
@@ -88,7 +88,7 @@ def window_mismatch(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> Mism
     Raises:
         ConfigError: for rows of another width.
 
-    Cost O(N²(D + r)) once per window beside the tracker's of its rows; memory O(N(D + r)), never N².
+    Cost O(N²(D + r)) once per window, beside that of `project`; memory O(N(D + r)), never N².
 
     Example:
         >>> from kerneltrack import CovarianceSpec, run_all
@@ -115,7 +115,7 @@ def window_mismatch(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> Mism
     return Mismatch(count, value, max(residual / count, value), own / count)
 
 
-def scaled_rows(spec: SubspaceSpec, state: SubspaceState, rows: FloatArray) -> FloatArray:
+def scaled_rows(spec: SubspaceSpec, state: Any, rows: FloatArray) -> FloatArray:
     """Return rows as the tracker sees them; those that it refuses may come out as anything."""
     clip = math.inf if spec.clip is None else spec.clip
     with np.errstate(all="ignore"):

@@ -24,7 +24,7 @@ section VII (N_wind = 100, stride 1).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,8 +53,14 @@ from kerneltrack.trackers.okfeb.spec import OKFEBSpec
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-ON_A_BUDGET = (OKFEBSpec, CovarianceSpec)
-"""Specs of the trackers that a moving window can go along with."""
+LOOPS: dict[type[SubspaceSpec], tuple[str, Callable[..., Any], bool]] = {
+    OKFEBSpec: ("moving_okfeb", okfeb.settings_of, False),
+    CovarianceSpec: ("moving_covariance", covariance.settings_of, True),
+}
+"""Of each tracker that a moving window can go along with (native/windowed.h), by its spec: the
+loop, the spec as it takes it, and whether it takes event times."""
+ON_A_BUDGET = tuple(LOOPS)
+"""Their specs."""
 MAX_ROWS = 2000
 """Longest window: its state is 8N² bytes and more."""
 
@@ -229,18 +235,17 @@ class MovingWindow:
         matrix = np.ascontiguousarray(rows, dtype=np.float64)
         after, moved = copied(state), copied(window)
         measured = MovingMismatch(*np.full((3, len(matrix)), np.nan))
-        if isinstance(spec, CovarianceSpec):
-            name, settings = "moving_covariance", covariance.settings_of(spec, True)
-            beside = [stamps_of(spec, matrix, times), moved, measured]
-        else:
-            told: Any = spec
-            name, settings = "moving_okfeb", okfeb.settings_of(told, True)
-            beside = [moved, measured]
-        return after, moved, run(name, settings, after, spec, matrix, extras, *beside), measured
+        told: Any = spec
+        name, settings_of, timed = LOOPS[type(spec)]
+        stamps = [stamps_of(spec, matrix, times)] if timed else []
+        features = run(
+            name, settings_of(told, True), after, spec, matrix, extras, *stamps, moved, measured
+        )
+        return after, moved, features, measured
 
 
 def _check_tracker(spec: object) -> None:
-    if not isinstance(spec, ON_A_BUDGET):
+    if type(spec) not in LOOPS:
         name = getattr(spec, "tracker", type(spec).__name__)
         allowed = "okfeb or covariance: their states are bounded, as a window's must be"
         raise ConfigError("tracker", name, allowed)

@@ -54,10 +54,11 @@ directions.
 that is "auto"). Of an admitted row two residuals are known before it enters: δ, outside the span of
 all stored rows, and ℓ_j = κ(x,x) - Σ_{c<=j} q_c², outside the first j directions. Their fading sums
 e_B and e_j over about a hundred rows, weighted as the rows are, tell what the budget could do and
-what j directions do. In use is the smallest j with e_j <= f·e_B. It rises as soon as that is broken,
-to where it holds again; it falls only to where e_j is a tenth below, so that it does not flicker.
-The first choice comes 50 admitted rows after the budget is full. All r directions are followed; of
-those not in use q is 0, so that z keeps its width and moves no more than it must.
+what j directions do. In use is the smallest j with e_j <= f·e_B, f the `rank_factor`. It rises as
+soon as that is broken, to where it holds again; it falls only to where e_j is a tenth below, so
+that it does not flicker. The first choice comes 50 admitted rows after the budget is full. All r
+directions are followed; of those not in use q is 0, so that z keeps its width and moves no more
+than it must.
 
 **Admission.** All rows enter until B have; then by novelty as in OK-FEB (section V-A, VII-D there),
 or by leverage: row n enters with probability p = min(1, cℓ), at least half the target rate, if the
