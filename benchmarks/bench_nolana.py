@@ -45,7 +45,7 @@ from benchmarks.places import BUILD
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.learners import HingeSpec, LearnerSpec, LMSSpec, NOLANASpec, PASpec
-from kerneltrack.learners.kernel.nolana_steps import MOVED
+from kerneltrack.learners.kernel.nolana import MOVED
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers import OANA, OANASpec
 from kerneltrack.trackers.doubly.random_features import feature_rows, make_feature_map

@@ -1,8 +1,10 @@
 """What the fitting error says of the kernel matrix and of learners on the features.
 
-φ̂(x) is the projection of φ(x) on the subspace, e(x) = ‖φ(x) - φ̂(x)‖² = κ(x,x) - ‖z‖² the
-residual (unregularised: no ridge in z), K and K̂ the kernel matrices of N rows and of their
-projections under *one* subspace, ē and κ̄ the rows' means of e(x) and κ(x,x).
+z are the features of a row, e(x) = κ(x,x) - ‖z‖² is its residual, K the kernel matrix of N rows and
+K̂ = ZᵀZ that of their features under *one* subspace, ē and κ̄ are the rows' means of e(x) and κ(x,x).
+In other coordinates z is φ̂(x) = R^½φ(x), where the eigenvalues p of R are from 0 to 1: R is the
+projection on the subspace, or a regularised one (`mismatch` says whose). As (1 - √p)² <= 1 - p,
+‖φ(x) - φ̂(x)‖² <= e(x), which for a projection it is.
 
 | bound | on | holds |
 |---|---|---|
@@ -36,9 +38,9 @@ LARGEST_COUNT = 2**63 - 1
 def trace_bound(own: npt.ArrayLike, energy: npt.ArrayLike) -> float:
     """Return the trace certificate (1/N)tr(K - K̂) = mean(κ(x,x) - ‖z‖²).
 
-    K - K̂ is the kernel matrix of the parts of φ that the projection leaves, so it is positive
-    semidefinite, and the Frobenius norm of such a matrix is at most its trace:
-    (1/N)‖K - K̂‖_F ≤ (1/N)tr(K - K̂), whatever the kernel and the rows.
+    K - K̂ = Φᵀ(I - R)Φ is positive semidefinite, with a ridge in R or without one, and the Frobenius
+    norm of such a matrix is at most its trace: (1/N)‖K - K̂‖_F ≤ (1/N)tr(K - K̂), whatever the kernel
+    and the rows.
 
     Args:
         own: κ(x,x) of the N >= 1 rows, shape (N,), finite and >= 0.
@@ -65,9 +67,9 @@ def trace_bound(own: npt.ArrayLike, energy: npt.ArrayLike) -> float:
 def fitting_bound(kappa: float, residual: float) -> float:
     """Return 2√(κ̄ē) + ē, which (1/N)‖K - K̂‖_F does not exceed (eq. 28b).
 
-    With E = Φ - Φ̂: ‖K - K̂‖_F = ‖ΦᵀE + EᵀΦ - EᵀE‖_F ≤ 2‖Φ‖‖E‖ + ‖E‖², ‖Φ‖² = Nκ̄, ‖E‖² = Nē.
-    The paper takes κ̄ ≤ 1. For projections `trace_bound` is ē itself, without the root; this
-    form holds for every φ̂, such as the regularised Lq, if ē is the mean of *its* ‖φ - φ̂‖².
+    With E = Φ - Φ̂: ‖K - K̂‖_F = ‖ΦᵀE + EᵀΦ - EᵀE‖_F ≤ 2‖Φ‖‖E‖ + ‖E‖², ‖Φ‖² = Nκ̄, ‖E‖² ≤ Nē.
+    The paper takes κ̄ ≤ 1. For the features z `trace_bound` is ē itself, without the root; this form
+    holds for every φ̂, such as the paper's Lq, if ē is the mean of *its* ‖φ - φ̂‖², or more.
 
     Args:
         kappa: κ̄, >= 0.
@@ -189,8 +191,8 @@ def svm_weight_bound(residuals: npt.ArrayLike, penalty: float) -> float:
     paper's form the mean is replaced by ξ̄ + t (i.i.d. ξ, probability 1 - exp(-2Nt²)).
 
     Args:
-        residuals: e_i = ‖φ(x_i) - φ̂(x_i)‖² of the training rows, shape (N,), finite and >= 0:
-            κ(x,x) - ‖z‖² if the features are projections, the loss ℓ if they are regularised.
+        residuals: e_i >= ‖φ(x_i) - φ̂(x_i)‖² of the training rows, shape (N,), finite and >= 0:
+            κ(x,x) - ‖z‖², or the loss ℓ, which is ‖(I - R)φ‖² and no more.
         penalty: C > 0 of eq. 33; scikit-learn's C is C/N.
 
     Returns:

@@ -1,18 +1,17 @@
 """Kernel mismatch of a window of rows: (1/N)‖K - K̂‖_F under one subspace.
 
-K = κ(X, X) of the window's N rows and K̂ = ZᵀZ of their projections on the subspace L = Φ_S A
-that the tracker holds when the window closes: projections on different subspaces share no inner
-product. `window_mismatch` measures a window that is at hand, `MovingWindow` the paper's window of
-the last N rows after every row (section VII).
+K = κ(X, X) of the window's N rows and K̂ = ZᵀZ of their features z under the subspace that the
+tracker holds when the window closes: features under different subspaces share no inner product.
+`window_mismatch` measures a window that is at hand, `MovingWindow` the paper's window of the last N
+rows after every row (section VII).
 
-K̂ is of the *unregularised* projection, K̂ = Bᵀ(AᵀK_S A)⁺B with B = AᵀK(S, X): what the subspace
-can represent, without the ridge of the tracker's own features. Then K - K̂ is positive
-semidefinite, so that the mismatch is at most (1/N)tr(K - K̂), the mean residual (`bounds`).
-
-AᵀK_S A may be singular: A has more columns than stored rows, or these nearly coincide. No
-pseudo-inverse is computed but an orthonormal basis of L (`span_basis`), without the directions
-that are nothing but rounding. A direction that counts by a squared length of δ (of its terms')
-carries a relative error of about 1e-15/δ into K̂: below 1e-10 for δ > 1e-5.
+The features are those that the tracker gives, z = Pᵀκ(S, x) but for the frame, which turns them all
+alike and leaves K̂ as it is. Of the trackers with an orthonormal basis Φ_S E (covariance, OANA) they
+are coordinates of the projection on the subspace, P = E, as far as its directions are in use. Those
+of OK-FEB and OK-FE are regularised, P = AQᵀ with QᵀQ = (M + ρI)⁻¹, M = AᵀK_S A and ρ the ridge in
+force: K̂ = Bᵀ(M + ρI)⁻¹B, B = AᵀK(S, X). Either way z is R^½φ(x) in other coordinates, with R = LLᵀ
+or L(M + ρI)⁻¹Lᵀ of the basis L of the subspace, and no eigenvalue of R is above 1: K - K̂ is
+positive semidefinite, so that the mismatch is at most (1/N)tr(K - K̂), the mean residual (`bounds`).
 
 Reference: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
 extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018,
@@ -21,29 +20,22 @@ sections VI and VII.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.compiled import compiled
-from kerneltrack.kernels import Kernel, kernel_row
 from kerneltrack.monitor.bounds import fitting_bound
+from kerneltrack.native.binding import call
 from kerneltrack.registry import get_tracker
-from kerneltrack.sums import dot, fused
 from kerneltrack.trackers import Tracker
 from kerneltrack.trackers.common.calls import kernel_of
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.okfeb.state import SubspaceState, directions_used
 
 FloatArray = npt.NDArray[np.float64]
-
-RANK_TOLERANCE = 1e-10
-"""A direction whose squared length is below this fraction of its terms' is rounding."""
-TILE = 256
-"""Rows whose kernel values with one row are at hand at a time: they stay in the fast cache."""
 
 
 class Mismatch(NamedTuple):
@@ -52,7 +44,7 @@ class Mismatch(NamedTuple):
     Attributes:
         n: Valid rows N of the window.
         value: (1/N)‖K - K̂‖_F; NaN, as the other two, if N is 0.
-        residual: Mean of κ(x,x) - ‖z‖², z the unregularised projection.
+        residual: Mean of κ(x,x) - ‖z‖².
         kappa: Mean of κ(x,x).
     """
 
@@ -74,11 +66,11 @@ class Mismatch(NamedTuple):
 
 
 def stores_rows(tracker: Tracker) -> bool:
-    """Check whether a tracker's state holds rows, on which its subspace stands: K̂ needs them."""
-    return "support" in tracker.state_type._fields
+    """Check whether a tracker's state holds rows, on which its subspace stands: K̂ is of those."""
+    return hasattr(tracker.state_type, "support")
 
 
-def window_mismatch(spec: SubspaceSpec, state: SubspaceState, rows: npt.ArrayLike) -> Mismatch:
+def window_mismatch(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> Mismatch:
     """Measure one window of rows under the subspace of a state.
 
     The sums run in the order of the rows given, whatever calls the rows came in; rows in another
@@ -96,11 +88,11 @@ def window_mismatch(spec: SubspaceSpec, state: SubspaceState, rows: npt.ArrayLik
     Raises:
         ConfigError: for rows of another width.
 
-    Cost O(N²(D + r) + NB(D + r)) once per window; memory O(N(D + r)), never N².
+    Cost O(N²(D + r)) once per window, beside that of `project`; memory O(N(D + r)), never N².
 
     Example:
-        >>> from kerneltrack import OKFEBSpec, run_all
-        >>> spec = OKFEBSpec(rank=2, budget=4, kernel="linear", standardise=False)
+        >>> from kerneltrack import CovarianceSpec, run_all
+        >>> spec = CovarianceSpec(rank=2, budget=4, kernel="linear", standardise=False)
         >>> rows = np.random.default_rng(0).normal(size=(50, 2))
         >>> state, _ = run_all(spec, rows)
         >>> found = window_mismatch(spec, state, rows[-20:])
@@ -108,139 +100,24 @@ def window_mismatch(spec: SubspaceSpec, state: SubspaceState, rows: npt.ArrayLik
         (20, 0.0, True)
     """
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
-    valid = get_tracker(spec.tracker).project(spec, state, matrix).valid
-    kept = scaled_rows(spec, state, matrix[valid])
+    # Whatever the spec emits, K̂ is of z.
+    told: Any = dataclasses.replace(spec, emit="z")
+    features = get_tracker(spec.tracker).project(told, state, matrix)
+    kept = scaled_rows(spec, state, matrix[features.valid])
     count = len(kept)
-    if count == 0:
+    if features.z is None or count == 0:
         return Mismatch(0, math.nan, math.nan, math.nan)
-    # Copies: Numba would compile the loops anew for arrays that may not be written to.
-    parts = (state.factor, state.image, state.gram, state.support)
-    factor, image, gram, support = (np.array(part) for part in parts)
-    used = directions_used(state.counts, factor)
-    basis = np.zeros((spec.rank, len(support)))
-    rank = span_basis(factor[:used], image[:used], gram, state.size, basis)
-    square, residual, own = _window_sums(
-        kernel_of(spec, state), kept, support, state.size, basis[:rank]
-    )
+    z, sums = np.ascontiguousarray(features.z[features.valid].T), np.zeros(3)
+    call("mismatch_sums", kernel_of(spec, state), kept, z, sums)
+    square, residual, own = sums.tolist()
     value = math.sqrt(square) / count
     # Equal at the least, but for rounding: a certificate must not lie below what it certifies.
     return Mismatch(count, value, max(residual / count, value), own / count)
 
 
-def scaled_rows(spec: SubspaceSpec, state: SubspaceState, rows: FloatArray) -> FloatArray:
+def scaled_rows(spec: SubspaceSpec, state: Any, rows: FloatArray) -> FloatArray:
     """Return rows as the tracker sees them; those that it refuses may come out as anything."""
     clip = math.inf if spec.clip is None else spec.clip
     with np.errstate(all="ignore"):
         scaled = apply_scaling(Scaling(state.shift, state.scale), rows, clip)
     return np.ascontiguousarray(scaled)
-
-
-@compiled
-def span_basis(
-    factor: FloatArray, image: FloatArray, gram: FloatArray, size: int, out: FloatArray
-) -> int:
-    """Write coefficients of an orthonormal basis of L = Φ_S A to the first rows of `out`.
-
-    Modified Gram-Schmidt on the columns a of A, the longest first, in the inner product aᵀK_S b
-    of the feature space; K_S a is carried along. Columns are first scaled to Σ|a_i|√κ_ii = 1, the
-    length that their terms would have without cancellation: the rounding of K_S is relative to
-    it. As the longest goes first the terms grow little, and what is left of a column may be held
-    against 1.
-
-    Args:
-        factor: (r, C) Aᵀ; slots from `size` on are not read.
-        image: (r, C) (K_S A)ᵀ.
-        gram: (C, C) K_S; its diagonal is read.
-        size: |S|.
-        out: (r, C) filled with the basis, (number of directions, |S|).
-
-    Returns:
-        The number of directions, at most min(r, |S|). z of a row is out · κ(S, x).
-
-    Cost O(|S|r²).
-    """
-    rank: int = factor.shape[0]
-    left = np.empty((rank, size))
-    right = np.empty((rank, size))
-    length = np.empty(rank)
-    lengths = np.empty(size)
-    for i in range(size):
-        lengths[i] = np.sqrt(gram[i, i])
-    for c in range(rank):
-        for i in range(size):
-            left[c, i] = abs(factor[c, i])
-        total = dot(left[c], lengths, size)
-        scale = 1.0 / total if total > 0.0 else 0.0
-        for i in range(size):
-            left[c, i] = factor[c, i] * scale
-            right[c, i] = image[c, i] * scale
-        length[c] = dot(left[c], right[c], size)
-    for found in range(rank):
-        best = 0
-        for c in range(rank):
-            if length[c] > length[best]:
-                best = c
-        square = length[best]
-        if not square > RANK_TOLERANCE:
-            return found
-        for i in range(size):
-            out[found, i] = left[best, i] / np.sqrt(square)
-        length[best] = 0.0
-        for c in range(rank):
-            if length[c] > 0.0:
-                along = dot(left[best], right[c], size) / square
-                for i in range(size):
-                    left[c, i] = fused(-along, left[best, i], left[c, i])
-                    right[c, i] = fused(-along, right[best, i], right[c, i])
-                length[c] = dot(left[c], right[c], size)
-    return rank
-
-
-@compiled
-def subtract_products(z: FloatArray, row: int, start: int, count: int, line: FloatArray) -> None:
-    """Subtract z_rowᵀz_j from line[j - start] for the `count` columns j of z from `start` on.
-
-    An unsigned index spares the question whether it counts from the end, and so the loop stays in
-    vector registers.
-    """
-    for c in range(z.shape[0]):
-        weight = z[c, row]
-        for j in range(count):
-            line[j] = fused(-weight, z[c, np.uintp(start + j)], line[j])
-
-
-@compiled
-def _window_sums(
-    kernel: Kernel, rows: FloatArray, support: FloatArray, size: int, basis: FloatArray
-) -> tuple[float, float, float]:
-    """Return ‖K - K̂‖_F², tr(K - K̂) and tr(K) of scaled rows (N, D).
-
-    K - K̂ passes by in pieces of one row and `TILE` columns; each piece is summed by itself, then
-    the pieces of a tile, then the tiles: always the same order, and short sums.
-    """
-    count, rank = rows.shape[0], basis.shape[0]
-    z = np.empty((rank, count))
-    line = np.empty(max(TILE, size))
-    for n in range(count):
-        kernel_row(kernel, support, size, rows[n], line)
-        for c in range(rank):
-            z[c, n] = dot(basis[c], line, size)
-    square = 0.0
-    residual = 0.0
-    own = 0.0
-    for start in range(0, count, TILE):
-        tile = rows[start : start + TILE]
-        tile_square = 0.0
-        for n in range(start, count):
-            last = min(n - start, tile.shape[0])
-            kernel_row(kernel, tile, last, rows[n], line)
-            subtract_products(z, n, start, last, line)
-            tile_square += 2.0 * dot(line, line, last)
-            if last < tile.shape[0]:
-                kernel_row(kernel, rows[n : n + 1], 1, rows[n], line)
-                own += line[0]
-                subtract_products(z, n, n, 1, line)
-                residual += line[0]
-                tile_square += line[0] * line[0]
-        square += tile_square
-    return square, residual, own

@@ -3,8 +3,8 @@
 The subspace moves with every informative row, and with it K̂ of *all* rows in the window, but
 what it is made of moves little. Kept from row to row are K of the window (a new row adds N kernel
 values), κ(S, X) of the stored rows S and the window X (a new row adds a column; a row that becomes
-a stored row adds the kernel values it has just been given), the projections Z, and what every row
-adds to ‖K - ZᵀZ‖_F².
+a stored row adds the kernel values it has just been given), the features Z of `mismatch`, and what
+every row adds to ‖K - ZᵀZ‖_F².
 
 - The subspace is as it was: N new entries of K - ZᵀZ. Each entry of K - ZᵀZ is booked on the
   *older* of its two rows, so that the row that leaves takes its book along: nothing is ever
@@ -24,42 +24,123 @@ section VII (N_wind = 100, stride 1).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import Kernel
-from kerneltrack.limits import Limit, check_counts, check_not_negative, copies_like, likes
-from kerneltrack.monitor.mismatch import scaled_rows
-from kerneltrack.monitor.moving_loop import (
-    DIRECTIONS,
-    SEEN,
-    STALE,
-    MovingMismatch,
-    WindowState,
-    run_window,
+from kerneltrack.limits import (
+    Like,
+    Limit,
+    check_counts,
+    check_not_negative,
+    copies_like,
+    likes,
+    real,
+    whole,
 )
 from kerneltrack.settings import check_int
-from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.base import Features
 from kerneltrack.trackers.common.calls import copied, run, stamps_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.covariance import tracker as covariance
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
 from kerneltrack.trackers.okfeb import okfeb
 from kerneltrack.trackers.okfeb.spec import OKFEBSpec
-from kerneltrack.trackers.okfeb.state import Outputs
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
-__all__ = ["MovingMismatch", "MovingWindow", "WindowState"]
-
-ON_A_BUDGET = (OKFEBSpec, CovarianceSpec)
-"""Specs of the trackers that a moving window can go along with."""
+LOOPS: dict[type[SubspaceSpec], tuple[str, Callable[..., Any], bool]] = {
+    OKFEBSpec: ("moving_okfeb", okfeb.settings_of, False),
+    CovarianceSpec: ("moving_covariance", covariance.settings_of, True),
+}
+"""Of each tracker that a moving window can go along with (native/windowed.h), by its spec: the
+loop, the spec as it takes it, and whether it takes event times."""
+ON_A_BUDGET = tuple(LOOPS)
+"""Their specs."""
 MAX_ROWS = 2000
 """Longest window: its state is 8N² bytes and more."""
+
+# Places in the window's `counts`.
+SEEN, DIRECTIONS, STALE = range(3)
+
+
+class WindowState(NamedTuple):
+    """State of a moving window; the last of N places is the newest row's.
+
+    Places of rows that have not come yet hold zeros. The bytes of its arrays are
+    8(N(N + D + C + r + 3) + rC + 3), with C = B + 1.
+
+    Attributes:
+        rows: (N, D) the window's rows, scaled.
+        gram: (N, N) ring: row number n, counted from 0, keeps in row n mod N its kernel values
+            with the N - 1 rows before it and with itself.
+        cross: (C, N) κ(S, X); slots as in the tracker's state.
+        basis: (r, C) coefficients of the basis that `features` are taken in.
+        features: (r, N) Z.
+        shares: (N,) sum over all entries of K - ZᵀZ, squared, of a row with itself and with
+            newer rows.
+        residuals: (N,) κ(x,x) - ‖z‖².
+        own: (N,) κ(x,x).
+        counts: (3,) valid rows seen, directions of the basis, 1 if `basis`, `features`, `shares`
+            and `residuals` belong to an earlier subspace.
+    """
+
+    rows: FloatArray
+    gram: FloatArray
+    cross: FloatArray
+    basis: FloatArray
+    features: FloatArray
+    shares: FloatArray
+    residuals: FloatArray
+    own: FloatArray
+    counts: IntArray
+
+
+class MovingMismatch(NamedTuple):
+    """What a moving window says after each of n rows.
+
+    All are NaN before the window is full and for rows that the tracker refused.
+
+    Attributes:
+        value: (n,) (1/N)‖K - K̂‖_F of the last N valid rows under the subspace after the row.
+        residual: (n,) their mean κ(x,x) - ‖z‖², which is the trace certificate.
+        kappa: (n,) their mean κ(x,x).
+    """
+
+    value: FloatArray
+    residual: FloatArray
+    kappa: FloatArray
+
+    @property
+    def trace_bound(self) -> FloatArray:
+        """The trace certificate (1/N)tr(K - K̂) >= value, shape (n,)."""
+        return self.residual
+
+    @property
+    def fitting_bound(self) -> FloatArray:
+        """The paper's bound 2√(κ̄ē) + ē (eq. 28b), shape (n,)."""
+        bound: FloatArray = 2.0 * np.sqrt(self.kappa * self.residual) + self.residual
+        return bound
+
+
+def layout(spec: SubspaceSpec, state: Any, length: int) -> dict[str, Like]:
+    """Return what the arrays of a window of N rows beside a tracker's state are like."""
+    (slots, width), rank = state.support.shape, spec.rank
+    return {
+        "rows": real(length, width),
+        "gram": real(length, length),
+        "cross": real(slots, length),
+        "basis": real(rank, slots),
+        "features": real(rank, length),
+        "shares": real(length),
+        "residuals": real(length),
+        "own": real(length),
+        "counts": whole(3),
+    }
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,18 +176,10 @@ class MovingWindow:
     def init(self, spec: SubspaceSpec, state: Any) -> WindowState:
         """Make an empty window beside a tracker's state, a new one or one that has seen rows."""
         _check_tracker(spec)
-        (slots, width), rank, length = state.support.shape, spec.rank, self.length
-        return WindowState(
-            rows=np.zeros((length, width)),
-            gram=np.zeros((length, length)),
-            cross=np.zeros((slots, length)),
-            basis=np.zeros((rank, slots)),
-            features=np.zeros((rank, length)),
-            shares=np.zeros(length),
-            residuals=np.zeros(length),
-            own=np.zeros(length),
-            counts=np.array([0, 0, 1]),
-        )
+        arrays = layout(spec, state, self.length)
+        window = WindowState(**{name: like.zeros() for name, like in arrays.items()})
+        window.counts[STALE] = 1
+        return window
 
     def from_arrays(
         self, spec: SubspaceSpec, state: Any, arrays: Mapping[str, npt.NDArray[Any]]
@@ -116,7 +189,7 @@ class MovingWindow:
         Raises:
             ConfigError: naming the array or count that no such window has.
         """
-        like = likes(self.init(spec, state)._asdict())
+        like = layout(spec, state, self.length)
         window = WindowState(**copies_like("moving", arrays, like))
         check_counts(
             "moving.counts",
@@ -157,30 +230,22 @@ class MovingWindow:
                 needed and not there.
         """
         _check_tracker(spec)
-        matrix = np.ascontiguousarray(rows, dtype=np.float64)
-        if len(window.rows) != self.length or len(window.cross) != len(state.support):
+        if likes(window._asdict()) != layout(spec, state, self.length):
             raise ConfigError("window", window.cross.shape, f"(B + 1, {self.length}), from init")
-        after, moved, stamps = copied(state), copied(window), stamps_of(spec, matrix, times)
+        matrix = np.ascontiguousarray(rows, dtype=np.float64)
+        after, moved = copied(state), copied(window)
         measured = MovingMismatch(*np.full((3, len(matrix)), np.nan))
-
-        def loop(
-            settings: Any,
-            kernel: Kernel,
-            arrays: Any,
-            given: FloatArray,
-            out: Outputs,
-        ) -> None:
-            scaled = scaled_rows(spec, state, given)
-            run_window(settings, kernel, arrays, moved, given, scaled, out, measured, stamps)
-
-        settings = covariance.settings_of if isinstance(spec, CovarianceSpec) else okfeb.settings_of
         told: Any = spec
-        features = run(loop, settings(told, True), after, spec, matrix, extras)
+        name, settings_of, timed = LOOPS[type(spec)]
+        stamps = [stamps_of(spec, matrix, times)] if timed else []
+        features = run(
+            name, settings_of(told, True), after, spec, matrix, extras, *stamps, moved, measured
+        )
         return after, moved, features, measured
 
 
 def _check_tracker(spec: object) -> None:
-    if not isinstance(spec, ON_A_BUDGET):
+    if type(spec) not in LOOPS:
         name = getattr(spec, "tracker", type(spec).__name__)
         allowed = "okfeb or covariance: their states are bounded, as a window's must be"
         raise ConfigError("tracker", name, allowed)

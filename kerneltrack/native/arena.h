@@ -13,6 +13,7 @@ block, then to get their places. */
 typedef struct {
   char *block;
   size_t used;
+  void *taken;
 } arena;
 
 static inline void *piece(arena *from, int64_t count, size_t size) {
@@ -34,15 +35,16 @@ static inline mat table(arena *from, int64_t rows, int64_t columns) {
   return (mat){reals(from, rows * columns), rows, columns};
 }
 
-/* Take the block that the pieces asked for so far need, zeroed; false where memory is short. */
+/* Take the block that the pieces asked for so far need, zeroed; false where memory is short. Pages
+of large tables that a call does not touch cost nothing: they are the system's zeros. */
 static inline int take_block(arena *from) {
-  from->block = aligned_alloc(64, from->used + 64);
-  if (from->block == NULL) return 0;
-  memset(from->block, 0, from->used + 64);
+  from->taken = calloc(1, from->used + 64);
+  if (from->taken == NULL) return 0;
+  from->block = (char *)(((uintptr_t)from->taken + 63) & ~(uintptr_t)63);
   from->used = 0;
   return 1;
 }
 
-static inline void give_back(arena *from) { free(from->block); }
+static inline void give_back(arena *from) { free(from->taken); }
 
 #endif

@@ -17,6 +17,30 @@ void multiply_transposed(const mat *left, const mat *right, int64_t depth, mat *
       row_of(out, i)[j] = dot(row_of(left, i), row_of(right, j), depth);
 }
 
+/* Four rows at once: what they are added to is loaded and stored once. */
+static void add_four_rows(const mat *rows, int64_t first, int64_t width, const double *factors,
+                          double *to) {
+  const double *a = row_of(rows, first), *b = a + rows->columns, *c = b + rows->columns;
+  const double *d = c + rows->columns;
+  int64_t i = 0;
+  for (; i + LANES <= width; i += LANES) {
+    v4 total = fma4(all4(factors[0]), load4(a + i), load4(to + i));
+    total = fma4(all4(factors[1]), load4(b + i), total);
+    total = fma4(all4(factors[2]), load4(c + i), total);
+    store4(to + i, fma4(all4(factors[3]), load4(d + i), total));
+  }
+  for (; i < width; i++) {
+    double total = fma(factors[1], b[i], fma(factors[0], a[i], to[i]));
+    to[i] = fma(factors[3], d[i], fma(factors[2], c[i], total));
+  }
+}
+
+void add_rows(const mat *rows, int64_t count, int64_t width, const double *factors, double *to) {
+  int64_t i = 0;
+  for (; i + 4 <= count; i += 4) add_four_rows(rows, i, width, factors + i, to);
+  for (; i < count; i++) add_scaled(to, factors[i], row_of(rows, i), width);
+}
+
 void transpose(const mat *matrix, mat *out) {
   for (int64_t i = 0; i < matrix->rows; i++)
     for (int64_t j = 0; j < matrix->rows; j++) row_of(out, j)[i] = row_of(matrix, i)[j];
@@ -72,13 +96,14 @@ static int invert(mat *matrix, int64_t *pivots) {
     if (best != column)
       for (int64_t j = 0; j < size; j++) swap_entries(row_of(matrix, best) + j, own + j);
     double scale = 1.0 / own[column];
-    own[column] = 1.0;
     scale_all(own, scale, size);
+    own[column] = scale;
     for (int64_t i = 0; i < size; i++) {
       if (i == column) continue;
       double *row = row_of(matrix, i), weight = row[column];
-      row[column] = 0.0;
+      /* The entry counts as 0: put right afterwards, as a vector must not wait for it. */
       add_scaled(row, -weight, own, size);
+      row[column] = fma(-weight, scale, 0.0);
     }
   }
   for (int64_t column = size - 1; column >= 0; column--) {
@@ -149,6 +174,16 @@ static void turn_pair(double *first, double *second, double cosine, double sine)
   *second = sine * low + cosine * high;
 }
 
+static void turn_rows(double *first, double *second, double cosine, double sine, int64_t count) {
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    v4 low = load4(first + i), high = load4(second + i);
+    store4(first + i, cosine * low - sine * high);
+    store4(second + i, sine * low + cosine * high);
+  }
+  for (; i < count; i++) turn_pair(first + i, second + i, cosine, sine);
+}
+
 void diagonalise(mat *matrix, int64_t size, mat *turns) {
   for (int64_t i = 0; i < size; i++) {
     fill(row_of(turns, i), 0.0, size);
@@ -164,10 +199,8 @@ void diagonalise(mat *matrix, int64_t size, mat *turns) {
         still = 0;
         double cosine, sine;
         jacobi_angle(low[p], off, high[q], &cosine, &sine);
-        for (int64_t i = 0; i < size; i++) {
-          turn_pair(low + i, high + i, cosine, sine);
-          turn_pair(row_of(turns, p) + i, row_of(turns, q) + i, cosine, sine);
-        }
+        turn_rows(low, high, cosine, sine, size);
+        turn_rows(row_of(turns, p), row_of(turns, q), cosine, sine, size);
         for (int64_t i = 0; i < size; i++)
           turn_pair(row_of(matrix, i) + p, row_of(matrix, i) + q, cosine, sine);
         low[q] = 0.0;

@@ -13,12 +13,17 @@ the width that is worked on.
 /* out[i, j] ← Σ left[i, c]·right[j, c] over the first `depth` columns of both. O(nmk) */
 void multiply_transposed(const mat *left, const mat *right, int64_t depth, mat *out);
 
+/* to ← to + Σ factors[i]·row i of the first `count` rows, one after the other, and the first `width`
+columns; `to` is not in the table. O(nw) */
+void add_rows(const mat *rows, int64_t count, int64_t width, const double *factors, double *to);
+
 /* out ← matrixᵀ, of a square matrix; not the same table */
 void transpose(const mat *matrix, mat *out);
 
 /* C⁻¹ into `out` and C⁻ᵀ into `transposed`, where CCᵀ = matrix + shift·I; C into the lower triangle
-of `chol`. The first `size` rows and columns of all tables are used, of `matrix` the lower triangle.
-A pivot that rounding drives below shift/2 is lifted to it: no NaN comes out. O(r³) */
+of `chol`. The first `size` rows and columns of all tables are used, of `matrix` the lower triangle;
+`chol` and `out` may be `matrix`. A pivot that rounding drives below shift/2 is lifted to it: no NaN
+comes out. O(r³) */
 void inverse_cholesky(const mat *matrix, int64_t size, double shift, mat *chol, mat *out,
                       mat *transposed);
 

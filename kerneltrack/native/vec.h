@@ -76,6 +76,7 @@ static inline double fold4(v4 value) { return (value[0] + value[2]) + (value[1] 
     if (count >= 32) {                                                                         \
       v4 sums[8] = {{0}};                                                                      \
       for (; at + 32 <= count; at += 32)                                                       \
+        _Pragma("GCC unroll 8")                                                                \
         for (int i = 0; i < 8; i++) {                                                          \
           v4 a = load4(left + at + 4 * i), b = load4(right + at + 4 * i);                      \
           sums[i] = vector_term(a, b, sums[i]);                                                \
@@ -166,7 +167,10 @@ static inline void add_scaled(double *to, double factor, const double *from, int
 }
 
 static inline void scale_all(double *to, double factor, int64_t count) {
-  for (int64_t i = 0; i < count; i++) to[i] *= factor;
+  v4 factors = all4(factor);
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) store4(to + i, load4(to + i) * factors);
+  for (; i < count; i++) to[i] *= factor;
 }
 
 static inline void fill(double *to, double value, int64_t count) {

@@ -11,9 +11,13 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
 from tests.oracles.learners import Said, step_size
-from tests.oracles.polk import gaussian, negative_gradient
+from tests.oracles.polk import gaussian, negative_gradient, undecided
 
 FloatArray = npt.NDArray[np.float64]
+
+
+SINGULAR = 1e14
+"""A condition of K with which there is no projection to hold a learner against: the run ends."""
 
 
 class Settings(NamedTuple):
@@ -102,10 +106,14 @@ def bsgd(rows: FloatArray, labels: Sequence[float], settings: Settings) -> Run:
         learned += 1
         weights = (1.0 - step * settings.ridge) * weights
         gradient = negative_gradient("hinge", f, label)
+        if undecided("hinge", f, label):
+            margin = 0.0
         if not gradient.any():
             continue
         kept, weights = np.vstack([kept, x]), np.column_stack([weights, step * gradient])
         condition = max(condition, np.linalg.cond(gaussian(kept, kept, settings.gamma)))
+        if settings.maintenance == "projection" and condition > SINGULAR:
+            break
         if len(kept) <= settings.budget:
             continue
         if settings.maintenance == "merging":

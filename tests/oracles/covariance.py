@@ -1,4 +1,4 @@
-"""The budgeted covariance tracker, dense and obvious: what the compiled row loop is held against.
+"""The budgeted covariance tracker, dense and obvious: what the row loop is held against.
 
 Every row computes kernel matrices, inverses, eigenvectors and the costs of all evictions anew, in
 O(B³) and more, from the definitions that `kerneltrack.trackers.covariance` derives its updates

@@ -12,10 +12,11 @@ from scipy.linalg import orthogonal_procrustes
 from kerneltrack.kernels import gram
 from kerneltrack.trackers import OANASpec
 from kerneltrack.trackers.common.calls import kernel_of
-from kerneltrack.trackers.covariance.span import SHIFT
-from kerneltrack.trackers.oana.span import STEPS
 
 Array = npt.NDArray[np.float64]
+
+STEPS = 2
+SHIFT = 1e-7
 
 
 @dataclass

@@ -18,6 +18,10 @@ IN_SPAN = 1e-6
 """A row is projected at once if its squared distance from the others' span is at most this."""
 
 
+CLOSE = 1e-9
+"""Decision values that differ by less, but differ, may come out in any order."""
+
+
 class Settings(NamedTuple):
     """As the spec's, γ a number."""
 
@@ -34,7 +38,8 @@ class Settings(NamedTuple):
 class Run(NamedTuple):
     """What came of a run.
 
-    `tied`: two removals cost the same, or one as much as is allowed. `condition`: the largest of K.
+    `tied`: two removals cost the same, or one as much as is allowed; or decision values that choose
+    a gradient are as good as equal. `condition`: the largest of K.
     """
 
     said: Said
@@ -62,6 +67,15 @@ def negative_gradient(loss: str, f: FloatArray, label: float) -> FloatArray:
     rival = max(others, key=lambda c: f[c])
     violated = max(0.0, 1.0 + f[rival] - f[int(label)]) > 0.0
     return np.asarray(violated * (wanted - np.eye(len(f))[rival]), dtype=np.float64)
+
+
+def undecided(loss: str, f: FloatArray, label: float) -> bool:
+    """Whether rounding may choose the rival, or whether there is a gradient."""
+    if loss != "hinge" or len(f) < 2:
+        return False
+    rivals: FloatArray = np.sort(np.delete(f, int(label)))
+    gaps = [1.0 + rivals[-1] - f[int(label)], *np.diff(rivals[-2:])]
+    return any(0.0 < abs(gap) < CLOSE for gap in gaps)
 
 
 def komp(
@@ -112,10 +126,14 @@ def polk(rows: FloatArray, labels: Sequence[float], settings: Settings) -> Run:
             step = step_size(settings.eta, settings.decay_rows, learned)
         learned += 1
         pending.append((x, negative_gradient(settings.loss, f, label)))
+        tied |= undecided(settings.loss, f, label)
         if learned % settings.batch:
             continue
         share = (min(step, 1.0) if not classifies else step) / settings.batch
         weights = (1.0 - step * settings.ridge) * weights
+        if not any(gradient.any() for _, gradient in pending):
+            pending = []
+            continue
         moved = 0.0
         for point, gradient in pending:
             if not gradient.any():

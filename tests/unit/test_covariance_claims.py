@@ -13,8 +13,8 @@ from kerneltrack.in_memory import run_all
 from kerneltrack.kernels import gram
 from kerneltrack.trackers import CovarianceSpec, CovarianceTracker
 from kerneltrack.trackers.common.calls import kernel_of
-from kerneltrack.trackers.covariance.loop import coin
-from kerneltrack.trackers.covariance.state import LOST
+from kerneltrack.trackers.covariance.state import COIN, CONTROL, LAST, LOST
+from kerneltrack.trackers.okfeb.state import N
 from tests.oracles import covariance as oracle
 from tests.oracles.streams import walk
 
@@ -129,13 +129,30 @@ def test_leverage_admits_all_until_the_budget_is_full() -> None:
     assert 0 < features.informative[10:].sum() < 100
 
 
-def test_coins_are_the_hash_that_they_are_said_to_be() -> None:
-    keys = [0, 1, -1, 2**62, -(2**63)]
-    for key in keys:
-        found = [coin(key, number) for number in (0, 1, 2, 10**12)]
-        assert found == [oracle.coin(key, number) for number in (0, 1, 2, 10**12)]
+def enters(key: int, number: int, chance: float) -> bool:
+    """Whether row `number` enters with this chance, the coins being drawn from `key`."""
+    spec = CovarianceSpec(
+        rank=1, budget=2, kernel="linear", standardise=False, admission="leverage",
+        admission_rate=1e-9,
+    )  # fmt: skip
+    state, _ = run_all(spec, np.eye(3)[:2])
+    state.key[COIN], state.reals[CONTROL] = key, chance
+    state.counts[N] = state.counts[LAST] = number
+    # ℓ = κ(x,x) = 1: the row is at a right angle to the others.
+    features = TRACKER.update(spec, state, np.eye(3)[2:])[1]
+    assert features.loss[0] == 1.0
+    return bool(features.informative[0])
+
+
+@pytest.mark.parametrize("key", [0, 1, -1, 2**62, -(2**63)])
+def test_coins_are_the_hash_that_they_are_said_to_be(key: int) -> None:
+    """A row enters if its coin is below its chance: the next number above the coin is enough."""
+    for number in (0, 1, 2, 10**12):
+        coin = oracle.coin(key, number)
+        assert enters(key, number, np.nextafter(coin, 1.0))
+        assert not enters(key, number, coin)
     # First word of SplitMix64 from the seed 0, as its authors' code gives it.
-    assert coin(0, 0) == (0xE220A8397B1DCDAF >> 11) / 2**53
+    assert oracle.coin(0, 0) == (0xE220A8397B1DCDAF >> 11) / 2**53
 
 
 @pytest.mark.parametrize("halflife", [None, 25.0])

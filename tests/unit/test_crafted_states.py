@@ -120,6 +120,16 @@ def test_moving_windows_that_no_rows_have_made_are_refused(counts: list[int]) ->
         window.from_arrays(spec, state, arrays)
 
 
+def test_moving_windows_of_rows_without_a_length_are_refused() -> None:
+    spec = OKFEBSpec(**SIZES)
+    state, _ = run_all(spec, ROWS)
+    window = MovingWindow(10)
+    arrays = window.init(spec, state)._asdict()
+    for value in (-1e-300, np.nan, np.inf):
+        with pytest.raises(ConfigError, match=r"moving\.own"):
+            window.from_arrays(spec, state, {**arrays, "own": np.full(10, value)})
+
+
 HARMFUL = {
     "model okfeb": (
         547,  # the drift detector's counts had no room for the rows that were to come

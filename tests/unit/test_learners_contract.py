@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import itertools
 import json
 from typing import Any
@@ -18,7 +17,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import Learner, LearnerSpec, LinearSpec, NOLANASpec
 from kerneltrack.learners.kernel.spec import DictionarySpec
-from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
+from kerneltrack.registry import get_learner, parse_learner_spec
 from tests.oracles.learner_cases import (
     WIDTH,
     arrays_of,
@@ -102,17 +101,43 @@ def test_arguments_are_not_written_to(spec: LearnerSpec) -> None:
 
 
 @every_spec
-def test_the_loop_is_compiled_once(spec: LearnerSpec) -> None:
-    """Read-only arrays and whole numbers are other types to Numba: neither reaches the loop."""
-    loop = importlib.import_module(LEARNERS.module(spec.learner))._run_rows
+def test_rows_may_be_read_only_and_lie_in_any_order(spec: LearnerSpec) -> None:
     learner, state = begun(spec)
     rows, labels = stream(spec, seed=2)
     expected = learner.update(spec, state, rows, labels)[1]
     rows.flags.writeable = False
-    same_predictions([learner.update(spec, state, rows, labels)[1]], expected)
-    learner.predict(spec, state, np.asfortranarray(rows))
-    learn_all(dataclasses.replace(spec, **WHOLE[spec.learner]), rows, labels)
-    assert len(loop.signatures) == 1
+    for same in (rows, np.asfortranarray(rows), np.repeat(rows, 2, axis=1)[:, ::2], rows.tolist()):
+        same_predictions([learner.update(spec, state, same, labels)[1]], expected)
+    frozen = state._replace(**copies(arrays_of(state)))
+    for array in arrays_of(frozen).values():
+        array.flags.writeable = False
+    same_predictions([learner.update(spec, frozen, rows, labels)[1]], expected)
+    said = learner.predict(spec, frozen, rows)
+    same_predictions([said], learner.predict(spec, state, rows))
+
+
+@every_spec
+def test_predictions_that_are_scored_may_be_every_other_one(spec: LearnerSpec) -> None:
+    learner, state = begun(spec)
+    rows, labels = stream(spec, seed=2)
+    said = learner.predict(spec, state, rows)
+    every_other: dict[str, Any] = {name: each[::2] for name, each in columns(said).items()}
+    half = dataclasses.replace(said, **every_other)
+    expected = learner.score(spec, state, learner.predict(spec, state, rows[::2]), labels[::2])
+    after, marked = learner.score(spec, state, half, labels[::2])
+    same_state(after, expected[0])
+    same_predictions([marked], expected[1])
+
+
+@every_spec
+def test_whole_numbers_are_as_good_as_reals(spec: LearnerSpec) -> None:
+    rows, labels = stream(spec, seed=2)
+    whole = WHOLE[spec.learner]
+    reals: dict[str, Any] = {name: float(value) for name, value in whole.items()}
+    state, said = learn_all(dataclasses.replace(spec, **whole), rows, labels)
+    again, expected = learn_all(dataclasses.replace(spec, **reals), rows, labels)
+    same_state(state, again)
+    same_predictions([said], expected)
 
 
 @every_spec

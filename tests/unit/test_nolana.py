@@ -15,8 +15,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
 from kerneltrack.kernels import median_bandwidth
 from kerneltrack.learners import NOLANA, Hinge, HingeSpec, NOLANASpec
-from kerneltrack.learners.kernel.nolana import NOLANAState
-from kerneltrack.learners.kernel.nolana_steps import DIRECTIONS, MOVED
+from kerneltrack.learners.kernel.nolana import DIRECTIONS, MOVED, NOLANAState
 from kerneltrack.learners.linear.common import LinearState
 from tests.oracles.learner_cases import arrays_of
 from tests.oracles.nolana import Oracle, start

@@ -16,9 +16,8 @@ from kerneltrack.in_memory import learn_all
 from kerneltrack.kernels import gram, make_kernel, median_bandwidth
 from kerneltrack.learners import POLK, POLKSpec
 from kerneltrack.learners.kernel.dictionary import DictionaryState
-from kerneltrack.learners.kernel.dictionary_steps import IN_SPAN
 from tests.oracles.learner_cases import arrays_of, columns
-from tests.oracles.polk import Settings, polk
+from tests.oracles.polk import IN_SPAN, Settings, polk
 from tests.unit.test_learners import Stream, check_classes, check_targets, close, streams
 
 FloatArray = npt.NDArray[np.float64]

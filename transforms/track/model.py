@@ -19,8 +19,7 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.limits import check_given, check_whole, copies_like, whole
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.monitor.moving import MovingWindow
-from kerneltrack.monitor.moving_loop import WindowState
+from kerneltrack.monitor.moving import MovingWindow, WindowState
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from

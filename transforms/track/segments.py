@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
-from kerneltrack.monitor.moving_loop import MovingMismatch, WindowState
+from kerneltrack.monitor.moving import MovingMismatch, WindowState
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.base import Features
 from transforms.track.clock import NEVER

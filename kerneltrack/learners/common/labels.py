@@ -1,4 +1,4 @@
-"""Labels as the compiled loops take them: numbers."""
+"""Labels as the row loops take them: numbers."""
 
 from __future__ import annotations
 

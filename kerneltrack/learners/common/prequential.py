@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,14 @@ from kerneltrack.learners.common.base import (
     UNUSABLE,
     BoolArray,
     FloatArray,
+    IntArray,
     Labels,
     Predictions,
 )
 from kerneltrack.learners.common.labels import MAX_NAME, Coded, coded, no_labels
-from kerneltrack.learners.common.row_steps import Mode, Outputs, mark_rows
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import Like, check_counts, copies_like
+from kerneltrack.native.binding import call
 
 _S = TypeVar("_S", bound=LearnerSpec)
 _T = TypeVar("_T", bound=Any)
@@ -33,6 +34,38 @@ _T = TypeVar("_T", bound=Any)
 MAX_FEATURE = 1e100
 """Largest |feature|: its square is still finite, and so are the products of an update."""
 MAX_WIDTH = 20_000
+
+
+class Mode(NamedTuple):
+    """What a call does with each row.
+
+    Attributes:
+        predict: Fill the predictions and score them.
+        learn: Learn from the labels.
+        regression: Targets instead of classes.
+        known: Classes known at the first row; in regression 1 once a target was learned from.
+    """
+
+    predict: bool
+    learn: bool
+    regression: bool
+    known: int
+
+
+class Predicted(NamedTuple):
+    """Arrays that a call fills, one row each, as `Predictions` documents them.
+
+    Those of the other task have no rows.
+    """
+
+    valid: BoolArray
+    code: IntArray
+    score: FloatArray
+    margin: FloatArray
+    value: FloatArray
+    scored: BoolArray
+    correct: BoolArray
+    error: FloatArray
 
 
 class PrequentialLearner(abc.ABC, Generic[_S, _T]):
@@ -63,7 +96,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
 
     @abc.abstractmethod
     def process(
-        self, spec: _S, mode: Mode, state: _T, features: FloatArray, labels: Coded, out: Outputs
+        self, spec: _S, mode: Mode, state: _T, features: FloatArray, labels: Coded, out: Predicted
     ) -> _T:
         """Run rows through the compiled loop.
 
@@ -97,7 +130,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     def predict(self, spec: _S, state: _T, features: npt.ArrayLike) -> Predictions:
         """Predict rows with the state as it is; see `Learner.predict`."""
         rows, valid = self.checked_rows(spec, state, features)
-        out = empty_outputs(spec, valid)
+        out = empty_predictions(spec, valid)
         mode = Mode(True, False, not spec.classifies, known_classes(spec, state))
         self.process(spec, mode, state, rows, no_labels(len(rows)), out)
         return _predictions(spec, state.classes, out)
@@ -107,13 +140,14 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     ) -> tuple[_T, Predictions]:
         """Score predictions against labels that came late; see `Learner.score`."""
         numbers, _ = coded(spec, state.classes, labels, predictions.valid, grow=False)
-        empty = empty_outputs(spec, predictions.valid)
+        empty = empty_predictions(spec, predictions.valid)
         out = empty._replace(
-            code=empty.code if predictions.code is None else np.array(predictions.code),
-            value=empty.value if predictions.value is None else np.array(predictions.value),
+            code=empty.code if predictions.code is None else np.array(predictions.code, np.int64),
+            value=empty.value if predictions.value is None else np.array(predictions.value, float),
         )
         sums, counts = state.sums.copy(), state.counts.copy()
-        mark_rows(not spec.classifies, sums, counts, numbers, out)
+        mode = Mode(True, False, not spec.classifies, 0)
+        call("mark_rows", mode, sums, counts, numbers, out)
         marked = dataclasses.replace(
             predictions,
             scored=out.scored,
@@ -138,6 +172,10 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         named: dict[str, npt.NDArray[Any]] = state._asdict()
         del named["classes"]
         return named
+
+    def numbers_of(self, state: _T) -> tuple[npt.NDArray[Any], ...]:
+        """Return the state's arrays as its loop in C takes them, in their order."""
+        return tuple(self.arrays(state).values())
 
     def header(self, state: _T) -> dict[str, Any]:
         """Return the classes."""
@@ -178,8 +216,6 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         width = self.width(spec, state)
         if rows.ndim != 2 or rows.shape[1] != width:
             raise ConfigError("features", rows.shape, f"of shape (n, {width})")
-        # To Numba read-only arrays are another type: the loop would be compiled once more.
-        rows = np.require(rows, requirements="W")
         valid: BoolArray = np.all(np.abs(rows) <= MAX_FEATURE, axis=1)
         return rows, valid
 
@@ -189,7 +225,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         rows, valid = self.checked_rows(spec, state, features)
         numbers, classes = coded(spec, state.classes, labels, valid, grow=True)
         mode = Mode(predict, True, not spec.classifies, known_classes(spec, state))
-        out = empty_outputs(spec, valid)
+        out = empty_predictions(spec, valid)
         room = self.roomy(spec, state, classes, int(np.count_nonzero(numbers.codes >= 0)))
         after = self.process(spec, mode, room, rows, numbers, out)
         return after, _predictions(spec, classes, out)
@@ -200,12 +236,12 @@ def known_classes(spec: LearnerSpec, state: Any) -> int:
     return len(state.classes) if spec.classifies else min(int(state.counts[LEARNED]), 1)
 
 
-def empty_outputs(spec: LearnerSpec, valid: BoolArray) -> Outputs:
+def empty_predictions(spec: LearnerSpec, valid: BoolArray) -> Predicted:
     """Return outputs for as many rows as `valid` has, as before the first label."""
     count = len(valid)
     classes, targets = (count, 0) if spec.classifies else (0, count)
-    return Outputs(
-        valid=valid,
+    return Predicted(
+        valid=np.ascontiguousarray(valid),
         code=np.full(classes, -1, dtype=np.int64),
         score=np.zeros(classes),
         margin=np.zeros(classes),
@@ -216,7 +252,7 @@ def empty_outputs(spec: LearnerSpec, valid: BoolArray) -> Outputs:
     )
 
 
-def _predictions(spec: LearnerSpec, classes: tuple[str, ...], out: Outputs) -> Predictions:
+def _predictions(spec: LearnerSpec, classes: tuple[str, ...], out: Predicted) -> Predictions:
     sort = spec.classifies
     return Predictions(
         valid=out.valid,

@@ -10,15 +10,19 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.compiled import inlined
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel, make_kernel, median_bandwidth
 from kerneltrack.learners.common.base import COUNTS, FloatArray
 from kerneltrack.learners.common.labels import Coded
-from kerneltrack.learners.common.prequential import MAX_WIDTH, PrequentialLearner
-from kerneltrack.learners.common.row_steps import Mode, Outputs
+from kerneltrack.learners.common.prequential import (
+    MAX_WIDTH,
+    Mode,
+    Predicted,
+    PrequentialLearner,
+)
 from kerneltrack.learners.kernel.spec import KernelSpec
 from kerneltrack.limits import copies_like, whole
+from kerneltrack.native.binding import call
 
 EARLY = COUNTS + 2
 """Place in `counts` of the rows that wait for the bandwidth; a learner's own lie beside it."""
@@ -31,50 +35,46 @@ def first_bandwidth(spec: KernelSpec) -> FloatArray:
 
 _S = TypeVar("_S", bound=KernelSpec)
 _T = TypeVar("_T", bound=Any)
-_C = TypeVar("_C", Coded, Outputs)
+_C = TypeVar("_C", Coded, Predicted)
 
 
 class KernelLearner(PrequentialLearner[_S, _T]):
-    """A learner with a kernel; a subclass brings the state and the compiled row loop.
+    """A learner with a kernel; a subclass brings the state and what its loop is told.
 
     The state holds `bandwidth`, (1,), γ or 0 until it is known, `early`, (e, D + 1), the rows that
     wait for it, each with its target or its class's place, and their number in `counts`.
-    `loop_type` takes the arrays by their names; `evaluate` takes a kernel, these, rows (n, D), and
-    writes f_c(x) of every row and class to (n, C).
+
+    The loop is the function of C that has the learner's name; `evaluation` names the one that
+    writes f_c(x) of every row and class.
     """
 
-    loop_type: Any
-    evaluate: Any
+    evaluation: str
 
     @abc.abstractmethod
+    def settings(self, spec: _S) -> tuple[Any, ...]:
+        """Return a spec as numbers, as the loop takes it."""
+
     def run(
-        self,
-        spec: _S,
-        kernel: Kernel,
-        mode: Mode,
-        state: Any,
-        features: FloatArray,
-        labels: Coded,
-        out: Outputs,
+        self, spec: _S, mode: Mode, state: _T, rows: FloatArray, labels: Coded, out: Predicted
     ) -> tuple[int, int]:
-        """Run rows through the compiled loop.
+        """Run rows through the loop.
 
         It stops behind the row that makes `early` full: the bandwidth has to be found first.
 
         Returns:
             How many rows were run, and the classes known then.
         """
-
-    def writeable(self, state: _T) -> Any:
-        """Return the arrays for the loop: where it writes nothing, they may be read-only."""
-        named = self.arrays(state)
-        return self.loop_type(**{name: np.require(each, None, "W") for name, each in named.items()})
+        reached = np.zeros(2, dtype=np.int64)
+        kernel, arrays = kernel_of(spec, state.bandwidth), self.numbers_of(state)
+        told = self.settings(spec), kernel, mode, arrays, rows, labels, out, reached
+        call(f"{self.name}_run", *told)
+        return int(reached[0]), int(reached[1])
 
     def values(self, spec: _S, state: _T, features: npt.ArrayLike) -> FloatArray:
         """Return f_c(x) of every class and row, as the row loop computes it."""
         rows, _ = self.checked_rows(spec, state, features)
         out = np.zeros((len(rows), len(state.weights)))
-        self.evaluate(kernel_of(spec, state.bandwidth), self.writeable(state), rows, out)
+        call(self.evaluation, kernel_of(spec, state.bandwidth), self.numbers_of(state), rows, out)
         return out
 
     @abc.abstractmethod
@@ -82,19 +82,17 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         """Return a state without the room that is not in use."""
 
     def process(
-        self, spec: _S, mode: Mode, state: _T, features: FloatArray, labels: Coded, out: Outputs
+        self, spec: _S, mode: Mode, state: _T, features: FloatArray, labels: Coded, out: Predicted
     ) -> _T:
-        """Run rows through the compiled loop; see `PrequentialLearner.process`."""
-        arrays = self.writeable(state)
+        """Run rows through the loop; see `PrequentialLearner.process`."""
         start, known = 0, mode.known
         while start < len(features):
-            kernel = kernel_of(spec, state.bandwidth)
             turn = mode._replace(known=known)
             rest = features[start:], _from(start, labels), _from(start, out)
-            count, known = self.run(spec, kernel, turn, arrays, *rest)
+            count, known = self.run(spec, turn, state, *rest)
             start += count
             if mode.learn and state.counts[EARLY] == spec.warmup:
-                known = max(known, self._begin(spec, arrays))
+                known = max(known, self._begin(spec, state))
         return self.trimmed(spec, state) if mode.learn else state
 
     def settled(self, spec: _S, state: _T) -> _T:
@@ -102,10 +100,10 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         if not len(state.early):
             return state
         room = self.roomy(spec, state, state.classes, 0)
-        self._begin(spec, self.writeable(room))
+        self._begin(spec, room)
         return self.trimmed(spec, room)
 
-    def _begin(self, spec: _S, state: Any) -> int:
+    def _begin(self, spec: _S, state: _T) -> int:
         """Find the bandwidth and learn the rows that waited for it; return the classes known."""
         rows = np.ascontiguousarray(state.early[:, :-1])
         targets = state.early[:, -1].copy()
@@ -114,10 +112,9 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         codes = targets.astype(np.int64) if spec.classifies else np.zeros(len(rows), np.int64)
         none = np.zeros(0, dtype=np.bool_)
         real, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
-        out = Outputs(np.ones(len(rows), np.bool_), whole, real, real, real, none, none, real)
+        out = Predicted(np.ones(len(rows), np.bool_), whole, real, real, real, none, none, real)
         mode = Mode(False, True, not spec.classifies, 0)
-        kernel = kernel_of(spec, state.bandwidth)
-        return self.run(spec, kernel, mode, state, rows, Coded(codes, targets), out)[1]
+        return self.run(spec, mode, state, rows, Coded(codes, targets), out)[1]
 
     def sound(self, spec: _S, state: _T) -> _T:
         """Check what the row loop is led by."""
@@ -134,16 +131,6 @@ class KernelLearner(PrequentialLearner[_S, _T]):
     @abc.abstractmethod
     def stored(self, state: _T) -> int:
         """Return how many rows a state holds beside those that wait."""
-
-
-@inlined
-def keep_waiting(state: Any, row: FloatArray, target: float) -> None:
-    """Put a row and its label to those that wait for the bandwidth."""
-    place, width = state.counts[EARLY], row.shape[0]
-    for d in range(width):
-        state.early[place, d] = row[d]
-    state.early[place, width] = target
-    state.counts[EARLY] = place + 1
 
 
 def kernel_of(spec: KernelSpec, bandwidth: FloatArray) -> Kernel:

@@ -1,7 +1,23 @@
-"""What POLK and BSGD share: their state, a dictionary of rows, and its way through the loops.
+"""What POLK and BSGD share: their state, a dictionary of rows.
 
 f_c(x) = Σ_j w_cj κ(d_j, x): C functions (a class each, one in regression) share the rows d_j. The
 dictionary never grows past `budget` rows, its arrays have as many places as there are rows.
+
+A row goes in or out with the others re-fitted. Symbols: D the M stored rows, K = κ(D, D) with unit
+diagonal, W with WᵀW = K⁻¹ (`root`), k = κ(D, x) of a row, w_c the weights of f_c.
+
+**In.** t = K⁻¹k is the row's projection on the others, δ = 1 - kᵀt its squared distance from them;
+W gets the row (-t, 1)/√δ and [K⁻¹]_jj grows by t_j²/δ. A row as good as in their span, δ <= 1e-6,
+is not stored: w_c takes its projection. 4M² + O(M) flops.
+
+**Out.** Without row j, the best w in the norm of the RKHS is w_ci - w_cj [K⁻¹]_ij/[K⁻¹]_jj, and the
+functions move by Σ_c w_cj²/[K⁻¹]_jj in squares: all M such errors come at once, for 2CM + 2M flops.
+Removals one after the other are projections one inside the other, so that their squared errors add
+up. A reflection sends W's column j to the last axis; what is above it is a root of the inverse
+without j. 6M² + O(CM) flops. The row that came in last, while its row of W is the only one to reach
+it, just goes again: exactly as if it had never been stored, in O(CM).
+
+After so many rows in and out as there are rows, 64 at least, W is computed anew.
 """
 
 from __future__ import annotations
@@ -11,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.learners.common.base import LEARNED, SUMS, FloatArray, IntArray
+from kerneltrack.learners.common.base import COUNTS, LEARNED, SUMS, FloatArray, IntArray
 from kerneltrack.learners.common.prequential import MAX_WIDTH
 from kerneltrack.learners.kernel.common import (
     EARLY,
@@ -22,16 +38,13 @@ from kerneltrack.learners.kernel.common import (
     resized,
     width_of,
 )
-from kerneltrack.learners.kernel.dictionary_steps import (
-    DICTIONARY_COUNTS,
-    PENDING,
-    STORED,
-    Dictionary,
-    evaluate_rows,
-)
 from kerneltrack.learners.kernel.spec import DictionarySpec
 from kerneltrack.limits import Like, Limit, check_counts, real, whole
 from kerneltrack.settings import check_int
+
+# Places in `counts` behind those of all learners; the third is `EARLY`.
+STORED, PENDING, _, SINCE = range(COUNTS, COUNTS + 4)
+DICTIONARY_COUNTS = COUNTS + 4
 
 _S = TypeVar("_S", bound=DictionarySpec)
 
@@ -73,11 +86,10 @@ class DictionaryState(NamedTuple):
 
 
 class DictionaryLearner(KernelLearner[_S, DictionaryState]):
-    """A learner that keeps rows; a subclass brings the compiled row loop."""
+    """A learner that keeps rows; a subclass brings what its loop is told."""
 
     state_type = DictionaryState
-    loop_type = Dictionary
-    evaluate = staticmethod(evaluate_rows)
+    evaluation = "dictionary_values"
 
     def projects(self, spec: _S) -> bool:
         """Check whether the learner needs K⁻¹."""

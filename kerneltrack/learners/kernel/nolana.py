@@ -1,8 +1,8 @@
 """NOLANA: stochastic gradient steps on adaptive Nyström features, the weights fitted anew.
 
 The features of a row are q = Eᵀk, k = κ(U, x), with the m landmarks U and the r coefficient vectors
-E of the adaptive Nyström map (`kerneltrack.trackers.oana`, whose compiled steps run here); f_c(x) =
-w_cᵀq, C functions on one map. A labelled row takes a step on its loss + λ/2·Σ‖w_c‖² (eq. 11),
+E of the adaptive Nyström map (`kerneltrack.trackers.oana`, whose steps run here); f_c(x) = w_cᵀq,
+C functions on one map. A labelled row takes a step on its loss + λ/2·Σ‖w_c‖² (eq. 11),
 
     w_c ← (1 - η_tλ)w_c - η_t ∂ℓ/∂f_c q,
 
@@ -36,24 +36,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.compiled import compiled
-from kerneltrack.kernels import Kernel
-from kerneltrack.learners.common.base import LEARNED, SUMS, FloatArray, IntArray
-from kerneltrack.learners.common.labels import Coded
+from kerneltrack.learners.common.base import COUNTS, SUMS, FloatArray, IntArray
 from kerneltrack.learners.common.prequential import MAX_WIDTH
-from kerneltrack.learners.common.row_steps import (
-    Mode,
-    Outputs,
-    add_to,
-    decayed_step,
-    decision_values,
-    descent,
-    is_learnable,
-    load_row,
-    report,
-    shrink_all,
-    softmax,
-)
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.kernel.common import (
     EARLY,
@@ -61,28 +45,27 @@ from kerneltrack.learners.kernel.common import (
     counts_of,
     early_room,
     first_bandwidth,
-    keep_waiting,
     resized,
     width_of,
-)
-from kerneltrack.learners.kernel.nolana_steps import (
-    DIRECTIONS,
-    LANDMARKS,
-    MOVED,
-    Arrays,
-    Settings,
-    chart_of,
-    follow,
-    make_fit,
-    say,
 )
 from kerneltrack.learners.kernel.spec import NOLANASpec
 from kerneltrack.limits import Like, Limit, check_counts, check_whole, real, whole
 from kerneltrack.settings import check_int
-from kerneltrack.trackers.oana import state as oanastate
-from kerneltrack.trackers.oana.loop import BEGINS, MOVES, nearest, what_for
-from kerneltrack.trackers.oana.span import displace, enlist
-from kerneltrack.trackers.okfeb import state as rowstate
+
+LANDMARKS, MOVED, _, DIRECTIONS = range(COUNTS, COUNTS + 4)
+"""Places in `counts` behind those of all learners; the third is `EARLY`."""
+
+
+class NOLANASettings(NamedTuple):
+    """A spec as numbers; `threshold` is infinite where landmarks stay where they are."""
+
+    ridge: float
+    step_size: float
+    decay_rows: float
+    refit_ridge: float
+    threshold: float
+    logistic: bool
+    warmup: int
 
 
 class NOLANAState(NamedTuple):
@@ -124,85 +107,6 @@ class NOLANAState(NamedTuple):
         return int(self.counts[LANDMARKS])
 
 
-@compiled
-def _run_rows(  # noqa: PLR0915 - one loop, in steps
-    settings: Settings,
-    kernel: Kernel,
-    mode: Mode,
-    state: Arrays,
-    features: FloatArray,
-    labels: Coded,
-    out: Outputs,
-) -> tuple[int, int]:
-    counts, weights = state.counts, state.weights
-    slots, rank = state.support.shape[0], weights.shape[1]
-    work = oanastate.make_work(slots, features.shape[1], rank)
-    chart = chart_of(state)
-    fit = make_fit(weights.shape[0], slots, rank)
-    values = np.zeros(weights.shape[0])
-    probable = np.zeros(weights.shape[0])
-    known = mode.known
-    for n in range(features.shape[0]):
-        if not out.valid[n]:
-            continue
-        load_row(features[n], work.x)
-        say(kernel, chart, work)
-        decision_values(weights, known, work.q, values)
-        if mode.predict:
-            if settings.logistic and known > 0:
-                softmax(values, known, probable)
-                report(mode, state, probable, known, labels, out, n)
-            else:
-                report(mode, state, values, known, labels, out, n)
-        code = labels.codes[n]
-        if not is_learnable(mode, state, code):
-            continue
-        target = labels.targets[n] if mode.regression else float(code)
-        waits = state.bandwidth[0] == 0.0
-        if code == known and not (waits and mode.regression):
-            values[code] = 0.0
-            known += 1
-        if waits:
-            keep_waiting(state, features[n], target)
-            if counts[EARLY] == settings.warmup:
-                return n + 1, known
-            continue
-        place, least = nearest(chart, work.x)
-        action = what_for(settings.chart, chart, least)
-        if action == BEGINS:
-            if enlist(chart, work, 1.0):
-                last = chart.counts[rowstate.SIZE] - 1
-                follow(weights, chart, work, last, known, settings, fit)
-            say(kernel, chart, work)
-            decision_values(weights, known, work.q, values)
-        step = decayed_step(settings.step_size, settings.decay_rows, counts[LEARNED])
-        counts[LEARNED] += 1
-        descent(mode.regression, settings.logistic, values, known, code, target)
-        shrink_all(weights, known, step * settings.ridge)
-        share = min(step, 1.0) if mode.regression else step
-        for c in range(known):
-            if values[c] != 0.0:
-                add_to(weights[c], share * values[c], work.q)
-        if action == MOVES:
-            displace(kernel, chart, work, place)
-            follow(weights, chart, work, place, known, settings, fit)
-            counts[MOVED] += 1
-        counts[LANDMARKS] = chart.counts[rowstate.SIZE]
-        counts[DIRECTIONS] = chart.counts[rowstate.STARTED]
-    return features.shape[0], known
-
-
-@compiled
-def _evaluate_rows(kernel: Kernel, state: Arrays, rows: FloatArray, out: FloatArray) -> None:
-    weights = state.weights
-    work = oanastate.make_work(state.support.shape[0], rows.shape[1], weights.shape[1])
-    chart = chart_of(state)
-    for n in range(rows.shape[0]):
-        load_row(rows[n], work.x)
-        say(kernel, chart, work)
-        decision_values(weights, weights.shape[0], work.q, out[n])
-
-
 class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
     """The learner NOLANA (see the module).
 
@@ -218,31 +122,19 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
     name = "nolana"
     spec_type: type[LearnerSpec] = NOLANASpec
     state_type = NOLANAState
-    loop_type = Arrays
-    evaluate = staticmethod(_evaluate_rows)
+    evaluation = "nolana_values"
 
-    def run(
-        self,
-        spec: NOLANASpec,
-        kernel: Kernel,
-        mode: Mode,
-        state: Arrays,
-        features: FloatArray,
-        labels: Coded,
-        out: Outputs,
-    ) -> tuple[int, int]:
-        """Run rows through the compiled loop; see `KernelLearner.run`."""
-        threshold = math.inf if spec.threshold is None else float(spec.threshold)
-        settings = Settings(
+    def settings(self, spec: NOLANASpec) -> NOLANASettings:
+        """Return the spec as numbers."""
+        return NOLANASettings(
             ridge=float(spec.ridge),
             step_size=float(spec.step_size),
             decay_rows=float(spec.decay_rows),
             refit_ridge=float(spec.refit_ridge),
+            threshold=math.inf if spec.threshold is None else float(spec.threshold),
             logistic=spec.classifies and spec.loss == "logistic",
             warmup=spec.warmup,
-            chart=oanastate.Settings(mode.learn, False, threshold, math.inf),
         )
-        return _run_rows(settings, kernel, mode, state, features, labels, out)
 
     def init(self, spec: NOLANASpec, width: int) -> NOLANAState:
         """Make the state of a learner that has seen no label; see `Learner.init`."""

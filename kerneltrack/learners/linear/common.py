@@ -8,14 +8,18 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.compiled import compiled
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.base import COUNTS, SUMS, FloatArray, IntArray
 from kerneltrack.learners.common.labels import Coded
-from kerneltrack.learners.common.prequential import MAX_WIDTH, PrequentialLearner
-from kerneltrack.learners.common.row_steps import Arrays, Mode, Outputs, decision_values, load_row
+from kerneltrack.learners.common.prequential import (
+    MAX_WIDTH,
+    Mode,
+    Predicted,
+    PrequentialLearner,
+)
 from kerneltrack.learners.linear.spec import LinearSpec
 from kerneltrack.limits import Like, real, whole
+from kerneltrack.native.binding import call
 from kerneltrack.settings import check_int
 
 _S = TypeVar("_S", bound=LinearSpec)
@@ -44,22 +48,25 @@ class LinearState(NamedTuple):
     classes: tuple[str, ...]
 
 
+class GradientSettings(NamedTuple):
+    """A `GradientSpec` as numbers."""
+
+    ridge: float
+    step_size: float
+    decay_rows: float
+
+
 class LinearLearner(PrequentialLearner[_S, LinearState]):
-    """A learner with one weight vector a class; a subclass brings the compiled row loop."""
+    """A learner with one weight vector a class; a subclass brings what its loop is told.
+
+    The loop is the function of C that has the learner's name.
+    """
 
     state_type = LinearState
 
     @abc.abstractmethod
-    def run(
-        self,
-        spec: _S,
-        mode: Mode,
-        state: Arrays,
-        features: FloatArray,
-        labels: Coded,
-        out: Outputs,
-    ) -> None:
-        """Run rows through the compiled loop, which writes to the state as the mode says."""
+    def settings(self, spec: _S) -> tuple[Any, ...]:
+        """Return a spec as numbers, as the loop takes it."""
 
     def memory(self, spec: _S, size: int) -> FloatArray:
         """Return the state's `memory` before the first label, for `size` weights a class."""
@@ -86,7 +93,7 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
         """Return w_c·x of every class and row, as the row loops compute it."""
         rows, _ = self.checked_rows(spec, state, features)
         out = np.zeros((len(rows), len(state.weights)))
-        _values(np.require(state.weights, requirements="W"), rows, out)
+        call("linear_values", state.weights, rows, out)
         return out
 
     def roomy(
@@ -106,17 +113,11 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
         state: LinearState,
         features: FloatArray,
         labels: Coded,
-        out: Outputs,
+        out: Predicted,
     ) -> LinearState:
         """Run rows through the compiled loop; see `PrequentialLearner.process`."""
-        # Where nothing is written, arrays may be read-only: to Numba that is another type.
-        arrays = Arrays(
-            np.require(state.weights, requirements="W"),
-            np.require(state.memory, requirements="W"),
-            np.require(state.sums, requirements="W"),
-            np.require(state.counts, requirements="W"),
-        )
-        self.run(spec, mode, arrays, features, labels, out)
+        arrays = self.numbers_of(state)
+        call(f"{self.name}_run", self.settings(spec), mode, arrays, features, labels, out)
         return state
 
     def layout(
@@ -135,11 +136,3 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
             "sums": real(SUMS),
             "counts": whole(COUNTS),
         }
-
-
-@compiled
-def _values(weights: FloatArray, rows: FloatArray, out: FloatArray) -> None:
-    x = np.ones(weights.shape[1])
-    for n in range(rows.shape[0]):
-        load_row(rows[n], x)
-        decision_values(weights, weights.shape[0], x, out[n])

@@ -16,73 +16,9 @@ projections in function space", JMLR 20, 2019, eq. 27.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
-from kerneltrack.compiled import compiled
-from kerneltrack.learners.common.base import LEARNED, FloatArray
-from kerneltrack.learners.common.labels import Coded
-from kerneltrack.learners.common.row_steps import (
-    Arrays,
-    Mode,
-    Outputs,
-    add_to,
-    decayed_step,
-    decision_values,
-    is_learnable,
-    load_row,
-    report,
-    shrink_all,
-    softmax,
-)
 from kerneltrack.learners.common.spec import LearnerSpec
-from kerneltrack.learners.linear.common import LinearLearner
+from kerneltrack.learners.linear.common import GradientSettings, LinearLearner
 from kerneltrack.learners.linear.spec import LogisticSpec
-
-
-class _Settings(NamedTuple):
-    ridge: float
-    step_size: float
-    decay_rows: float
-
-
-@compiled
-def _run_rows(
-    settings: _Settings,
-    mode: Mode,
-    state: Arrays,
-    features: FloatArray,
-    labels: Coded,
-    out: Outputs,
-) -> None:
-    weights = state.weights
-    x = np.ones(weights.shape[1])
-    values = np.zeros(weights.shape[0])
-    probable = np.zeros(weights.shape[0])
-    known = mode.known
-    for n in range(features.shape[0]):
-        if not out.valid[n]:
-            continue
-        load_row(features[n], x)
-        decision_values(weights, known, x, values)
-        if known > 0:
-            softmax(values, known, probable)
-        if mode.predict:
-            report(mode, state, probable, known, labels, out, n)
-        code = labels.codes[n]
-        if not is_learnable(mode, state, code):
-            continue
-        step = decayed_step(settings.step_size, settings.decay_rows, state.counts[LEARNED])
-        state.counts[LEARNED] += 1
-        if code == known:
-            values[code] = 0.0
-            known += 1
-            softmax(values, known, probable)
-        shrink_all(weights, known, step * settings.ridge)
-        for c in range(known):
-            wanted = 1.0 if c == code else 0.0
-            add_to(weights[c], step * (wanted - probable[c]), x)
 
 
 class Logistic(LinearLearner[LogisticSpec]):
@@ -100,15 +36,6 @@ class Logistic(LinearLearner[LogisticSpec]):
     name = "logistic"
     spec_type: type[LearnerSpec] = LogisticSpec
 
-    def run(
-        self,
-        spec: LogisticSpec,
-        mode: Mode,
-        state: Arrays,
-        features: FloatArray,
-        labels: Coded,
-        out: Outputs,
-    ) -> None:
-        """Run rows through the compiled loop."""
-        settings = _Settings(float(spec.ridge), float(spec.step_size), float(spec.decay_rows))
-        _run_rows(settings, mode, state, features, labels, out)
+    def settings(self, spec: LogisticSpec) -> GradientSettings:
+        """Return the spec as numbers."""
+        return GradientSettings(float(spec.ridge), float(spec.step_size), float(spec.decay_rows))

@@ -1,4 +1,4 @@
-"""What the covariance tracker's row loop works on: a spec as numbers, the state, scratch space."""
+"""What the row loop (native/covariance.c) works on: a spec as numbers, the state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.compiled import inlined
 from kerneltrack.trackers.okfeb import state as rowstate
 from kerneltrack.trackers.okfeb.state import SIZE, N
 
@@ -106,51 +105,3 @@ class CovarianceState(NamedTuple):
     def size(self) -> int:
         """Stored rows |S|."""
         return int(self.counts[SIZE])
-
-
-class Work(NamedTuple):
-    """Scratch space of one call: a row's vectors, r + 1 directions, C×C and (r+1)×(r+1) tables."""
-
-    x: FloatArray
-    k: FloatArray
-    q: FloatArray
-    half: FloatArray
-    share: FloatArray
-    along: FloatArray
-    costs: FloatArray
-    left: FloatArray
-    right: FloatArray
-    moved: FloatArray
-    least: FloatArray
-    small: FloatArray
-    turns: FloatArray
-    order: IntArray
-    frame: FloatArray
-    inner: FloatArray
-    rest: FloatArray
-    pivots: IntArray
-
-
-@inlined
-def make_work(slots: int, width: int, rank: int) -> Work:
-    """Make scratch space for `slots` stored rows of `width` channels."""
-    return Work(
-        np.empty(width),
-        np.empty(slots),
-        np.empty(rank),
-        np.empty(slots),
-        np.empty(slots),
-        np.empty(slots),
-        np.empty(slots),
-        np.empty((rank + 1, slots)),
-        np.empty((rank + 1, slots)),
-        np.empty((rank + 1, slots)),
-        np.empty(rank + 1),
-        np.empty((rank + 1, rank + 1)),
-        np.empty((rank + 1, rank + 1)),
-        np.empty(rank + 1, dtype=np.int64),
-        np.empty((rank, rank)),
-        np.empty((rank, rank)),
-        np.empty((rank, rank)),
-        np.empty(rank, dtype=np.int64),
-    )

@@ -51,8 +51,14 @@ update (orthogonal Procrustes), s = K^½Eq. Rows count as `initial` until the su
 directions.
 
 **The rank** is `rank`, or chosen from the stream, `rank` at most (as much as the budget can hold if
-that is "auto"): see `rank`. All r directions
-are followed; of those not in use q is 0, so that z keeps its width and moves no more than it must.
+that is "auto"). Of an admitted row two residuals are known before it enters: δ, outside the span of
+all stored rows, and ℓ_j = κ(x,x) - Σ_{c<=j} q_c², outside the first j directions. Their fading sums
+e_B and e_j over about a hundred rows, weighted as the rows are, tell what the budget could do and
+what j directions do. In use is the smallest j with e_j <= f·e_B, f the `rank_factor`. It rises as
+soon as that is broken, to where it holds again; it falls only to where e_j is a tenth below, so
+that it does not flicker. The first choice comes 50 admitted rows after the budget is full. All r
+directions are followed; of those not in use q is 0, so that z keeps its width and moves no more
+than it must.
 
 **Admission.** All rows enter until B have; then by novelty as in OK-FEB (section V-A, VII-D there),
 or by leverage: row n enters with probability p = min(1, cℓ), at least half the target rate, if the
@@ -62,7 +68,7 @@ the row's leverage on the directions that are not tracked yet). ln c moves by
 0.02(1 - p/rate) a row. A refused row costs what OK-FEB's censored one does.
 
 Cost per row: O(BD + Br + r²) refused, O(B²r + Br² + r³) more admitted, O(B³) every max(64, B)
-admitted rows. All products are `sums`': the same bits however rows are cut into calls.
+admitted rows. All sums have one order: the same bits however rows are cut into calls.
 Flops a row that is admitted: 3BD + 10B + 4B²r + 28B² + 11Br² + 6Br + 40r³ + 4B³/64.
 
 References: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
@@ -97,7 +103,6 @@ from kerneltrack.trackers.common.calls import (
 )
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.covariance import state as covstate
-from kerneltrack.trackers.covariance.loop import run_rows
 from kerneltrack.trackers.covariance.spec import ADMISSIONS, CovarianceSpec
 from kerneltrack.trackers.covariance.state import CovarianceState
 from kerneltrack.trackers.okfeb import state as rowstate
@@ -153,13 +158,13 @@ def settings_of(spec: CovarianceSpec, learn: bool) -> covstate.Settings:
         learn=learn,
         aligned=spec.emit == "z",
         admission=ADMISSIONS.index(spec.admission),
-        threshold=spec.threshold,
-        admitted=spec.admission_rate,
+        threshold=float(spec.threshold),
+        admitted=float(spec.admission_rate),
         fading=_fading(spec),
         timed=spec.needs_times,
-        rank_factor=spec.rank_factor or 0.0,
+        rank_factor=float(spec.rank_factor or 0.0),
         steps=covstate.ONE_IN_A_ROW if spec.admission == "every" else covstate.TWO_APART,
-        clip=math.inf if spec.clip is None else spec.clip,
+        clip=math.inf if spec.clip is None else float(spec.clip),
     )
 
 
@@ -203,7 +208,8 @@ class CovarianceTracker:
     ) -> tuple[CovarianceState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
         after, stamps = copied(state), stamps_of(spec, rows, times)
-        return after, run(run_rows, settings_of(spec, True), after, spec, rows, extras, stamps)
+        settings = settings_of(spec, True)
+        return after, run("covariance_run", settings, after, spec, rows, extras, stamps)
 
     def project(
         self,
@@ -215,7 +221,8 @@ class CovarianceTracker:
         """Return the rows' features without learning; see `Tracker.project`."""
         # What is not learned from has no time.
         stamps = np.zeros(len(np.atleast_1d(rows)), dtype=np.int64)
-        return run(run_rows, settings_of(spec, False), state, spec, rows, extras, stamps)
+        settings = settings_of(spec, False)
+        return run("covariance_run", settings, state, spec, rows, extras, stamps)
 
     def why_refused(self, spec: CovarianceSpec, state: CovarianceState, row: npt.ArrayLike) -> str:
         """Return why a row was refused."""

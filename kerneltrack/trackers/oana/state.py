@@ -1,4 +1,4 @@
-"""What the adaptive Nyström tracker's row loop works on: a spec as numbers, the state, scratch."""
+"""What the row loop (native/oana.c) works on: a spec as numbers, the state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.compiled import inlined
 from kerneltrack.trackers.okfeb.state import SIZE, N
 
 FloatArray = npt.NDArray[np.float64]
@@ -70,33 +69,3 @@ class OANAState(NamedTuple):
     def size(self) -> int:
         """Landmarks."""
         return int(self.counts[SIZE])
-
-
-class Work(NamedTuple):
-    """Scratch space of one call: a row's vectors, r directions twice, r×r tables."""
-
-    x: FloatArray
-    k: FloatArray
-    q: FloatArray
-    left: FloatArray
-    right: FloatArray
-    least: FloatArray
-    inner: FloatArray
-    rest: FloatArray
-    pivots: IntArray
-
-
-@inlined
-def make_work(slots: int, width: int, rank: int) -> Work:
-    """Make scratch space for `slots` landmarks of `width` channels."""
-    return Work(
-        np.empty(width),
-        np.empty(slots),
-        np.empty(rank),
-        np.empty((rank, slots)),
-        np.empty((rank, slots)),
-        np.empty(rank),
-        np.empty((rank, rank)),
-        np.empty((rank, rank)),
-        np.empty(rank, dtype=np.int64),
-    )

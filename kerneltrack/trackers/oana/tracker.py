@@ -54,7 +54,6 @@ from kerneltrack.trackers.common.calls import (
     totals,
 )
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.oana.loop import run_rows
 from kerneltrack.trackers.oana.spec import OANASpec
 from kerneltrack.trackers.oana.state import OANAState, Settings
 from kerneltrack.trackers.okfeb import state as rowstate
@@ -94,8 +93,8 @@ def settings_of(spec: OANASpec, learn: bool) -> Settings:
     return Settings(
         learn=learn,
         aligned=spec.emit == "z",
-        threshold=math.inf if spec.threshold is None else spec.threshold,
-        clip=math.inf if spec.clip is None else spec.clip,
+        threshold=math.inf if spec.threshold is None else float(spec.threshold),
+        clip=math.inf if spec.clip is None else float(spec.clip),
     )
 
 
@@ -129,13 +128,13 @@ class OANA:
     ) -> tuple[OANAState, Features]:
         """Run rows (n, D) through the state in order; see `Tracker.update`."""
         after = copied(state)
-        return after, run(run_rows, settings_of(spec, True), after, spec, rows, extras)
+        return after, run("oana_run", settings_of(spec, True), after, spec, rows, extras)
 
     def project(
         self, spec: OANASpec, state: OANAState, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
     ) -> Features:
         """Return the rows' features without learning; see `Tracker.project`."""
-        return run(run_rows, settings_of(spec, False), state, spec, rows, extras)
+        return run("oana_run", settings_of(spec, False), state, spec, rows, extras)
 
     def why_refused(self, spec: OANASpec, state: OANAState, row: npt.ArrayLike) -> str:
         """Return why a row was refused."""

@@ -1,0 +1,128 @@
+/* The budgeted covariance tracker, see `trackers/covariance/tracker.py` for symbols and equations.
+
+S are the stored rows, K = κ(S, S), W with WᵀW = K⁻¹ (`whitener`), Γ the weights, C = Φ_S Γ Φ_Sᵀ; E
+the coefficients of the subspace's basis, k = κ(S, x) of a row.
+*/
+#ifndef KT_COVARIANCE_H
+#define KT_COVARIANCE_H
+
+#include "span.h"
+
+/* Places in `counts`, `reals` and `key` beside those of all trackers; those from RANK and FULL on
+are there where the rank is chosen, STAMP where the half-life is one of event time. */
+enum { LAST = 9, SINCE = 10 };
+enum { LOST = 0, CONTROL = 2, FULL = 4, WHOLE = 5, SCORES = 6 };
+enum { COIN, STAMP };
+
+/* The order of the names in `ADMISSIONS`, behind those that all trackers have. */
+enum { LEVERAGE = 4 };
+
+/* A row whose squared distance from the span of the others is below this fraction of κ(x,x) is not
+stored: Γ takes its projection. So the condition of K, of unit diagonal, stays below B²/FOLD. */
+#define FOLD 1e-6
+
+typedef struct {
+  int64_t learn;
+  int64_t aligned;
+  int64_t admission;
+  double threshold;
+  double admitted;
+  double fading;
+  int64_t timed;
+  double rank_factor;
+  int64_t steps;
+  double clip;
+} covariance_settings;
+
+typedef struct {
+  mat support;
+  mat factor;
+  mat gram;
+  mat image;
+  mat weights;
+  mat square;
+  mat whitener;
+  mat frame;
+  ints born;
+  vec shift;
+  vec scale;
+  vec bandwidth;
+  vec recent;
+  ints key;
+  vec reals;
+  ints counts;
+} covariance_state;
+
+/* Scratch space of a call. */
+typedef struct {
+  /* A row x with k and q; t = K⁻¹k or what an evicted row is on the others; cost of each slot. */
+  double *x, *k, *q, *share, *half, *along, *costs;
+  /* r + 1 directions, the last of them the new row; what C makes of them; Ritz's. */
+  span_work span;
+  mat moved, small, turns;
+  int64_t *order;
+  /* The Cholesky factor of K. */
+  mat chol;
+  span_root root;
+} covariance_work;
+
+/* A call. */
+typedef struct {
+  const covariance_settings *settings;
+  const kernel *kernel;
+  covariance_state *state;
+  const mat *rows;
+  const ints *times;
+  outputs *out;
+  covariance_work work;
+  arena scratch;
+} covariance;
+
+/* Take scratch space; false where memory is short. */
+int covariance_open(covariance *loop);
+void covariance_close(covariance *loop);
+
+/* Run row n of the call. */
+void covariance_row(covariance *loop, int64_t n);
+
+/* How many directions are in use: all, where the rank is not chosen. */
+static inline int64_t directions_of(const covariance_state *state) {
+  return state->counts.size > RANK ? state->counts.at[RANK] : state->factor.rows;
+}
+
+/* covariance_update.c */
+
+/* Multiply Γ by a factor in [0, 1]. O(B²) */
+void fade_weights(covariance_state *state, double factor);
+
+/* t = K⁻¹k; δ = κ(x,x) - kᵀt, the squared distance of the row from span S. W is renewed when that
+is due, or it is not exact enough. O(B²), O(B³) with a renewal */
+double solve_row(covariance_state *state, covariance_work *work, double own);
+
+/* Add wφφᵀ for a row in the span of S, φ = Φ_S t: Γ ← Γ + w ttᵀ. O(B²) */
+void fold_row(covariance_state *state, covariance_work *work, double own, double rest,
+              double weight);
+
+/* Store the row in slot |S|, with Γ's new diagonal entry w. O(B² + D) */
+void add_row(covariance_state *state, covariance_work *work, double own, double rest,
+             double weight);
+
+/* The slot to drop after a row was added, -1 if none must go; fills work.costs. O(B²) */
+int64_t leaving_slot(const covariance_state *state, covariance_work *work);
+
+/* Project a stored row on the others and drop it; the last slot moves into its place. What it was
+on the others stays in work.share. O(B²) */
+void evict_slot(covariance_state *state, covariance_work *work, int64_t slot);
+
+/* covariance_span.c */
+
+/* Move the subspace after Γ or S changed; the last directions in `work` hold the coefficients of
+the new row and its kernel values with S. O(B²r + Br² + r³) */
+void follow_covariance(const covariance_settings *settings, covariance_state *state,
+                       covariance_work *work, double own);
+
+/* Book an admitted row, all of q and δ known, and choose the rank. O(r) */
+void choose_rank(const covariance_settings *settings, covariance_state *state, const double *q,
+                 double own, double rest, double weight);
+
+#endif

@@ -1,0 +1,153 @@
+#include "learning.h"
+
+#include "elementary.h"
+
+/* An error counts as at most this much: its square is still finite. */
+#define MAX_ERROR 1e150
+
+lesson make_lesson(arena *from, int64_t classes, const mode *how, const vec *sums,
+                   const ints *counts, const mat *rows, const coded *labels, predicted *out) {
+  return (lesson){.how = how,
+                  .rows = rows,
+                  .labels = labels,
+                  .out = out,
+                  .sums = sums->at,
+                  .counts = counts->at,
+                  .values = reals(from, padded(classes)),
+                  .known = how->known,
+                  .n = -1};
+}
+
+static void mark_target(const lesson *at) {
+  predicted *out = at->out;
+  double value = out->value.at[at->n];
+  if (at->labels->codes.at[at->n] < 0 || isnan(value)) return;
+  double error = smaller(MAX_ERROR, fabs(at->labels->targets.at[at->n] - value));
+  out->scored.at[at->n] = 1;
+  out->error.at[at->n] = error;
+  at->counts[SCORED] += 1;
+  at->sums[SQUARED] += error * error;
+  at->sums[ABSOLUTE] += error;
+}
+
+static void mark_class(const lesson *at) {
+  predicted *out = at->out;
+  int64_t code = at->labels->codes.at[at->n], said = out->code.at[at->n];
+  if (code == MISSING || said < 0) return;
+  out->scored.at[at->n] = 1;
+  out->correct.at[at->n] = said == code;
+  at->counts[SCORED] += 1;
+  at->counts[CORRECT] += said == code;
+}
+
+/* Compare the row's prediction with its label, if both are there. */
+static void mark_row(const lesson *at) {
+  if (at->how->regression)
+    mark_target(at);
+  else
+    mark_class(at);
+}
+
+static void report_class(const lesson *at, const double *values) {
+  predicted *out = at->out;
+  int64_t best = 0;
+  double second = -INFINITY;
+  for (int64_t c = 1; c < at->known; c++)
+    if (values[c] > values[best]) best = c;
+  for (int64_t c = 0; c < at->known; c++)
+    if (c != best && values[c] > second) second = values[c];
+  out->code.at[at->n] = best;
+  out->score.at[at->n] = values[best];
+  out->margin.at[at->n] = at->known > 1 ? values[best] - second : 0.0;
+}
+
+int report_row(lesson *at, const double *values) {
+  if (at->how->predict) {
+    if (at->known > 0 && at->how->regression)
+      at->out->value.at[at->n] = values[0];
+    else if (at->known > 0)
+      report_class(at, values);
+    mark_row(at);
+  }
+  if (!at->how->learn) return 0;
+  at->code = at->labels->codes.at[at->n];
+  at->counts[UNUSABLE] += at->code == UNUSABLE_LABEL;
+  return at->code >= 0;
+}
+
+int report_functions(lesson *at, int logistic, double *probable) {
+  if (!(logistic && at->how->predict && at->known > 0)) return report_row(at, at->values);
+  softmax(at->values, at->known, probable);
+  return report_row(at, probable);
+}
+
+int keep_waiting(lesson *at, const vec *bandwidth, mat *early) {
+  int waits = bandwidth->at[0] == 0.0;
+  int regression = at->how->regression != 0;
+  /* A function of targets is not known before something was learned. */
+  if (!(waits && regression)) meet_class(at);
+  if (!waits) return 0;
+  double *place = row_of(early, at->counts[EARLY]++);
+  copy(place, row_of(at->rows, at->n), at->rows->columns);
+  place[at->rows->columns] = regression ? at->labels->targets.at[at->n] : (double)at->code;
+  return 1;
+}
+
+void write_reached(const lesson *at, ints *reached) {
+  reached->at[0] = least_of(at->n + 1, at->rows->rows);
+  reached->at[1] = at->known;
+}
+
+double decayed_step(double step_size, double decay_rows, int64_t learned) {
+  return decay_rows > 0.0 ? step_size / sqrt(1.0 + (double)learned / decay_rows) : step_size;
+}
+
+void shrink(mat *weights, int64_t count, int64_t width, double amount) {
+  if (!(amount > 0.0)) return;
+  double keep = larger(0.0, 1.0 - amount);
+  for (int64_t c = 0; c < count; c++) scale_all(row_of(weights, c), keep, width);
+}
+
+void softmax(const double *values, int64_t known, double *out) {
+  double largest = values[0], total = 0.0;
+  for (int64_t c = 1; c < known; c++) largest = larger(values[c], largest);
+  for (int64_t c = 0; c < known; c += LANES)
+    store4(out + c, exp4(load4(values + c) - all4(largest)));
+  for (int64_t c = 0; c < known; c++) total += out[c];
+  scale_all(out, 1.0 / total, known);
+}
+
+int64_t rival_of(const lesson *at) {
+  int64_t rival = -1;
+  for (int64_t c = 0; c < at->known; c++)
+    if (c != at->code && (rival < 0 || at->values[c] > at->values[rival])) rival = c;
+  return rival;
+}
+
+static void descend_hinge(lesson *at) {
+  double *values = at->values;
+  int64_t rival = rival_of(at);
+  int wrong = rival >= 0 && 1.0 + values[rival] - values[at->code] > 0.0;
+  fill(values, 0.0, at->known);
+  if (!wrong) return;
+  values[at->code] = 1.0;
+  values[rival] = -1.0;
+}
+
+void descend(lesson *at, int logistic) {
+  double *values = at->values;
+  if (!at->how->regression && !logistic) {
+    descend_hinge(at);
+    return;
+  }
+  if (logistic) softmax(values, at->known, values);
+  for (int64_t c = 0; c < at->known; c++) values[c] = wanted_of(at, c) - values[c];
+}
+
+/* Compare predictions with labels that came late. */
+KT_API int64_t kt_mark_rows(const mode *how, vec *sums, ints *counts, const coded *labels,
+                            predicted *out) {
+  lesson at = {.how = how, .labels = labels, .out = out, .sums = sums->at, .counts = counts->at};
+  for (at.n = 0; at.n < out->valid.size; at.n++) mark_row(&at);
+  return KT_DONE;
+}

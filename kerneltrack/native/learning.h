@@ -1,0 +1,126 @@
+/* What every learner's row loop does with a row beside learning from it: predict, score, decide.
+
+The structures are those of `learners/common`. Labels are numbers: a class's place among the known
+ones; a new class is the next.
+*/
+#ifndef KT_LEARNING_H
+#define KT_LEARNING_H
+
+#include "arena.h"
+#include "shapes.h"
+#include "vec.h"
+
+/* Places in a state's `counts`, behind which a learner may have its own, and in `sums`. */
+enum { SCORED, CORRECT, LEARNED, UNUSABLE, LEARNER_COUNTS };
+enum { SQUARED, ABSOLUTE };
+/* Of a learner with a kernel of its own: the rows that wait for the bandwidth. */
+enum { EARLY = LEARNER_COUNTS + 2 };
+
+/* Codes of no label, and of one that can be held against a class but not be learned. */
+enum { MISSING = -1, UNUSABLE_LABEL = -2 };
+
+/* What a call does with each row; `known`: classes at the first one, in regression 1 once a target
+was learned from. */
+typedef struct {
+  int64_t predict;
+  int64_t learn;
+  int64_t regression;
+  int64_t known;
+} mode;
+
+typedef struct {
+  ints codes;
+  vec targets;
+} coded;
+
+/* What a call fills, a row each, as `Predictions` documents it; the other task's have no rows. */
+typedef struct {
+  flags valid;
+  ints code;
+  vec score;
+  vec margin;
+  vec value;
+  flags scored;
+  flags correct;
+  vec error;
+} predicted;
+
+/* A call of a row loop, and the row at hand. */
+typedef struct {
+  const mode *how;
+  const mat *rows;
+  const coded *labels;
+  predicted *out;
+  double *sums;
+  int64_t *counts;
+  /* Decision values of the row, in whole vectors; how many classes have one. */
+  double *values;
+  int64_t known;
+  /* Its number, and its label where it is learned from. */
+  int64_t n, code;
+} lesson;
+
+/* A lesson before its first row, with room for `classes` decision values. */
+lesson make_lesson(arena *from, int64_t classes, const mode *how, const vec *sums,
+                   const ints *counts, const mat *rows, const coded *labels, predicted *out);
+
+/* Go on to the next row that is fit to compute with; false behind the last. */
+static inline int next_row(lesson *at) {
+  while (++at->n < at->rows->rows)
+    if (at->out->valid.at[at->n]) return 1;
+  return 0;
+}
+
+/* Report the row's prediction and score it, if that is asked for; whether it is learned from. A
+label that cannot be used is counted. */
+int report_row(lesson *at, const double *values);
+
+/* The same of decision values, which the logistic loss turns into probabilities; `probable` is
+workspace, in whole vectors. */
+int report_functions(lesson *at, int logistic, double *probable);
+
+/* Take the row's class up if it is new, with a decision value of 0; whether it was. */
+static inline int meet_class(lesson *at) {
+  if (at->code != at->known) return 0;
+  at->values[at->known++] = 0.0;
+  return 1;
+}
+
+/* What class c was to say of the row: its target, or whether it is of the class. */
+static inline double wanted_of(const lesson *at, int64_t c) {
+  if (at->how->regression) return at->labels->targets.at[at->n];
+  return c == at->code ? 1.0 : 0.0;
+}
+
+/* w_c·x of the known classes. O(Cp) */
+static inline void decide(lesson *at, const mat *weights, const double *x) {
+  for (int64_t c = 0; c < at->known; c++)
+    at->values[c] = dot(row_of(weights, c), x, weights->columns);
+}
+
+/* η/√(1 + t/d) at the t-th labelled row, η where d = 0 */
+double decayed_step(double step_size, double decay_rows, int64_t learned);
+
+/* Multiply weights by 1 - amount, never by less than 0: the first `width` of the first `count`
+rows. */
+void shrink(mat *weights, int64_t count, int64_t width, double amount);
+
+/* The probabilities of the first `known` >= 1 classes; `out` may be `values`, both in whole
+vectors. */
+void softmax(const double *values, int64_t known, double *out);
+
+/* The best of the known classes but the row's own, -1 if there is no other. */
+int64_t rival_of(const lesson *at);
+
+/* Meet the row's class, and put the row with its label to those that wait while the bandwidth is 0;
+whether it waits. */
+int keep_waiting(lesson *at, const vec *bandwidth, mat *early);
+
+/* How many rows were run, and the classes known then, for a call that may end before its rows. */
+void write_reached(const lesson *at, ints *reached);
+
+/* Turn the row's decision values s into -∂ℓ/∂s_c of its loss: (y - s)²/2 in regression; -log of the
+label's probability; Crammer and Singer's multi-class hinge. */
+void descend(lesson *at, int logistic);
+
+#endif

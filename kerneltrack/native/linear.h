@@ -1,0 +1,71 @@
+/* What the loops of the linear learners share (`learners/linear`): w_c·x of every class. */
+#ifndef KT_LINEAR_H
+#define KT_LINEAR_H
+
+#include "learning.h"
+
+/* `LinearState` but for the classes' names. */
+typedef struct {
+  mat weights;
+  mat memory;
+  vec sums;
+  ints counts;
+} linear_state;
+
+/* Of the learners of stochastic gradient steps. */
+typedef struct {
+  double ridge;
+  double step_size;
+  double decay_rows;
+} gradient_settings;
+
+/* A call: the row at hand, its features x (and 1 behind them where the weights have a place for a
+bias), and further numbers, as many as the loop has asked for. */
+typedef struct {
+  lesson at;
+  mat *weights;
+  double *x;
+  double *more;
+  arena scratch;
+} linear_lesson;
+
+/* False where there is no memory. */
+int begin_linear(linear_lesson *now, int64_t more, const mode *how, linear_state *state,
+                 const mat *rows, const coded *labels, predicted *out);
+
+/* Go on to the next row, with its decision values; false behind the last. */
+static inline int decide_next(linear_lesson *now) {
+  lesson *at = &now->at;
+  if (!next_row(at)) return 0;
+  copy(now->x, row_of(at->rows, at->n), at->rows->columns);
+  decide(at, now->weights, now->x);
+  return 1;
+}
+
+/* Predict rows up to the next one that is learned from, and meet its class; false if there is
+none. */
+static inline int next_lesson(linear_lesson *now) {
+  while (decide_next(now))
+    if (report_row(&now->at, now->at.values)) {
+      meet_class(&now->at);
+      return 1;
+    }
+  return 0;
+}
+
+static inline int64_t end_linear(linear_lesson *now) {
+  give_back(&now->scratch);
+  return KT_DONE;
+}
+
+/* w_c ← w_c + factor·x */
+static inline void add_row(linear_lesson *now, int64_t c, double factor) {
+  add_scaled(row_of(now->weights, c), factor, now->x, now->weights->columns);
+}
+
+/* w_c ← (1 - amount)w_c of the known classes */
+static inline void shrink_known(linear_lesson *now, double amount) {
+  shrink(now->weights, now->at.known, now->weights->columns, amount);
+}
+
+#endif
