@@ -53,6 +53,39 @@ void solve_factored(const mat *inverse, const mat *transposed, const double *rig
   for (int64_t j = 0; j < size; j++) out[j] = dot(row_of(transposed, j) + j, half + j, size - j);
 }
 
+/* Take the pivot's column of R out of what is left. */
+static void factor_column(const mat *matrix, double *rest, int64_t best, int64_t step, mat *out) {
+  double scale = 1.0 / sqrt(rest[best]);
+  const double *pivot = row_of(out, best);
+  for (int64_t i = 0; i < matrix->rows; i++) {
+    /* Rows that were pivots have nothing left, not even rounding noise. */
+    if (!(rest[i] >= 0.0) || i == best) continue;
+    double *row = row_of(out, i);
+    row[step] = scale * (row_of(matrix, best)[i] - dot(pivot, row, step));
+    rest[i] = larger(rest[i] - row[step] * row[step], 0.0);
+  }
+  row_of(out, best)[step] = rest[best] * scale;
+  rest[best] = -1.0;
+}
+
+void semidefinite_factor(const mat *matrix, double *rest, mat *out) {
+  int64_t size = matrix->rows;
+  double trace = 0.0;
+  for (int64_t i = 0; i < size; i++) {
+    rest[i] = row_of(matrix, i)[i];
+    trace += fabs(rest[i]);
+    fill(row_of(out, i), 0.0, size);
+  }
+  double least = trace * (double)size * 2.3e-16;
+  for (int64_t step = 0; step < size; step++) {
+    int64_t best = 0;
+    for (int64_t i = 0; i < size; i++)
+      if (rest[i] > rest[best]) best = i;
+    if (!(rest[best] > least)) return;
+    factor_column(matrix, rest, best, step, out);
+  }
+}
+
 static void swap_entries(double *left, double *right) {
   double kept = *left;
   *left = *right;

@@ -26,6 +26,11 @@ void inverse_cholesky(const mat *matrix, int64_t size, double shift, mat *chol, 
 void solve_factored(const mat *inverse, const mat *transposed, const double *right, double *half,
                     double *out);
 
+/* R into `out` with RRᵀ = matrix, by Cholesky with diagonal pivoting; `rest` is workspace, (r,). The
+matrix may be singular: columns of R past its numerical rank are zero, and the error of RRᵀ is of the
+order of rounding, ε·trace. O(r³) */
+void semidefinite_factor(const mat *matrix, double *rest, mat *out);
+
 /* The orthogonal factor of the polar decomposition of a square matrix into `out`: the rotation that
 is nearest to it. `inverse` and `pivots` are workspace; no table is another. O(r³) a step.
 

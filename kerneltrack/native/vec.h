@@ -76,6 +76,7 @@ static inline double fold4(v4 value) { return (value[0] + value[2]) + (value[1] 
     if (count >= 32) {                                                                         \
       v4 sums[8] = {{0}};                                                                      \
       for (; at + 32 <= count; at += 32)                                                       \
+        _Pragma("GCC unroll 8")                                                                \
         for (int i = 0; i < 8; i++) {                                                          \
           v4 a = load4(left + at + 4 * i), b = load4(right + at + 4 * i);                      \
           sums[i] = vector_term(a, b, sums[i]);                                                \
