@@ -1,4 +1,5 @@
-/* Drift alerts, and Page-Hinkley's test in river's arithmetic; see `kerneltrack/monitor/drift.py`. */
+/* Drift alerts, and Page-Hinkley's test in river's arithmetic: see `kerneltrack/monitor/drift.py`,
+which has the equations and their source. */
 #include "shapes.h"
 #include "vec.h"
 

@@ -37,10 +37,6 @@ refresh_room make_refresh_room(arena *from, const doubly_state *state) {
                         tables[4], reals(from, rank), wholes(from, rank)};
 }
 
-mat rows_from(const mat *table, int64_t first, int64_t many) {
-  return (mat){row_of(table, first), many, table->columns};
-}
-
 static int64_t blocks_of(const doubly_state *state) {
   return state->factor.columns / state->cross.columns;
 }
@@ -135,37 +131,6 @@ void evaluate_step(const feature_map *map, view *work, int64_t b, int64_t many) 
   evaluate(map, &work->room, &part, &work->phi);
 }
 
-/* Add Σ_b left_b[i] right_b to `to`, `TILE` columns from `at` on, which stay in registers meanwhile. */
-static void add_tile(const mat *left, const mat *right, const uint8_t *good, int64_t many,
-                     int64_t i, int64_t at, double *to) {
-  v4 sums[TILE / LANES];
-  UNROLLED
-  for (int t = 0; t < TILE / LANES; t++) sums[t] = load4(to + at + LANES * t);
-  for (int64_t b = 0; b < many; b++) {
-    if (!good[b]) continue;
-    v4 weight = all4(row_of(left, b)[i]);
-    const double *from = row_of(right, b) + at;
-    UNROLLED
-    for (int t = 0; t < TILE / LANES; t++) sums[t] = fma4(weight, load4(from + LANES * t), sums[t]);
-  }
-  UNROLLED
-  for (int t = 0; t < TILE / LANES; t++) store4(to + at + LANES * t, sums[t]);
-}
-
-/* `out` is walked through once for all rows: it is larger than a processor's nearest caches. */
-void add_products(const mat *left, const mat *right, const uint8_t *good, int64_t many, int lower,
-                  mat *out) {
-  for (int64_t at = 0; at + TILE <= out->columns; at += TILE)
-    for (int64_t i = lower ? at + TILE - 1 : 0; i < out->rows; i++)
-      add_tile(left, right, good, many, i, at, row_of(out, i));
-  for (int64_t i = 0; i < out->rows; i++) {
-    int64_t most = lower ? i + 1 : out->columns, at = most / TILE * TILE;
-    for (int64_t b = 0; b < many; b++)
-      if (good[b])
-        add_scaled(row_of(out, i) + at, row_of(left, b)[i], row_of(right, b) + at, most - at);
-  }
-}
-
 double step_length(const doubly_settings *settings, const doubly_state *state, double most) {
   double steps = (double)state->counts.at[DS_STEPS];
   double eta = settings->step_size / (1.0 + settings->step_decay * steps);
@@ -225,10 +190,10 @@ static void gather(const feature_map *map, doubly_state *state, view *work, int6
   draw(map, next_block(state) * state->cross.columns, &work->room);
   for (int64_t b = 0; b < count; b += GROUP) {
     int64_t many = least_of(GROUP, count - b);
-    mat h = rows_from(&work->h, b, many);
+    mat h = rows_from(&work->h, b, many), phi = rows_from(&work->phi, 0, many);
     evaluate_step(map, work, b, many);
-    add_products(&h, &h, work->good + b, many, 0, &state->moment);
-    add_products(&h, &work->phi, work->good + b, many, 0, &state->cross);
+    add_products(&h, &h, work->good + b, 0, &state->moment);
+    add_products(&h, &phi, work->good + b, 0, &state->cross);
   }
 }
 
@@ -243,8 +208,8 @@ static void shrink_all(const doubly_settings *settings, doubly_state *state, con
                  row_of(before, e), used);
 }
 
-/* The step of a whole mini-batch of T rows and B features: all coefficients shrink, then the block's
-α += η Σφh/(TB). With η at most 1/tr S, I - ηS does not overshoot. */
+/* The step of a whole mini-batch of T rows and B features: all coefficients shrink, then the
+block's α += η Σφh/(TB). With η at most 1/tr S, I - ηS does not overshoot. */
 static void step(const doubly_settings *settings, doubly_state *state, mat *before,
                  refresh_room *room) {
   double batch = (double)settings->row_batch, trace = 0.0;

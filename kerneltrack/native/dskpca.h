@@ -94,14 +94,6 @@ void write_coordinates(const doubly_state *state, const double *q, double *out);
 are drawn, into `phi`. */
 void evaluate_step(const feature_map *map, view *work, int64_t b, int64_t many);
 
-/* Add Σ left_b right_bᵀ over the good ones of `many` rows b, in their order, to `out`, or its lower
-triangle. */
-void add_products(const mat *left, const mat *right, const uint8_t *good, int64_t many, int lower,
-                  mat *out);
-
-/* The first of `many` rows of a table. */
-mat rows_from(const mat *table, int64_t first, int64_t many);
-
 /* η = θ₀/(1 + θ₁t) (eq. 27), but never above 1/`most`. */
 double step_length(const doubly_settings *settings, const doubly_state *state, double most);
 

@@ -56,14 +56,14 @@ static void gather(const feature_map *maps, pair_view *views, mat *link, view *w
     int64_t many = least_of(GROUP, count - b);
     const uint8_t *good = works[0].good + b;
     mat h[VIEWS] = {rows_from(&works[0].h, b, many), rows_from(&works[1].h, b, many)};
-    add_products(&h[0], &h[1], good, many, 0, link);
+    add_products(&h[0], &h[1], good, 0, link);
     for (int i = 0; i < VIEWS; i++) {
-      const mat *phi = &works[i].phi;
+      mat phi = rows_from(&works[i].phi, 0, many);
       evaluate_step(&maps[i], &works[i], b, many);
-      add_products(&h[i], &h[i], good, many, 0, &views[i].of.moment);
-      add_products(&h[1 - i], phi, good, many, 0, &views[i].of.cross);
-      add_products(&h[i], phi, good, many, 0, &views[i].own);
-      add_products(phi, phi, good, many, 1, &views[i].gram);
+      add_products(&h[i], &h[i], good, 0, &views[i].of.moment);
+      add_products(&h[1 - i], &phi, good, 0, &views[i].of.cross);
+      add_products(&h[i], &phi, good, 0, &views[i].own);
+      add_products(&phi, &phi, good, 1, &views[i].gram);
     }
   }
 }

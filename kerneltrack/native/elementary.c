@@ -1,4 +1,4 @@
-/* The functions of elementary.h for Python: whoever wants their bits, and the tests of their errors. */
+/* The functions of elementary.h for Python. */
 #include "elementary.h"
 
 #include "shapes.h"

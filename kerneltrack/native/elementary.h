@@ -105,8 +105,8 @@ static const double TURN_TERMS[11] = {
     0.00046630280576761234,  -2.1915353447830204e-05, 7.952054001475508e-07,
     -2.2948428997269856e-08, 5.392664662608125e-10};
 
-/* cos(2π·turns) of four numbers: whole turns are dropped exactly, 1 - 2sin²(π·part) of what is left,
-the sine by its Taylor series. Error below 1.2e-15, not relative to the cosine. */
+/* cos(2π·turns) of four numbers: whole turns are dropped exactly, 1 - 2sin²(π·part) of what is
+left, the sine by its Taylor series. Error below 1.2e-15, not relative to the cosine. */
 static inline v4 cosine_of_turns4(v4 turns) {
   /* Adding 2^52 rounds to the nearest integer; larger numbers are integers, or no numbers. */
   v4 size = abs4(turns), whole = choose4(size < 0x1p52, (size + 0x1p52) - 0x1p52, size);

@@ -13,6 +13,10 @@ the width that is worked on.
 /* out[i, j] ← Σ left[i, c]·right[j, c] over the first `depth` columns of both. O(nmk) */
 void multiply_transposed(const mat *left, const mat *right, int64_t depth, mat *out);
 
+/* out ← out + Σ left_b right_bᵀ over the rows b that are `good`, in their order, or only the lower
+triangle of `out`. O(nmk) */
+void add_products(const mat *left, const mat *right, const uint8_t *good, int lower, mat *out);
+
 /* out ← matrixᵀ, of a square matrix; not the same table */
 void transpose(const mat *matrix, mat *out);
 
@@ -26,9 +30,10 @@ void inverse_cholesky(const mat *matrix, int64_t size, double shift, mat *chol, 
 void solve_factored(const mat *inverse, const mat *transposed, const double *right, double *half,
                     double *out);
 
-/* R into `out` with RRᵀ = matrix, by Cholesky with diagonal pivoting; `rest` is workspace, (r,). The
-matrix may be singular: columns of R past its numerical rank are zero, and the error of RRᵀ is of the
-order of rounding, ε·trace. O(r³) */
+/* R into `out` with RRᵀ = matrix, by Cholesky with diagonal pivoting; `rest` is workspace, (r,).
+
+The matrix may be singular: columns of R past its numerical rank are zero, and the error of RRᵀ is
+of the order of rounding, ε·trace. O(r³) */
 void semidefinite_factor(const mat *matrix, double *rest, mat *out);
 
 /* The orthogonal factor of the polar decomposition of a square matrix into `out`: the rotation that

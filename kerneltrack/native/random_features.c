@@ -171,8 +171,8 @@ void draw(const feature_map *features, int64_t first, drawn *room) {
   }
 }
 
-/* Add Σ_d ω_d x_d of a row to `out`, `TILE` columns from `at` on, which stay in registers meanwhile;
-`omega` is their part of ω. */
+/* Add Σ_d ω_d x_d of a row to `TILE` columns of `out`, which stay in registers meanwhile; `omega` is
+their part of ω. */
 static void project_tile(const double *omega, int64_t columns, const double *x, int64_t width,
                          double *out) {
   v4 sums[TILE / LANES];
@@ -188,8 +188,8 @@ static void project_tile(const double *omega, int64_t columns, const double *x, 
   for (int i = 0; i < TILE / LANES; i++) store4(out + LANES * i, sums[i]);
 }
 
-/* Add Σ_d ω_d x_d to `out`, (n, count), ω from row `start` of the drawn numbers on. Zeros are passed
-over, so that sparse rows cost less. */
+/* Add Σ_d ω_d x_d to `out`, (n, count), ω from row `start` of the drawn numbers on. Zeros are
+passed over, so that sparse rows cost less. */
 static void project(const drawn *room, const mat *rows, int64_t start, double *out) {
   int64_t count = room->omega.columns, width = rows->columns, at = 0;
   const double *omega = row_of(&room->omega, start);

@@ -9,9 +9,6 @@
 
 /* Rows that are worked on side by side: what they meet is read from memory once for all of them. */
 enum { GROUP = 8 };
-/* Columns that are summed side by side, in registers. */
-enum { TILE = 32 };
-#define UNROLLED _Pragma("GCC unroll 8")
 
 typedef struct {
   int64_t code;
