@@ -13,10 +13,6 @@ the width that is worked on.
 /* out[i, j] ← Σ left[i, c]·right[j, c] over the first `depth` columns of both. O(nmk) */
 void multiply_transposed(const mat *left, const mat *right, int64_t depth, mat *out);
 
-/* out ← out + Σ left_b right_bᵀ over the rows b that are `good`, in their order, or only the lower
-triangle of `out`. O(nmk) */
-void add_products(const mat *left, const mat *right, const uint8_t *good, int lower, mat *out);
-
 /* out ← matrixᵀ, of a square matrix; not the same table */
 void transpose(const mat *matrix, mat *out);
 
@@ -29,12 +25,6 @@ void inverse_cholesky(const mat *matrix, int64_t size, double shift, mat *chol, 
 /* out ← (CCᵀ)⁻¹ right, of C⁻¹ and C⁻ᵀ; `half` is workspace, (r,); `out` may be `right`. O(r²) */
 void solve_factored(const mat *inverse, const mat *transposed, const double *right, double *half,
                     double *out);
-
-/* R into `out` with RRᵀ = matrix, by Cholesky with diagonal pivoting; `rest` is workspace, (r,).
-
-The matrix may be singular: columns of R past its numerical rank are zero, and the error of RRᵀ is
-of the order of rounding, ε·trace. O(r³) */
-void semidefinite_factor(const mat *matrix, double *rest, mat *out);
 
 /* The orthogonal factor of the polar decomposition of a square matrix into `out`: the rotation that
 is nearest to it. `inverse` and `pivots` are workspace; no table is another. O(r³) a step.
@@ -59,5 +49,15 @@ int orthonormalise_row(mat *left, mat *right, int64_t row, int64_t size, double 
 /* The same for the first `count` rows in their order: modified Gram-Schmidt, twice. `least` is of
 each row. O(count² · size) */
 void orthonormalise(mat *left, mat *right, int64_t count, int64_t size, const double *least);
+
+/* R into `out` with RRᵀ = matrix, by Cholesky with diagonal pivoting; `rest` is workspace, (r,).
+
+The matrix may be singular: columns of R past its numerical rank are zero, and the error of RRᵀ is
+of the order of rounding, ε·trace. O(r³) */
+void semidefinite_factor(const mat *matrix, double *rest, mat *out);
+
+/* out ← out + Σ left_b right_bᵀ over the rows b that are `good`, in their order, or only the lower
+triangle of `out`. O(nmk) */
+void add_products(const mat *left, const mat *right, const uint8_t *good, int lower, mat *out);
 
 #endif
