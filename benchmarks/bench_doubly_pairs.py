@@ -47,7 +47,7 @@ from benchmarks.exact_cca import exact_totals, summed
 from benchmarks.places import BUILD, DATA
 from kerneltrack.kernels import median_bandwidth
 from kerneltrack.trackers import DSPair, DSPairSpec
-from kerneltrack.trackers.doubly.pair_loop import PairState
+from kerneltrack.trackers.doubly.pair import PairState
 
 FloatArray = npt.NDArray[np.float64]
 

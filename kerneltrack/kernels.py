@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from kerneltrack.compiled import compiled, inlined
 from kerneltrack.errors import ConfigError
+from kerneltrack.native.binding import call
 from kerneltrack.specs import KERNELS
 from kerneltrack.sums import absolute_distance, dot, squared_distance
 
@@ -114,14 +115,6 @@ def kernel_row(
         out[i] = _value(kernel, out[i])
 
 
-@compiled
-def _gram(kernel: Kernel, rows: FloatArray, columns: FloatArray) -> FloatArray:
-    out = np.empty((rows.shape[0], columns.shape[0]))
-    for i in range(rows.shape[0]):
-        kernel_row(kernel, columns, columns.shape[0], rows[i], out[i])
-    return out
-
-
 def gram(kernel: Kernel, rows: npt.ArrayLike, columns: npt.ArrayLike) -> FloatArray:
     """Return the kernel matrix κ(rows, columns).
 
@@ -132,11 +125,18 @@ def gram(kernel: Kernel, rows: npt.ArrayLike, columns: npt.ArrayLike) -> FloatAr
 
     Returns:
         Shape (n, m), float64. Cost O(nmD).
+
+    Raises:
+        ConfigError: for rows of two widths, or what is no matrix.
     """
     left = np.ascontiguousarray(rows, dtype=np.float64)
     right = np.ascontiguousarray(columns, dtype=np.float64)
-    result: FloatArray = _gram(kernel, left, right)
-    return result
+    for name, matrix in (("rows", left), ("columns", right)):
+        if matrix.ndim != 2 or matrix.shape[1] != left.shape[-1]:
+            raise ConfigError(name, matrix.shape, "of shape (n, D), D the same for both")
+    out = np.empty((len(left), len(right)))
+    call("gram", kernel, left, right, out)
+    return out
 
 
 def median_bandwidth(name: str, rows: FloatArray) -> float:
@@ -161,7 +161,7 @@ def median_bandwidth(name: str, rows: FloatArray) -> float:
     if count > MAX_MEDIAN_ROWS:
         rows = rows[np.linspace(0, count - 1, MAX_MEDIAN_ROWS).astype(np.int64)]
         count = MAX_MEDIAN_ROWS
-    distances: FloatArray = _pair_distances(np.ascontiguousarray(rows), name == "laplacian")
+    distances = _pair_distances(name, rows)
     distances = distances[np.isfinite(distances)]
     for candidates in (distances, distances[distances > 0]):
         if len(candidates):
@@ -171,16 +171,9 @@ def median_bandwidth(name: str, rows: FloatArray) -> float:
     return 1.0
 
 
-@compiled
-def _pair_distances(rows: FloatArray, absolute: bool) -> FloatArray:
-    count, width = rows.shape
-    out = np.empty(count * (count - 1) // 2)
-    place = 0
-    for i in range(count):
-        for j in range(i):
-            if absolute:
-                out[place] = absolute_distance(rows[i], rows[j], width)
-            else:
-                out[place] = squared_distance(rows[i], rows[j], width)
-            place += 1
+def _pair_distances(name: str, rows: FloatArray) -> FloatArray:
+    """Return ‖x_i - x_j‖², or ‖x_i - x_j‖₁, of all pairs of rows j < i."""
+    of = make_kernel("laplacian" if name == "laplacian" else "gaussian")
+    out = np.empty(len(rows) * (len(rows) - 1) // 2)
+    call("pair_distances", of, np.ascontiguousarray(rows, dtype=np.float64), out)
     return out

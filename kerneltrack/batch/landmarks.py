@@ -184,21 +184,23 @@ def _descend(
     automatic = isinstance(spec.penalty, str)
     penalty = _penalty(spec, descent) if automatic else float(spec.penalty)
     method = EXACT if spec.method == "bcd-ex" else PROXIMAL
+    objectives = []
     for _ in range(spec.sweeps):
-        if sweep(descent, method, penalty, spec.ridge) <= spec.tolerance:
-            break
-        if not descent.factor.any():
+        objective, change = sweep(descent, method, penalty, spec.ridge)
+        objectives.append(objective)
+        if change <= spec.tolerance or not descent.factor.any():
             break
     norms = np.linalg.norm(descent.factor, axis=1) * np.sqrt(np.maximum(np.diag(full), 0.0))
     kept = _heaviest(norms, scaled, spec.count)
-    return kept, norms[kept], penalty, np.array(descent.objective)
+    return kept, norms[kept], penalty, np.array(objectives)
 
 
 def _penalty(spec: LandmarkSpec, descent: Descent) -> float:
     """Return the penalty "auto": a part of that above which no row would enter a zero factor."""
-    q = np.empty_like(descent.q)
-    solve_q(descent.factor, descent.image, spec.ridge, q)
-    steepest = 2.0 / len(descent.gram) * float(np.linalg.norm(q @ descent.gram, axis=0).max())
+    first = descent._replace(q=np.empty_like(descent.q))
+    solve_q(first, spec.ridge)
+    slopes = np.linalg.norm(first.q @ descent.gram, axis=0)
+    steepest = 2.0 / len(descent.gram) * float(slopes.max())
     return AUTO_PENALTY * steepest if steepest > 0 else 1.0
 
 

@@ -229,3 +229,106 @@ int orthonormalise_row(mat *left, mat *right, int64_t row, int64_t size, double 
 void orthonormalise(mat *left, mat *right, int64_t count, int64_t size, const double *least) {
   for (int64_t c = 0; c < count; c++) orthonormalise_row(left, right, c, size, least[c]);
 }
+
+/* Take the pivot's column of R out of what is left. */
+static void factor_column(const mat *matrix, double *rest, int64_t best, int64_t step, mat *out) {
+  double scale = 1.0 / sqrt(rest[best]);
+  const double *pivot = row_of(out, best);
+  for (int64_t i = 0; i < matrix->rows; i++) {
+    /* Rows that were pivots have nothing left, not even rounding noise. */
+    if (!(rest[i] >= 0.0) || i == best) continue;
+    double *row = row_of(out, i);
+    row[step] = scale * (row_of(matrix, best)[i] - dot(pivot, row, step));
+    rest[i] = larger(rest[i] - row[step] * row[step], 0.0);
+  }
+  row_of(out, best)[step] = rest[best] * scale;
+  rest[best] = -1.0;
+}
+
+void semidefinite_factor(const mat *matrix, double *rest, mat *out) {
+  int64_t size = matrix->rows;
+  double trace = 0.0;
+  for (int64_t i = 0; i < size; i++) {
+    rest[i] = row_of(matrix, i)[i];
+    trace += fabs(rest[i]);
+    fill(row_of(out, i), 0.0, size);
+  }
+  double least = trace * (double)size * 2.3e-16;
+  for (int64_t step = 0; step < size; step++) {
+    int64_t best = 0;
+    for (int64_t i = 0; i < size; i++)
+      if (rest[i] > rest[best]) best = i;
+    if (!(rest[best] > least)) return;
+    factor_column(matrix, rest, best, step, out);
+  }
+}
+
+/* Rows b that are to be added up if they are good, each with a weight. */
+typedef struct {
+  const double *weights; /* the first one; the next is `stride` after it */
+  int64_t stride;
+  const double *rows; /* likewise, `columns` after one another */
+  int64_t columns;
+  const uint8_t *good;
+  int64_t many;
+} weighted_rows;
+
+/* to ← to + Σ_b weights_b·rows_b, `vectors` of numbers wide, in registers. */
+static inline __attribute__((always_inline)) void add_vectors(weighted_rows of, double *to,
+                                                              int vectors) {
+  v4 sums[TILE / LANES];
+  UNROLLED
+  for (int t = 0; t < vectors; t++) sums[t] = load4(to + LANES * t);
+  for (int64_t b = 0; b < of.many; b++, of.weights += of.stride, of.rows += of.columns) {
+    if (!of.good[b]) continue;
+    v4 weight = all4(*of.weights);
+    UNROLLED
+    for (int t = 0; t < vectors; t++) sums[t] = fma4(weight, load4(of.rows + LANES * t), sums[t]);
+  }
+  UNROLLED
+  for (int t = 0; t < vectors; t++) store4(to + LANES * t, sums[t]);
+}
+
+static double add_entries(weighted_rows of, double sum) {
+  for (int64_t b = 0; b < of.many; b++, of.weights += of.stride, of.rows += of.columns)
+    if (of.good[b]) sum = fma(*of.weights, *of.rows, sum);
+  return sum;
+}
+
+/* The same of fewer columns than `TILE`. */
+static void add_rest(weighted_rows of, double *to, int64_t width) {
+  int64_t vectors = width / LANES;
+  switch (vectors) {
+#define CASE(count)             \
+  case count:                   \
+    add_vectors(of, to, count); \
+    break
+    CASE(1);
+    CASE(2);
+    CASE(3);
+    CASE(4);
+    CASE(5);
+    CASE(6);
+    CASE(7);
+#undef CASE
+  }
+  of.rows += vectors * LANES;
+  for (int64_t at = vectors * LANES; at < width; at++, of.rows++) to[at] = add_entries(of, to[at]);
+}
+
+/* `out` is walked through once for all rows: it is larger than a processor's nearest caches. */
+void add_products(const mat *left, const mat *right, const uint8_t *good, int lower, mat *out) {
+  weighted_rows of = {left->at, left->columns, right->at, right->columns, good, left->rows};
+  for (int64_t at = 0; at + TILE <= out->columns; at += TILE)
+    for (int64_t i = lower ? at + TILE - 1 : 0; i < out->rows; i++) {
+      of.weights = left->at + i;
+      of.rows = right->at + at;
+      add_vectors(of, row_of(out, i) + at, TILE / LANES);
+    }
+  for (int64_t i = 0; i < out->rows; i++) {
+    int64_t most = lower ? i + 1 : out->columns, at = most / TILE * TILE;
+    of.weights = left->at + i;
+    of.rows = right->at + at;
+    add_rest(of, row_of(out, i) + at, most - at);
+  }
+}

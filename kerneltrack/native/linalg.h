@@ -55,4 +55,14 @@ int orthonormalise_row(mat *left, mat *right, int64_t row, int64_t size, double 
 each row. O(count² · size) */
 void orthonormalise(mat *left, mat *right, int64_t count, int64_t size, const double *least);
 
+/* R into `out` with RRᵀ = matrix, by Cholesky with diagonal pivoting; `rest` is workspace, (r,).
+
+The matrix may be singular: columns of R past its numerical rank are zero, and the error of RRᵀ is
+of the order of rounding, ε·trace. O(r³) */
+void semidefinite_factor(const mat *matrix, double *rest, mat *out);
+
+/* out ← out + Σ left_b right_bᵀ over the rows b that are `good`, in their order, or only the lower
+triangle of `out`. O(nmk) */
+void add_products(const mat *left, const mat *right, const uint8_t *good, int lower, mat *out);
+
 #endif

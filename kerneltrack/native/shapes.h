@@ -38,6 +38,11 @@ static inline double *row_of(const mat *table, int64_t row) {
   return table->at + row * table->columns;
 }
 
+/* `many` rows of a table from `first` on. */
+static inline mat rows_from(const mat *table, int64_t first, int64_t many) {
+  return (mat){row_of(table, first), many, table->columns};
+}
+
 static inline int64_t least_of(int64_t left, int64_t right) { return left < right ? left : right; }
 
 static inline int64_t most_of(int64_t left, int64_t right) { return left > right ? left : right; }

@@ -28,7 +28,11 @@ double bounded_loss(double loss, double own) {
 }
 
 double rank_among(const vec *recent, const int64_t *counts, double loss) {
-  int64_t count = least_of(counts[LOSSES], recent->size), i = 0;
+  return rank_among_last(recent, counts[LOSSES], loss);
+}
+
+double rank_among_last(const vec *recent, int64_t losses, double loss) {
+  int64_t count = least_of(losses, recent->size), i = 0;
   i4 below = {0}, equal = {0};
   v4 given = all4(loss);
   for (; i + LANES <= count; i += LANES) {

@@ -46,6 +46,9 @@ double bounded_loss(double loss, double own);
 /* The mid-rank in (0, 1) of a loss among itself and the model's last ones. */
 double rank_among(const vec *recent, const int64_t *counts, double loss);
 
+/* The same of a ring into which `losses` were written in all. */
+double rank_among_last(const vec *recent, int64_t losses, double loss);
+
 /* ε, the loss below which a row is uninformative. */
 double least_loss(int64_t censor, double threshold, const vec *recent, const int64_t *counts,
                   const double *reals);

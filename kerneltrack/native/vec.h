@@ -24,6 +24,10 @@ typedef int64_t i4 __attribute__((vector_size(32)));
 
 enum { LANES = 4 };
 
+/* Columns of tables that are summed side by side, in registers. */
+enum { TILE = 32 };
+#define UNROLLED _Pragma("GCC unroll 8")
+
 /* The next multiple of a vector's width: rows of tables that only C works on are padded to it. */
 static inline int64_t padded(int64_t count) { return (count + LANES - 1) / LANES * LANES; }
 

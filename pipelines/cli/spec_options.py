@@ -142,9 +142,7 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
     )
     LEARNER.add_flags(group)
     group = parser.add_argument_group("drift", "Alerts when the fitting error changes regime.")
-    group.add_argument(
-        "--drift", action="store_true", help="watch for it (needs the extra kerneltrack[drift])"
-    )
+    group.add_argument("--drift", action="store_true", help="watch for it")
     DRIFT.add_flags(group)
 
 

@@ -5,8 +5,6 @@ Windows of all kinds, thinned and in any order of arrival, are in `tests/stream/
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,6 @@ from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.trackers import OKFEB, OKFEBSpec
-from pipelines.cli.main import main
 from tests.e2e.jobs import (
     CHANNELS,
     COLUMNS,
@@ -182,32 +179,3 @@ def test_drift_may_be_a_name_in_the_spec_file_or_a_section(tmp_path: Path) -> No
     ):
         track(source, *COLUMNS, *SMALL, *flags, "--output", str(tmp_path / "out"), "--overwrite")
         assert record_of(tmp_path / "out")["drift"] == DriftSpec().to_dict()
-
-
-@pytest.fixture
-def no_river(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """River is looked up anew and not found; afterwards it is as it was."""
-    drift._page_hinkley.cache_clear()
-    monkeypatch.setitem(sys.modules, "river", None)
-    monkeypatch.setitem(sys.modules, "river.drift", None)
-    yield
-    monkeypatch.undo()
-    drift._page_hinkley.cache_clear()
-
-
-@pytest.mark.usefixtures("no_river")
-def test_without_river_one_line_names_the_extra(
-    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "out"
-    arguments = ["track", source, *COLUMNS, *SMALL, "--output", str(output)]
-    assert main([*arguments, "--drift"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "pip install 'kerneltrack[drift]'" in line
-    assert not output.exists()
-    # All else works without it.
-    assert main([*arguments, "--window", "4"]) == 0
-    lines = lines_of(output, "mismatch")["m/0"]
-    assert {(line["kind"], line["end"] - line["start"]) for line in lines} == {
-        ("fixed", 4 * SECOND)
-    }

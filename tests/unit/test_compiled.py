@@ -14,8 +14,11 @@ from kerneltrack import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
-from kerneltrack.kernels import _gram, gram, make_kernel
-print(gram(make_kernel("gaussian"), [[0.0]], [[1.0]])[0, 0], sum(_gram.stats.cache_hits.values()))
+import numpy as np
+from kerneltrack.kernels import kernel_row, make_kernel
+out = np.zeros(1)
+kernel_row(make_kernel("gaussian"), np.zeros((1, 1)), 1, np.ones(1), out)
+print(out[0], sum(kernel_row.stats.cache_hits.values()))
 """
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import sys
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +20,7 @@ from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import Alerts, DriftSpec, DriftState, parse_drift_spec
 from kerneltrack.trackers import OKFEBSpec
+from tests.oracles import drift as oracle
 from tests.oracles.streams import raw, spheroid, state_bytes
 
 Array = npt.NDArray[np.float64]
@@ -156,6 +155,31 @@ def test_results_do_not_depend_on_how_rows_are_cut(cuts: list[int], seed: int) -
             getattr(alerts, name)
         )
     assert len(alerts.index) > 0
+
+
+def same_as_rivers(spec: DriftSpec, losses: Array) -> int:
+    """Compare state and alerts with river's bit by bit; how many alerts there were."""
+    state, alerts = detect(spec, losses)
+    expected, found = oracle.run(spec, losses)
+    assert state_bytes(state) == state_bytes(expected)
+    assert alerts.position.tolist() == [place for place, _, _ in found]
+    assert raw(alerts.before) == raw(np.array([level for _, level, _ in found]))
+    assert raw(alerts.after) == raw(np.array([level for _, _, level in found]))
+    return len(found)
+
+
+@pytest.mark.parametrize("direction", ["both", "up", "down"])
+@pytest.mark.parametrize("values", [{}, {"block": 1, "settle": 20}, {"block": 7, "floor": 0.0}])
+def test_page_hinkley_is_rivers_to_the_bit(direction: str, values: dict[str, Any]) -> None:
+    spec = DriftSpec(direction=direction, **values)
+    assert sum(same_as_rivers(spec, regimes(seed, 6000 + seed)) for seed in range(3)) > 0
+
+
+def test_page_hinkley_is_rivers_on_a_trackers_losses() -> None:
+    rng = np.random.default_rng(3)
+    rows = [spheroid(rng, 1500, axis=place % 2) for place in range(6)]
+    _, features = run_all(OKFEBSpec(emit="q"), np.vstack(rows))
+    assert same_as_rivers(DriftSpec(), np.maximum(features.loss, 0.0)) > 0
 
 
 def test_row_by_row_is_the_same() -> None:
@@ -317,41 +341,6 @@ def test_arrays_of_another_state_are_refused() -> None:
     ):
         with pytest.raises(ConfigError, match="drift"):
             drift.from_arrays(spec, bad)
-
-
-@pytest.fixture
-def other_river(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """River is looked up anew, in the test and after it."""
-    drift._page_hinkley.cache_clear()
-    yield monkeypatch
-    monkeypatch.undo()
-    drift._page_hinkley.cache_clear()
-
-
-def test_without_river_one_line_names_the_extra(other_river: pytest.MonkeyPatch) -> None:
-    other_river.setitem(sys.modules, "river", None)
-    other_river.setitem(sys.modules, "river.drift", None)
-    for values in ({}, {"delta": 0.5}):
-        with pytest.raises(ConfigError) as error:
-            parse_drift_spec(values)
-        assert "pip install 'kerneltrack[drift]'" in str(error.value)
-        assert "\n" not in str(error.value)
-
-
-def test_a_river_that_keeps_its_state_elsewhere_is_refused(
-    other_river: pytest.MonkeyPatch,
-) -> None:
-    class PageHinkley:
-        """As in a release to come, perhaps."""
-
-        def __init__(self) -> None:
-            self._x_mean = types.SimpleNamespace(n=0.0, _mean=0.0)
-            self.sums = (0.0, 0.0)
-
-    module = types.SimpleNamespace(PageHinkley=PageHinkley)
-    other_river.setitem(sys.modules, "river.drift", module)
-    with pytest.raises(ConfigError, match=r"0\.22 to 0\.26"):
-        DriftSpec()
 
 
 @pytest.mark.parametrize("seed", [0, 1])

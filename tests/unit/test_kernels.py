@@ -15,8 +15,6 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import (
     MAX_MEDIAN_ROWS,
     gram,
-    kernel_row,
-    kernel_value,
     make_kernel,
     median_bandwidth,
 )
@@ -61,9 +59,9 @@ def test_values_are_the_formulas(
         "polynomial": degree * (size + offset) ** degree,
     }
     allowed = (len(x) + 8) * EPS * (1 + terms.get(name, 1.0))
-    assert abs(kernel_value(kernel, x, y) - expected) <= allowed
-    assert kernel_value(kernel, x, y) == kernel_value(kernel, y, x)
-    assert gram(kernel, x[None], y[None])[0, 0] == kernel_value(kernel, x, y)
+    value = gram(kernel, x[None], y[None])[0, 0]
+    assert abs(value - expected) <= allowed
+    assert gram(kernel, y[None], x[None])[0, 0] == value
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -74,11 +72,28 @@ def test_matrices_are_positive_semidefinite(name: str) -> None:
     assert np.linalg.eigvalsh(matrix).min() >= -30 * EPS * np.trace(matrix)
 
 
-def test_kernel_row_fills_only_what_is_stored() -> None:
-    stored = np.arange(12.0).reshape(4, 3)
-    out = np.full(4, -1.0)
-    kernel_row(make_kernel("linear"), stored, 2, np.ones(3), out)
-    assert out.tolist() == [3.0, 12.0, -1.0, -1.0]
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 9])
+def test_a_value_does_not_depend_on_those_beside_it(name: str, count: int) -> None:
+    generator = np.random.default_rng(3)
+    rows, columns = generator.normal(size=(2, 7)), generator.normal(size=(count, 7))
+    kernel = make_kernel(name, 2.0, 3, 0.5)
+    alone = [[gram(kernel, [x], [y])[0, 0] for y in columns] for x in rows]
+    assert np.array_equal(gram(kernel, rows, columns), np.array(alone).reshape(2, count))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "field"),
+    [
+        (np.ones(3), np.ones((1, 3)), "rows"),
+        (np.ones((1, 3)), np.ones((1, 2)), "columns"),
+        (np.ones((1, 3)), np.ones((1, 4)), "columns"),
+    ],
+)
+def test_rows_of_two_widths_are_refused(rows: Array, columns: Array, field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        gram(make_kernel("linear"), rows, columns)
+    assert caught.value.field == field
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,8 @@ def test_a_sweep_is_the_papers(
     penalty = share * steepest(full, factor, ridge)
     expected, q = oracle.sweep(full, factor, penalty, ridge, exact)
     descent = row_sparse.start_descent(full, factor)
-    row_sparse.sweep(descent, row_sparse.EXACT if exact else row_sparse.PROXIMAL, penalty, ridge)
+    method = row_sparse.EXACT if exact else row_sparse.PROXIMAL
+    objective, change = row_sparse.sweep(descent, method, penalty, ridge)
     # H + (η/Δ)I has a condition of at most 1 + ‖H‖Δ/η, M + λI one of 1 + ‖M‖/λ: 1e4 each here.
     scale = max(np.abs(expected).max(), np.abs(factor).max())
     np.testing.assert_allclose(descent.q, q, rtol=0, atol=1e-10 * np.abs(q).max())
@@ -71,7 +72,9 @@ def test_a_sweep_is_the_papers(
     np.testing.assert_allclose(
         descent.image, full @ descent.factor, rtol=0, atol=1e-11 * np.abs(full).sum() * scale
     )
-    assert descent.objective[-1] == pytest.approx(
+    # Q was zero before.
+    assert change == np.inf
+    assert objective == pytest.approx(
         oracle.cost(full, descent.factor, descent.q, penalty, ridge), rel=1e-9, abs=1e-9
     )
 
@@ -103,13 +106,15 @@ def test_no_step_raises_the_cost(
     full, factor = case
     penalty = share * steepest(full, factor, ridge)
     descent = row_sparse.start_descent(full, factor)
+    method = row_sparse.EXACT if exact else row_sparse.PROXIMAL
     q = oracle.coefficients(full, factor, ridge)
     before = oracle.cost(full, factor, q, penalty, ridge)
     for _ in range(12):
-        row_sparse.sweep(
-            descent, row_sparse.EXACT if exact else row_sparse.PROXIMAL, penalty, ridge
-        )
-        after = descent.objective[-1]
+        previous = descent.q.copy()
+        after, change = row_sparse.sweep(descent, method, penalty, ridge)
+        length = np.linalg.norm(previous)
+        moved = np.linalg.norm(descent.q - previous) / length if length > 0 else np.inf
+        assert change == pytest.approx(moved, rel=1e-9)
         assert after <= before + 1e-11 * abs(before)
         before = after
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.trackers.doubly.random_features import (
-    cosine_of_turns,
     feature_rows,
     make_feature_map,
 )
@@ -98,20 +96,9 @@ def test_signs_are_signs_and_even() -> None:
     assert np.abs(found @ found.T / 3000 - eye).max() < 5 / math.sqrt(3000)
 
 
-def _cosines(turns: Array, out: Array) -> None:
-    for i in range(turns.shape[0]):
-        out[i] = cosine_of_turns(turns[i])
-
-
-def test_the_cosine_is_a_cosine() -> None:
-    turns = np.concatenate([np.linspace(-3, 3, 4001), [0.25, 0.5, 1e15, -(2.0**60), 1e300]])
-    out = np.empty(len(turns))
-    compiled: Any = numba.njit(_cosines)
-    compiled(turns, out)
-    # Of the part of a turn that is left, found exactly.
-    part = turns - np.rint(turns)
-    assert np.abs(out - np.cos(2 * math.pi * part)).max() < 1.2e-15
-    assert np.abs(out).max() <= 1.0
+def test_rows_that_are_no_matrix_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^rows = "):
+        feature_rows(make_feature_map("gaussian", 0), np.ones(3), 0, 4)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import median_bandwidth
 from kerneltrack.limits import Like, Limit, check_positive, real, whole
+from kerneltrack.native.binding import call
 from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import (
@@ -51,13 +52,21 @@ from kerneltrack.trackers.common.calls import (
     outputs_for,
     refusal,
     restored,
-    writeable,
 )
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.doubly import kpca_loop
-from kerneltrack.trackers.doubly.kpca_loop import DoublyState
 from kerneltrack.trackers.doubly.random_features import SCALED, FeatureMap, make_feature_map
 from kerneltrack.trackers.doubly.spec import POSITIVE, DSKPCASpec
+from kerneltrack.trackers.doubly.state import (
+    COUNTS,
+    MENDED,
+    REALS,
+    RIDGE,
+    STEPS,
+    WAITING,
+    DoublyState,
+    N,
+    Settings,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -100,8 +109,8 @@ def layout(spec: DSKPCASpec, width: int) -> dict[str, Like]:
         "scale": real(width),
         "bandwidth": real(1),
         "recent": real(spec.novelty_window),
-        "reals": real(kpca_loop.REALS),
-        "counts": whole(kpca_loop.COUNTS),
+        "reals": real(REALS),
+        "counts": whole(COUNTS),
     }
 
 
@@ -113,7 +122,7 @@ def make_state(spec: DSKPCASpec, first_rows: npt.ArrayLike) -> DoublyState:
         shift=scale.shift, scale=scale.scale, bandwidth=np.array(gammas)
     )
     state.factor[:, : spec.feature_batch] = first_functions(spec, 0)
-    kpca_loop.refresh(settings_of(spec, True), state)
+    call("dskpca_refresh", settings_of(spec, True), state)
     return state
 
 
@@ -138,17 +147,17 @@ def feature_map_of(spec: DSKPCASpec, state: DoublyState) -> FeatureMap:
     return make_feature_map(spec.kernel, spec.seed, 0, gamma, spec.degree, spec.offset)
 
 
-def settings_of(spec: DSKPCASpec, learn: bool) -> kpca_loop.Settings:
+def settings_of(spec: DSKPCASpec, learn: bool) -> Settings:
     """Return the spec as the compiled loop takes it."""
-    return kpca_loop.Settings(
+    return Settings(
         learn=learn,
         aligned=spec.emit == "z",
-        ridge=spec.ridge,
+        ridge=float(spec.ridge),
         form=spec.forms.index(spec.form),
-        step_size=spec.step_size,
-        step_decay=spec.step_decay,
+        step_size=float(spec.step_size),
+        step_decay=float(spec.step_decay),
         row_batch=spec.row_batch,
-        clip=math.inf if spec.clip is None else spec.clip,
+        clip=math.inf if spec.clip is None else float(spec.clip),
     )
 
 
@@ -156,9 +165,9 @@ def functions(spec: DSKPCASpec, state: DoublyState, rows: npt.ArrayLike) -> Floa
     """Return H(x) of rows, (n, r): Algorithm 2. The GHA form's columns are eigenfunctions."""
     tracker, plain = DSKPCA(), dataclasses.replace(spec, emit="q")
     said = tracker.project(plain, state, rows)
-    used = min(int(state.counts[kpca_loop.STEPS]) + 1, spec.budget // spec.feature_batch)
+    used = min(int(state.counts[STEPS]) + 1, spec.budget // spec.feature_batch)
     alpha = state.factor[:, : used * spec.feature_batch]
-    inner = alpha.shape[1] * (alpha @ alpha.T) + state.reals[kpca_loop.RIDGE] * np.eye(spec.rank)
+    inner = alpha.shape[1] * (alpha @ alpha.T) + state.reals[RIDGE] * np.eye(spec.rank)
     result: FloatArray = np.asarray(said.q) @ inner
     return result
 
@@ -227,11 +236,11 @@ class DSKPCA:
 
 def waiting(spec: DSKPCASpec) -> Limit:
     """Return the range of the rows in a mini-batch that is not whole yet."""
-    return Limit("rows in the open mini-batch", kpca_loop.WAITING, spec.row_batch - 1)
+    return Limit("rows in the open mini-batch", WAITING, spec.row_batch - 1)
 
 
 def _run(
-    settings: kpca_loop.Settings,
+    settings: Settings,
     state: DoublyState,
     spec: DSKPCASpec,
     rows: npt.ArrayLike,
@@ -239,9 +248,8 @@ def _run(
 ) -> Features:
     """Run rows through the compiled loop, which writes to the state if it is to learn."""
     matrix = matrix_of(rows, len(state.scale))
-    state = DoublyState(*map(writeable, state))
     out = outputs_for(spec, len(matrix), spec.budget, extras)
-    kpca_loop.run_rows(settings, feature_map_of(spec, state), state, matrix, out)
+    call("dskpca_run", settings, feature_map_of(spec, state), state, matrix, out)
     return features_of(out)
 
 
@@ -249,7 +257,7 @@ def totals(counts: npt.NDArray[np.int64]) -> dict[str, int]:
     """Return running totals by name."""
     none = dict.fromkeys(("evicted", "dropped_at_once", "unseen"), 0)
     return {
-        "informative": int(counts[kpca_loop.N]),
-        "mended": int(counts[kpca_loop.MENDED]),
+        "informative": int(counts[N]),
+        "mended": int(counts[MENDED]),
         **none,
     }

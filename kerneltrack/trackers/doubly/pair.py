@@ -32,13 +32,14 @@ paper: one pair of functions may be the constants. "kcca-newton" is ours.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, check_positive, real, whole
+from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.calls import (
     copied,
@@ -47,15 +48,78 @@ from kerneltrack.trackers.common.calls import (
     outputs_for,
     refusal,
     restored,
-    writeable,
 )
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.doubly import kpca as dskpca
-from kerneltrack.trackers.doubly import kpca_loop, pair_loop
-from kerneltrack.trackers.doubly.kpca_loop import DoublyState
-from kerneltrack.trackers.doubly.pair_loop import PairState, Tie
 from kerneltrack.trackers.doubly.random_features import FeatureMap, make_feature_map
 from kerneltrack.trackers.doubly.spec import POSITIVE, DSPairSpec
+from kerneltrack.trackers.doubly.state import COUNTS, DoublyState, N, Settings
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class PairState(NamedTuple):
+    """State of a model of two views; every array keeps its shape for the model's whole life.
+
+    The bytes of its arrays are 8(2rF + 4rB + 7r² + 2D + window + 9), F features in each view's
+    pool, B of them in a mini-batch, and 16B² more in the form "kcca-newton". Leading dimensions of
+    2 are the views.
+
+    Attributes:
+        factor: (2, r, F) αᵀ and βᵀ.
+        solver: (2, r, r) inverse of the lower Cholesky factor of each view's M + λI.
+        solver_t: (2, r, r) its transpose.
+        moment: (2, r, r) Σuuᵀ and Σvvᵀ over the rows of the open mini-batch.
+        link: (r, r) Σuvᵀ over them.
+        cross: (2, r, B) Σvφ(x)ᵀ and Σuφ(y)ᵀ over them, of the features that their step moves.
+        own: (2, r, B) Σuφ(x)ᵀ and Σvφ(y)ᵀ.
+        gram: (2, B, B) Σφ(x)φ(x)ᵀ and Σφ(y)φ(y)ᵀ, lower triangles; (2, 0, 0) in the other forms.
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        bandwidth: (2,) γ of each view.
+        recent: (window,) ring of the last losses.
+        reals: (2,) ridges in force.
+        counts: (5,) as of `DoublyState`.
+    """
+
+    factor: FloatArray
+    solver: FloatArray
+    solver_t: FloatArray
+    moment: FloatArray
+    link: FloatArray
+    cross: FloatArray
+    own: FloatArray
+    gram: FloatArray
+    shift: FloatArray
+    scale: FloatArray
+    bandwidth: FloatArray
+    recent: FloatArray
+    reals: FloatArray
+    counts: IntArray
+
+    @property
+    def n(self) -> int:
+        """Valid rows seen."""
+        return int(self.counts[N])
+
+    @property
+    def size(self) -> int:
+        """Rows that were learned from."""
+        return int(self.counts[N])
+
+
+class PairView(NamedTuple):
+    """One view's part of a state, as the compiled loop takes it; it shares the state's memory.
+
+    Attributes:
+        of: What its functions have in common with those of `dskpca`.
+        own: (r, B) as in the state.
+        gram: (B, B) likewise.
+    """
+
+    of: DoublyState
+    own: FloatArray
+    gram: FloatArray
 
 
 def layout(spec: DSPairSpec, width: int) -> dict[str, Like]:
@@ -76,7 +140,7 @@ def layout(spec: DSPairSpec, width: int) -> dict[str, Like]:
         "bandwidth": real(2),
         "recent": real(spec.novelty_window),
         "reals": real(2),
-        "counts": whole(kpca_loop.COUNTS),
+        "counts": whole(COUNTS),
     }
 
 
@@ -88,12 +152,12 @@ def make_state(spec: DSPairSpec, first_rows: npt.ArrayLike) -> PairState:
         shift=scale.shift, scale=scale.scale, bandwidth=np.array(gammas)
     )
     for which, half in enumerate(views(spec, state)):
-        half.factor[:, : spec.feature_batch] = dskpca.first_functions(spec, which)
-        kpca_loop.refresh(settings_of(spec, True), half)
+        half.of.factor[:, : spec.feature_batch] = dskpca.first_functions(spec, which)
+        call("dskpca_refresh", settings_of(spec, True), half.of)
     return state
 
 
-def views(spec: DSPairSpec, state: PairState) -> tuple[DoublyState, DoublyState]:
+def views(spec: DSPairSpec, state: PairState) -> tuple[PairView, PairView]:
     """Return the two views' parts of a state; they share its memory."""
     columns = (slice(0, spec.first_view), slice(spec.first_view, None))
     one, two = (
@@ -113,10 +177,10 @@ def views(spec: DSPairSpec, state: PairState) -> tuple[DoublyState, DoublyState]
         )
         for which in (0, 1)
     )
-    return one, two
+    return PairView(one, state.own[0], state.gram[0]), PairView(two, state.own[1], state.gram[1])
 
 
-def settings_of(spec: DSPairSpec, learn: bool) -> kpca_loop.Settings:
+def settings_of(spec: DSPairSpec, learn: bool) -> Settings:
     """Return the spec as the compiled loop takes it; no frame is kept, z are the functions."""
     return dskpca.settings_of(spec, learn)._replace(aligned=False)
 
@@ -196,7 +260,7 @@ class DSPair:
 
 
 def _run(
-    settings: kpca_loop.Settings,
+    settings: Settings,
     state: PairState,
     spec: DSPairSpec,
     rows: npt.ArrayLike,
@@ -204,9 +268,7 @@ def _run(
 ) -> Features:
     """Run rows through the compiled loop, which writes to the state if it is to learn."""
     matrix = matrix_of(rows, len(state.scale))
-    state = PairState(*map(writeable, state))
     out = outputs_for(spec, len(matrix), spec.budget, extras)
-    one, two = views(spec, state)
-    tie = Tie(state.link, state.own, state.gram)
-    pair_loop.run_pairs(settings, feature_maps_of(spec, state), one, two, tie, matrix, out)
+    maps, both = feature_maps_of(spec, state), views(spec, state)
+    call("dspair_run", settings, maps, both, state.link, matrix, out)
     return features_of(out)

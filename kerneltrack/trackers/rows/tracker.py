@@ -16,19 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.compiled import compiled
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, real, whole
-from kerneltrack.trackers.common import calls, row_steps
+from kerneltrack.native.binding import call
+from kerneltrack.trackers.common import calls
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.okfeb import state as rowstate
 from kerneltrack.trackers.rows.spec import RowsSpec
 
 FloatArray = npt.NDArray[np.float64]
-
-MIDDLE = 0.5
-"""Mid-rank of a fitting error among equal ones."""
 
 
 class RowsState(NamedTuple):
@@ -55,27 +52,13 @@ class RowsState(NamedTuple):
         return 0
 
 
-@compiled
-def _run_rows(
-    clip: float,
-    shift: FloatArray,
-    scale: FloatArray,
-    before: int,
-    rows: FloatArray,
-    out: rowstate.Outputs,
-) -> None:
-    x = np.empty(shift.shape[0])
-    index = before
-    for n in range(rows.shape[0]):
-        if not row_steps.scale_row(shift, scale, clip, rows[n], x):
-            continue
-        out.valid[n] = True
-        out.number[n] = index
-        out.novelty[n] = MIDDLE
-        for given in (out.z, out.q):
-            for d in range(given.shape[1]):
-                given[n, d] = x[d]
-        index += 1
+class Settings(NamedTuple):
+    """What the compiled loop takes; `before` is the index of the first row."""
+
+    clip: float
+    shift: FloatArray
+    scale: FloatArray
+    before: int
 
 
 class Rows:
@@ -126,8 +109,7 @@ class Rows:
         matrix = calls.matrix_of(rows, spec.rank)
         out = calls.outputs_for(spec, len(matrix), 0, extras)
         clip = math.inf if spec.clip is None else spec.clip
-        scaling = calls.writeable(state.shift), calls.writeable(state.scale)
-        _run_rows(float(clip), *scaling, state.n, matrix, out)
+        call("rows_run", Settings(float(clip), state.shift, state.scale, state.n), matrix, out)
         return calls.features_of(out)
 
     def why_refused(self, spec: RowsSpec, state: RowsState, row: npt.ArrayLike) -> str:
