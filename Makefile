@@ -4,10 +4,6 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-# Numba keeps the compiled row loops here, beside the project and not in its sources.
-# Outside make its own default holds, unless NUMBA_CACHE_DIR is set.
-NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
-export NUMBA_CACHE_DIR
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 NEEDS := kerneltrack needs Python 3.10 or newer with venv
@@ -18,7 +14,7 @@ SPEED ?= 8
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env loops demo live-demo test test-fast lint format typecheck check bench lock sbom clean
+.PHONY: help env demo live-demo test test-fast sanitize lint format typecheck check bench lock sbom clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -34,8 +30,20 @@ $(VENV)/.locked: requirements.lock
 	@$(PY) -m pip install --quiet --require-hashes --requirement requirements.lock
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.locked pyproject.toml kerneltrack/__init__.py
-	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+# The row loops are C. Where there is no compiler a package of PyPI brings one (80 MB).
+ZIG := ziglang==0.15.1
+zig-cc := $(if $(shell command -v $(CC)),,$(VENV)/bin/zig-cc)
+
+$(VENV)/bin/zig-cc: $(VENV)/.locked
+	@echo 'There is no C compiler ($(CC)): installing $(ZIG).'
+	@$(PY) -m pip install --quiet '$(ZIG)'
+	@printf '#!/bin/sh\nexec "%s" -m ziglang cc -mcpu=baseline "$$@"\n' '$(CURDIR)/$(PY)' >$@
+	@chmod +x $@
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml kerneltrack/__init__.py CMakeLists.txt $(zig-cc) \
+		$(wildcard kerneltrack/native/*.c kerneltrack/native/*.h)
+	@$(if $(zig-cc),CC='$(CURDIR)/$(zig-cc)') \
+		$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: env ## track, measure and learn on the sample; leaves a report in build/demo/
@@ -49,15 +57,24 @@ live-demo: env ## track a replayed recording on a local Flink and Kafka (Java 17
 # Tests run side by side on all processors: threads of BLAS would only wait for each other.
 test test-fast: export OPENBLAS_NUM_THREADS := 1
 
-loops: env ## compile the row loops, if they are not yet: a minute or two
-	@$(PY) -m kerneltrack.warm
-
-test: loops ## run all tests, side by side
+test: env ## run all tests, side by side
 	$(PY) -m pytest --numprocesses auto --maxprocesses 4
 
-test-fast: loops ## run the unit and stream tests that need no cluster and no data sets
+test-fast: env ## run the unit and stream tests that need no cluster and no data sets
 	$(PY) -m pytest kerneltrack tests/unit tests/stream -m 'not live and not data and not slow' \
 		--numprocesses auto --maxprocesses 4
+
+# Loops whose every address and conversion is checked, under states and rows that mean harm.
+SANITIZED := build/sanitized
+
+sanitize: env ## run the contracts and crafted states with the address and undefined-behaviour sanitizers
+	@$(VENV)/bin/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja \
+		-DKERNELTRACK_SANITIZE=ON -DKERNELTRACK_OUTPUT=$(CURDIR)/$(SANITIZED)/lib >/dev/null
+	@$(VENV)/bin/cmake --build $(SANITIZED) >/dev/null
+	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
+		ASAN_OPTIONS=detect_leaks=0 KERNELTRACK_NATIVE_FOLDER=$(CURDIR)/$(SANITIZED)/lib \
+		$(PY) -m pytest tests/unit/test_crafted_states.py tests/unit/test_tracker_contract.py \
+		tests/unit/test_learners_contract.py tests/unit/test_native.py --numprocesses auto --maxprocesses 4
 
 lint: env ## check style and format
 	$(VENV)/bin/ruff check .
@@ -70,7 +87,7 @@ format: env ## put the sources into the project's format
 typecheck: env ## check types
 	$(VENV)/bin/mypy
 
-check: lint typecheck test ## run all that CI runs
+check: lint typecheck test sanitize ## run all that CI runs
 
 bench: env ## measure: one line of figures per benchmark
 	@for script in benchmarks/bench_*.py; do echo "$$script"; $(PY) "$$script" || exit 1; done

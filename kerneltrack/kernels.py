@@ -17,11 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.compiled import compiled, inlined
 from kerneltrack.errors import ConfigError
 from kerneltrack.native.binding import call
 from kerneltrack.specs import KERNELS
-from kerneltrack.sums import absolute_distance, dot, squared_distance
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -69,50 +67,6 @@ def make_kernel(name: str, gamma: float = 1.0, degree: int = 2, offset: float = 
     if not 0 <= offset < np.inf:
         raise ConfigError("offset", offset, "a finite number >= 0")
     return Kernel(KERNELS.index(name), 1.0 / gamma, int(degree), float(offset))
-
-
-@inlined
-def _value(kernel: Kernel, compared: float) -> float:
-    """Return κ(x, y) from what it compares: a distance of x and y, or their product."""
-    if kernel.code in (GAUSSIAN, LAPLACIAN):
-        return float(np.exp(-compared * kernel.inverse_gamma))
-    if kernel.code == POLYNOMIAL:
-        base = compared + kernel.offset
-        power = base
-        for _ in range(kernel.degree - 1):
-            power *= base
-        return power
-    return compared
-
-
-@inlined
-def kernel_value(kernel: Kernel, x: FloatArray, y: FloatArray) -> float:
-    """Return κ(x, y) of two D-vectors. Cost O(D)."""
-    width = x.shape[0]
-    if kernel.code == GAUSSIAN:
-        return _value(kernel, squared_distance(x, y, width))
-    if kernel.code == LAPLACIAN:
-        return _value(kernel, absolute_distance(x, y, width))
-    return _value(kernel, dot(x, y, width))
-
-
-@compiled
-def kernel_row(
-    kernel: Kernel, stored: FloatArray, count: int, x: FloatArray, out: FloatArray
-) -> None:
-    """Write κ(stored[i], x) for i < count into `out`. Cost O(count · D)."""
-    width = x.shape[0]
-    if kernel.code == GAUSSIAN:
-        for i in range(count):
-            out[i] = squared_distance(stored[i], x, width)
-    elif kernel.code == LAPLACIAN:
-        for i in range(count):
-            out[i] = absolute_distance(stored[i], x, width)
-    else:
-        for i in range(count):
-            out[i] = dot(stored[i], x, width)
-    for i in range(count):
-        out[i] = _value(kernel, out[i])
 
 
 def gram(kernel: Kernel, rows: npt.ArrayLike, columns: npt.ArrayLike) -> FloatArray:

@@ -5,21 +5,13 @@ from __future__ import annotations
 import errno
 import re
 import sys
-import threading
 
 from kerneltrack.errors import KerneltrackError, printable
-from kerneltrack.learners import LearnerSpec
-from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.warm import warm_up
 from pipelines.cli.command_line import INPUT_EXIT, SIGNAL_EXIT
 from pipelines.cli.signals import said_of, signal_of
 from pipelines.files.record import JobError
-from transforms.track.windows import MeasureMismatch
 
 AGAIN = "run the same command with --overwrite"
-
-COMPILE_NOTICE = 4.0
-"""Seconds after which the row loops are plainly not just being loaded."""
 
 
 def explain(error: BaseException, output: str) -> KerneltrackError:
@@ -51,20 +43,3 @@ def say(text: str) -> None:
     """Print a line, or several, at once."""
     sys.stdout.write("\n".join(printable(line) for line in text.split("\n")) + "\n")
     sys.stdout.flush()
-
-
-def compile_loops(
-    spec: SubspaceSpec, learner: LearnerSpec | None, measure: MeasureMismatch | None
-) -> None:
-    """Load the row loops that a job needs, and say so where they must first be compiled."""
-    notice = threading.Timer(COMPILE_NOTICE, say, ["compiling the row loops, once ..."])
-    notice.start()
-    try:
-        warm_up(
-            trackers=[spec.tracker],
-            learners=[] if learner is None else [learner.learner],
-            mismatch=measure is not None and measure.windows is not None,
-            moving=measure is not None and measure.moving is not None,
-        )
-    finally:
-        notice.cancel()

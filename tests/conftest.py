@@ -20,7 +20,7 @@ from tests.parts import IN_CI, missing, program
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# No deadline: the first call of a compiled loop compiles it. In CI the same examples every time.
+# No deadline: machines are shared. In CI the same examples every time.
 hypothesis.settings.register_profile(
     "kerneltrack", deadline=None, derandomize=IN_CI, print_blob=True
 )

@@ -1,8 +1,8 @@
 """Crafted states of every tracker, learner and companion: `python -m tests.crafted_states`.
 
 Each trial changes some arrays of a real state, or what its header says, reads it as a job reads
-bytes from outside, and if it is taken runs rows through it. With NUMBA_BOUNDSCHECK=1, and a folder
-of its own for the compiled loops (NUMBA_CACHE_DIR), the loops check each index.
+bytes from outside, and if it is taken runs rows through it. Under `make sanitize` the
+loops check each address.
 """
 
 from __future__ import annotations

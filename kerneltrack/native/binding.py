@@ -1,8 +1,8 @@
 """The compiled row loops: which build is loaded, and how a call reaches it.
 
-The loops are C (the files beside this one), built into shared libraries that know nothing of Python:
-one for any processor of an architecture, one for each further set of instructions that helps. All
-give the same bits; the best that the processor can run is taken.
+The loops are C (the files beside this one), built into shared libraries that know nothing of
+Python: one for any processor of an architecture, one for each further set of instructions that
+helps. All give the same bits; the best that the processor can run is taken.
 
 A structure crosses as bytes: `packed` lays the fields of a named tuple out in their order, each
 number in eight bytes, an array as its address and its lengths. C declares the same structure, and
@@ -17,7 +17,7 @@ import platform
 import struct
 import sys
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from kerneltrack.errors import ConfigError
 
 CHOICE = "KERNELTRACK_NATIVE"
 """Environment variable that names the build to load, for tests and comparisons."""
+FOLDER = "KERNELTRACK_NATIVE_FOLDER"
+"""Environment variable that names another folder of builds: those of `make sanitize`."""
 
 BUILDS = {"x86_64": ("x86_64", "x86_64_v3", "x86_64_v4"), "aarch64": ("aarch64",)}
 """Builds of an architecture, the one that every processor can run first."""
@@ -59,7 +61,7 @@ def _address(array: npt.NDArray[Any]) -> int:
     if not flags.c_contiguous:
         raise TypeError("arrays must be contiguous by rows")
     if flags.writeable and array.size:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
     return int(array.__array_interface__["data"][0])
 
 
@@ -100,20 +102,20 @@ def call(name: str, *arguments: tuple[Any, ...] | np.ndarray[Any, Any]) -> int:
     return result
 
 
-@lru_cache(maxsize=None)
+@cache
 def _function(name: str) -> Callable[..., int]:
     function = getattr(library(), f"kt_{name}")
     function.restype = ctypes.c_int64
     return function  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=1)
+@cache
 def library() -> ctypes.CDLL:
     """Return the library, loaded."""
     return ctypes.CDLL(str(path_of(build())))
 
 
-@lru_cache(maxsize=1)
+@cache
 def build() -> str:
     """Return the name of the build that is loaded: `KERNELTRACK_NATIVE`, else the best.
 
@@ -142,14 +144,18 @@ def path_of(name: str) -> Path:
     """
     found = _find(name)
     if found is None:
-        raise ImportError(f"the compiled loops ({_file(name)}) are missing: install kerneltrack again")
+        raise ImportError(
+            f"the compiled loops ({_file(name)}) are missing: install kerneltrack again"
+        )
     return found
 
 
 def _find(name: str) -> Path | None:
     import kerneltrack.native as package  # noqa: PLC0415 - an editable install has two folders
 
-    places = [Path(folder) / _file(name) for folder in package.__path__]
+    other = os.environ.get(FOLDER)
+    folders = [other] if other else package.__path__
+    places = [Path(folder) / _file(name) for folder in folders]
     return next((place for place in places if place.is_file()), None)
 
 

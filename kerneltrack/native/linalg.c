@@ -332,3 +332,31 @@ void add_products(const mat *left, const mat *right, const uint8_t *good, int lo
     add_rest(of, row_of(out, i) + at, most - at);
   }
 }
+
+/* Some of them for Python, which tests them. */
+
+KT_API int64_t kt_multiply_transposed(const mat *left, const mat *right, mat *out) {
+  multiply_transposed(left, right, left->columns, out);
+  return KT_DONE;
+}
+
+KT_API int64_t kt_inverse_cholesky(const mat *matrix, const double *shift, mat *chol, mat *out,
+                                   mat *transposed) {
+  inverse_cholesky(matrix, matrix->rows, *shift, chol, out, transposed);
+  return KT_DONE;
+}
+
+KT_API int64_t kt_nearest_rotation(const mat *matrix, mat *inverse, ints *pivots, mat *out) {
+  nearest_rotation(matrix, inverse, pivots->at, out);
+  return KT_DONE;
+}
+
+KT_API int64_t kt_diagonalise(mat *matrix, mat *turns) {
+  diagonalise(matrix, matrix->rows, turns);
+  return KT_DONE;
+}
+
+KT_API int64_t kt_semidefinite_factor(const mat *matrix, vec *rest, mat *out) {
+  semidefinite_factor(matrix, rest->at, out);
+  return KT_DONE;
+}

@@ -155,8 +155,8 @@ static void find_rest(okfeb *loop) {
 /* ℓ of a row that is to be learned from, from tables that are exact enough. */
 static double exact_loss(okfeb *loop, double own, double loss) {
   find_rest(loop);
-  if (is_exact(loop)) return loss;
-  refresh(loop);
+  if (okfeb_is_exact(loop)) return loss;
+  okfeb_refresh(loop);
   loss = project(loop, own);
   find_rest(loop);
   return loss;
@@ -310,7 +310,7 @@ static void commit(okfeb *loop, const update *plan, double loss, int exact) {
   okfeb_work *work = &loop->work;
   int64_t *counts = state->counts.at, size = counts[SIZE], width = padded(size + 1);
   int followed = exact && move(loop, plan, loss);
-  if (followed && plan->evicted >= 0) followed = move_dropped(loop, plan);
+  if (exact && plan->evicted >= 0) followed &= move_dropped(loop, plan);
   for (int64_t c = 0; c < state->factor.rows; c++)
     copy(row_of(&state->factor, c), row_of(&work->moved, c), width);
   counts[SIZE] = size + 1;
@@ -322,9 +322,9 @@ static void commit(okfeb *loop, const update *plan, double loss, int exact) {
   double *reals = state->reals.at, shrunk = bound_of_gram(state, MAJORISED, counts[SIZE]);
   if (counts[SINCE] >= most_of(RENEWAL, size) || reals[FADED] < LEAST_FADED ||
       reals[SHRINK] * shrunk > MOST_SHRINK || MIN_RIDGE * plan->spread > reals[RIDGE])
-    renew(loop);
+    okfeb_renew(loop);
   else if (!followed || (plan->evicted >= 0 && loop->settings->policy == COMPENSATED))
-    refresh(loop);
+    okfeb_refresh(loop);
 }
 
 /* Learn from the row in `work`; the index that left, -1 if none did. */
@@ -367,7 +367,7 @@ static int64_t learn(okfeb *loop, double own, double loss) {
   }
   int64_t gone = full ? state->born.at[plan.evicted] : -1;
   commit(loop, &plan, loss, exact);
-  if (mended && exact) refresh(loop);
+  if (mended && exact) okfeb_refresh(loop);
   return gone;
 }
 
@@ -379,7 +379,7 @@ static double begin(okfeb *loop, double own) {
   place(loop, own);
   try_update(loop, &plan);
   commit(loop, &plan, 0.0, 1);
-  renew(loop);
+  okfeb_renew(loop);
   state->counts.at[STARTED] += 1;
   for (int64_t i = 0; i <= size; i++) loop->work.k[i] = row_of(&state->gram, i)[size];
   return project(loop, own);

@@ -94,19 +94,19 @@ void okfeb_row(okfeb *loop, int64_t n);
 void frame_move(okfeb *loop, const double *q, double decay, double c);
 
 /* Q follows M ← M - agᵀ - gaᵀ + κaaᵀ, where L loses φaᵀ, g = Lᵀφ and κ = ‖φ‖²: a, g in the scratch.
-False, and Q as it was, where what is left of N is lost in rounding. */
+False where so little of N is left that Q must be computed anew. */
 int frame_exchange(okfeb *loop, double kappa);
 
 /* Whether z and q of the row are what A says, for all that rounding has done to KA and Q since they
 were computed anew: Lᵀe = ρq, e = φ - Lq. work.rest holds k - KAq. O(Br + r²) */
-int is_exact(okfeb *loop);
+int okfeb_is_exact(okfeb *loop);
 
 /* KA and M from scratch, and Q with them, which keeps its orientation. */
-void refresh(okfeb *loop);
+void okfeb_refresh(okfeb *loop);
 
 /* The same with the ridge as it was set, and with what the nonparametric rule shrinks applied to A:
 what rows since the last renewal have put off. */
-void renew(okfeb *loop);
+void okfeb_renew(okfeb *loop);
 
 /* okfeb_budget.c */
 

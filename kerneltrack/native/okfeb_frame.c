@@ -9,6 +9,8 @@ subspace least in feature space.
 
 /* A downdate that leaves less than this of N's determinant leaves rounding errors. */
 #define LEAST_REST 1e-14
+/* One that leaves less than this has lost digits that `okfeb_refresh` brings back. */
+#define LEAST_SOUND 1e-4
 /* Largest relative error of z that is let pass. */
 #define INEXACT 1e-9
 /* Newton and Schulz's iteration starts where no entry of QNQᵀ - I is larger, ends where it has
@@ -45,11 +47,12 @@ void frame_move(okfeb *loop, const double *q, double decay, double c) {
 }
 
 /* B = R·S^{-½} - I in the plane of the two vectors, where S is what N becomes there, symmetric, and
-the turn C = I - (VᵀQg)(VᵀQa)ᵀ; n0, n1 and `along` give a and g in the plane: (n0, 0), (along, n1). */
-static int plane_change(double n0, double n1, double along, double kappa, double change[4]) {
+the turn C = I - (VᵀQg)(VᵀQa)ᵀ; n0, n1 and `along` give a and g in the plane: (n0, 0), (along, n1).
+Returns det S, 0 where rounding has it. */
+static double plane_change(double n0, double n1, double along, double kappa, double change[4]) {
   double s00 = kappa * n0 * n0 - 2.0 * n0 * along, s01 = -n0 * n1;
   double det = 1.0 + s00 - s01 * s01;
-  if (!(det > LEAST_REST) || !(det < 1.0 / LEAST_REST)) return 0;
+  if (!(det > LEAST_REST) || !(det < 1.0 / LEAST_REST)) return 0.0;
   /* S^{-½} = (adj S + √δ·I)/(√δ·√(tr S + 2√δ)), δ = det S */
   double root = sqrt(det), scale = 1.0 / (root * sqrt(2.0 + s00 + 2.0 * root));
   double x00 = (1.0 + root) * scale, x01 = -s01 * scale, x11 = (1.0 + s00 + root) * scale;
@@ -63,7 +66,7 @@ static int plane_change(double n0, double n1, double along, double kappa, double
   change[1] = cosine * x01 - sine * x11;
   change[2] = sine * x00 + cosine * x01;
   change[3] = sine * x01 + cosine * x11 - 1.0;
-  return 1;
+  return det;
 }
 
 int frame_exchange(okfeb *loop, double kappa) {
@@ -87,7 +90,8 @@ int frame_exchange(okfeb *loop, double kappa) {
   int dependent = !(n1 > 1e-15 * fabs(along));
   scale_all(second, dependent ? 0.0 : 1.0 / n1, rank);
   double change[4];
-  if (!plane_change(n0, dependent ? 0.0 : n1, along, kappa, change)) return 0;
+  double left = plane_change(n0, dependent ? 0.0 : n1, along, kappa, change);
+  if (!(left > 0.0)) return 0;
   /* Q ← Q + V·B·VᵀQ */
   out_of_frame(frame, first, work->low);
   out_of_frame(frame, second, work->high);
@@ -97,10 +101,10 @@ int frame_exchange(okfeb *loop, double kappa) {
     add_scaled(row_of(frame, c), low, work->low, width);
     add_scaled(row_of(frame, c), high, work->high, width);
   }
-  return 1;
+  return left > LEAST_SOUND;
 }
 
-int is_exact(okfeb *loop) {
+int okfeb_is_exact(okfeb *loop) {
   const okfeb_state *state = loop->state;
   okfeb_work *work = &loop->work;
   int64_t width = padded(state->counts.at[SIZE]);
@@ -213,14 +217,14 @@ static void refactor_frame(okfeb *loop, double ridge) {
       row_of(frame, c)[e] = dot(row_of(&chol, c) + e, row_of(&transposed, e) + e, rank - e);
 }
 
-void refresh(okfeb *loop) {
+void okfeb_refresh(okfeb *loop) {
   double ridge = loop->state->reals.at[RIDGE];
   refresh_image(loop->state);
   refresh_inner(loop, ridge);
   if (!refine_frame(loop)) refactor_frame(loop, ridge);
 }
 
-void renew(okfeb *loop) {
+void okfeb_renew(okfeb *loop) {
   okfeb_state *state = loop->state;
   double *reals = state->reals.at;
   if (reals[SHRINK] > 0.0) {
@@ -232,5 +236,5 @@ void renew(okfeb *loop) {
   reals[FADED] = 1.0;
   reals[SHRINK] = 0.0;
   state->counts.at[SINCE] = 0;
-  refresh(loop);
+  okfeb_refresh(loop);
 }

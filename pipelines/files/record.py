@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -152,7 +151,6 @@ def versions() -> dict[str, str]:
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "numba": numba.__version__,
         "apache_beam": beam.__version__,
         "pyarrow": pa.__version__,
     }

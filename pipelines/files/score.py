@@ -21,7 +21,6 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.warm import warm_up
 from pipelines.files import layout, outcome, output_folder
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.local_times import counted, local_times, local_times_text
@@ -71,7 +70,6 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         raise explain(error, args.output) from error
     inputs = [*files.paths, snapshots.folder]
     with output_folder.held(args.output, PARTS, args.overwrite, inputs, args.typed):
-        warm_up([snapshots.spec.tracker], [] if learner is None else [learner.learner])
         with StatusLine(sys.stderr, files.rows, args.progress):
             result = pipeline.run()
             state = result.wait_until_finish()

@@ -29,7 +29,7 @@ from pipelines.files.record import (
     versions,
     write_record,
 )
-from pipelines.job import compile_loops, explain, say
+from pipelines.job import explain, say
 from pipelines.job_spec import Job, job_from_flags
 from pipelines.report import write_report
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
@@ -99,7 +99,6 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     inputs += [] if args.start_from is None else [args.start_from]
     parts = parts_of(job)
     with output_folder.held(args.output, parts, args.overwrite, inputs, args.typed):
-        compile_loops(job.spec, job.learner, job.measure)
         ready = time.monotonic()
         with StatusLine(sys.stderr, files.rows, args.progress):
             result = pipeline.run()

@@ -19,7 +19,7 @@ from pipelines.cli import kafka_options
 from pipelines.cli.beam_options import DEFAULT_RUNNER, beam_options
 from pipelines.cli.command_line import UsageError, flags_named
 from pipelines.cli.job_flags import refuse_without
-from pipelines.job import compile_loops, say
+from pipelines.job import say
 from pipelines.job_spec import Job, job_from_flags
 from pipelines.live import options as stream_options
 from pipelines.live.flink import ENDED
@@ -136,9 +136,6 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     build(pipeline, job, ends)
     if snapshots is not None:
         Path(snapshots).mkdir(parents=True, exist_ok=True)
-    if place.cluster is not None:
-        # Workers of this machine find the compiled loops where this process leaves them.
-        compile_loops(job.spec, job.learner, job.measure)
     result = pipeline.run()
     flink_job = _wait_until_runs(place, name, result)
     record = Record(flink_job, name, time.time(), args.topic, digest(settings), settings, FORMATS)

@@ -14,7 +14,7 @@ from tests.e2e.clusters import LocalCluster
 from tests.e2e.jobs import ROOT
 
 PACKAGES = ("transforms", "pipelines")
-"""Not kerneltrack, whose loops would be compiled anew for every copy."""
+"""Not kerneltrack, whose loops are built where it is installed."""
 STEPS = "pipelines/live/pipeline.py"
 BOOT = (sys.executable, "-m", "pipelines.cluster.boot_worker")
 

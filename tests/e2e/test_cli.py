@@ -668,42 +668,6 @@ def test_the_report_is_written_again(
     assert "m/0" in again
 
 
-COUNT_COMPILATIONS = """
-import sys
-from numba.core import event
-from pipelines.cli.main import main
-with event.install_recorder("numba:compile") as recorder:
-    returned = main(sys.argv[1:])
-names = sorted({str(found[1].data["dispatcher"]) for found in recorder.buffer})
-sys.stderr.write(f"{len(recorder.buffer)} compilations {' '.join(names)}\\n")
-sys.exit(returned)
-"""
-
-
-def test_a_warm_job_compiles_nothing(folder: Path, tmp_path: Path) -> None:
-    """The module's own runs have filled the cache for these flags."""
-    arguments = ["track", "in.parquet", *COLUMNS, *SMALL, "--output", str(tmp_path / "out")]
-    done = run_process([sys.executable, "-c", COUNT_COMPILATIONS, *arguments], cwd=folder)
-    assert (done.returncode, done.stderr.strip()) == (0, "0 compilations")
-
-
-def test_warm_jobs_that_learn_compile_nothing(learned: Path, tmp_path: Path) -> None:
-    """Also those that wait for labels, begin from snapshots (read-only arrays), or score."""
-    labels = ("--labels", "labels.csv", "--label-index", "index", "--label-wait", "1")
-    jobs = [
-        ["track", "in.parquet", *COLUMNS, *SMALL, *ALL_OF_IT, *labels],
-        ["track", "in.parquet", *COLUMNS, *ALL_OF_IT, "--warm-start", "learned/snapshots"],
-        ["score", "in.parquet", *COLUMNS, "--snapshots", "learned/snapshots"],
-    ]
-    asked = [[*job, "--output", str(tmp_path / f"{place}")] for place, job in enumerate(jobs)]
-    script = COUNT_COMPILATIONS.replace(
-        "main(sys.argv[1:])", "max(map(main, json.loads(sys.argv[1])))"
-    )
-    run = [sys.executable, "-c", "import json" + script, json.dumps(asked)]
-    done = run_process(run, cwd=learned.parent)
-    assert (done.returncode, done.stderr.strip()) == (0, "0 compilations")
-
-
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

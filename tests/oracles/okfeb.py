@@ -209,7 +209,9 @@ class Oracle:
 
     def renew(self) -> None:
         """A ← A - (Σμλ/n)KA; the ridge is what it was set to."""
-        self.factor = self.factor - self.shrink * self.kernel(self.stored, self.stored) @ self.factor
+        self.factor = (
+            self.factor - self.shrink * self.kernel(self.stored, self.stored) @ self.factor
+        )
         self.ridge_in_force = self.ridge_for(self.inner)
         self.faded, self.shrink, self.since = 1.0, 0.0, 0
 

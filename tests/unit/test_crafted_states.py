@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from apache_beam.transforms.window import FixedWindows
@@ -19,17 +18,11 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import CovarianceSpec, OKFEBSpec
 from kerneltrack.trackers.okfeb import state as rowstate
 from tests.crafted_states import ROWS, Case, cases, clock_trial, trial
-from tests.parts import IN_CI
 from transforms.track.windows import MeasureMismatch, OpenWindows
 
 TRIALS = 60
 CASES = cases()
 SIZES: dict[str, Any] = {"rank": 3, "budget": 6, "warmup": 20}
-
-
-def test_the_loops_check_their_indexes_in_ci() -> None:
-    checked: Any = numba.config
-    assert checked.BOUNDSCHECK or not IN_CI
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What z is: the regularised projection's coordinates, in a frame that moves as little as it can."""
+"""What z is: coordinates of the regularised projection, in a frame that moves little."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-HEAVY = {"apache_beam", "numba", "numpy", "pyarrow"}
+HEAVY = {"apache_beam", "numpy", "pyarrow"}
 PACKAGES = ("kerneltrack", "kerneltrack.trackers", "kerneltrack.learners", "transforms")
 
 

@@ -161,7 +161,9 @@ def exact_okfe(rows: list[list[int]], factor: Matrix, rule: str) -> Matrix:
         waiting += step * shrink
         grown = [[kernel(s, t) for t in known] for s in known]
         if waiting * sum(grown[i][i] for i in range(len(known))) > Fraction(1, 20):
-            images = [[_dot(values, [f[c] for f in factor]) for c in range(rank)] for values in grown]
+            images = [
+                [_dot(values, [f[c] for f in factor]) for c in range(rank)] for values in grown
+            ]
             factor = [
                 [a - waiting * b for a, b in zip(old, image, strict=True)]
                 for old, image in zip(factor, images, strict=True)

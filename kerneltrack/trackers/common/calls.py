@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from kerneltrack.limits import (
 )
 from kerneltrack.native.binding import call
 from kerneltrack.specs import NEEDS_BANDWIDTH
-from kerneltrack.trackers.common import row_steps, scaling
+from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.base import Features, IntArray
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.okfeb import state as rowstate
@@ -30,6 +30,12 @@ FloatArray = npt.NDArray[np.float64]
 Arrays = dict[str, npt.NDArray[Any]]
 
 _State = TypeVar("_State")
+
+# As in native/tracking.h.
+MAX_SCALED = 1e150
+"""Largest |x| after scaling: its square is still finite."""
+MAX_KERNEL = 1e100
+"""Largest κ(x,x) that the products of an update can take."""
 
 
 class FirstRows(NamedTuple):
@@ -79,7 +85,7 @@ def kernel_of(spec: SubspaceSpec, state: Any) -> Kernel:
 
 
 def run(
-    loop: Callable[..., Any] | str,
+    loop: str,
     settings: Any,
     state: Any,
     spec: SubspaceSpec,
@@ -87,23 +93,18 @@ def run(
     extras: tuple[str, ...] = (),
     *beside: Any,
 ) -> Features:
-    """Run rows through a compiled loop, which writes to the state if it is to learn.
+    """Run rows through a loop of C, which writes to the state if it is to learn.
 
-    The loop, a function of C by its name, gets settings, kernel, state, rows, room for the outputs,
-    and what is `beside`.
+    The loop gets settings, kernel, state, rows, room for the outputs, and what is `beside`.
     """
     matrix = matrix_of(rows, len(state.scale))
-    out = outputs_for(spec, len(matrix), state.born.shape[0] - 1, extras)
-    arguments = (settings, kernel_of(spec, state), state, matrix, out, *beside)
-    if isinstance(loop, str):
-        call(loop, *arguments)
-    else:
-        loop(*arguments[:2], type(state)(*map(writeable, state)), *arguments[3:])
+    out = outputs_for(spec, len(matrix), len(state.born) - 1, extras)
+    call(loop, settings, kernel_of(spec, state), state, matrix, out, *beside)
     return features_of(out)
 
 
 def matrix_of(rows: npt.ArrayLike, width: int) -> FloatArray:
-    """Return rows as the compiled loops take them.
+    """Return rows as the loops take them.
 
     Raises:
         ConfigError: for rows of another width.
@@ -111,7 +112,7 @@ def matrix_of(rows: npt.ArrayLike, width: int) -> FloatArray:
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] != width:
         raise ConfigError("rows", matrix.shape, f"of shape (n, {width})")
-    return cast("FloatArray", writeable(matrix))
+    return matrix
 
 
 def stamps_of(spec: SubspaceSpec, rows: npt.ArrayLike, times: IntArray | None) -> IntArray:
@@ -128,12 +129,7 @@ def stamps_of(spec: SubspaceSpec, rows: npt.ArrayLike, times: IntArray | None) -
     stamps = np.ascontiguousarray(times, dtype=np.int64)
     if stamps.shape != (count,):
         raise ConfigError("times", stamps.shape, f"of shape ({count},)")
-    return cast("IntArray", writeable(stamps))
-
-
-def writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array that may be written to: Numba compiles loops anew for those that may not."""
-    return array if array.flags.writeable else array.copy()
+    return stamps
 
 
 def outputs_for(
@@ -205,9 +201,9 @@ def refusal(state: Any, row: npt.ArrayLike, positive: str | None = None) -> str:
         return f"channel {int(np.argmax(values < 0))} is below 0, {positive} takes none"
     scaled = np.abs(values / state.scale - state.shift)
     worst = int(np.argmax(scaled))
-    if scaled[worst] > row_steps.MAX_SCALED:
+    if scaled[worst] > MAX_SCALED:
         return f"channel {worst} = {values[worst]:g}: too large once standardised"
-    return f"the kernel's value of the row with itself is above {row_steps.MAX_KERNEL:g}"
+    return f"the kernel's value of the row with itself is above {MAX_KERNEL:g}"
 
 
 def restored(

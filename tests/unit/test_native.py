@@ -1,0 +1,219 @@
+"""The compiled loops: structures as Python and C have them, sums to the bit, builds that agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.kernels import Kernel, gram, make_kernel
+from kerneltrack.learners.common.labels import Coded
+from kerneltrack.learners.common.prequential import Mode, Predicted
+from kerneltrack.native import binding
+from kerneltrack.trackers.covariance import state as covariance
+from kerneltrack.trackers.oana import state as oana
+from kerneltrack.trackers.okfeb import state as okfeb
+
+Array = npt.NDArray[np.float64]
+Term = Callable[[float, float, float], float]
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = Path(binding.__file__).parent
+KINDS = {"double": {"float"}, "int64_t": {"int", "bool"}}
+ARRAYS = {"vec": np.float64, "mat": np.float64, "ints": np.int64, "flags": np.bool_}
+
+STRUCTURES: dict[str, Any] = {
+    "kernel": Kernel,
+    "outputs": okfeb.Outputs,
+    "okfeb_settings": okfeb.Settings,
+    "okfeb_state": okfeb.SubspaceState,
+    "covariance_settings": covariance.Settings,
+    "covariance_state": covariance.CovarianceState,
+    "oana_settings": oana.Settings,
+    "oana_state": oana.OANAState,
+    "mode": Mode,
+    "coded": Coded,
+    "predicted": Predicted,
+}
+
+
+def declared(name: str) -> list[tuple[str, str]]:
+    """The members of a C structure, in their order: names and types."""
+    text = "\n".join(path.read_text("utf-8") for path in sorted(SOURCES.glob("*.[ch]")))
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    found = re.findall(r"typedef struct \{([^{}]*)\} (\w+);", text)
+    (body,) = [body for body, of in found if of == name]
+    members = []
+    for line in filter(None, map(str.strip, body.split(";"))):
+        kind, names = line.split(maxsplit=1)
+        members += [(member.strip(), kind) for member in names.split(",")]
+    return members
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_c_declares_what_python_packs(name: str) -> None:
+    of = STRUCTURES[name]
+    members = declared(name)
+    assert [member for member, _ in members] == list(of._fields)
+    hints = get_type_hints(of, include_extras=True)
+    for member, kind in members:
+        hint = hints[member]
+        if kind in ARRAYS:
+            (dtype,) = hint.__args__[1].__args__
+            assert dtype is ARRAYS[kind], member
+        else:
+            assert hint.__name__ in KINDS[kind], member
+
+
+def fused(left: float, right: float, total: float) -> float:
+    """Multiply and add exactly, then round once."""
+    return float(Fraction(left) * Fraction(right) + Fraction(total))
+
+
+def in_order(term: Term, left: Array, right: Array) -> float:
+    """The order of native/vec.h in plain Python: 4 x 8 sums, then 8, folded in halves."""
+
+    def add(start: int, totals: list[float]) -> list[float]:
+        pairs = zip(left[start:], right[start:], totals, strict=False)
+        return [term(float(a), float(b), total) for a, b, total in pairs]
+
+    count = len(left)
+    totals = [[0.0] * 8 for _ in range(4)]
+    for start in range(0, count - count % 32, 32):
+        totals = [add(start + 8 * i, totals[i]) for i in range(4)]
+    lanes: list[float] = [(a + b) + (c + d) for a, b, c, d in zip(*totals, strict=True)]
+    for start in range(count - count % 32, count - count % 8, 8):
+        lanes = add(start, lanes)
+    width = 8
+    while width > 1:
+        width //= 2
+        lanes = [lanes[i] + lanes[i + width] for i in range(width)]
+        if count & width:
+            lanes = add(count - count % (2 * width), lanes)
+    return float(lanes[0])
+
+
+def distance(kernel: str, left: Array, right: Array) -> float:
+    """What is compared of two rows: the pair's entry of the distances."""
+    out = np.empty(1)
+    binding.call("pair_distances", make_kernel(kernel), np.stack([left, right]), out)
+    return float(out[0])
+
+
+@pytest.mark.parametrize("count", [*range(1, 20), 31, 32, 33, 63, 64, 65, 71, 100])
+def test_sums_have_a_stated_order(count: int) -> None:
+    rng = np.random.default_rng(count)
+    left, right = rng.normal(size=(2, count)) * 10.0 ** rng.integers(-8, 8, size=(2, count))
+    found = float(gram(make_kernel("linear"), left[None], right[None])[0, 0])
+    assert found == in_order(fused, left, right)
+
+    def square(a: float, b: float, total: float) -> float:
+        return fused(a - b, a - b, total)
+
+    def absolute(a: float, b: float, total: float) -> float:
+        return total + abs(a - b)
+
+    # The later row of a pair comes first.
+    assert distance("gaussian", left, right) == in_order(square, right, left)
+    assert distance("laplacian", left, right) == in_order(absolute, right, left)
+
+
+RUN_EVERYTHING = """
+import hashlib, json
+import numpy as np
+from kerneltrack import codec
+from kerneltrack.in_memory import learn_all, run_all
+from kerneltrack.monitor.moving import ON_A_BUDGET, MovingWindow
+from kerneltrack.registry import LEARNERS, TRACKERS
+rng = np.random.default_rng(7)
+rows = np.cumsum(rng.normal(size=(400, 5)), axis=0) * 0.2 + rng.normal(size=(400, 5))
+found = {}
+for name, tracker in TRACKERS.items():
+    sizes = {"rank": 5} if name == "rows" else {"rank": 4}
+    spec = tracker.spec_type(**sizes, warmup=50)
+    state, features = run_all(spec, rows)
+    parts = [array.tobytes() for array in (features.z, features.loss, features.novelty)]
+    if isinstance(spec, ON_A_BUDGET):
+        moving = MovingWindow(20)
+        begun = tracker.init(spec, rows[:50])
+        parts += [
+            array.tobytes()
+            for array in moving.update(spec, begun, moving.init(spec, begun), rows)[3]
+        ]
+    found[name] = hashlib.sha256(b"".join([*parts, codec.encode(spec, state)])).hexdigest()
+for name, learner in LEARNERS.items():
+    for task in sorted(learner.spec_type.tasks):
+        labels = ["abc"[i % 3] for i in range(400)] if task == "classification" else rows[:, 0]
+        state, told = learn_all(learner.spec_type(task=task), rows, labels)
+        value = told.score if told.value is None else told.value
+        arrays = [array for array in state if isinstance(array, np.ndarray)]
+        found[f"{name} {task}"] = hashlib.sha256(
+            b"".join([value.tobytes(), *(array.tobytes() for array in arrays)])
+        ).hexdigest()
+print(json.dumps(found))
+"""
+
+
+def results_of(build: str) -> dict[str, str]:
+    """Hashes of what every tracker and learner makes of the same rows, by one build."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_EVERYTHING],
+        env={**os.environ, binding.CHOICE: build, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def runnable() -> list[str]:
+    """The builds that this processor can run, the least first."""
+    names = next(names for names in binding.BUILDS.values() if binding.build() in names)
+    return list(names[: names.index(binding.build()) + 1])
+
+
+@pytest.mark.slow
+def test_all_builds_give_the_same_bits() -> None:
+    first, *others = map(results_of, runnable())
+    assert len(first) >= 20
+    for other in others:
+        assert other == first
+
+
+def test_a_build_of_another_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(binding.CHOICE, "sparc")
+    with pytest.raises(ConfigError, match="KERNELTRACK_NATIVE = 'sparc'"):
+        binding.build.__wrapped__()
+
+
+def test_arrays_that_are_not_contiguous_do_not_cross() -> None:
+    with pytest.raises(TypeError, match="contiguous"):
+        binding.packed((np.zeros((4, 4))[:, ::2],))
+
+
+def test_every_function_that_python_calls_is_there() -> None:
+    """And every one that is there is called."""
+    folders = (SOURCES.parent, ROOT / "tests")
+    texts = [path.read_text("utf-8") for folder in folders for path in folder.rglob("*.py")]
+    named = set(re.findall(r'"(\w+)"', "\n".join(texts)))
+    offered = set(
+        re.findall(
+            r"KT_API int64_t kt_(\w+)\(",
+            "\n".join(path.read_text("utf-8") for path in SOURCES.glob("*.c")),
+        )
+    )
+    assert offered - {"processor_level"} <= named
+    library = binding.library()
+    assert all(hasattr(library, f"kt_{name}") for name in offered)
