@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import subprocess
 import sys
@@ -139,7 +138,6 @@ def deployed(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) ->
             f"--container_executable={worker_command(known, 'python')}",
         ]
         variables = {item["name"]: deployed.here([item["value"]])[0] for item in java["env"]}
-        variables["NUMBA_CACHE_DIR"] = os.environ.get("NUMBA_CACHE_DIR", str(folder / "numba"))
         for name, words in {
             "python-worker": pool,
             "java-worker": [*java["command"], *java["args"]],

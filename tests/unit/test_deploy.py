@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 import zipfile
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import kerneltrack
 from pipelines.cli import kafka_options
@@ -97,24 +97,77 @@ def test_the_images_have_the_projects_versions() -> None:
     assert flink["flinkVersion"] == "v" + poms()["flink.minor"].replace(".", "_")
 
 
-def test_loops_of_the_image_are_found_on_every_node() -> None:
-    """Numba looks compiled loops up by the processor: in the image by no real one."""
-    text = DOCKERFILE.read_text()
-    assert re.search(r"NUMBA_CPU_NAME=\$\{NUMBA_CPU_NAME\}", text)
-    assert re.search(r'NUMBA_CPU_FEATURES=""', text)
-    name = default_arguments()["NUMBA_CPU_NAME"]
-    asked = (
-        "from numba.core.registry import cpu_target\n"
-        "print(cpu_target.target_context.codegen().magic_tuple()[1:])"
+def stages() -> dict[str, str]:
+    """The stages of the Dockerfile by name, each from its FROM on, without comments."""
+    text = re.sub(r"^ *#.*\n", "", DOCKERFILE.read_text(), flags=re.M)
+    found = re.findall(r"^FROM \S+ AS (\w+)$", text, re.M)
+    return dict(zip(found, re.split(r"^(?=FROM )", text, flags=re.M)[1:], strict=True))
+
+
+def base(stage: str) -> str:
+    """What a stage begins with."""
+    return stages()[stage].split()[1]
+
+
+def test_only_the_stage_that_builds_the_wheel_has_a_compiler() -> None:
+    composed = {item["build"]["target"] for item in services().values() if "build" in item}
+    assert composed == {"worker", "java", "flink"}
+    compiler = re.compile(r"\b(?:apt-get|gcc|g\+\+|clang|make|cmake|libc6-dev)\b")
+    assert {name for name, text in stages().items() if compiler.search(text)} == {"wheel"}
+    # None goes on from another stage, and of other stages they take single files and folders.
+    assert not {base(name) for name in composed} & set(stages())
+    # The image of Beam's workers has compilers of its own, the slim one of Python has none.
+    python = "python:${PYTHON_VERSION}-slim${PYTHON_DIGEST}"
+    # What is compiled with one C library runs with the same one.
+    assert base("worker") == base("wheel") == python
+    assert re.findall(r"--from=(\S+) (\S+)", stages()["worker"]) == [("beam", "/opt/apache/beam")]
+    assert 'ENTRYPOINT ["/opt/apache/beam/boot"]' in stages()["worker"]
+
+
+def test_the_worker_takes_the_wheel_that_its_stage_built() -> None:
+    (mount,) = re.findall(r"--mount=(\S+)", stages()["worker"])
+    assert mount == "type=bind,from=wheel,source=/build/dist,target=/tmp/dist"
+    assert re.search(r"pip install \S+ --no-deps /tmp/dist/\*\.whl", stages()["worker"])
+    assert re.search(
+        r"pip wheel .*--no-build-isolation --wheel-dir dist \.$", stages()["wheel"], re.M
     )
-    done = subprocess.run(
-        [sys.executable, "-c", asked],
-        env={**os.environ, "NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == str((name, ""))
+    copied = set(re.findall(r"^COPY (?!--)(.+) \S+$", stages()["wheel"], re.M))
+    names = {name for line in copied for name in line.split()}
+    assert {"CMakeLists.txt", "pyproject.toml", "kerneltrack"} <= names
+    context = DOCKERFILE.with_name("Dockerfile.dockerignore").read_text().split("\n")
+    assert {f"!{name}" for name in names} <= set(context)
+    # Loops that were compiled on the machine that builds the image are none of the image's.
+    assert {"kerneltrack/native/*.so", "kerneltrack/native/*.dylib"} <= set(context)
+
+
+def test_what_builds_the_wheel_is_locked() -> None:
+    """With all that it needs in turn: pip refuses what it has no hash of."""
+    (named,) = re.findall(r"'/\^\(([\w|-]+)\)==/", stages()["wheel"])
+    builders = set(named.split("|"))
+    for name in builders:
+        assert locked(name)
+    assert "--require-hashes" in stages()["wheel"]
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (system,) = re.findall(r"^\[build-system\]\n(?:#.*\n)*requires = \[([^]]*)\]", text, re.M)
+    needed = [Requirement(item) for item in re.findall(r'"([^"]+)"', system)]
+    # CMake and Ninja are asked for only where the machine has none.
+    assert {item.name for item in needed} | {"cmake", "ninja"} <= builders
+    python = {"python_version": default_arguments()["PYTHON_VERSION"], "extra": ""}
+    python["python_full_version"] = f"{python['python_version']}.0"
+    for name in sorted(builders):
+        for item in map(Requirement, requires(name) or ()):
+            if item.marker is None or item.marker.evaluate(python):
+                assert item.name in builders, f"{name} needs {item}"
+
+
+def test_no_cache_of_compiled_loops_is_left() -> None:
+    """The wheel has them: no volume, no variable, no container that copies them."""
+    paths = [DOCKERFILE, COMPOSE, *MANIFESTS.rglob("*.yaml"), DEPLOY / "README.md"]
+    assert len(paths) > 10
+    for path in paths:
+        assert not re.search("numba|llvm", path.read_text(encoding="utf-8"), re.I), path
+    assert set(documents(COMPOSE)[0]["volumes"]) == {"artifacts", "flink", "jobs"}
+    assert "initContainers" not in flink_pod("taskManager")
 
 
 def test_what_runs_is_what_the_dockerfile_builds() -> None:
@@ -414,8 +467,7 @@ def test_root_file_systems_are_read_only_and_what_is_written_has_a_place() -> No
     written = {
         "jobmanager/flink-main-container": {"/tmp", "/opt/flink/log"},
         "taskmanager/flink-main-container": {"/tmp", "/opt/flink/log"},
-        "taskmanager/compiled-loops": {"/var/cache/numba"},
-        "taskmanager/python-worker": {"/tmp", "/var/cache/numba"},
+        "taskmanager/python-worker": {"/tmp"},
         "taskmanager/java-worker": {"/tmp"},
         "jobserver/jobserver": {"/tmp", "/var/lib/kerneltrack"},
         "jobserver/expansion": {"/tmp"},
@@ -429,40 +481,9 @@ def test_root_file_systems_are_read_only_and_what_is_written_has_a_place() -> No
         assert {item["mountPath"] for item in mounts if not item.get("readOnly")} == written[name]
 
 
-def test_compiled_loops_are_copied_to_where_workers_look() -> None:
-    (folder,) = set(re.findall(r"NUMBA_CACHE_DIR=(\S+)", DOCKERFILE.read_text()))
-    containers = flink_containers()
-    *_, source, target = containers["compiled-loops"]["command"]
-    assert source == f"{folder}/."
-    assert {"name": "NUMBA_CACHE_DIR", "value": target} in containers["python-worker"]["env"]
-    assert f"numba:{folder}" in services()["python-worker"]["volumes"]
-    submit = all_containers()["submit/submit"]["env"]
-    given = services()["submit"]["environment"]["NUMBA_CACHE_DIR"]
-    assert {"name": "NUMBA_CACHE_DIR", "value": given} in submit
-
-
-def test_a_copied_cache_is_found(tmp_path: Path) -> None:
-    """Numba looks its compiled code up by the source, wherever the folder is."""
-    (tmp_path / "loop.py").write_text(
-        "import numba\n@numba.njit(cache=True)\ndef twice(x):\n    return 2 * x\n"
-    )
-    code = "import loop; loop.twice(3); print(sum(loop.twice.stats.cache_hits.values()))"
-
-    def hits(cache: str) -> str:
-        env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / cache), "PYTHONPATH": str(tmp_path)}
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
-    assert hits("image") == "0"
-    (tmp_path / "volume").mkdir()
-    check("cp", "--recursive", f"{tmp_path}/image/.", f"{tmp_path}/volume")
-    assert hits("volume") == "1"
-
-
 def test_all_that_goes_on_is_asked_whether_it_does() -> None:
     """The waiting and submitting containers end by themselves, and their Job has a deadline."""
-    ending = {"taskmanager/compiled-loops", "submit/wait", "submit/submit"}
+    ending = {"submit/wait", "submit/submit"}
     containers = all_containers()
     for name, container in containers.items():
         assert {probe for probe in PROBES if probe in container} == (
@@ -648,9 +669,9 @@ def test_every_image_has_a_place_for_its_digest() -> None:
     assert {item["kind"] for item in places["images"]} == {"FlinkDeployment"}
     slots_built = re.findall(r"^FROM \S+\$\{(\w+_DIGEST)\} AS", DOCKERFILE.read_text(), re.M)
     built = re.findall(r"^FROM ", DOCKERFILE.read_text(), re.M)
-    assert len(slots_built) == len(built) == 5
+    assert len(slots_built) == len(built) == 6
     empty = re.findall(r"^ARG (\w+_DIGEST)=$", DOCKERFILE.read_text(), re.M)
-    assert sorted(empty) == sorted(slots_built)
+    assert sorted(empty) == sorted(set(slots_built))
     for service in services().values():
         if "build" in service:
             assert service["build"]["args"] == {name: f"${{{name}:-}}" for name in slots_built}
