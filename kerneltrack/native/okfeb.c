@@ -241,8 +241,10 @@ static int move_parametric(okfeb *loop, const update *plan, double loss) {
   int gentle = decay > LEAST_DECAY;
   double c = 2.0 * decay * step * reals[RIDGE] + step * step * larger(loss, 0.0);
   if (gentle) frame_move(loop, work->q, decay, c);
-  reals[RIDGE] *= decay * decay;
-  reals[FADED] *= decay * decay;
+  /* What is not gentle is renewed at once. */
+  double kept = gentle ? decay * decay : 0.0;
+  reals[RIDGE] *= kept;
+  reals[FADED] *= kept;
   return gentle;
 }
 
@@ -327,6 +329,14 @@ static void commit(okfeb *loop, const update *plan, double loss, int exact) {
     okfeb_refresh(loop);
 }
 
+/* Whether what the nonparametric rule would shrink, A ← A - (μλ/n)KA, turns A round. */
+static int shrinks_too_much(const okfeb *loop, const update *plan) {
+  const okfeb_state *state = loop->state;
+  if (plan->unseen || loop->settings->rule == PARAMETRIC) return 0;
+  double part = plan->step * loop->settings->ridge / (double)state->counts.at[N];
+  return !(part * bound_of_gram(state, MAJORISED, state->counts.at[SIZE] + 1) <= 1.0);
+}
+
 /* Learn from the row in `work`; the index that left, -1 if none did. */
 static int64_t learn(okfeb *loop, double own, double loss) {
   okfeb_state *state = loop->state;
@@ -347,7 +357,7 @@ static int64_t learn(okfeb *loop, double own, double loss) {
   fill(work->rest + size + 1, 0.0, padded(size + 1) - size - 1);
   if (!plan.unseen) plan.step = step_of(loop, settings->step, norm2);
   try_update(loop, &plan);
-  int exact = 1, mended = !(plan.spread <= limit);
+  int exact = 1, mended = !(plan.spread <= limit) || shrinks_too_much(loop, &plan);
   if (mended) {
     state->counts.at[MENDED] += 1;
     if (!plan.unseen) plan.step = step_of(loop, NORMALISED, norm2);

@@ -31,7 +31,7 @@ CHOICES = (
         "Kernels of random features (--kernel, trackers dskpca and dspair)",
         "kerneltrack.trackers.doubly.random_features",
     ),
-    ("Budget policies of okfeb (--policy)", "kerneltrack.trackers.okfeb.budget"),
+    ("Budget policies of okfeb (--policy)", "kerneltrack.trackers.okfeb.spec"),
     ("Budget policies of bsgd (--learner-maintenance)", "kerneltrack.learners.kernel.bsgd"),
 )
 """Where the docstring of a module has a table of choices."""

@@ -78,8 +78,8 @@ def test_counts_from_outside_leave_room_and_the_jobs_own_may_be_larger() -> None
 def test_arrays_that_claim_a_size_get_no_room() -> None:
     spec = OKFEBSpec(**SIZES)
     state, _ = run_all(spec, ROWS)
-    wide = state._replace(support=np.zeros((0, 2**40)))
-    with pytest.raises(DataError, match=r"state\.support"):
+    wide = state._replace(stored=np.zeros((0, 2**40)))
+    with pytest.raises(DataError, match=r"state\.stored"):
         codec.decode(codec.encode(spec, wide))
 
 
@@ -124,10 +124,6 @@ def test_moving_windows_of_rows_without_a_length_are_refused() -> None:
 
 
 HARMFUL = {
-    "model okfeb": (
-        547,  # the drift detector's counts had no room for the rows that were to come
-        654,  # a row of the moving window had κ(x, x) < 0
-    ),
     "learning ridge-targets": (9323,),  # the metrics' window was more than a pair of numbers
 }
 """Seeds of states that were taken and then ended the step, by their case."""

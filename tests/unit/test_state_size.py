@@ -14,8 +14,10 @@ from tests.oracles.streams import walk
 
 
 def formula(slots: int, width: int, rank: int, window: int) -> int:
-    """8(C(D + 2r + C + 2) + 5r² + 2D + window + 14), of `SubspaceState`'s docstring."""
-    return 8 * (slots * (width + 2 * rank + slots + 2) + 5 * rank**2 + 2 * width + window + 14)
+    """8(W(D + 2r + W) + rP + r² + 2C + 2D + window + 17), of `SubspaceState`'s docstring."""
+    columns, directions = -(-slots // 4) * 4, -(-rank // 4) * 4
+    tables = columns * (width + 2 * rank + columns) + rank * directions + rank**2
+    return 8 * (tables + 2 * slots + 2 * width + window + 17)
 
 
 def bytes_of(state: Any) -> int:

@@ -49,8 +49,9 @@ def _resized(state: SubspaceState, slots: int) -> SubspaceState:
         parts[name][:size] = getattr(state, name)[:size]
     for name in ("stored", "factor", "image", "gram"):
         old = parts[name]
+        kept = size if name == "gram" else len(old)
         parts[name] = np.zeros((columns if name == "gram" else len(old), columns))
-        parts[name][: len(old), :size] = old[:columns, :size]
+        parts[name][:kept, :size] = old[:kept, :size]
     return SubspaceState(**parts)
 
 
@@ -143,7 +144,7 @@ class OKFE:
     def from_arrays(self, spec: OKFESpec, arrays: dict[str, npt.NDArray[Any]]) -> SubspaceState:
         """Make a state of arrays that `arrays` gave."""
         counts = arrays.get("counts", np.zeros(0))
-        size = int(counts[rowstate.SIZE]) if counts.shape == (rowstate.COUNTS,) else -1
+        size = int(counts[rowstate.SIZE]) if counts.shape == (rowstate.COUNTS + 1,) else -1
         if not 0 <= size <= spec.max_rows:
             raise ConfigError("state.counts, stored rows", size, f"0 to {spec.max_rows}")
         return state_from_arrays(spec, arrays, size + SPARE_SLOTS)

@@ -1,4 +1,18 @@
-"""Settings of OK-FE and OK-FEB."""
+"""Settings of OK-FE and OK-FEB, and which SV goes when one too many is stored.
+
+| policy | the SV that goes |
+|---|---|
+| norm | of the least η‖a‖, where the η of all older ones shrink by β (Alg. 5, eq. 25 and 26) |
+| fifo | the oldest |
+| distortion | of the least κ(x,x)‖a‖², which moves the subspace least (eq. 24) |
+| compensated | of the least ‖a‖²/[K⁻¹]_ii, its φ first projected on the others |
+
+Reference: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
+extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018, Alg. 5.
+
+Differs from the paper: "compensated" is this project's. Every SV that was stored when a budget
+first overflows ages with it, the rows that filled the budget too.
+"""
 
 from __future__ import annotations
 
