@@ -8,6 +8,7 @@
 /* Newton's iteration is quadratic: a change below 1e-7 leaves an error near 1e-14. */
 #define POLAR_TOLERANCE 1e-7
 #define JACOBI_SWEEPS 12
+#define QL_SWEEPS 50
 /* Entries below this fraction of the mean of their two diagonal ones are rounding. */
 #define JACOBI_TOLERANCE 1e-15
 
@@ -333,6 +334,86 @@ void add_products(const mat *left, const mat *right, const uint8_t *good, int lo
   }
 }
 
+/* One reflection I - βuuᵀ of Householder's: A's first k rows and columns, the vector u in row k,
+which afterwards has nothing but its last entry, returned, left of the diagonal; β in *weight. */
+static double reflect(mat *matrix, int64_t k, double *along, double *weight) {
+  double *u = row_of(matrix, k), length = sqrt(dot(u, u, k));
+  double end = u[k - 1] > 0.0 ? -length : length;
+  *weight = 0.0;
+  if (!(length > 0.0)) return 0.0;
+  u[k - 1] -= end;
+  double beta = 2.0 / dot(u, u, k);
+  for (int64_t i = 0; i < k; i++) along[i] = beta * dot(row_of(matrix, i), u, k);
+  add_scaled(along, -0.5 * beta * dot(u, along, k), u, k);
+  for (int64_t i = 0; i < k; i++) {
+    double own = u[i], other = along[i];
+    add_scaled(row_of(matrix, i), -own, along, k);
+    add_scaled(row_of(matrix, i), -other, u, k);
+  }
+  *weight = beta;
+  return end;
+}
+
+/* The first row m >= l that is cut off from the next: by an entry that is rounding of the matrix. */
+static int64_t next_cut(const double *beside, int64_t l, int64_t size, double rounding) {
+  while (l + 1 < size && fabs(beside[l]) > rounding) l++;
+  return l;
+}
+
+/* One sweep of the implicit QL iteration between rows l and m, the eigenvectors turned along. */
+static void ql_sweep(double *diagonal, double *beside, int64_t l, int64_t m, mat *turns) {
+  double half = (diagonal[l + 1] - diagonal[l]) / (2.0 * beside[l]);
+  double root = sqrt(half * half + 1.0);
+  double g = diagonal[m] - diagonal[l] + beside[l] / (half + (half >= 0.0 ? root : -root));
+  double sine = 1.0, cosine = 1.0, shift = 0.0;
+  for (int64_t i = m - 1; i >= l; i--) {
+    double f = sine * beside[i], b = cosine * beside[i], r = sqrt(f * f + g * g);
+    beside[i + 1] = r;
+    if (!(r > 0.0)) {
+      diagonal[i + 1] -= shift;
+      beside[m] = 0.0;
+      return;
+    }
+    sine = f / r;
+    cosine = g / r;
+    g = diagonal[i + 1] - shift;
+    r = (diagonal[i] - g) * sine + 2.0 * cosine * b;
+    shift = sine * r;
+    diagonal[i + 1] = g + shift;
+    g = cosine * r - b;
+    turn_rows(row_of(turns, i), row_of(turns, i + 1), cosine, sine, turns->columns);
+  }
+  diagonal[l] -= shift;
+  beside[l] = g;
+  beside[m] = 0.0;
+}
+
+void eigenvectors(mat *matrix, int64_t size, double *diagonal, double *beside, double *along,
+                  mat *turns) {
+  mat used = {turns->at, size, turns->columns};
+  for (int64_t i = 0; i < size; i++) {
+    fill(row_of(turns, i), 0.0, turns->columns);
+    row_of(turns, i)[i] = 1.0;
+  }
+  for (int64_t k = size - 1; k > 0; k--) beside[k - 1] = reflect(matrix, k, along, diagonal + k);
+  /* The product of the reflections, then what is left on the diagonal. */
+  for (int64_t k = 1; k < size; k++) {
+    double beta = diagonal[k], *u = row_of(matrix, k);
+    for (int64_t i = 0; i < k; i++)
+      add_scaled(row_of(turns, i), -beta * dot(row_of(turns, i), u, k), u, k);
+  }
+  for (int64_t i = 0; i < size; i++) diagonal[i] = row_of(matrix, i)[i];
+  if (size > 0) beside[size - 1] = 0.0;
+  double largest = 0.0;
+  for (int64_t i = 0; i < size; i++) largest = larger(fabs(diagonal[i]) + fabs(beside[i]), largest);
+  for (int64_t l = 0; l < size; l++)
+    for (int sweep = 0; sweep < QL_SWEEPS; sweep++) {
+      int64_t m = next_cut(beside, l, size, 0x1p-53 * largest);
+      if (m == l) break;
+      ql_sweep(diagonal, beside, l, m, &used);
+    }
+}
+
 /* Some of them for Python, which tests them. */
 
 KT_API int64_t kt_multiply_transposed(const mat *left, const mat *right, mat *out) {
@@ -353,6 +434,11 @@ KT_API int64_t kt_nearest_rotation(const mat *matrix, mat *inverse, ints *pivots
 
 KT_API int64_t kt_diagonalise(mat *matrix, mat *turns) {
   diagonalise(matrix, matrix->rows, turns);
+  return KT_DONE;
+}
+
+KT_API int64_t kt_eigenvectors(mat *matrix, vec *diagonal, vec *beside, vec *along, mat *turns) {
+  eigenvectors(matrix, matrix->rows, diagonal->at, beside->at, along->at, turns);
   return KT_DONE;
 }
 

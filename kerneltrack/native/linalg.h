@@ -46,6 +46,13 @@ Rotations by angles that rounding swallows are left out; the sweeps end with the
 none, after 12 at the latest. O(r³) a sweep. */
 void diagonalise(mat *matrix, int64_t size, mat *turns);
 
+/* Eigenvalues of a symmetric matrix into `diagonal`, not ordered, and eigenvectors into the rows of
+`turns`: Householder's reflections, then the implicit QL iteration (Bowdler, Martin, Reinsch,
+Wilkinson, Numer. Math. 11, 1968). For matrices beyond some ten rows; overwrites the matrix. `beside`
+and `along` are workspace, (size,). O(size³) */
+void eigenvectors(mat *matrix, int64_t size, double *diagonal, double *beside, double *along,
+                  mat *turns);
+
 /* Make one row of `left` orthonormal to those before it in the inner product of a Gram matrix K;
 `right` holds the images Ka of the rows a. Whether more than `least`, a squared length, was left of
 it; if not it is zeroed. */

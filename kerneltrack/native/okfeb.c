@@ -12,7 +12,7 @@ full budget in okfeb_budget.c.
 /* Rows after which KA and Q are computed anew, B if that is more. */
 #define RENEWAL 64
 /* They are as well once so little of M's fading part is left, or so much of A is to be shrunk. */
-#define LEAST_FADED 0.99
+#define LEAST_FADED 0.9
 #define MOST_SHRINK 0.05
 /* A row that shrinks L to less than this goes through the renewal, not through a change of rank 1. */
 #define LEAST_DECAY 0.1
@@ -417,7 +417,9 @@ static void tell(okfeb *loop, int64_t n, double loss, int started) {
   out->loss.at[n] = loss;
   out->novelty.at[n] = started ? 0.5 : rank_among(&state->recent, state->counts.at, loss);
   if (out->s.rows == 0 || size == 0) return;
-  if (!loop->rooted) gram_root(&state->gram, size, &work->table, &work->half, &work->gram_root);
+  if (!loop->rooted) {
+    gram_root(&state->gram, size, &work->table, &work->half, work->values, &work->gram_root);
+  }
   loop->rooted = 1;
   paper_features(&state->factor, size, work->q, &work->gram_root, row_of(&out->s, n));
 }
@@ -491,6 +493,7 @@ static void lay_out(okfeb *loop) {
   for (int i = 0; i < 5; i++) *tables[i] = table(from, rank, columns);
   work->moved = table(from, rank, slots);
   work->pivots = wholes(from, rank);
+  work->values = reals(from, loop->out->s.rows > 0 ? 3 * slots : 0);
   int wanted = loop->out->s.rows > 0 || loop->settings->policy == COMPENSATED;
   for (int i = 0; i < 4; i++) *squares[i] = table(from, wanted ? slots : 0, slots);
 }

@@ -67,6 +67,7 @@ typedef struct {
   int64_t *pivots;
   /* (C, C) tables of K⁻¹ (compensated) or K^½ (the paper's features). */
   mat table, half, half_t, gram_root;
+  double *values;
 } okfeb_work;
 
 typedef struct {

@@ -23,6 +23,7 @@ span_root make_span_root(arena *from, const outputs *out, int64_t slots) {
   root.matrix = table(from, size, size);
   root.vectors = table(from, size, size);
   root.root = table(from, size, size);
+  root.values = reals(from, 3 * size);
   root.stale = 1;
   return root;
 }
@@ -77,7 +78,8 @@ void span_report(const span_view *of, const double *q, double loss, int started,
     for (int64_t c = 0; c < rank; c++) row_of(&out->z, n)[c] = dot(row_of(of->frame, c), q, rank);
   if (out->q.rows > 0) copy(row_of(&out->q, n), q, rank);
   if (out->s.rows == 0 || size == 0) return;
-  if (root->stale || started) gram_root(of->gram, size, &root->matrix, &root->vectors, &root->root);
+  if (root->stale || started)
+    gram_root(of->gram, size, &root->matrix, &root->vectors, root->values, &root->root);
   root->stale = 0;
   paper_features(of->factor, size, q, &root->root, row_of(&out->s, n));
 }

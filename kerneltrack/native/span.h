@@ -26,6 +26,7 @@ typedef struct {
 /* K^½ for the features s; `stale` says that K is another than it was made of. */
 typedef struct {
   mat matrix, vectors, root;
+  double *values;
   int stale;
 } span_root;
 

@@ -79,7 +79,8 @@ void steer(double *reals, int informative, double admitted) {
   reals[EPSILON] = larger(0.0, reals[EPSILON] + CONTROL_GAIN * reals[MEAN_LOSS] * error);
 }
 
-void gram_root(const mat *gram, int64_t size, mat *matrix, mat *vectors, mat *root) {
+void gram_root(const mat *gram, int64_t size, mat *matrix, mat *vectors, double *values,
+               mat *root) {
   int known = 1;
   for (int64_t i = 0; i < size; i++) {
     fill(row_of(root, i), 0.0, size);
@@ -88,9 +89,9 @@ void gram_root(const mat *gram, int64_t size, mat *matrix, mat *vectors, mat *ro
   }
   /* Only a state that no rows have made is not. */
   if (!known) return;
-  diagonalise(matrix, size, vectors);
+  eigenvectors(matrix, size, values, values + size, values + 2 * size, vectors);
   for (int64_t c = 0; c < size; c++) {
-    double weight = sqrt(larger(row_of(matrix, c)[c], 0.0)), *vector = row_of(vectors, c);
+    double weight = sqrt(larger(values[c], 0.0)), *vector = row_of(vectors, c);
     for (int64_t i = 0; i < size; i++) add_scaled(row_of(root, i), weight * vector[i], vector, size);
   }
 }

@@ -60,8 +60,9 @@ void remember(vec *recent, int64_t *counts, double *reals, double loss);
 void steer(double *reals, int informative, double admitted);
 
 /* K_S^{1/2} of the first `size` stored rows into `root`, zeros if K_S is not finite; `vectors` and
-`matrix` are workspace, (size or more)². */
-void gram_root(const mat *gram, int64_t size, mat *matrix, mat *vectors, mat *root);
+`matrix` are workspace, (size or more)², as are `values`, 3·size. */
+void gram_root(const mat *gram, int64_t size, mat *matrix, mat *vectors, double *values,
+               mat *root);
 
 /* Add K_S^{1/2}Aq (Remark 4) to out, given Aᵀ and the root. */
 void paper_features(const mat *factor, int64_t size, const double *q, const mat *root,

@@ -27,7 +27,7 @@ PAST = 100
 GAIN, MEMORY = 0.02, 0.01
 JITTER = 1e-10
 LEAST_RIDGE = 1e-12
-RENEWAL, LEAST_FADED, MOST_SHRINK = 64, 0.99, 0.05
+RENEWAL, LEAST_FADED, MOST_SHRINK = 64, 0.9, 0.05
 
 
 def kernel_matrix(spec: Any, gamma: float, rows: Array, columns: Array) -> Array:

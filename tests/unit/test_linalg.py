@@ -54,6 +54,17 @@ def test_diagonalise(size: int, decades: float, seed: int) -> None:
     assert np.abs(np.sort(values) - np.linalg.eigvalsh(matrix)).max() <= 16 * size * EPS
 
 
+@given(size=st.integers(1, 60), rank=st.integers(0, 60), decades=st.floats(0, 14), seed=seeds)
+def test_eigenvectors(size: int, rank: int, decades: float, seed: int) -> None:
+    matrix = semidefinite(size, min(rank, size), decades, seed)
+    values, beside, along = np.empty((3, size))
+    turns = np.full((size, size), np.nan)
+    call("eigenvectors", matrix.copy(), values, beside, along, turns)
+    assert np.abs(turns @ turns.T - np.eye(size)).max() <= 16 * size * EPS
+    assert np.abs(turns.T @ (values[:, None] * turns) - matrix).max() <= 16 * size * EPS
+    assert np.abs(np.sort(values) - np.linalg.eigvalsh(matrix)).max() <= 16 * size * EPS
+
+
 @given(size=shapes, rank=st.integers(0, 12), shift=st.sampled_from([1e-8, 1e-3, 1.0]), seed=seeds)
 def test_inverse_cholesky(size: int, rank: int, shift: float, seed: int) -> None:
     matrix = semidefinite(size, min(rank, size), 3.0, seed)
