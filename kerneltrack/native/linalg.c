@@ -335,12 +335,13 @@ void add_products(const mat *left, const mat *right, const uint8_t *good, int lo
 }
 
 /* One reflection I - βuuᵀ of Householder's: A's first k rows and columns, the vector u in row k,
-which afterwards has nothing but its last entry, returned, left of the diagonal; β in *weight. */
-static double reflect(mat *matrix, int64_t k, double *along, double *weight) {
+which afterwards has nothing but its last entry, returned, left of the diagonal; β in *weight. A row
+that is `rounding` is left out. */
+static double reflect(mat *matrix, int64_t k, double rounding, double *along, double *weight) {
   double *u = row_of(matrix, k), length = sqrt(dot(u, u, k));
   double end = u[k - 1] > 0.0 ? -length : length;
   *weight = 0.0;
-  if (!(length > 0.0)) return 0.0;
+  if (!(length > rounding)) return 0.0;
   u[k - 1] -= end;
   double beta = 2.0 / dot(u, u, k);
   for (int64_t i = 0; i < k; i++) along[i] = beta * dot(row_of(matrix, i), u, k);
@@ -395,7 +396,11 @@ void eigenvectors(mat *matrix, int64_t size, double *diagonal, double *beside, d
     fill(row_of(turns, i), 0.0, turns->columns);
     row_of(turns, i)[i] = 1.0;
   }
-  for (int64_t k = size - 1; k > 0; k--) beside[k - 1] = reflect(matrix, k, along, diagonal + k);
+  double largest = 0.0;
+  for (int64_t i = 0; i < size; i++) largest = larger(absolute_sum(row_of(matrix, i), size), largest);
+  double rounding = 0x1p-53 * largest;
+  for (int64_t k = size - 1; k > 0; k--)
+    beside[k - 1] = reflect(matrix, k, rounding, along, diagonal + k);
   /* The product of the reflections, then what is left on the diagonal. */
   for (int64_t k = 1; k < size; k++) {
     double beta = diagonal[k], *u = row_of(matrix, k);
@@ -404,11 +409,9 @@ void eigenvectors(mat *matrix, int64_t size, double *diagonal, double *beside, d
   }
   for (int64_t i = 0; i < size; i++) diagonal[i] = row_of(matrix, i)[i];
   if (size > 0) beside[size - 1] = 0.0;
-  double largest = 0.0;
-  for (int64_t i = 0; i < size; i++) largest = larger(fabs(diagonal[i]) + fabs(beside[i]), largest);
   for (int64_t l = 0; l < size; l++)
     for (int sweep = 0; sweep < QL_SWEEPS; sweep++) {
-      int64_t m = next_cut(beside, l, size, 0x1p-53 * largest);
+      int64_t m = next_cut(beside, l, size, rounding);
       if (m == l) break;
       ql_sweep(diagonal, beside, l, m, &used);
     }
