@@ -140,7 +140,7 @@ def measure(spec: OKFEBSpec, rows: FloatArray) -> Run:
     tracker, moving = OKFEB(), MovingWindow(LENGTH)
     state = tracker.init(spec, rows[: spec.rows_to_start])
     window = moving.init(spec, state)
-    # The first calls compile.
+    # The first calls load the loops.
     tracker.update(spec, state, rows[:1])
     moving.update(spec, state, window, rows[:1])
     alone = both = 0.0

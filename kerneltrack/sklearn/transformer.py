@@ -46,7 +46,7 @@ class SubspaceTracker(
         step_size: Factor of the steps inverse_n and inverse_n2, > 0.
         start: "rows" (the first r distinct rows) or "rank_one".
         emit: "z" (in a frame that is kept still while the subspace moves) or "q" (projection
-            coefficients; no frame is kept, about a quarter of the time a row).
+            coefficients).
         policy: Which stored row goes on overflow: "norm", "fifo", "distortion" or "compensated"
             (okfeb).
         forgetting: Factor of the older rows' weight at each overflow under the policy "norm",

@@ -39,8 +39,7 @@ class SubspaceSpec(Spec):
     emit: Annotated[
         str,
         OneOf(EMITS),
-        """"z" (isometric r-vector in an aligned frame) or "q" (projection coefficients; no frame
-        is kept, about a quarter of the time a row).""",
+        """"z" (r-vector in a frame that is kept still) or "q" (projection coefficients).""",
     ] = "z"
     seed: Annotated[int, Range(0, 2**63 - 1), "Seed of all that is drawn."] = 0
     standardise: Annotated[

@@ -3,8 +3,8 @@
 Every row after the start becomes an SV, so that memory and time grow with the stream: it is the
 reference for small data, not for sensors. Algorithm 3 (`rule="nonparametric"`) and Algorithm 2
 (`rule="parametric"`), section IV. It is OK-FEB without censoring and without a budget and runs
-through the same row loop. Cost O(n²r) for row n, 8n² bytes of state.
-Flops a row with B stored: 3BD + 10B + 2B²r + 3Br² + 9Br + 30r³ + 4r².
+through the same row loop. Cost O(nD + nr) for row n, O(n²r) every n rows, 8n² bytes of state.
+Flops a row with B stored: 3BD + 10B + 18Br + 17r² + 2Br + Br²/64 + 10r³/64.
 
 Reference: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
 extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018.

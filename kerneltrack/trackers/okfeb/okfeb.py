@@ -9,9 +9,29 @@ and moves A along the gradient of the regularised fitting error, by the nonparam
 (eq. 19, Alg. 3 and 4) or the parametric one (eq. 16, Alg. 2). Rows that fit well may be censored
 (section V-A); past the budget one SV is dropped (Alg. 5).
 
-Cost per row: O(BD + Br + r²) censored, O(B²r + Br² + r³) more otherwise (section V-C).
-Flops a row that enters: 3BD + 10B + 2B²r + 3Br² + 11Br + 30r³ + 4r², an exponential taken for ten,
-of the parametric rule with z; a censored one has no more than 3BD + 10B + 2Br + 4r².
+**Low rank.** Nothing is computed from scratch in a row. With the ridge in force ρ, N = M + ρI and
+one frame Q with QᵀQ = N⁻¹, the row's features are z = Qb, b = Aᵀk; q = Qᵀz and
+ℓ = κ(x,x) - ‖z‖² - ρ‖q‖². With e = φ(x) - Lq, Lᵀe = ρq, the parametric step of size μ is
+
+    L ← dL + μeqᵀ, d = 1 - μλ/n:   M ← d²M + c·qqᵀ, c = 2dμρ + μ²ℓ,
+    KA ← d·KA + μ(k⁺ - KAq)qᵀ,     ρ ← d²ρ,
+
+k⁺ being k and κ(x,x). The nonparametric one is A ← A + μwqᵀ, w = k⁺ - KAq, p = (KA)ᵀw:
+
+    KA ← KA + μ(Kw)qᵀ,             M ← M + μ(pqᵀ + qpᵀ) + μ²(wᵀKw)qqᵀ.
+
+A row a of A that is dropped, g = (KA)_i, gives KA ← KA - K_i aᵀ, M ← M - agᵀ - gaᵀ + κ_ii·aaᵀ; one
+that enters by itself gives the same with -a and g = b. Q follows such a change X of N, of rank 1 or
+2, by Q ← R(I + QXQᵀ)^{-½}Q in the plane that it acts in, with the rotation R that moves LQᵀ least
+in feature space. KA and Q are computed anew every 64 rows, or B if that is more (Newton and
+Schulz's Q ← Q + ½(I - QNQᵀ)Q, which keeps the orientation); then ρ is λ again. Each row that is
+learned from is checked first: if Lᵀe and ρq differ by more than 1e-9 of z, both are computed anew
+at once.
+
+Cost per row: O(BD + Br + r²); of the nonparametric rule O(B²) more, of the policy "compensated"
+O(B³), which inverts K.
+Flops a row that enters: 3BD + 10B + 18Br + 25r² + 2B²r/64 + Br²/64 + 10r³/64, an exponential taken
+for ten, of the parametric rule; a censored one has no more than 3BD + 10B + 2Br + 4r².
 
 Reference: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
 extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018.
@@ -22,8 +42,12 @@ Differs from the paper:
 - The default step cannot diverge. Under every step an update that would leave A non-finite or
   too large to compute with is replaced by a normalised one and counted as mended; a row that the
   subspace cannot see at all (q = 0) enters as the first rows did.
-- The feature is the r-vector z = U(AᵀK_S A)^{1/2}q, an isometry of the paper's (Remark 4), with
-  the rotation U that moves the SVs' features least at each update (orthogonal Procrustes).
+- The feature is the r-vector z = QAᵀk: inner products are those of the regularised projection,
+  zᵀz' = bᵀ(M + ρI)⁻¹b', where the paper's (Remark 4) have qᵀMq'. K - K̂ is positive semidefinite,
+  as theirs is, and ‖z‖² is what ℓ is computed from.
+- The default step of the parametric rule is 1/(‖q‖² + λ), not 1/(‖q‖² + λ/n), its bound (Prop. 2).
+- The ridge in force fades with d² between two renewals; what the nonparametric rule shrinks,
+  A ← A - (μλ/n)KA, is summed up and applied at the next one: both would be changes of full rank.
 """
 
 from __future__ import annotations
