@@ -79,17 +79,6 @@ def measure(name: str, seeds: int, quick: bool) -> Iterator[Result]:
             yield Result(name, budget, run.method, seed, len(stream.rows), scores, run.micros)
 
 
-def compile_loops() -> None:
-    """Run every compiled loop once, so that no method's time has its compilation in it."""
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(600, 3))
-    for target, classes in ((rng.integers(0, 3, 600), ("a", "b", "c")), (rows[:, 0], ())):
-        stream = Stream(rows, target, classes)
-        for kind in ours.CHOICE:
-            for _ in (*runs_on_budget(stream, kind, 10, 0), *runs_on_rows(stream, kind, 10)):
-                pass
-
-
 def _cell(values: list[float], digits: int) -> str:
     mean, spread = np.mean(values), np.std(values)
     if np.isnan(mean):
@@ -186,7 +175,6 @@ def main() -> int:
     results: list[Result] = []
     begin = time.perf_counter()
     with threadpool_limits(1):
-        compile_loops()
         for name in options.sets:
             if _there(name, SOURCES[name]):
                 start = time.perf_counter()

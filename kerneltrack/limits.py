@@ -1,8 +1,8 @@
 """What may stand in a state that comes as bytes: the limits of all that leads a loop.
 
-The row loops are C and check no index: they reach where a state's counts send them. So a count is held
-against its limits here, where bytes become a state, whoever wrote them. What a loop only computes
-with may be anything: the worst that it does is to make features that say nothing.
+The row loops are C and check no index: they reach where a state's counts send them. So a count is
+held against its limits here, where bytes become a state, whoever wrote them. What a loop only
+computes with may be anything: the worst that it does is to make features that say nothing.
 """
 
 from __future__ import annotations

@@ -37,6 +37,11 @@ _SAME = {"amd64": "x86_64", "arm64": "aarch64"}
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
 NO_MEMORY = -1
+_FORMS = ("q", "qq", "qqq")
+"""Words of an array: its address and its lengths."""
+_EMPTY = ctypes.create_string_buffer(8)
+_NOWHERE = ctypes.addressof(_EMPTY)
+"""The address of an array that has no numbers."""
 
 
 def packed(fields: tuple[Any, ...]) -> bytes:
@@ -57,20 +62,24 @@ def packed(fields: tuple[Any, ...]) -> bytes:
 
 def _address(array: npt.NDArray[Any]) -> int:
     """Return where an array's numbers lie, by the fastest way that there is for it."""
-    flags = array.flags
-    if not flags.c_contiguous:
-        raise TypeError("arrays must be contiguous by rows")
-    if flags.writeable and array.size:
+    if not array.size:
+        return _NOWHERE
+    try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
-    return int(array.__array_interface__["data"][0])
+    except (TypeError, ValueError):
+        # One that may only be read, or that is not contiguous.
+        if not array.flags.c_contiguous:
+            raise TypeError("arrays must be contiguous by rows") from None
+        return int(array.__array_interface__["data"][0])
 
 
 def _add(fields: tuple[Any, ...], form: list[str], words: list[Any]) -> None:
     for field in fields:
         if isinstance(field, np.ndarray):
-            form.append("q" * (1 + field.ndim))
+            shape = field.shape
+            form.append(_FORMS[len(shape)])
             words.append(_address(field))
-            words += field.shape
+            words += shape
         elif isinstance(field, tuple):
             _add(field, form, words)
         elif isinstance(field, (float, np.floating)):
