@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,9 @@ def listening(pids: set[int]) -> set[str]:
     inodes = set()
     for pid in pids:
         for handle in Path(f"/proc/{pid}/fd").iterdir():
-            inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(handle)))
+            # A running process closes files while they are listed.
+            with suppress(FileNotFoundError):
+                inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(handle)))
     rows = [
         line.split()
         for family in ("tcp", "tcp6")
