@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -128,69 +124,6 @@ def test_sums_have_a_stated_order(count: int) -> None:
     # The later row of a pair comes first.
     assert distance("gaussian", left, right) == in_order(square, right, left)
     assert distance("laplacian", left, right) == in_order(absolute, right, left)
-
-
-RUN_EVERYTHING = """
-import hashlib, json
-import numpy as np
-from kerneltrack import codec
-from kerneltrack.in_memory import learn_all, run_all
-from kerneltrack.monitor.moving import ON_A_BUDGET, MovingWindow
-from kerneltrack.registry import LEARNERS, TRACKERS
-rng = np.random.default_rng(7)
-rows = np.cumsum(rng.normal(size=(400, 5)), axis=0) * 0.2 + rng.normal(size=(400, 5))
-found = {}
-for name, tracker in TRACKERS.items():
-    sizes = {"rank": 5} if name == "rows" else {"rank": 4}
-    spec = tracker.spec_type(**sizes, warmup=50)
-    state, features = run_all(spec, rows)
-    parts = [array.tobytes() for array in (features.z, features.loss, features.novelty)]
-    if isinstance(spec, ON_A_BUDGET):
-        moving = MovingWindow(20)
-        begun = tracker.init(spec, rows[:50])
-        parts += [
-            array.tobytes()
-            for array in moving.update(spec, begun, moving.init(spec, begun), rows)[3]
-        ]
-    found[name] = hashlib.sha256(b"".join([*parts, codec.encode(spec, state)])).hexdigest()
-for name, learner in LEARNERS.items():
-    for task in sorted(learner.spec_type.tasks):
-        labels = ["abc"[i % 3] for i in range(400)] if task == "classification" else rows[:, 0]
-        state, told = learn_all(learner.spec_type(task=task), rows, labels)
-        value = told.score if told.value is None else told.value
-        arrays = [array for array in state if isinstance(array, np.ndarray)]
-        found[f"{name} {task}"] = hashlib.sha256(
-            b"".join([value.tobytes(), *(array.tobytes() for array in arrays)])
-        ).hexdigest()
-print(json.dumps(found))
-"""
-
-
-def results_of(build: str) -> dict[str, str]:
-    """Hashes of what every tracker and learner makes of the same rows, by one build."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN_EVERYTHING],
-        env={**os.environ, binding.CHOICE: build, "PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
-
-
-def runnable() -> list[str]:
-    """The builds that this processor can run, the least first."""
-    names = next(names for names in binding.BUILDS.values() if binding.build() in names)
-    return list(names[: names.index(binding.build()) + 1])
-
-
-@pytest.mark.slow
-def test_all_builds_give_the_same_bits() -> None:
-    first, *others = map(results_of, runnable())
-    assert len(first) >= 20
-    for other in others:
-        assert other == first
 
 
 def test_a_build_of_another_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
