@@ -633,7 +633,7 @@ def test_what_lies_beside_a_state_is_printed_apart(
     assert facts["kind"] == "tracker"
     assert "classes" not in facts
     assert {name.partition(".")[0] for name in facts["beside"]} == {"drift", "moving", "open"}
-    assert "support" in facts["arrays"]
+    assert "stored" in facts["arrays"]
     assert not [name for name in facts["arrays"] if "." in name]
     assert facts["beside"]["moving.gram"]["shape"] == [10, 10]
 
@@ -645,7 +645,7 @@ def test_a_snapshot_is_printed(folder: Path, capsys: pytest.CaptureFixture[str])
     assert text.startswith(f"{path}: format version 1, ")
     for line in ("  model_id: m/0", "  rows: 200", "  rank: 4", "  budget: 7", "  evicted: 193"):
         assert line in text.splitlines(), line
-    assert re.search(r"^  support: 8 x 3 float64, largest \|value\| [0-9.]+$", text, re.M)
+    assert re.search(r"^  stored: 3 x 8 float64, largest \|value\| [0-9.]+$", text, re.M)
     assert run_main(["inspect", path, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["about"]["model_id"], facts["about"]["rows"]) == ("m/0", 200)
