@@ -36,7 +36,8 @@ from benchmarks.places import DATA
 from kerneltrack.monitor.mismatch import scaled_rows, window_mismatch
 from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.trackers import OKFEB, OKFEBSpec
-from kerneltrack.trackers.okfeb.state import RIDGE, SubspaceState
+from kerneltrack.trackers.common.state import RIDGE
+from kerneltrack.trackers.okfeb.state import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.floating[Any]]

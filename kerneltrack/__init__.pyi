@@ -39,8 +39,8 @@ from .registry import get_tracker as get_tracker
 from .registry import parse_learner_spec as parse_learner_spec
 from .registry import parse_spec as parse_spec
 from .settings import settings_of as settings_of
-from .trackers.common.base import Features as Features
-from .trackers.common.base import Tracker as Tracker
+from .trackers.common.base import KernelTracker as KernelTracker
+from .trackers.common.features import Features as Features
 from .trackers.common.spec import SubspaceSpec as SubspaceSpec
 from .trackers.covariance.spec import CovarianceSpec as CovarianceSpec
 from .trackers.covariance.tracker import CovarianceTracker as CovarianceTracker

@@ -11,7 +11,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.base import Labels, Predictions
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.registry import get_learner, get_tracker
-from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 

@@ -13,7 +13,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.base import Learner
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.specs import Spec, spec_from_dict
-from kerneltrack.trackers.common.base import Tracker
+from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 _T = TypeVar("_T")
@@ -90,7 +90,7 @@ class Registry(Mapping[str, _T], Generic[_T, _S]):
         return getattr(importlib.import_module(f"{self._package}.{module}"), name)
 
 
-TRACKERS: Registry[Tracker, SubspaceSpec] = Registry(
+TRACKERS: Registry[KernelTracker[Any, Any], SubspaceSpec] = Registry(
     "tracker",
     "kerneltrack.trackers",
     {
@@ -120,7 +120,7 @@ LEARNERS: Registry[Learner, LearnerSpec] = Registry(
 )
 
 
-def get_tracker(name: str) -> Tracker:
+def get_tracker(name: str) -> KernelTracker[Any, Any]:
     """Return the tracker of this name.
 
     Raises:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from kerneltrack.monitor.bounds import fitting_bound
 from kerneltrack.native.binding import call
 from kerneltrack.registry import get_tracker
-from kerneltrack.trackers import Tracker
+from kerneltrack.trackers import KernelTracker
 from kerneltrack.trackers.common.calls import kernel_of
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -65,7 +65,7 @@ class Mismatch(NamedTuple):
         return fitting_bound(self.kappa, self.residual) if known else math.nan
 
 
-def stores_rows(tracker: Tracker) -> bool:
+def stores_rows(tracker: KernelTracker[Any, Any]) -> bool:
     """Check whether a tracker's state holds rows, on which its subspace stands: K̂ is of those."""
     return hasattr(tracker.state_type, "support")
 

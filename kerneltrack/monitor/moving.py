@@ -42,8 +42,8 @@ from kerneltrack.limits import (
     whole,
 )
 from kerneltrack.settings import check_int
-from kerneltrack.trackers.common.base import Features
 from kerneltrack.trackers.common.calls import copied, run, stamps_of
+from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.covariance import tracker as covariance
 from kerneltrack.trackers.covariance.spec import CovarianceSpec

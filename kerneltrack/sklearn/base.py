@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.registry import TRACKERS, get_tracker, parse_spec
 from kerneltrack.settings import check_choice, check_int
-from kerneltrack.trackers import Features, Tracker
+from kerneltrack.trackers import Features, KernelTracker
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 FloatArray = npt.NDArray[np.float64]
@@ -229,7 +229,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
 
 
 def _check_taken(
-    tracker: Tracker,
+    tracker: KernelTracker[Any, Any],
     spec: SubspaceSpec,
     state: Any,
     rows: FloatArray,

@@ -1,6 +1,6 @@
-from .common.base import Features as Features
-from .common.base import IntArray as IntArray
-from .common.base import Tracker as Tracker
+from .common.base import KernelTracker as KernelTracker
+from .common.features import Features as Features
+from .common.features import IntArray as IntArray
 from .common.spec import SubspaceSpec as SubspaceSpec
 from .covariance.spec import CovarianceSpec as CovarianceSpec
 from .covariance.tracker import CovarianceTracker as CovarianceTracker

@@ -38,7 +38,8 @@ def some_rows() -> npt.NDArray[np.float64]:
     """Rows that wander; from whole numbers, so that no library's logarithm has a say."""
     rng = np.random.default_rng(7)
     noise = rng.integers(-1000, 1000, (2, ROWS, COLUMNS)) / 512.0
-    return np.cumsum(noise[0], axis=0) * 0.25 + noise[1]
+    rows: npt.NDArray[np.float64] = np.cumsum(noise[0], axis=0) * 0.25 + noise[1]
+    return rows
 
 
 def of_tracker(name: str, rows: npt.NDArray[np.float64]) -> str:
@@ -47,7 +48,7 @@ def of_tracker(name: str, rows: npt.NDArray[np.float64]) -> str:
     sizes = {"rank": COLUMNS} if name == "rows" else {"rank": 4}
     spec = tracker.spec_type(**sizes, warmup=WARMUP)
     state, features = run_all(spec, rows)
-    parts = [array.tobytes() for array in (features.z, features.loss, features.novelty)]
+    parts = [np.asarray(features.z).tobytes(), features.loss.tobytes(), features.novelty.tobytes()]
     if isinstance(spec, ON_A_BUDGET):
         moving = MovingWindow(20)
         begun = tracker.init(spec, rows[:WARMUP])
@@ -62,7 +63,7 @@ def of_learner(name: str, task: str, rows: npt.NDArray[np.float64]) -> str:
     state, told = learn_all(LEARNERS[name].spec_type(task=task), rows, labels)
     value = told.score if told.value is None else told.value
     arrays = [array for array in state if isinstance(array, np.ndarray)]
-    return hash_of([value.tobytes(), *(array.tobytes() for array in arrays)])
+    return hash_of([np.asarray(value).tobytes(), *(array.tobytes() for array in arrays)])
 
 
 def everything() -> dict[str, str]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kerneltrack import codec
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec
-from kerneltrack.trackers.okfeb import state as rowstate
+from kerneltrack.trackers.common import state as places
 from tests.stream import learning
 from tests.stream.running import (
     SECOND,
@@ -259,7 +259,7 @@ def test_states_of_other_jobs_are_refused() -> None:
             COMMANDS.read(message(), [(HEADER, b"replace"), *headers])
 
 
-@pytest.mark.parametrize(("place", "name"), [(rowstate.SIZE, "stored rows"), (rowstate.LOSSES, "")])
+@pytest.mark.parametrize(("place", "name"), [(places.SIZE, "stored rows"), (places.LOSSES, "")])
 def test_states_that_would_lead_a_loop_astray_are_refused(place: int, name: str) -> None:
     """Taken, they would end the worker at its next row, and again after every restart."""
     known = codec.decode(snapshot_of(make_rows(70)))

@@ -45,11 +45,8 @@ def test_version_1_still_decodes_and_continues_to_the_same_features(name: str) -
     tracker = get_tracker(name)
     with np.load(GOLDEN / f"{name}_v1.npz") as expected:
         _, features = tracker.update(snapshot.spec, snapshot.state, expected["rows"], ("q", "s"))
-        for field in ("index", "informative", "evicted"):
-            assert np.array_equal(getattr(features, field), expected[field])
-        # Another CPU sums in another order; 20 rows carry rounding less than a thousandfold far.
-        for field in {"z", "q", "s", "loss", "novelty"} & set(expected):
-            assert getattr(features, field) == pytest.approx(expected[field], abs=1e-9)
+        for field in {*expected} - {"rows"}:
+            assert getattr(features, field).tobytes() == expected[field].tobytes(), field
 
 
 def parts_of(data: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:

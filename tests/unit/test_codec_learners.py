@@ -263,6 +263,4 @@ def test_version_1_still_decodes_and_continues_to_the_same_predictions(name: str
         assert said.names == expected["names"].tolist()
         for field in ("score", "margin", "value", "error"):
             if field in expected:
-                # Another CPU sums in another order; 20 rows carry rounding not far.
-                found = getattr(said, field)
-                assert found == pytest.approx(expected[field], abs=1e-9, nan_ok=True)
+                assert getattr(said, field).tobytes() == expected[field].tobytes(), field

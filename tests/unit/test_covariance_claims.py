@@ -13,8 +13,8 @@ from kerneltrack.in_memory import run_all
 from kerneltrack.kernels import gram
 from kerneltrack.trackers import CovarianceSpec, CovarianceTracker
 from kerneltrack.trackers.common.calls import kernel_of
+from kerneltrack.trackers.common.state import N
 from kerneltrack.trackers.covariance.state import COIN, CONTROL, LAST, LOST
-from kerneltrack.trackers.okfeb.state import N
 from tests.oracles import covariance as oracle
 from tests.oracles.streams import walk
 

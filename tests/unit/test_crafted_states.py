@@ -16,7 +16,7 @@ from kerneltrack.limits import MOST, MOST_GIVEN
 from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import CovarianceSpec, OKFEBSpec
-from kerneltrack.trackers.okfeb import state as rowstate
+from kerneltrack.trackers.common import state as places
 from tests.crafted_states import ROWS, Case, cases, clock_trial, trial
 from transforms.track.windows import MeasureMismatch, OpenWindows
 
@@ -46,12 +46,12 @@ def refused(spec: Any, place: int, value: int, message: str) -> None:
 
 def test_ranks_and_sizes_beyond_the_arrays_are_refused() -> None:
     chosen = CovarianceSpec(**SIZES, rank_factor=1.5)
-    refused(chosen, rowstate.RANK, 4, "rank in use = 4: must be 1 to 3")
-    refused(chosen, rowstate.RANK, 0, "rank in use = 0: must be 1 to 3")
-    refused(chosen, rowstate.SIZE, 7, "stored rows = 7: must be 0 to 6")
+    refused(chosen, places.RANK, 4, "rank in use = 4: must be 1 to 3")
+    refused(chosen, places.RANK, 0, "rank in use = 0: must be 1 to 3")
+    refused(chosen, places.SIZE, 7, "stored rows = 7: must be 0 to 6")
     # A start that seems not to be over would take a slot for each of its rows.
-    refused(OKFEBSpec(**SIZES), rowstate.STARTED, 2, "stored rows = 6: must be 2")
-    refused(OKFEBSpec(**SIZES), rowstate.STARTED, 4, "rows of the start = 4: must be 0 to 3")
+    refused(OKFEBSpec(**SIZES), places.STARTED, 2, "stored rows = 6: must be 2")
+    refused(OKFEBSpec(**SIZES), places.STARTED, 4, "rows of the start = 4: must be 0 to 3")
 
 
 def test_counts_from_outside_leave_room_and_the_jobs_own_may_be_larger() -> None:
@@ -64,12 +64,12 @@ def test_counts_from_outside_leave_room_and_the_jobs_own_may_be_larger() -> None
         (MOST + 1, True, False),
     ):
         counts = state.counts.copy()
-        counts[rowstate.LOSSES] = count
+        counts[places.LOSSES] = count
         data = codec.encode(spec, state._replace(counts=counts))
         if good:
             read = codec.decode(data, own=own).state
             after, _ = get_tracker("okfeb").update(spec, read, ROWS)
-            assert int(after.counts[rowstate.LOSSES]) == count + len(ROWS)
+            assert int(after.counts[places.LOSSES]) == count + len(ROWS)
         else:
             with pytest.raises(DataError, match=str(count)):
                 codec.decode(data, own=own)

@@ -15,8 +15,8 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import DSKPCA, DSKPCASpec
 from kerneltrack.trackers.doubly.kpca import feature_map_of, functions
-from kerneltrack.trackers.doubly.random_features import SCALED, feature_rows
-from kerneltrack.trackers.doubly.spec import POSITIVE
+from kerneltrack.trackers.doubly.random_features import feature_rows
+from kerneltrack.trackers.doubly.spec import POSITIVE, SCALED
 from tests.oracles import doubly as oracle
 from tests.oracles.streams import walk
 

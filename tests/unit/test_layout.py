@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
+from kerneltrack.native.binding import BUILDS, build, path_of
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -144,7 +146,9 @@ def test_the_wheel_carries_the_packages_only(wheel: zipfile.ZipFile) -> None:
         for path in (ROOT / package).rglob("*.pyi")
     }
     typed = {f"{package}/py.typed" for package in PACKAGES}
-    assert content == {*MODULES, *assets, *stubs, *typed}
+    names = next(names for names in BUILDS.values() if build() in names)
+    loops = {f"kerneltrack/native/{path_of(name).name}" for name in names}
+    assert content == {*MODULES, *assets, *stubs, *typed, *loops}
 
 
 def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:

@@ -30,10 +30,11 @@ from kerneltrack.trackers import (
     OKFEBSpec,
     OKFESpec,
 )
-from kerneltrack.trackers.common.base import Features
+from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
+from kerneltrack.trackers.common.state import directions_used
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS
-from kerneltrack.trackers.okfeb.state import SubspaceState, directions_used
+from kerneltrack.trackers.okfeb.state import SubspaceState
 from tests.oracles.streams import feature_bytes, state_bytes, walk
 from tests.parts import module
 

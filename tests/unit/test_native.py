@@ -18,6 +18,7 @@ from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.prequential import Mode, Predicted
 from kerneltrack.native import binding
 from kerneltrack.registry import LEARNERS
+from kerneltrack.trackers.common.state import Outputs
 from kerneltrack.trackers.covariance import state as covariance
 from kerneltrack.trackers.oana import state as oana
 from kerneltrack.trackers.okfeb import state as okfeb
@@ -32,7 +33,7 @@ ARRAYS = {"vec": np.float64, "mat": np.float64, "ints": np.int64, "flags": np.bo
 
 STRUCTURES: dict[str, Any] = {
     "kernel": Kernel,
-    "outputs": okfeb.Outputs,
+    "outputs": Outputs,
     "okfeb_settings": okfeb.Settings,
     "okfeb_state": okfeb.SubspaceState,
     "covariance_settings": covariance.Settings,

@@ -18,7 +18,7 @@ from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
 from kerneltrack.monitor.moving import MovingMismatch, WindowState
 from kerneltrack.registry import get_tracker
-from kerneltrack.trackers.common.base import Features
+from kerneltrack.trackers.common.features import Features
 from transforms.track.clock import NEVER
 from transforms.track.forward_fill import hold_last
 from transforms.track.model import Model, Work, encode

@@ -1,65 +1,44 @@
-"""The protocol that all trackers share.
+"""What all trackers are: a frozen spec, an explicit state, and the functions between them.
 
-A tracker is a frozen spec and an explicit state. `init` makes the state from a model's first
-rows (it looks at them, it does not learn them), `update` runs rows through it in order and
-returns a new state, `project` gives the features of rows without learning.
+`init` makes the state from a model's first rows (it looks at them, it does not learn them),
+`update` runs rows through it in order and returns a new state, `project` gives the features of rows
+without learning.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Protocol
+import abc
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.limits import Like, Limit
+from kerneltrack.trackers.common import state as places
+from kerneltrack.trackers.common.calls import copied, refusal, restored
+from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
+Spec = TypeVar("Spec", bound=SubspaceSpec)
+State = TypeVar("State", bound=Any)
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Features:
-    """What a tracker says of n rows, in their order.
 
-    Attributes:
-        valid: (n,) False where the row was refused: NaN, infinite or too large to compute with.
-            A refused row leaves no trace in the state; its other values here are 0.
-        index: (n,) number of the row among the model's valid rows, from 0.
-        z: (n, r) features, K̂ = ZᵀZ, in a frame that is kept still while the subspace moves;
-            None if the spec emits "q".
-        loss: (n,) LS-fitting error ℓ in [0, κ(x,x)].
-        novelty: (n,) mid-rank of ℓ among the model's recent losses, in [0, 1].
-        informative: (n,) True where the row entered the subspace.
-        evicted: (n,) index of the stored row that this row pushed out, -1 if none; the row's own
-            index where it was dropped at once.
-        initial: (n,) True for the rows that formed the start.
-        q: (n, r) projection coefficients, if asked for or if the spec emits "q".
-        s: (n, B) the paper's features K_S^{1/2}Aq, padded with zeros, if asked for.
+class KernelTracker(abc.ABC, Generic[Spec, State]):
+    """A tracker's functions, bound to nothing: the state goes in and comes out.
+
+    A tracker names its spec and its state (a named tuple of arrays that keep their shapes, among
+    them `shift`, `scale` and `counts`), makes one, and runs rows through its loop. The rest is
+    here.
     """
 
-    valid: BoolArray
-    index: IntArray
-    z: FloatArray | None
-    loss: FloatArray
-    novelty: FloatArray
-    informative: BoolArray
-    evicted: IntArray
-    initial: BoolArray
-    q: FloatArray | None
-    s: FloatArray | None
-
-
-class Tracker(Protocol):
-    """A tracker's functions, bound to nothing: the state goes in and comes out."""
-
     name: str
-    spec_type: type[SubspaceSpec]
-    state_type: Any
+    spec_type: type[Any]
+    state_type: type[State]
 
-    def init(self, spec: Any, first_rows: npt.ArrayLike, key: str = "") -> Any:
+    @abc.abstractmethod
+    def init(self, spec: Spec, first_rows: npt.ArrayLike, key: str = "") -> State:
         """Make the state from the first rows: scaling and bandwidth only.
 
         Args:
@@ -69,16 +48,39 @@ class Tracker(Protocol):
             key: The model's ID. With the seed it decides what a tracker draws at random while it
                 runs, so that models do not share their draws; the start is the seed's alone.
         """
-        ...
+
+    @abc.abstractmethod
+    def run(
+        self,
+        spec: Spec,
+        state: State,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...],
+        times: IntArray | None,
+        learn: bool,
+    ) -> Features:
+        """Run rows through the row loop, which writes to the state if it is to learn."""
+
+    @abc.abstractmethod
+    def layout(self, spec: Spec, width: int) -> dict[str, Like]:
+        """Return what the arrays of a state for rows of D = `width` channels are like."""
+
+    def limits(self, spec: Spec) -> tuple[Limit, ...]:
+        """Return the ranges of those counts that lead the row loop."""
+        return ()
+
+    def sound(self, spec: Spec, state: State) -> State:
+        """Return a state that was read, after a look at its values."""
+        return state
 
     def update(
         self,
-        spec: Any,
-        state: Any,
+        spec: Spec,
+        state: State,
         rows: npt.ArrayLike,
         extras: tuple[str, ...] = (),
         times: IntArray | None = None,
-    ) -> tuple[Any, Features]:
+    ) -> tuple[State, Features]:
         """Run rows, shape (n, D), through the state in order.
 
         Args:
@@ -94,29 +96,47 @@ class Tracker(Protocol):
         Raises:
             ConfigError: for rows of another width, or if times are needed and not there.
         """
-        ...
+        after = copied(state)
+        return after, self.run(spec, after, rows, extras, times, learn=True)
 
     def project(
-        self, spec: Any, state: Any, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
+        self, spec: Spec, state: State, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
     ) -> Features:
         """Return the rows' features under the state as it is, without learning."""
-        ...
+        return self.run(spec, state, rows, extras, None, learn=False)
 
-    def why_refused(self, spec: Any, state: Any, row: npt.ArrayLike) -> str:
+    def why_refused(self, spec: Spec, state: State, row: npt.ArrayLike) -> str:
         """Return in one clause why a row was not valid."""
-        ...
+        return refusal(state, row)
 
-    def counters(self, state: Any) -> dict[str, int]:
+    def counters(self, state: State) -> dict[str, int]:
         """Return running totals: informative, evicted, dropped_at_once, mended, unseen.
 
         Where the rank is chosen from the stream also directions, its sum over informative rows.
         """
-        ...
+        counts = state.counts
+        chosen = len(counts) > places.RANK
+        return {
+            "informative": int(counts[places.INFORMATIVE]),
+            "evicted": int(counts[places.EVICTED]),
+            "dropped_at_once": int(counts[places.DROPPED]),
+            "mended": int(counts[places.MENDED]),
+            "unseen": int(counts[places.UNSEEN]),
+            **({"directions": int(counts[places.DIRECTIONS])} if chosen else {}),
+        }
 
-    def arrays(self, state: Any) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self, state: State) -> dict[str, npt.NDArray[Any]]:
         """Return the state's arrays by name, for the codec."""
-        ...
+        named: dict[str, npt.NDArray[Any]] = state._asdict()
+        return named
 
-    def from_arrays(self, spec: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
-        """Make a state of arrays that `arrays` gave, checking their shapes."""
-        ...
+    def from_arrays(self, spec: Spec, arrays: dict[str, npt.NDArray[Any]]) -> State:
+        """Make a state of arrays that `arrays` gave.
+
+        Raises:
+            ConfigError: naming the array or count that no state has.
+        """
+        state: State = restored(
+            self.state_type, arrays, lambda width: self.layout(spec, width), *self.limits(spec)
+        )
+        return self.sound(spec, state)

@@ -20,11 +20,10 @@ from kerneltrack.limits import (
     copies_like,
 )
 from kerneltrack.native.binding import call
-from kerneltrack.specs import NEEDS_BANDWIDTH
 from kerneltrack.trackers.common import scaling
-from kerneltrack.trackers.common.base import Features, IntArray
+from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.okfeb import state as rowstate
+from kerneltrack.trackers.common.state import Outputs
 
 FloatArray = npt.NDArray[np.float64]
 Arrays = dict[str, npt.NDArray[Any]]
@@ -44,7 +43,7 @@ class FirstRows(NamedTuple):
     Attributes:
         shift: (D,) centre over scale.
         scale: (D,) standard deviation.
-        bandwidth: (1,) γ.
+        bandwidth: γ of each group of columns, (1,) where they are one.
     """
 
     shift: FloatArray
@@ -52,15 +51,22 @@ class FirstRows(NamedTuple):
     bandwidth: FloatArray
 
 
-def look_at(spec: SubspaceSpec, first_rows: npt.ArrayLike) -> FirstRows:
-    """Take scaling and bandwidth from a model's first rows, shape (m, D).
+def look_at(spec: SubspaceSpec, first_rows: npt.ArrayLike, cuts: tuple[int, ...] = ()) -> FirstRows:
+    """Take scaling and bandwidths from a model's first rows.
+
+    Args:
+        spec: The spec.
+        first_rows: Shape (m, D).
+        cuts: Where groups of columns begin that have bandwidths of their own, after the first.
 
     Raises:
-        ConfigError: if they are not a finite matrix of one row and one column at the least.
+        ConfigError: if they are not a finite matrix of one row and one column a group at the least.
     """
     rows = np.ascontiguousarray(first_rows, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1:
-        raise ConfigError("first_rows", rows.shape, "an array of shape (m >= 1, D >= 1)")
+    groups = 1 + len(cuts)
+    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < groups:
+        allowed = f"an array of shape (m >= 1, D >= {groups})"
+        raise ConfigError("first_rows", rows.shape, allowed)
     if not np.isfinite(rows).all():
         raise ConfigError("first_rows", "NaN or infinite values", "finite")
     clip = math.inf if spec.clip is None else spec.clip
@@ -69,14 +75,13 @@ def look_at(spec: SubspaceSpec, first_rows: npt.ArrayLike) -> FirstRows:
         if spec.standardise
         else scaling.no_scaling(rows.shape[1])
     )
-    gamma = 1.0
-    if spec.kernel in NEEDS_BANDWIDTH:
-        gamma = (
-            median_bandwidth(spec.kernel, scaling.apply_scaling(scale, rows, clip))
-            if isinstance(spec.gamma, str)
-            else spec.gamma
-        )
-    return FirstRows(scale.shift, scale.scale, np.array([gamma]))
+    bandwidth = np.ones(groups)
+    if spec.kernel in spec.bandwidths and not isinstance(spec.gamma, str):
+        bandwidth[:] = spec.gamma
+    elif spec.kernel in spec.bandwidths:
+        parts = np.split(scaling.apply_scaling(scale, rows, clip), cuts, axis=1)
+        bandwidth[:] = [median_bandwidth(spec.kernel, np.ascontiguousarray(p)) for p in parts]
+    return FirstRows(scale.shift, scale.scale, bandwidth)
 
 
 def kernel_of(spec: SubspaceSpec, state: Any) -> Kernel:
@@ -132,15 +137,13 @@ def stamps_of(spec: SubspaceSpec, rows: npt.ArrayLike, times: IntArray | None) -
     return stamps
 
 
-def outputs_for(
-    spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, ...]
-) -> rowstate.Outputs:
+def outputs_for(spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, ...]) -> Outputs:
     """Return room for what is said of `count` rows, s of `stored` numbers each.
 
     What is not wanted has neither rows nor columns.
     """
     wants_z, wants_q = spec.emit == "z", "q" in extras or spec.emit == "q"
-    return rowstate.Outputs(
+    return Outputs(
         valid=np.zeros(count, dtype=np.bool_),
         number=np.zeros(count, dtype=np.int64),
         z=np.zeros((count, spec.rank) if wants_z else (0, 0)),
@@ -154,7 +157,7 @@ def outputs_for(
     )
 
 
-def features_of(out: rowstate.Outputs) -> Features:
+def features_of(out: Outputs) -> Features:
     """Return a call's outputs as the trackers give them."""
     return Features(
         valid=out.valid,
@@ -175,20 +178,6 @@ def copied(state: _State) -> _State:
     named: Any = state
     result: _State = type(named)(*(array.copy() for array in named))
     return result
-
-
-def totals(state: Any) -> dict[str, int]:
-    """Return a state's running totals by name."""
-    counts = state.counts
-    chosen = {"directions": int(counts[rowstate.DIRECTIONS])} if len(counts) > rowstate.RANK else {}
-    return {
-        "informative": int(counts[rowstate.INFORMATIVE]),
-        "evicted": int(counts[rowstate.EVICTED]),
-        "dropped_at_once": int(counts[rowstate.DROPPED]),
-        "mended": int(counts[rowstate.MENDED]),
-        "unseen": int(counts[rowstate.UNSEEN]),
-        **chosen,
-    }
 
 
 def refusal(state: Any, row: npt.ArrayLike, positive: str | None = None) -> str:

@@ -22,7 +22,7 @@ class SubspaceSpec(Spec):
 
     role: ClassVar[str] = "tracker"
     tracker: ClassVar[str] = ""
-    measured: ClassVar[Collection[str]] = NEEDS_BANDWIDTH
+    bandwidths: ClassVar[Collection[str]] = NEEDS_BANDWIDTH
 
     rank: Annotated[int, Range(1, MAX_RANK), "Dimension r of the subspace and of the features."] = (
         10
@@ -63,7 +63,7 @@ class SubspaceSpec(Spec):
     @property
     def rows_to_start(self) -> int:
         """Rows that `init` must see: `warmup` if anything is measured from them, else 1."""
-        measured = self.standardise or (self.kernel in self.measured and self.gamma == "median")
+        measured = self.standardise or (self.kernel in self.bandwidths and self.gamma == "median")
         return self.warmup if measured else 1
 
     @property

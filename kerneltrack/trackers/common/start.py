@@ -20,11 +20,11 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.registry import get_tracker
 from kerneltrack.settings import Range, check_bool, check_choice, check_number
 from kerneltrack.specs import KERNELS
+from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
 from kerneltrack.trackers.oana.spec import OANASpec
-from kerneltrack.trackers.okfeb import state as rowstate
 from kerneltrack.trackers.okfeb.spec import OKFEBSpec
 
 FloatArray = npt.NDArray[np.float64]
@@ -109,7 +109,7 @@ def start_from(spec: Any, start: StartSet, key: str = "") -> Any:
     Args:
         spec: The tracker's.
         start: The landmarks. Their bandwidth holds where the spec's is "median".
-        key: The model's ID, as of `Tracker.init`.
+        key: The model's ID, as of `KernelTracker.init`.
 
     Returns:
         The state, with n = 0.
@@ -142,12 +142,12 @@ def _begin(spec: Any, start: StartSet, key: str) -> Any:
         raise ConfigError("landmark", place, f"a row that {spec.tracker} takes: {reason}")
     # What was counted of the landmarks is not the model's: only what the arrays are led by stays.
     counts, reals = state.counts.copy(), state.reals.copy()
-    kept = [rowstate.SIZE, rowstate.STARTED]
+    kept = [places.SIZE, places.STARTED]
     if isinstance(spec, CovarianceSpec):
         kept.append(covstate.SINCE)
         if spec.rank_factor is not None:
-            kept.append(rowstate.RANK)
+            kept.append(places.RANK)
     counts[np.setdiff1d(np.arange(len(counts)), kept)] = 0
-    reals[rowstate.MEAN_LOSS] = 0.0
+    reals[places.MEAN_LOSS] = 0.0
     born = np.full_like(state.born, -1)
     return state._replace(counts=counts, reals=reals, born=born, recent=np.zeros_like(state.recent))

@@ -7,17 +7,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.trackers.okfeb import state as rowstate
-from kerneltrack.trackers.okfeb.state import SIZE, N
+from kerneltrack.trackers.common import state as places
+from kerneltrack.trackers.common.state import SIZE, N
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 # Places in `counts` and `reals` after those that `rowstate` names, or in place of OK-FEB's own.
-LAST, SINCE = rowstate.COUNTS, rowstate.COUNTS + 1
-COUNTS = rowstate.COUNTS + 2
+LAST, SINCE = places.COUNTS, places.COUNTS + 1
+COUNTS = places.COUNTS + 2
 LOST, CONTROL = 0, 2
-REALS = rowstate.REALS
+REALS = places.REALS
 # Behind them where the rank is chosen: fading sums over admitted rows, and in `key`.
 FULL, WHOLE, SCORES = REALS, REALS + 1, REALS + 2
 COIN, STAMP = 0, 1

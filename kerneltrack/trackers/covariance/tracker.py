@@ -85,65 +85,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.limits import Like, Limit, check_counts, check_positive, real, whole
-from kerneltrack.trackers.common.base import Features, IntArray
-from kerneltrack.trackers.common.calls import (
-    copied,
-    look_at,
-    refusal,
-    restored,
-    run,
-    stamps_of,
-    totals,
-)
-from kerneltrack.trackers.common.spec import SubspaceSpec
+from kerneltrack.trackers.common import state as places
+from kerneltrack.trackers.common.base import KernelTracker
+from kerneltrack.trackers.common.calls import look_at, run, stamps_of
+from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.spec import ADMISSIONS, CovarianceSpec
 from kerneltrack.trackers.covariance.state import CovarianceState
-from kerneltrack.trackers.okfeb import state as rowstate
-
-
-def layout(spec: CovarianceSpec, width: int) -> dict[str, Like]:
-    """Return what the arrays of a state for rows of D channels are like."""
-    rank, slots = spec.rank, spec.budget + 1
-    reals, counts = covstate.REALS, covstate.COUNTS
-    if spec.rank_factor is not None:
-        reals, counts = covstate.SCORES + rank, rowstate.DIRECTIONS + 1
-    return {
-        "support": real(slots, width),
-        "factor": real(rank, slots),
-        "gram": real(slots, slots),
-        "image": real(rank, slots),
-        "weights": real(slots, slots),
-        "square": real(slots, slots),
-        "whitener": real(slots, slots),
-        "frame": real(rank, rank),
-        "born": whole(slots),
-        "shift": real(width),
-        "scale": real(width),
-        "bandwidth": real(1),
-        "recent": real(spec.novelty_window),
-        "key": whole(1 + spec.needs_times),
-        "reals": real(reals),
-        "counts": whole(counts),
-    }
-
-
-def make_state(spec: CovarianceSpec, first_rows: npt.ArrayLike, key: str = "") -> CovarianceState:
-    """Make the state of a model of this key, scaled and tuned to its first rows (m, D)."""
-    seen = look_at(spec, first_rows)
-    arrays = {name: like.zeros() for name, like in layout(spec, len(seen.scale)).items()}
-    arrays["key"][covstate.COIN] = key_of(spec.seed, key)
-    if spec.rank_factor is not None:
-        arrays["counts"][rowstate.RANK] = spec.rank
-    return CovarianceState(**arrays)._replace(
-        frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
-    )
 
 
 def key_of(seed: int, key: str) -> int:
@@ -176,7 +129,7 @@ def _fading(spec: CovarianceSpec) -> float:
     return 0.0 if life is None else math.log(2.0) / life
 
 
-class CovarianceTracker:
+class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
     """The covariance tracker (see the module).
 
     Example:
@@ -189,66 +142,74 @@ class CovarianceTracker:
     """
 
     name = "covariance"
-    spec_type: type[SubspaceSpec] = CovarianceSpec
+    spec_type = CovarianceSpec
     state_type = CovarianceState
 
     def init(
         self, spec: CovarianceSpec, first_rows: npt.ArrayLike, key: str = ""
     ) -> CovarianceState:
-        """Make the state from the first rows (m, D); see `Tracker.init`."""
-        return make_state(spec, first_rows, key)
+        """Make the state from the first rows (m, D); see `KernelTracker.init`."""
+        seen = look_at(spec, first_rows)
+        arrays = {name: like.zeros() for name, like in self.layout(spec, len(seen.scale)).items()}
+        arrays["key"][covstate.COIN] = key_of(spec.seed, key)
+        if spec.rank_factor is not None:
+            arrays["counts"][places.RANK] = spec.rank
+        return CovarianceState(**arrays)._replace(
+            frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
+        )
 
-    def update(
+    def run(
         self,
         spec: CovarianceSpec,
         state: CovarianceState,
         rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
-        times: IntArray | None = None,
-    ) -> tuple[CovarianceState, Features]:
-        """Run rows (n, D) through the state in order; see `Tracker.update`."""
-        after, stamps = copied(state), stamps_of(spec, rows, times)
-        settings = settings_of(spec, True)
-        return after, run("covariance_run", settings, after, spec, rows, extras, stamps)
-
-    def project(
-        self,
-        spec: CovarianceSpec,
-        state: CovarianceState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
+        extras: tuple[str, ...],
+        times: IntArray | None,
+        learn: bool,
     ) -> Features:
-        """Return the rows' features without learning; see `Tracker.project`."""
+        """Run rows through the row loop (native/covariance.c)."""
         # What is not learned from has no time.
-        stamps = np.zeros(len(np.atleast_1d(rows)), dtype=np.int64)
-        settings = settings_of(spec, False)
+        count = len(np.atleast_1d(rows))
+        stamps = stamps_of(spec, rows, times) if learn else np.zeros(count, dtype=np.int64)
+        settings = settings_of(spec, learn)
         return run("covariance_run", settings, state, spec, rows, extras, stamps)
 
-    def why_refused(self, spec: CovarianceSpec, state: CovarianceState, row: npt.ArrayLike) -> str:
-        """Return why a row was refused."""
-        return refusal(state, row)
-
-    def counters(self, state: CovarianceState) -> dict[str, int]:
-        """Return running totals by name."""
-        return totals(state)
-
-    def arrays(self, state: CovarianceState) -> dict[str, npt.NDArray[Any]]:
-        """Return the state's arrays by name."""
-        return state._asdict()
-
-    def from_arrays(
-        self, spec: CovarianceSpec, arrays: dict[str, npt.NDArray[Any]]
-    ) -> CovarianceState:
-        """Make a state of arrays that `arrays` gave."""
-        limits = [
-            Limit("stored rows", rowstate.SIZE, spec.budget),
-            Limit("rows of the start", rowstate.STARTED, spec.rank),
-        ]
+    def layout(self, spec: CovarianceSpec, width: int) -> dict[str, Like]:
+        """Return what the arrays of a state are like."""
+        rank, slots = spec.rank, spec.budget + 1
+        reals, counts = covstate.REALS, covstate.COUNTS
         if spec.rank_factor is not None:
-            limits.append(Limit("rank in use", rowstate.RANK, spec.rank, 1))
-        state: CovarianceState = restored(
-            CovarianceState, arrays, lambda width: layout(spec, width), *limits
+            reals, counts = covstate.SCORES + rank, places.DIRECTIONS + 1
+        return {
+            "support": real(slots, width),
+            "factor": real(rank, slots),
+            "gram": real(slots, slots),
+            "image": real(rank, slots),
+            "weights": real(slots, slots),
+            "square": real(slots, slots),
+            "whitener": real(slots, slots),
+            "frame": real(rank, rank),
+            "born": whole(slots),
+            "shift": real(width),
+            "scale": real(width),
+            "bandwidth": real(1),
+            "recent": real(spec.novelty_window),
+            "key": whole(1 + spec.needs_times),
+            "reals": real(reals),
+            "counts": whole(counts),
+        }
+
+    def limits(self, spec: CovarianceSpec) -> tuple[Limit, ...]:
+        """Return the ranges of stored rows, of those of the start and of the rank in use."""
+        chosen = spec.rank_factor is not None
+        return (
+            Limit("stored rows", places.SIZE, spec.budget),
+            Limit("rows of the start", places.STARTED, spec.rank),
+            *((Limit("rank in use", places.RANK, spec.rank, 1),) if chosen else ()),
         )
+
+    def sound(self, spec: CovarianceSpec, state: CovarianceState) -> CovarianceState:
+        """Return a state that was read, after a look at its values."""
         check_positive("state.bandwidth", state.bandwidth)
         last = Limit("valid rows at the last admitted one", covstate.LAST, state.n)
         check_counts("state.counts", state.counts, last)

@@ -34,27 +34,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import median_bandwidth
 from kerneltrack.limits import Like, Limit, check_positive, real, whole
 from kerneltrack.native.binding import call
-from kerneltrack.trackers.common import scaling
-from kerneltrack.trackers.common.base import Features, IntArray
-from kerneltrack.trackers.common.calls import (
-    copied,
-    features_of,
-    matrix_of,
-    outputs_for,
-    refusal,
-    restored,
-)
-from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.doubly.random_features import SCALED, FeatureMap, make_feature_map
+from kerneltrack.trackers.common.base import KernelTracker
+from kerneltrack.trackers.common.calls import features_of, look_at, matrix_of, outputs_for, refusal
+from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.doubly.random_features import FeatureMap, make_feature_map
 from kerneltrack.trackers.doubly.spec import POSITIVE, DSKPCASpec
 from kerneltrack.trackers.doubly.state import (
     COUNTS,
@@ -69,61 +58,6 @@ from kerneltrack.trackers.doubly.state import (
 )
 
 FloatArray = npt.NDArray[np.float64]
-
-
-def tuned(
-    spec: DSKPCASpec, first_rows: npt.ArrayLike, cuts: tuple[int, ...] = ()
-) -> tuple[scaling.Scaling, list[float]]:
-    """Return the scaling of the first rows, and γ of each group of columns between the cuts."""
-    rows = np.ascontiguousarray(first_rows, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < 1 + len(cuts):
-        raise ConfigError(
-            "first_rows", rows.shape, f"an array of shape (m >= 1, D >= {1 + len(cuts)})"
-        )
-    if not np.isfinite(rows).all():
-        raise ConfigError("first_rows", "NaN or infinite values", "finite")
-    width = rows.shape[1]
-    if cuts and cuts[-1] >= width:
-        raise ConfigError("first_view", cuts[-1], f"less than the {width} columns")
-    clip = math.inf if spec.clip is None else spec.clip
-    scale = scaling.standard_scaling(rows, clip) if spec.standardise else scaling.no_scaling(width)
-    if spec.kernel not in SCALED:
-        return scale, [1.0] * (1 + len(cuts))
-    if not isinstance(spec.gamma, str):
-        return scale, [float(spec.gamma)] * (1 + len(cuts))
-    groups = np.split(scaling.apply_scaling(scale, rows, clip), cuts, axis=1)
-    return scale, [median_bandwidth(spec.kernel, np.ascontiguousarray(g)) for g in groups]
-
-
-def layout(spec: DSKPCASpec, width: int) -> dict[str, Like]:
-    """Return what the arrays of a state for rows of D channels are like."""
-    rank = spec.rank
-    return {
-        "factor": real(rank, spec.budget),
-        "solver": real(rank, rank),
-        "solver_t": real(rank, rank),
-        "mapping": real(rank, rank),
-        "moment": real(rank, rank),
-        "cross": real(rank, spec.feature_batch),
-        "shift": real(width),
-        "scale": real(width),
-        "bandwidth": real(1),
-        "recent": real(spec.novelty_window),
-        "reals": real(REALS),
-        "counts": whole(COUNTS),
-    }
-
-
-def make_state(spec: DSKPCASpec, first_rows: npt.ArrayLike) -> DoublyState:
-    """Make a state, scaled and tuned to the first rows."""
-    scale, gammas = tuned(spec, first_rows)
-    arrays = {name: like.zeros() for name, like in layout(spec, len(scale.scale)).items()}
-    state = DoublyState(**arrays)._replace(
-        shift=scale.shift, scale=scale.scale, bandwidth=np.array(gammas)
-    )
-    state.factor[:, : spec.feature_batch] = first_functions(spec, 0)
-    call("dskpca_refresh", settings_of(spec, True), state)
-    return state
 
 
 def first_functions(spec: DSKPCASpec, which: int) -> FloatArray:
@@ -172,7 +106,7 @@ def functions(spec: DSKPCASpec, state: DoublyState, rows: npt.ArrayLike) -> Floa
     return result
 
 
-class DSKPCA:
+class DSKPCA(KernelTracker[DSKPCASpec, DoublyState]):
     """The tracker of doubly stochastic kernel PCA (see the module).
 
     Example:
@@ -184,73 +118,78 @@ class DSKPCA:
     """
 
     name = "dskpca"
-    spec_type: type[SubspaceSpec] = DSKPCASpec
+    spec_type = DSKPCASpec
     state_type = DoublyState
 
     def init(self, spec: DSKPCASpec, first_rows: npt.ArrayLike, key: str = "") -> DoublyState:
-        """Make the state from the first rows (m, D); see `Tracker.init`."""
-        return make_state(spec, first_rows)
+        """Make the state from the first rows (m, D); see `KernelTracker.init`."""
+        seen = look_at(spec, first_rows)
+        arrays = {name: like.zeros() for name, like in self.layout(spec, len(seen.scale)).items()}
+        state = DoublyState(**arrays)._replace(**seen._asdict())
+        state.factor[:, : spec.feature_batch] = first_functions(spec, 0)
+        call("dskpca_refresh", settings_of(spec, True), state)
+        return state
 
-    def update(
+    def run(
         self,
         spec: DSKPCASpec,
         state: DoublyState,
         rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
-        times: IntArray | None = None,
-    ) -> tuple[DoublyState, Features]:
-        """Run rows (n, D) through the state in order; see `Tracker.update`."""
-        after = copied(state)
-        return after, _run(settings_of(spec, True), after, spec, rows, extras)
-
-    def project(
-        self,
-        spec: DSKPCASpec,
-        state: DoublyState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
+        extras: tuple[str, ...],
+        times: IntArray | None,
+        learn: bool,
     ) -> Features:
-        """Return the rows' features without learning; see `Tracker.project`."""
-        return _run(settings_of(spec, False), state, spec, rows, extras)
+        """Run rows through the row loop (native/dskpca.c)."""
+        matrix = matrix_of(rows, len(state.scale))
+        out = outputs_for(spec, len(matrix), spec.budget, extras)
+        settings, features = settings_of(spec, learn), feature_map_of(spec, state)
+        call("dskpca_run", settings, features, state, matrix, out)
+        return features_of(out)
 
     def why_refused(self, spec: DSKPCASpec, state: DoublyState, row: npt.ArrayLike) -> str:
-        """Return why a row was refused."""
-        return refusal(state, row, spec.kernel if spec.kernel in POSITIVE else None)
+        """Return in one clause why a row was not valid."""
+        return refusal(state, row, positive_only(spec))
 
     def counters(self, state: DoublyState) -> dict[str, int]:
         """Return running totals by name: every valid row is learned from, none is stored."""
         return totals(state.counts)
 
-    def arrays(self, state: DoublyState) -> dict[str, npt.NDArray[Any]]:
-        """Return the state's arrays by name."""
-        return state._asdict()
+    def layout(self, spec: DSKPCASpec, width: int) -> dict[str, Like]:
+        """Return what the arrays of a state are like."""
+        rank = spec.rank
+        return {
+            "factor": real(rank, spec.budget),
+            "solver": real(rank, rank),
+            "solver_t": real(rank, rank),
+            "mapping": real(rank, rank),
+            "moment": real(rank, rank),
+            "cross": real(rank, spec.feature_batch),
+            "shift": real(width),
+            "scale": real(width),
+            "bandwidth": real(1),
+            "recent": real(spec.novelty_window),
+            "reals": real(REALS),
+            "counts": whole(COUNTS),
+        }
 
-    def from_arrays(self, spec: DSKPCASpec, arrays: dict[str, npt.NDArray[Any]]) -> DoublyState:
-        """Make a state of arrays that `arrays` gave."""
-        state: DoublyState = restored(
-            DoublyState, arrays, lambda width: layout(spec, width), waiting(spec)
-        )
+    def limits(self, spec: DSKPCASpec) -> tuple[Limit, ...]:
+        """Return the range of the rows in the open mini-batch."""
+        return (waiting(spec),)
+
+    def sound(self, spec: DSKPCASpec, state: DoublyState) -> DoublyState:
+        """Return a state that was read, after a look at its values."""
         check_positive("state.bandwidth", state.bandwidth)
         return state
+
+
+def positive_only(spec: DSKPCASpec) -> str | None:
+    """Return the kernel's name if it takes no number below 0."""
+    return spec.kernel if spec.kernel in POSITIVE else None
 
 
 def waiting(spec: DSKPCASpec) -> Limit:
     """Return the range of the rows in a mini-batch that is not whole yet."""
     return Limit("rows in the open mini-batch", WAITING, spec.row_batch - 1)
-
-
-def _run(
-    settings: Settings,
-    state: DoublyState,
-    spec: DSKPCASpec,
-    rows: npt.ArrayLike,
-    extras: tuple[str, ...],
-) -> Features:
-    """Run rows through the compiled loop, which writes to the state if it is to learn."""
-    matrix = matrix_of(rows, len(state.scale))
-    out = outputs_for(spec, len(matrix), spec.budget, extras)
-    call("dskpca_run", settings, feature_map_of(spec, state), state, matrix, out)
-    return features_of(out)
 
 
 def totals(counts: npt.NDArray[np.int64]) -> dict[str, int]:

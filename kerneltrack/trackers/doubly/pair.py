@@ -32,27 +32,20 @@ paper: one pair of functions may be the constants. "kcca-newton" is ours.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like, check_positive, real, whole
+from kerneltrack.limits import Like, Limit, check_positive, real, whole
 from kerneltrack.native.binding import call
-from kerneltrack.trackers.common.base import Features, IntArray
-from kerneltrack.trackers.common.calls import (
-    copied,
-    features_of,
-    matrix_of,
-    outputs_for,
-    refusal,
-    restored,
-)
-from kerneltrack.trackers.common.spec import SubspaceSpec
+from kerneltrack.trackers.common.base import KernelTracker
+from kerneltrack.trackers.common.calls import features_of, look_at, matrix_of, outputs_for, refusal
+from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.doubly import kpca as dskpca
 from kerneltrack.trackers.doubly.random_features import FeatureMap, make_feature_map
-from kerneltrack.trackers.doubly.spec import POSITIVE, DSPairSpec
+from kerneltrack.trackers.doubly.spec import DSPairSpec
 from kerneltrack.trackers.doubly.state import COUNTS, DoublyState, N, Settings
 
 FloatArray = npt.NDArray[np.float64]
@@ -122,41 +115,6 @@ class PairView(NamedTuple):
     gram: FloatArray
 
 
-def layout(spec: DSPairSpec, width: int) -> dict[str, Like]:
-    """Return what the arrays of a state for rows of D channels are like."""
-    rank, block = spec.rank, spec.feature_batch
-    solved = block if spec.form == "kcca-newton" else 0
-    return {
-        "factor": real(2, rank, spec.budget),
-        "solver": real(2, rank, rank),
-        "solver_t": real(2, rank, rank),
-        "moment": real(2, rank, rank),
-        "link": real(rank, rank),
-        "cross": real(2, rank, block),
-        "own": real(2, rank, block),
-        "gram": real(2, solved, solved),
-        "shift": real(width),
-        "scale": real(width),
-        "bandwidth": real(2),
-        "recent": real(spec.novelty_window),
-        "reals": real(2),
-        "counts": whole(COUNTS),
-    }
-
-
-def make_state(spec: DSPairSpec, first_rows: npt.ArrayLike) -> PairState:
-    """Make a state, scaled and tuned to the first rows."""
-    scale, gammas = dskpca.tuned(spec, first_rows, (spec.first_view,))
-    arrays = {name: like.zeros() for name, like in layout(spec, len(scale.scale)).items()}
-    state = PairState(**arrays)._replace(
-        shift=scale.shift, scale=scale.scale, bandwidth=np.array(gammas)
-    )
-    for which, half in enumerate(views(spec, state)):
-        half.of.factor[:, : spec.feature_batch] = dskpca.first_functions(spec, which)
-        call("dskpca_refresh", settings_of(spec, True), half.of)
-    return state
-
-
 def views(spec: DSPairSpec, state: PairState) -> tuple[PairView, PairView]:
     """Return the two views' parts of a state; they share its memory."""
     columns = (slice(0, spec.first_view), slice(spec.first_view, None))
@@ -194,7 +152,7 @@ def feature_maps_of(spec: DSPairSpec, state: PairState) -> tuple[FeatureMap, Fea
     return one, two
 
 
-class DSPair:
+class DSPair(KernelTracker[DSPairSpec, PairState]):
     """The tracker of doubly stochastic kernel CCA and SVD (see the module).
 
     Example:
@@ -206,69 +164,75 @@ class DSPair:
     """
 
     name = "dspair"
-    spec_type: type[SubspaceSpec] = DSPairSpec
+    spec_type = DSPairSpec
     state_type = PairState
 
     def init(self, spec: DSPairSpec, first_rows: npt.ArrayLike, key: str = "") -> PairState:
-        """Make the state from the first rows (m, D); see `Tracker.init`."""
-        return make_state(spec, first_rows)
+        """Make the state from the first rows (m, D); see `KernelTracker.init`."""
+        width = np.shape(first_rows)[1] if np.ndim(first_rows) == 2 else 0
+        if 0 < width <= spec.first_view:
+            raise ConfigError("first_view", spec.first_view, f"less than the {width} columns")
+        seen = look_at(spec, first_rows, (spec.first_view,))
+        arrays = {name: like.zeros() for name, like in self.layout(spec, len(seen.scale)).items()}
+        state = PairState(**arrays)._replace(**seen._asdict())
+        for which, half in enumerate(views(spec, state)):
+            half.of.factor[:, : spec.feature_batch] = dskpca.first_functions(spec, which)
+            call("dskpca_refresh", settings_of(spec, True), half.of)
+        return state
 
-    def update(
+    def run(
         self,
         spec: DSPairSpec,
         state: PairState,
         rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
-        times: IntArray | None = None,
-    ) -> tuple[PairState, Features]:
-        """Run rows (n, D) through the state in order; see `Tracker.update`."""
-        after = copied(state)
-        return after, _run(settings_of(spec, True), after, spec, rows, extras)
-
-    def project(
-        self,
-        spec: DSPairSpec,
-        state: PairState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
+        extras: tuple[str, ...],
+        times: IntArray | None,
+        learn: bool,
     ) -> Features:
-        """Return the rows' features without learning; see `Tracker.project`."""
-        return _run(settings_of(spec, False), state, spec, rows, extras)
+        """Run rows through the row loop (native/dspair.c)."""
+        matrix = matrix_of(rows, len(state.scale))
+        out = outputs_for(spec, len(matrix), spec.budget, extras)
+        maps, both = feature_maps_of(spec, state), views(spec, state)
+        call("dspair_run", settings_of(spec, learn), maps, both, state.link, matrix, out)
+        return features_of(out)
 
     def why_refused(self, spec: DSPairSpec, state: PairState, row: npt.ArrayLike) -> str:
-        """Return why a row was refused."""
-        return refusal(state, row, spec.kernel if spec.kernel in POSITIVE else None)
+        """Return in one clause why a row was not valid."""
+        return refusal(state, row, dskpca.positive_only(spec))
 
     def counters(self, state: PairState) -> dict[str, int]:
         """Return running totals by name: every valid row is learned from, none is stored."""
         return dskpca.totals(state.counts)
 
-    def arrays(self, state: PairState) -> dict[str, npt.NDArray[Any]]:
-        """Return the state's arrays by name."""
-        return state._asdict()
+    def layout(self, spec: DSPairSpec, width: int) -> dict[str, Like]:
+        """Return what the arrays of a state are like."""
+        rank, block = spec.rank, spec.feature_batch
+        solved = block if spec.form == "kcca-newton" else 0
+        return {
+            "factor": real(2, rank, spec.budget),
+            "solver": real(2, rank, rank),
+            "solver_t": real(2, rank, rank),
+            "moment": real(2, rank, rank),
+            "link": real(rank, rank),
+            "cross": real(2, rank, block),
+            "own": real(2, rank, block),
+            "gram": real(2, solved, solved),
+            "shift": real(width),
+            "scale": real(width),
+            "bandwidth": real(2),
+            "recent": real(spec.novelty_window),
+            "reals": real(2),
+            "counts": whole(COUNTS),
+        }
 
-    def from_arrays(self, spec: DSPairSpec, arrays: dict[str, npt.NDArray[Any]]) -> PairState:
-        """Make a state of arrays that `arrays` gave."""
-        state: PairState = restored(
-            PairState, arrays, lambda width: layout(spec, width), dskpca.waiting(spec)
-        )
+    def limits(self, spec: DSPairSpec) -> tuple[Limit, ...]:
+        """Return the range of the rows in the open mini-batch."""
+        return (dskpca.waiting(spec),)
+
+    def sound(self, spec: DSPairSpec, state: PairState) -> PairState:
+        """Return a state that was read, after a look at its values."""
         check_positive("state.bandwidth", state.bandwidth)
         if len(state.scale) <= spec.first_view:
             allowed = f"of shape (D,), D more than first_view = {spec.first_view}"
             raise ConfigError("state.scale", state.scale.shape, allowed)
         return state
-
-
-def _run(
-    settings: Settings,
-    state: PairState,
-    spec: DSPairSpec,
-    rows: npt.ArrayLike,
-    extras: tuple[str, ...],
-) -> Features:
-    """Run rows through the compiled loop, which writes to the state if it is to learn."""
-    matrix = matrix_of(rows, len(state.scale))
-    out = outputs_for(spec, len(matrix), spec.budget, extras)
-    maps, both = feature_maps_of(spec, state), views(spec, state)
-    call("dspair_run", settings, maps, both, state.link, matrix, out)
-    return features_of(out)

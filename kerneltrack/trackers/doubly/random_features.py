@@ -34,13 +34,10 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.native.binding import call
-from kerneltrack.trackers.doubly.spec import FEATURE_KERNELS, MEASURED
+from kerneltrack.trackers.doubly.spec import FEATURE_KERNELS
 
 FloatArray = npt.NDArray[np.float64]
 WordArray = npt.NDArray[np.uint64]
-
-SCALED = MEASURED | {"expsemigroup", "recsemigroup"}
-"""Kernels that have a bandwidth at all."""
 
 
 class FeatureMap(NamedTuple):

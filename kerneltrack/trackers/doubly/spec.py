@@ -25,10 +25,10 @@ FEATURE_KERNELS = (
     "expsemigroup",
     "recsemigroup",
 )
-MEASURED = frozenset(FEATURE_KERNELS[:6])
-"""Kernels of differences, whose bandwidth the median trick can give."""
 POSITIVE = frozenset({"expsemigroup", "recsemigroup"})
-"""Kernels of rows without negative entries."""
+"""Kernels of rows without negative entries; the median trick says nothing of their bandwidth."""
+SCALED = frozenset(FEATURE_KERNELS[:6]) | POSITIVE
+"""Kernels that have a bandwidth, first those of differences."""
 PCA_FORMS = ("subspace", "gha")
 PAIR_FORMS = ("ksvd", "kcca", "kcca-newton")
 
@@ -43,7 +43,7 @@ class DSKPCASpec(SubspaceSpec):
     """
 
     tracker: ClassVar[str] = "dskpca"
-    measured: ClassVar[Collection[str]] = MEASURED
+    bandwidths: ClassVar[Collection[str]] = SCALED
     forms: ClassVar[tuple[str, ...]] = PCA_FORMS
 
     kernel: Annotated[

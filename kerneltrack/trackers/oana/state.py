@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.trackers.okfeb.state import SIZE, N
+from kerneltrack.trackers.common.state import SIZE, N
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

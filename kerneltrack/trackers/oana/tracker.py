@@ -38,54 +38,17 @@ K-orthonormal and shifted; features are aligned.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.limits import Like, Limit, check_positive, check_whole, real, whole
-from kerneltrack.trackers.common.base import Features, IntArray
-from kerneltrack.trackers.common.calls import (
-    copied,
-    look_at,
-    refusal,
-    restored,
-    run,
-    totals,
-)
-from kerneltrack.trackers.common.spec import SubspaceSpec
+from kerneltrack.trackers.common import state as places
+from kerneltrack.trackers.common.base import KernelTracker
+from kerneltrack.trackers.common.calls import look_at, run
+from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.oana.spec import OANASpec
 from kerneltrack.trackers.oana.state import OANAState, Settings
-from kerneltrack.trackers.okfeb import state as rowstate
-
-
-def layout(spec: OANASpec, width: int) -> dict[str, Like]:
-    """Return what the arrays of a state for rows of D channels are like."""
-    rank, slots = spec.rank, spec.budget + 1
-    return {
-        "support": real(slots, width),
-        "factor": real(rank, slots),
-        "gram": real(slots, slots),
-        "image": real(rank, slots),
-        "frame": real(rank, rank),
-        "members": whole(slots),
-        "born": whole(slots),
-        "shift": real(width),
-        "scale": real(width),
-        "bandwidth": real(1),
-        "recent": real(spec.novelty_window),
-        "reals": real(rowstate.REALS),
-        "counts": whole(rowstate.COUNTS),
-    }
-
-
-def make_state(spec: OANASpec, first_rows: npt.ArrayLike) -> OANAState:
-    """Make the state of a model, scaled and tuned to its first rows (m, D)."""
-    seen = look_at(spec, first_rows)
-    arrays = {name: like.zeros() for name, like in layout(spec, len(seen.scale)).items()}
-    return OANAState(**arrays)._replace(
-        frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
-    )
 
 
 def settings_of(spec: OANASpec, learn: bool) -> Settings:
@@ -98,7 +61,7 @@ def settings_of(spec: OANASpec, learn: bool) -> Settings:
     )
 
 
-class OANA:
+class OANA(KernelTracker[OANASpec, OANAState]):
     """The adaptive Nyström tracker (see the module).
 
     Example:
@@ -111,52 +74,57 @@ class OANA:
     """
 
     name = "oana"
-    spec_type: type[SubspaceSpec] = OANASpec
+    spec_type = OANASpec
     state_type = OANAState
 
     def init(self, spec: OANASpec, first_rows: npt.ArrayLike, key: str = "") -> OANAState:
-        """Make the state from the first rows (m, D); see `Tracker.init`."""
-        return make_state(spec, first_rows)
+        """Make the state from the first rows (m, D); see `KernelTracker.init`."""
+        seen = look_at(spec, first_rows)
+        arrays = {name: like.zeros() for name, like in self.layout(spec, len(seen.scale)).items()}
+        return OANAState(**arrays)._replace(
+            frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
+        )
 
-    def update(
+    def run(
         self,
         spec: OANASpec,
         state: OANAState,
         rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
-        times: IntArray | None = None,
-    ) -> tuple[OANAState, Features]:
-        """Run rows (n, D) through the state in order; see `Tracker.update`."""
-        after = copied(state)
-        return after, run("oana_run", settings_of(spec, True), after, spec, rows, extras)
-
-    def project(
-        self, spec: OANASpec, state: OANAState, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
+        extras: tuple[str, ...],
+        times: IntArray | None,
+        learn: bool,
     ) -> Features:
-        """Return the rows' features without learning; see `Tracker.project`."""
-        return run("oana_run", settings_of(spec, False), state, spec, rows, extras)
+        """Run rows through the row loop (native/oana.c)."""
+        return run("oana_run", settings_of(spec, learn), state, spec, rows, extras)
 
-    def why_refused(self, spec: OANASpec, state: OANAState, row: npt.ArrayLike) -> str:
-        """Return why a row was refused."""
-        return refusal(state, row)
+    def layout(self, spec: OANASpec, width: int) -> dict[str, Like]:
+        """Return what the arrays of a state are like."""
+        rank, slots = spec.rank, spec.budget + 1
+        return {
+            "support": real(slots, width),
+            "factor": real(rank, slots),
+            "gram": real(slots, slots),
+            "image": real(rank, slots),
+            "frame": real(rank, rank),
+            "members": whole(slots),
+            "born": whole(slots),
+            "shift": real(width),
+            "scale": real(width),
+            "bandwidth": real(1),
+            "recent": real(spec.novelty_window),
+            "reals": real(places.REALS),
+            "counts": whole(places.COUNTS),
+        }
 
-    def counters(self, state: OANAState) -> dict[str, int]:
-        """Return running totals by name."""
-        return totals(state)
-
-    def arrays(self, state: OANAState) -> dict[str, npt.NDArray[Any]]:
-        """Return the state's arrays by name."""
-        return state._asdict()
-
-    def from_arrays(self, spec: OANASpec, arrays: dict[str, npt.NDArray[Any]]) -> OANAState:
-        """Make a state of arrays that `arrays` gave."""
-        state: OANAState = restored(
-            OANAState,
-            arrays,
-            lambda width: layout(spec, width),
-            Limit("landmarks", rowstate.SIZE, spec.budget),
-            Limit("directions", rowstate.STARTED, spec.rank),
+    def limits(self, spec: OANASpec) -> tuple[Limit, ...]:
+        """Return the ranges of landmarks and directions."""
+        return (
+            Limit("landmarks", places.SIZE, spec.budget),
+            Limit("directions", places.STARTED, spec.rank),
         )
+
+    def sound(self, spec: OANASpec, state: OANAState) -> OANAState:
+        """Return a state that was read, after a look at its values."""
         check_positive("state.bandwidth", state.bandwidth)
         check_whole("state.members", state.members[: state.size], 1)
         return state

@@ -23,18 +23,21 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.trackers.common.base import Features, IntArray
-from kerneltrack.trackers.common.calls import refusal, run, totals
-from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.okfeb import state as rowstate
+from kerneltrack.limits import Like
+from kerneltrack.trackers.common import state as places
+from kerneltrack.trackers.common.base import KernelTracker
+from kerneltrack.trackers.common.calls import restored, run
+from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.okfeb.okfeb import (
+    layout,
+    limits,
     make_state,
     padded,
     rows_to_begin,
-    state_from_arrays,
+    sound,
 )
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, OKFESpec
-from kerneltrack.trackers.okfeb.state import SubspaceState
+from kerneltrack.trackers.okfeb.state import Settings, SubspaceState
 
 SPARE_SLOTS = 2
 """One slot for the row being added, one so that the loop never sees a full budget."""
@@ -55,8 +58,8 @@ def _resized(state: SubspaceState, slots: int) -> SubspaceState:
     return SubspaceState(**parts)
 
 
-def _settings(spec: OKFESpec, learn: bool) -> rowstate.Settings:
-    return rowstate.Settings(
+def _settings(spec: OKFESpec, learn: bool) -> Settings:
+    return Settings(
         learn=learn,
         ridge=spec.ridge,
         rule=RULES.index(spec.rule),
@@ -72,7 +75,7 @@ def _settings(spec: OKFESpec, learn: bool) -> rowstate.Settings:
     )
 
 
-class OKFE:
+class OKFE(KernelTracker[OKFESpec, SubspaceState]):
     """The tracker OK-FE (see the module).
 
     Example:
@@ -84,12 +87,25 @@ class OKFE:
     """
 
     name = "okfe"
-    spec_type: type[SubspaceSpec] = OKFESpec
+    spec_type = OKFESpec
     state_type = SubspaceState
 
     def init(self, spec: OKFESpec, first_rows: npt.ArrayLike, key: str = "") -> SubspaceState:
-        """Make the state from the first rows (m, D); see `Tracker.init`. The key is not used."""
+        """Make the state from the first rows (m, D); the key is not used."""
         return make_state(spec, first_rows, SPARE_SLOTS)
+
+    def run(
+        self,
+        spec: OKFESpec,
+        state: SubspaceState,
+        rows: npt.ArrayLike,
+        extras: tuple[str, ...],
+        times: IntArray | None,
+        learn: bool,
+    ) -> Features:
+        """Run rows through the row loop; a state that is to learn has room for them."""
+        done = run("okfeb_run", _settings(spec, learn), state, spec, rows, extras)
+        return _joined([done], spec.max_rows)
 
     def update(
         self,
@@ -107,47 +123,38 @@ class OKFE:
             stop = min(len(matrix), place + max(spec.max_rows - after.size, 0))
             piece = matrix[place:stop]
             after = _resized(after, after.size + len(piece) + SPARE_SLOTS)
-            done.append(run("okfeb_run", _settings(spec, True), after, spec, piece, extras))
+            done.append(self.run(spec, after, piece, extras, times, learn=True))
             place = stop
             if place == len(matrix) or after.size >= spec.max_rows:
                 break
         rest = np.full((len(matrix) - place, matrix.shape[1]), np.nan)
-        done.append(run("okfeb_run", _settings(spec, False), after, spec, rest, extras))
+        done.append(self.run(spec, after, rest, extras, times, learn=False))
         return _resized(after, after.size + SPARE_SLOTS), _joined(done, spec.max_rows)
-
-    def project(
-        self,
-        spec: OKFESpec,
-        state: SubspaceState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
-    ) -> Features:
-        """Return the rows' features without learning; see `Tracker.project`."""
-        return _joined(
-            [run("okfeb_run", _settings(spec, False), state, spec, rows, extras)], spec.max_rows
-        )
 
     def why_refused(self, spec: OKFESpec, state: SubspaceState, row: npt.ArrayLike) -> str:
         """Return why a row was refused."""
         if state.size >= spec.max_rows:
             return f"the model holds max_rows = {spec.max_rows} rows (OK-FE has no budget)"
-        return refusal(state, row)
+        return super().why_refused(spec, state, row)
 
-    def counters(self, state: SubspaceState) -> dict[str, int]:
-        """Return running totals by name."""
-        return totals(state)
-
-    def arrays(self, state: SubspaceState) -> dict[str, npt.NDArray[Any]]:
-        """Return the state's arrays by name."""
-        return state._asdict()
+    def layout(self, spec: OKFESpec, width: int) -> dict[str, Like]:
+        """Return what the arrays of a state without a row are like."""
+        return layout(spec, SPARE_SLOTS, width)
 
     def from_arrays(self, spec: OKFESpec, arrays: dict[str, npt.NDArray[Any]]) -> SubspaceState:
-        """Make a state of arrays that `arrays` gave."""
+        """Make a state of arrays that `arrays` gave, of the size that they say."""
         counts = arrays.get("counts", np.zeros(0))
-        size = int(counts[rowstate.SIZE]) if counts.shape == (rowstate.COUNTS + 1,) else -1
+        size = int(counts[places.SIZE]) if counts.shape == (places.COUNTS + 1,) else -1
         if not 0 <= size <= spec.max_rows:
             raise ConfigError("state.counts, stored rows", size, f"0 to {spec.max_rows}")
-        return state_from_arrays(spec, arrays, size + SPARE_SLOTS)
+        slots = size + SPARE_SLOTS
+        state: SubspaceState = restored(
+            SubspaceState,
+            arrays,
+            lambda width: layout(spec, slots, width),
+            *limits(spec, slots - 1),
+        )
+        return sound(spec, state)
 
 
 def _joined(parts: list[Features], budget: int) -> Features:

@@ -54,19 +54,18 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, Limit, check_positive, real, whole
-from kerneltrack.trackers.common.base import Features, IntArray
-from kerneltrack.trackers.common.calls import copied, look_at, refusal, restored, run, totals
-from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.okfeb import state as rowstate
+from kerneltrack.trackers.common import state as places
+from kerneltrack.trackers.common.base import KernelTracker
+from kerneltrack.trackers.common.calls import look_at, run
+from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, GradientSpec, OKFEBSpec
-from kerneltrack.trackers.okfeb.state import SubspaceState
+from kerneltrack.trackers.okfeb.state import Settings, SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -90,8 +89,8 @@ def layout(spec: GradientSpec, slots: int, width: int) -> dict[str, Like]:
         "scale": real(width),
         "bandwidth": real(1),
         "recent": real(spec.novelty_window),
-        "reals": real(rowstate.REALS + 2),
-        "counts": whole(rowstate.COUNTS + 1),
+        "reals": real(places.REALS + 2),
+        "counts": whole(places.COUNTS + 1),
     }
 
 
@@ -131,9 +130,9 @@ def _seed_rows(seed: int, rank: int, ones: bool) -> FloatArray:
     return np.ones((rank, rank)) if ones else _seed_values(seed, rank).copy()
 
 
-def settings_of(spec: OKFEBSpec, learn: bool) -> rowstate.Settings:
+def settings_of(spec: OKFEBSpec, learn: bool) -> Settings:
     """Return the spec as the compiled loops take it."""
-    return rowstate.Settings(
+    return Settings(
         learn=learn,
         ridge=spec.ridge,
         rule=RULES.index(spec.rule),
@@ -149,7 +148,7 @@ def settings_of(spec: OKFEBSpec, learn: bool) -> rowstate.Settings:
     )
 
 
-class OKFEB:
+class OKFEB(KernelTracker[OKFEBSpec, SubspaceState]):
     """The tracker OK-FEB (see the module).
 
     Example:
@@ -162,72 +161,57 @@ class OKFEB:
     """
 
     name = "okfeb"
-    spec_type: type[SubspaceSpec] = OKFEBSpec
+    spec_type = OKFEBSpec
     state_type = SubspaceState
 
     def init(self, spec: OKFEBSpec, first_rows: npt.ArrayLike, key: str = "") -> SubspaceState:
-        """Make the state from the first rows (m, D); see `Tracker.init`. The key is not used."""
+        """Make the state from the first rows (m, D); the key is not used."""
         return make_state(spec, first_rows, spec.budget + 1)
 
-    def update(
+    def run(
         self,
         spec: OKFEBSpec,
         state: SubspaceState,
         rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
-        times: IntArray | None = None,
-    ) -> tuple[SubspaceState, Features]:
-        """Run rows (n, D) through the state in order; see `Tracker.update`."""
-        after = copied(state)
-        return after, run("okfeb_run", settings_of(spec, True), after, spec, rows, extras)
-
-    def project(
-        self,
-        spec: OKFEBSpec,
-        state: SubspaceState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
+        extras: tuple[str, ...],
+        times: IntArray | None,
+        learn: bool,
     ) -> Features:
-        """Return the rows' features without learning; see `Tracker.project`."""
-        return run("okfeb_run", settings_of(spec, False), state, spec, rows, extras)
+        """Run rows through the row loop (native/okfeb.c)."""
+        return run("okfeb_run", settings_of(spec, learn), state, spec, rows, extras)
 
-    def why_refused(self, spec: OKFEBSpec, state: SubspaceState, row: npt.ArrayLike) -> str:
-        """Return why a row was refused."""
-        return refusal(state, row)
+    def layout(self, spec: OKFEBSpec, width: int) -> dict[str, Like]:
+        """Return what the arrays of a state are like."""
+        return layout(spec, spec.budget + 1, width)
 
-    def counters(self, state: SubspaceState) -> dict[str, int]:
-        """Return running totals by name."""
-        return totals(state)
+    def limits(self, spec: OKFEBSpec) -> tuple[Limit, ...]:
+        """Return the ranges of stored rows and of those of the start."""
+        return limits(spec, spec.budget)
 
-    def arrays(self, state: SubspaceState) -> dict[str, npt.NDArray[Any]]:
-        """Return the state's arrays by name."""
-        return state._asdict()
-
-    def from_arrays(self, spec: OKFEBSpec, arrays: dict[str, npt.NDArray[Any]]) -> SubspaceState:
-        """Make a state of arrays that `arrays` gave."""
-        return state_from_arrays(spec, arrays, spec.budget + 1)
+    def sound(self, spec: OKFEBSpec, state: SubspaceState) -> SubspaceState:
+        """Return a state that was read, after a look at its values."""
+        return sound(spec, state)
 
 
-def state_from_arrays(
-    spec: GradientSpec, arrays: dict[str, npt.NDArray[Any]], slots: int
-) -> SubspaceState:
-    """Make a state of arrays by name, checking that each is what the spec makes it.
+def limits(spec: GradientSpec, budget: int) -> tuple[Limit, ...]:
+    """Return the ranges of stored rows and of those of the start."""
+    return (
+        Limit("stored rows", places.SIZE, budget),
+        Limit("rows of the start", places.STARTED, rows_to_begin(spec)),
+    )
+
+
+def sound(spec: GradientSpec, state: SubspaceState) -> SubspaceState:
+    """Return a state that was read, after a look at its values.
 
     Raises:
         ConfigError: naming the array or count that no state has.
     """
     most = rows_to_begin(spec)
-    state: SubspaceState = restored(
-        SubspaceState,
-        arrays,
-        lambda width: layout(spec, slots, width),
-        Limit("stored rows", rowstate.SIZE, slots - 1),
-        Limit("rows of the start", rowstate.STARTED, most),
-    )
     check_positive("state.bandwidth", state.bandwidth)
     _clear_padding(state)
     # The start's rows are the only ones until there are enough of them: each takes a slot.
-    started = int(state.counts[rowstate.STARTED])
+    started = int(state.counts[places.STARTED])
     if state.size != started and (started < most or state.size < started):
         allowed = f"{started}, the rows of the start" + (" or more" if started == most else "")
         raise ConfigError("state.counts, stored rows", state.size, allowed)

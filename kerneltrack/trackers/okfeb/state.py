@@ -7,30 +7,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.trackers.common.state import COUNTS, REALS, SIZE, N
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
-# Places in the state's `counts` and `reals`.
-N, SIZE, LOSSES, INFORMATIVE, EVICTED, DROPPED, MENDED, UNSEEN, STARTED = range(9)
-COUNTS = 9
-RANK, DIRECTIONS = 11, 12
-"""Directions in use, and their sum over informative rows, where a state has the places."""
-RIDGE, EPSILON, STEP_SUM, MEAN_LOSS = range(4)
-REALS = 4
-# Those that OK-FEB and OK-FE have besides.
+# Places that OK-FEB and OK-FE have besides those of all trackers.
 SINCE = COUNTS
 FADED, SHRINK = REALS, REALS + 1
 
-# The order of the names in `specs.RULES`, `specs.STEPS`, `okfeb.POLICIES` and `okfeb.CENSORS`.
-NONPARAMETRIC = 1
-NORMALISED, INVERSE_NORM, INVERSE_N, INVERSE_N2, MAJORISED = range(5)
-NORM, FIFO, DISTORTION, COMPENSATED = range(4)
-NO_CENSOR, FIXED, MOVING, RATE = range(4)
-
 
 class Settings(NamedTuple):
-    """A spec as numbers."""
+    """A spec as numbers; rule, step, policy and censor are places in the spec's choices."""
 
     learn: bool
     ridge: float
@@ -102,26 +90,3 @@ class SubspaceState(NamedTuple):
     def support(self) -> FloatArray:
         """Stored rows as rows, (C, D); those from `size` on are unused."""
         return self.stored[:, : len(self.born)].T
-
-
-def directions_used(counts: IntArray, factor: FloatArray) -> int:
-    """Return how many of the subspace's directions are in use: all, where they do not change."""
-    return int(counts[RANK]) if counts.shape[0] > RANK else factor.shape[0]
-
-
-class Outputs(NamedTuple):
-    """Arrays that a call fills, one row each, as `Features` documents them; `number` is `index`.
-
-    Those that are not wanted have no rows.
-    """
-
-    valid: BoolArray
-    number: IntArray
-    z: FloatArray
-    loss: FloatArray
-    novelty: FloatArray
-    informative: BoolArray
-    evicted: IntArray
-    initial: BoolArray
-    q: FloatArray
-    s: FloatArray

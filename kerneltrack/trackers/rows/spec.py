@@ -21,4 +21,4 @@ class RowsSpec(SubspaceSpec):
     """
 
     tracker: ClassVar[str] = "rows"
-    measured: ClassVar[Collection[str]] = frozenset()
+    bandwidths: ClassVar[Collection[str]] = frozenset()

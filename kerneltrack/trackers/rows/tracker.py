@@ -11,7 +11,7 @@ Reference: none, there is nothing to it.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,10 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, real, whole
 from kerneltrack.native.binding import call
-from kerneltrack.trackers.common import calls
-from kerneltrack.trackers.common.base import Features, IntArray
-from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.okfeb import state as rowstate
+from kerneltrack.trackers.common import state as places
+from kerneltrack.trackers.common.base import KernelTracker
+from kerneltrack.trackers.common.calls import features_of, look_at, matrix_of, outputs_for
+from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.rows.spec import RowsSpec
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,7 +44,7 @@ class RowsState(NamedTuple):
     @property
     def n(self) -> int:
         """Valid rows seen."""
-        return int(self.counts[rowstate.N])
+        return int(self.counts[places.N])
 
     @property
     def size(self) -> int:
@@ -61,7 +61,7 @@ class Settings(NamedTuple):
     before: int
 
 
-class Rows:
+class Rows(KernelTracker[RowsSpec, RowsState]):
     """The tracker that passes rows on (see the module).
 
     Example:
@@ -73,65 +73,45 @@ class Rows:
     """
 
     name = "rows"
-    spec_type: type[SubspaceSpec] = RowsSpec
+    spec_type = RowsSpec
     state_type = RowsState
 
     def init(self, spec: RowsSpec, first_rows: npt.ArrayLike, key: str = "") -> RowsState:
-        """Make the state from the first rows (m, D); see `Tracker.init`.
+        """Make the state from the first rows (m, D); see `KernelTracker.init`.
 
         Raises:
             ConfigError: if `rank` is not D.
         """
-        seen = calls.look_at(spec, first_rows)
+        seen = look_at(spec, first_rows)
         if spec.rank != len(seen.scale):
             raise ConfigError("rank", spec.rank, f"{len(seen.scale)}, the number of channels")
-        counts = np.zeros(rowstate.COUNTS, dtype=np.int64)
+        counts = np.zeros(places.COUNTS, dtype=np.int64)
         return RowsState(seen.shift, seen.scale, counts)
 
-    def update(
+    def run(
         self,
         spec: RowsSpec,
         state: RowsState,
         rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
-        times: IntArray | None = None,
-    ) -> tuple[RowsState, Features]:
-        """Pass rows (n, D) on in order; see `Tracker.update`."""
-        features = self.project(spec, state, rows, extras)
-        after = calls.copied(state)
-        after.counts[rowstate.N] += np.count_nonzero(features.valid)
-        return after, features
-
-    def project(
-        self, spec: RowsSpec, state: RowsState, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
+        extras: tuple[str, ...],
+        times: IntArray | None,
+        learn: bool,
     ) -> Features:
-        """Return the scaled rows; see `Tracker.project`."""
-        matrix = calls.matrix_of(rows, spec.rank)
-        out = calls.outputs_for(spec, len(matrix), 0, extras)
+        """Scale rows (native/rows.c), and count them if the state is to learn."""
+        matrix = matrix_of(rows, spec.rank)
+        out = outputs_for(spec, len(matrix), 0, extras)
         clip = math.inf if spec.clip is None else spec.clip
         call("rows_run", Settings(float(clip), state.shift, state.scale, state.n), matrix, out)
-        return calls.features_of(out)
+        if learn:
+            state.counts[places.N] += np.count_nonzero(out.valid)
+        return features_of(out)
 
-    def why_refused(self, spec: RowsSpec, state: RowsState, row: npt.ArrayLike) -> str:
-        """Return why a row was refused."""
-        return calls.refusal(state, row)
+    def layout(self, spec: RowsSpec, width: int) -> dict[str, Like]:
+        """Return what the arrays of a state are like."""
+        return {"shift": real(width), "scale": real(width), "counts": whole(places.COUNTS)}
 
-    def counters(self, state: RowsState) -> dict[str, int]:
-        """Return running totals by name, all 0: no row enters a subspace."""
-        return calls.totals(state)
-
-    def arrays(self, state: RowsState) -> dict[str, npt.NDArray[Any]]:
-        """Return the state's arrays by name."""
-        return state._asdict()
-
-    def from_arrays(self, spec: RowsSpec, arrays: dict[str, npt.NDArray[Any]]) -> RowsState:
-        """Make a state of arrays that `arrays` gave."""
-        state: RowsState = calls.restored(RowsState, arrays, _layout)
+    def sound(self, spec: RowsSpec, state: RowsState) -> RowsState:
+        """Return a state that was read, after a look at its width."""
         if len(state.scale) != spec.rank:
             raise ConfigError("state.scale", state.scale.shape, f"of shape ({spec.rank},)")
         return state
-
-
-def _layout(width: int) -> dict[str, Like]:
-    """Return what the arrays of a state for rows of D channels are like."""
-    return {"shift": real(width), "scale": real(width), "counts": whole(rowstate.COUNTS)}

@@ -1,0 +1,46 @@
+"""What the states of the trackers have in common, and what their row loops fill in.
+
+The same places and orders stand in native/tracking.h.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+# Places in a state's `counts` and `reals`.
+N, SIZE, LOSSES, INFORMATIVE, EVICTED, DROPPED, MENDED, UNSEEN, STARTED = range(9)
+COUNTS = 9
+RANK, DIRECTIONS = 11, 12
+"""Directions in use, and their sum over informative rows, where a state has the places."""
+RIDGE, EPSILON, STEP_SUM, MEAN_LOSS = range(4)
+REALS = 4
+
+
+class Outputs(NamedTuple):
+    """Arrays that a call fills, one row each, as `Features` documents them; `number` is `index`.
+
+    Those that are not wanted have no rows.
+    """
+
+    valid: BoolArray
+    number: IntArray
+    z: FloatArray
+    loss: FloatArray
+    novelty: FloatArray
+    informative: BoolArray
+    evicted: IntArray
+    initial: BoolArray
+    q: FloatArray
+    s: FloatArray
+
+
+def directions_used(counts: IntArray, factor: FloatArray) -> int:
+    """Return how many of the subspace's directions are in use: all, where they do not change."""
+    return int(counts[RANK]) if counts.shape[0] > RANK else factor.shape[0]
