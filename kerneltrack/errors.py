@@ -58,6 +58,11 @@ def fit(text: object, most: int = MOST_REASON) -> str:
     return _cut(_BREAK.sub(" ", text), most)
 
 
+def one_line(error: BaseException) -> str:
+    """Return an error's message on one line."""
+    return fit(error) or type(error).__name__
+
+
 def shorten(value: object, most: int = MOST_VALUE) -> str:
     """Write a value into a reason: quoted, without control characters, at most 40 characters.
 

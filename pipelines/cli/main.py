@@ -122,6 +122,15 @@ COMMANDS = {
     ),
 }
 
+EXTRAS = {
+    "apache_beam": "beam",
+    "jinja2": "beam",
+    "pyarrow": "beam",
+    "confluent_kafka": "live",
+    "fastavro": "live",
+}
+"""The extra that a module comes with; `pip install kerneltrack` brings neither."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 for bad settings or input, 1 if it failed."""
@@ -142,6 +151,13 @@ def _main(given: list[str]) -> int:
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
         return _run(given)
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        whole = f"kerneltrack[{EXTRAS[package]}]"
+        text = f"this needs {package}, which is not installed: pip install '{whole}'"
+        return _fail(text, INPUT_EXIT)
     except (UsageError, ConfigError, DataError) as error:
         return _fail(error, INPUT_EXIT)
     except KerneltrackError as error:
@@ -236,12 +252,5 @@ def parser_of(name: str | None) -> Parser:
 
 
 def _function(place: str) -> Any:
-    """Import a function; those of the live job need a Kafka client that comes with an extra."""
     module, _, name = place.rpartition(".")
-    try:
-        return getattr(importlib.import_module(f"pipelines.{module}"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "confluent_kafka":
-            raise
-        text = "confluent-kafka is not installed: pip install 'kerneltrack[live]'"
-        raise UsageError(text) from error
+    return getattr(importlib.import_module(f"pipelines.{module}"), name)

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from kerneltrack.batch.landmark_spec import LandmarkSpec
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import ConfigError, DataError, one_line
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
 from kerneltrack.registry import LEARNERS, TRACKERS, parse_learner_spec, parse_spec
@@ -25,7 +25,6 @@ from kerneltrack.specs import Spec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.command_line import flags_named
 from pipelines.cli.setting_flags import add_flag, help_of
-from transforms.read.formats.base import one_line
 from transforms.snapshots.files import read_whole
 
 NONE = "none"

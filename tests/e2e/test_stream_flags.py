@@ -89,8 +89,29 @@ def test_without_kafkas_client_one_line_names_the_extra(name: str) -> None:
     done = run_process([sys.executable, "-c", program])
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "kerneltrack: confluent-kafka is not installed: pip install 'kerneltrack[live]'\n"
+        "kerneltrack: this needs confluent_kafka, which is not installed: "
+        "pip install 'kerneltrack[live]'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["list", "okfeb"], ""),
+        (["--help"], ""),
+        (["track", "in.csv", "--output", "out"], "kerneltrack[beam]"),
+        (["report", "out"], "kerneltrack[beam]"),
+    ],
+)
+def test_without_beam_only_jobs_ask_for_it(given: list[str], said: str) -> None:
+    """As `pip install kerneltrack` leaves it: numerics, and what the command knows of them."""
+    program = (
+        "import sys; sys.modules |= dict.fromkeys(('apache_beam', 'pyarrow', 'jinja2')); "
+        f"from pipelines.cli.main import main; sys.exit(main({given!r}))"
+    )
+    done = run_process([sys.executable, "-c", program])
+    assert (done.returncode, said in done.stderr) == (2 if said else 0, True)
+    assert bool(done.stdout) is not bool(said)
 
 
 @pytest.mark.parametrize(

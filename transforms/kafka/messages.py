@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from transforms.read.formats.base import one_line
+from kerneltrack.errors import one_line
 
 FORMATS = ("json", "arrow", "avro")
 """How messages are written."""

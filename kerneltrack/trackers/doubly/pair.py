@@ -170,7 +170,7 @@ class DSPair(KernelTracker[DSPairSpec, PairState]):
     def init(self, spec: DSPairSpec, first_rows: npt.ArrayLike, key: str = "") -> PairState:
         """Make the state from the first rows (m, D); see `KernelTracker.init`."""
         width = np.shape(first_rows)[1] if np.ndim(first_rows) == 2 else 0
-        if 0 < width <= spec.first_view:
+        if 1 < width <= spec.first_view:
             raise ConfigError("first_view", spec.first_view, f"less than the {width} columns")
         seen = look_at(spec, first_rows, (spec.first_view,))
         arrays = {name: like.zeros() for name, like in self.layout(spec, len(seen.scale)).items()}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.errors import DataError, fit
+from kerneltrack.errors import DataError
 
 BATCH_ROWS = 65_536
 """Most rows of one record batch."""
@@ -137,11 +137,6 @@ def batch_rows(columns: Mapping[str, pa.DataType]) -> int:
     """Return how many rows of these columns a batch may have."""
     width = sum(_width(kind) for kind in columns.values())
     return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
-
-
-def one_line(error: BaseException) -> str:
-    """Return an error's message on one line."""
-    return fit(error) or type(error).__name__
 
 
 def _width(kind: pa.DataType) -> int:

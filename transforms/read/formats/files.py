@@ -16,9 +16,8 @@ from typing import IO, cast
 
 import pyarrow as pa
 
-from kerneltrack.errors import DataError
+from kerneltrack.errors import DataError, one_line
 from transforms.paths import as_stored, is_local, remote
-from transforms.read.formats.base import one_line
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 """Compression of text files by their last ending."""
