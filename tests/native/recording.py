@@ -25,7 +25,7 @@ from kerneltrack.native import binding
 from kerneltrack.registry import LEARNERS, TRACKERS
 
 SOURCES = Path(binding.__file__).parent
-ROWS, COLUMNS, WARMUP = 400, 5, 50
+ROWS, COLUMNS, WARMUP = 150, 5, 50
 NUMBER, ARRAY, AGAIN = range(3)
 
 
