@@ -31,14 +31,6 @@ static void add_pair(double *to, double left, const double *u, double right, con
   for (; j < count; j++) to[j] += left * u[j] + right * v[j];
 }
 
-/* to ← to + row·row, entry by entry. */
-static void add_squares(double *to, const double *row, int64_t count) {
-  int64_t i = 0;
-  for (; i + LANES <= count; i += LANES)
-    store4(to + i, fma4(load4(row + i), load4(row + i), load4(to + i)));
-  for (; i < count; i++) to[i] = fma(row[i], row[i], to[i]);
-}
-
 /* out ← tableᵀ·vector, of a table's first rows and columns. */
 static void transposed_times(const mat *table, const double *vector, int64_t size, double *out) {
   fill(out, 0.0, size);

@@ -68,14 +68,6 @@ KT_API int64_t kt_dictionary_values(const kernel *of, const dictionary_state *st
   return KT_DONE;
 }
 
-/* to ← to + row² */
-static void add_squares(double *to, const double *row, int64_t count) {
-  int64_t j = 0;
-  for (; j + LANES <= count; j += LANES)
-    store4(to + j, fma4(load4(row + j), load4(row + j), load4(to + j)));
-  for (; j < count; j++) to[j] = fma(row[j], row[j], to[j]);
-}
-
 /* C⁻¹ into the root, where CCᵀ = K: below its diagonal K turns into C, on and above it grows C⁻ᵀ.
 The operations are those of `inverse_cholesky`, on one table. */
 static void invert_gram(const kernel *of, dictionary_state *state, int64_t size) {

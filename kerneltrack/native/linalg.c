@@ -417,6 +417,23 @@ void eigenvectors(mat *matrix, int64_t size, double *diagonal, double *beside, d
     }
 }
 
+void weigh_rows(const mat *rows, const double *weights, double *out, int64_t width) {
+  int64_t c = 0;
+  fill(out, 0.0, width);
+  /* Four at a time, one after the other: the sums stay in registers. */
+  for (; c + 4 <= rows->rows; c += 4) {
+    const double *a = row_of(rows, c), *b = a + rows->columns, *d = b + rows->columns;
+    const double *e = d + rows->columns;
+    for (int64_t i = 0; i < width; i += LANES) {
+      v4 sum = fma4(all4(weights[c]), load4(a + i), load4(out + i));
+      sum = fma4(all4(weights[c + 1]), load4(b + i), sum);
+      sum = fma4(all4(weights[c + 2]), load4(d + i), sum);
+      store4(out + i, fma4(all4(weights[c + 3]), load4(e + i), sum));
+    }
+  }
+  for (; c < rows->rows; c++) add_scaled(out, weights[c], row_of(rows, c), width);
+}
+
 /* Some of them for Python, which tests them. */
 
 KT_API int64_t kt_multiply_transposed(const mat *left, const mat *right, mat *out) {

@@ -72,4 +72,7 @@ void semidefinite_factor(const mat *matrix, double *rest, mat *out);
 triangle of `out`. O(nmk) */
 void add_products(const mat *left, const mat *right, const uint8_t *good, int lower, mat *out);
 
+/* out ← Σ_c weights[c]·row c, as far as a padded width. */
+void weigh_rows(const mat *rows, const double *weights, double *out, int64_t width);
+
 #endif

@@ -137,12 +137,6 @@ static double step_of(okfeb *loop, int64_t kind, double norm2) {
   return 1.0 / state->reals.at[STEP_SUM];
 }
 
-/* out ← Σ_c q_c·row c: the slots' entries of Aq, or of KAq. O(Br) */
-static void weigh_rows(const mat *rows, const double *q, double *out, int64_t width) {
-  fill(out, 0.0, width);
-  for (int64_t c = 0; c < rows->rows; c++) add_scaled(out, q[c], row_of(rows, c), width);
-}
-
 /* work.rest ← k - KAq, of the stored rows. */
 static void find_rest(okfeb *loop) {
   const okfeb_state *state = loop->state;
@@ -162,7 +156,15 @@ static double exact_loss(okfeb *loop, double own, double loss) {
   return loss;
 }
 
-/* work.moved ← A after the update, before anything is dropped, transposed. */
+/* work.norms ← ‖a_i‖² of the moved rows. */
+static void find_norms(okfeb_work *work, int64_t width) {
+  fill(work->norms, 0.0, width);
+  for (int64_t c = 0; c < work->moved.rows; c++)
+    add_squares(work->norms, row_of(&work->moved, c), width);
+}
+
+/* work.moved ← A after the update, before anything is dropped, transposed; work.norms its rows'
+‖a_i‖². */
 static void move_factor(okfeb *loop, const update *plan) {
   const okfeb_state *state = loop->state;
   okfeb_work *work = &loop->work;
@@ -175,6 +177,7 @@ static void move_factor(okfeb *loop, const update *plan) {
       copy(row_of(&work->moved, c), row_of(&state->factor, c), width);
       row_of(&work->moved, c)[size] = drawn[c] * scale;
     }
+    find_norms(work, width);
     return;
   }
   int parametric = loop->settings->rule == PARAMETRIC;
@@ -185,21 +188,12 @@ static void move_factor(okfeb *loop, const update *plan) {
     work->along[size] -= 1.0;
     along = work->along;
   }
-  for (int64_t c = 0; c < state->factor.rows; c++) {
-    const double *from = row_of(&state->factor, c);
-    double *to = row_of(&work->moved, c);
-    double weight = parametric ? -plan->step * work->q[c] : plan->step * work->q[c];
-    for (int64_t i = 0; i < width; i++)
-      to[i] = fma(weight, along[i], parametric ? plan->decay * from[i] : from[i]);
-  }
-}
-
-/* work.norms ← ‖a_i‖² */
-static void find_norms(okfeb_work *work, int64_t width) {
+  double step = parametric ? -plan->step : plan->step;
   fill(work->norms, 0.0, width);
-  for (int64_t c = 0; c < work->moved.rows; c++) {
-    const double *row = row_of(&work->moved, c);
-    for (int64_t i = 0; i < width; i++) work->norms[i] = fma(row[i], row[i], work->norms[i]);
+  for (int64_t c = 0; c < state->factor.rows; c++) {
+    double *moved = row_of(&work->moved, c);
+    blend(moved, step * work->q[c], along, plan->decay, row_of(&state->factor, c), width);
+    add_squares(work->norms, moved, width);
   }
 }
 
@@ -219,7 +213,6 @@ static void try_update(okfeb *loop, update *plan) {
   if (!plan->unseen && loop->settings->rule == PARAMETRIC)
     plan->decay -= plan->step * loop->settings->ridge / (double)state->counts.at[N];
   move_factor(loop, plan);
-  find_norms(&loop->work, padded(count));
   plan->evicted = -1;
   if (count == state->born.size) {
     plan->evicted = choose_eviction(loop, count, &plan->rest);
@@ -235,8 +228,8 @@ static int move_parametric(okfeb *loop, const update *plan, double loss) {
   double step = plan->step, decay = plan->decay, *reals = state->reals.at;
   int64_t width = padded(state->counts.at[SIZE] + 1);
   for (int64_t c = 0; c < state->image.rows; c++) {
-    double *image = row_of(&state->image, c), weight = step * work->q[c];
-    for (int64_t i = 0; i < width; i++) image[i] = fma(weight, work->rest[i], decay * image[i]);
+    double *image = row_of(&state->image, c);
+    blend(image, step * work->q[c], work->rest, decay, image, width);
   }
   int gentle = decay > LEAST_DECAY;
   double c = 2.0 * decay * step * reals[RIDGE] + step * step * larger(loss, 0.0);

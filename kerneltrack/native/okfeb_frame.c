@@ -24,12 +24,6 @@ static void into_frame(const mat *frame, const double *x, double *out) {
   for (int64_t c = 0; c < frame->rows; c++) out[c] = dot(row_of(frame, c), x, frame->columns);
 }
 
-/* out ← Qᵀy */
-static void out_of_frame(const mat *frame, const double *y, double *out) {
-  fill(out, 0.0, frame->columns);
-  for (int64_t c = 0; c < frame->rows; c++) add_scaled(out, y[c], row_of(frame, c), frame->columns);
-}
-
 void frame_move(okfeb *loop, const double *q, double decay, double c) {
   mat *frame = &loop->state->frame;
   double *y = loop->work.first, *along = loop->work.low;
@@ -38,7 +32,7 @@ void frame_move(okfeb *loop, const double *q, double decay, double c) {
   double root = sqrt(1.0 + grown);
   /* (I + (c/d²)yyᵀ)^{-½} = I - weight·yyᵀ */
   double weight = square > 0.0 ? grown / (root * (root + 1.0) * square) : 0.0;
-  out_of_frame(frame, y, along);
+  weigh_rows(frame, y, along, frame->columns);
   for (int64_t e = 0; e < frame->rows; e++) {
     double *row = row_of(frame, e);
     add_scaled(row, -weight * y[e], along, frame->columns);
@@ -93,8 +87,8 @@ int frame_exchange(okfeb *loop, double kappa) {
   double left = plane_change(n0, dependent ? 0.0 : n1, along, kappa, change);
   if (!(left > 0.0)) return 0;
   /* Q ← Q + V·B·VᵀQ */
-  out_of_frame(frame, first, work->low);
-  out_of_frame(frame, second, work->high);
+  weigh_rows(frame, first, work->low, frame->columns);
+  weigh_rows(frame, second, work->high, frame->columns);
   for (int64_t c = 0; c < rank; c++) {
     double low = change[0] * first[c] + change[2] * second[c];
     double high = change[1] * first[c] + change[3] * second[c];

@@ -170,6 +170,24 @@ static inline void add_scaled(double *to, double factor, const double *from, int
   for (; i < count; i++) to[i] = fma(factor, from[i], to[i]);
 }
 
+/* to ← factor·other + decay·from, each with one rounding after decay·from's. */
+static inline void blend(double *to, double factor, const double *other, double decay,
+                         const double *from, int64_t count) {
+  v4 factors = all4(factor), decays = all4(decay);
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES)
+    store4(to + i, fma4(factors, load4(other + i), decays * load4(from + i)));
+  for (; i < count; i++) to[i] = fma(factor, other[i], decay * from[i]);
+}
+
+/* to ← to + row·row, entry by entry. */
+static inline void add_squares(double *to, const double *row, int64_t count) {
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES)
+    store4(to + i, fma4(load4(row + i), load4(row + i), load4(to + i)));
+  for (; i < count; i++) to[i] = fma(row[i], row[i], to[i]);
+}
+
 static inline void scale_all(double *to, double factor, int64_t count) {
   v4 factors = all4(factor);
   int64_t i = 0;
