@@ -5,9 +5,11 @@
 FOLDER is a checkout, PYTHON an interpreter that has what it needs (by default FOLDER/.venv's). Each
 side runs in a process of its own, asked in turns, so that a round's ratio is what the machine's
 noise leaves alone: reported are medians of processor time, and of the ratios. The rows are those of
-bench_speed, at its sizes and two more. With `--accuracy` instead: prequential accuracy of ridge on
-OK-FEB's z, over six streams at two sizes and three memories. Both sides make as many runs as rounds,
-each on rows that are moved by 1e-7 of themselves: the runs' spread is what chaos makes of rounding.
+bench_speed, at its sizes and two more.
+
+With `--accuracy` instead: prequential accuracy of ridge on OK-FEB's z, over six streams at two sizes
+and three memories. Both sides make as many runs as there are rounds, each on rows that are moved by
+1e-7 of themselves: the runs' spread is what chaos makes of rounding.
 """
 
 from __future__ import annotations
