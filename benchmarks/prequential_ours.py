@@ -44,7 +44,7 @@ from kerneltrack.learners import (
 )
 from kerneltrack.trackers import OKFEB, Features, OKFEBSpec
 
-# Where hardly anything changes, most updates can be left out: they cost O(B²r + r³).
+# Where hardly anything changes, most updates can be left out: of this rule they cost O(B²).
 TRACKERS: dict[str, dict[str, Any]] = {
     "still": {
         "rule": "nonparametric",
