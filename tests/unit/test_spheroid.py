@@ -55,7 +55,7 @@ def mean_losses(start: str, budget: int) -> dict[str, tuple[float, float]]:
 @pytest.mark.parametrize("start", ["rank_one", "rows"])
 @pytest.mark.parametrize("budget", [2 * RANK, 5 * RANK])
 def test_keeping_fits_a_still_subspace_and_forgetting_a_moving_one(start: str, budget: int) -> None:
-    """By .05 to .09 while static and by .08 to .10 after the change, under both starts."""
+    """By .05 to .09 while static and by .08 to .12 after the change, under both starts."""
     losses = mean_losses(start, budget)
     for name in ("forget", "fifo"):
         assert losses["keep"][0] <= losses[name][0] - 0.03
