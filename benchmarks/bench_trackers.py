@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.prequential_sets import WARMUP, Stream, score
+from benchmarks.span import span_features
 from benchmarks.tracker_sets import SETS, make
 from kerneltrack.in_memory import learn_all
 from kerneltrack.kernels import gram, make_kernel
@@ -56,8 +57,6 @@ BUDGETS = ((10, 15), (20, 40), (50, 100))
 HALFLIVES = (None, 4.0, 0.5)
 """In budgets of admitted rows; the spec's are in rows, so that these are divided by the rate."""
 WITHIN, CELLS = 1.05, 0.9
-RANK_TOLERANCE = 1e-10
-"""A direction of which less than this is new counts as rounding."""
 
 
 class Figures(NamedTuple):
@@ -81,8 +80,8 @@ def _residuals(spec: SubspaceSpec, stream: Stream) -> tuple[FloatArray, FloatArr
     step = LENGTH if plain else 1
     for n in range(0, len(rows), step):
         if not plain and state.size:
-            k = gram(kernel, state.support[: state.size], scaled[n : n + 1])[:, 0]
-            losses[n] = 1.0 - _energy(state, k)
+            k = gram(kernel, state.support[: state.size], scaled[n : n + 1])
+            losses[n] = 1.0 - np.square(span_features(state, k)).sum()
         state, said = tracker.update(spec, state, rows[n : n + step])
         features[n : n + step] = said.z
         if plain:
@@ -91,20 +90,6 @@ def _residuals(spec: SubspaceSpec, stream: Stream) -> tuple[FloatArray, FloatArr
         if stop % LENGTH == 0 and stop > WARMUP:
             windows.append(window_mismatch(spec, state, rows[stop - LENGTH : stop]).value)
     return losses, np.array(windows), features
-
-
-def _energy(state: Any, k: FloatArray) -> float:
-    """Return ‖z‖² of a row with κ(S, x) = k, z its projection on the span of L = Φ_S A.
-
-    Columns are scaled to a length of 1 first; directions that are only rounding are left out.
-    """
-    factor = state.factor[:, : state.size]
-    inner = factor @ state.gram[: state.size, : state.size] @ factor.T
-    lengths = np.sqrt(np.maximum(np.diag(inner), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(inner / np.outer(lengths, lengths))
-    known = values > RANK_TOLERANCE
-    along = (vectors[:, known].T @ (factor @ k / lengths)) ** 2
-    return float((along / values[known]).sum())
 
 
 def tracked(spec: SubspaceSpec, stream: Stream) -> Figures:
