@@ -7,7 +7,7 @@ side runs in a process of its own, asked in turns, so that a round's ratio is wh
 noise leaves alone: reported are medians of processor time, and of the ratios. The rows are those of
 bench_speed, at its sizes and two more.
 
-With `--accuracy` instead: prequential accuracy of ridge on OK-FEB's z, over six streams at two sizes
+With `--accuracy` instead: prequential accuracy of ridge on OK-FEB's z, over six streams, two sizes
 and three memories. Both sides make as many runs as there are rounds, each on rows that are moved by
 1e-7 of themselves: the runs' spread is what chaos makes of rounding.
 """

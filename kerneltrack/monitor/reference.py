@@ -1,0 +1,543 @@
+"""Which device is off, since when, and why: a reference of its rows while all was well.
+
+The moving subspace learns every row, a fault as well: within some twenty rows its loss says nothing
+of it any more. So beside it stands a reference, made from a stretch of rows and then kept
+("first"), or moved on slowly by rows that were not odd ("gated").
+
+**What is held.** Rows are scaled as at the start and embedded: e_t = (x_t, ..., x_{t-L+1}), with L
+`lags`, fewer where D·L would be above 128. Of them, over the n rows learned, mean m and scatter; of
+C = scatter/n + ρ(tr C/E)I, E = DL, the root W with WᵀW = C⁻¹. And a kernel subspace of the rows
+themselves, tracked by the covariance tracker, which takes a tenth of them in, by leverage.
+
+**Scores.** d² = ‖W(e - m)‖² sees what is far out or breaks the channels' linear ties, now and over
+time; the residual ℓ = κ(x,x) - ‖q‖² sees what lies where no row was, between the modes of a device
+too. A row's score is d²/mean(d²) + ℓ/mean(ℓ), the means over the calibration.
+
+**Calibration.** The first half of the stretch is learned unseen. From then on each row is scored
+before it is learned, so that the second half's scores are those of rows that the reference did not
+know. p is the share of them that is not below a score; beyond the highest tenth a generalised
+Pareto tail (Hosking and Wallis 1987; Siffer et al. 2017) takes over, with a shape from .1 to .5. A
+small p is surprising.
+
+**Evidence.** S ← max(0, S - ln p - k), k `drift`: Page's sum (1954) of surprises, whose mean is 1
+while all is well. A spike raises it at once, a slow ramp over time. Its excursions from 0 have
+heights with an exponential tail (Cramér and Lundberg); h is where one is as rare as stated, by the
+64 highest so far: by their lowest, how many rows they came in, and the mean of what they have
+beyond it. So rows that resemble their neighbours, or that are wilder than the calibration's, raise
+h by themselves; no independence is assumed. The exponent is at most that of independent rows.
+
+**Episodes.** One is open from where S exceeds h until it is 0 again; S stays below 1.5h, so that it
+ends soon after the last odd row. It began where S left 0. Its kind is `spike` (a few odd rows),
+`ramp` (rows became odder after it was noticed) or `shift`. One that never came to 1.5h may be none:
+it counts among the excursions, and its rows may be learned.
+
+**Why.** With Ω = C⁻¹ and A the entries of some channels, d² would fall by v_AᵀΩ_AA⁻¹v_A, v = Ωe, if
+these were what the others make of them (the conditional mean of a normal distribution). Of each row
+of an episode the channel is taken out without which d² is smallest, then the next one beside it, up
+to three, until what is left is usual; what each took along is its share. It says what the linear
+ties speak of; what only the residual sees has no share.
+
+**Gated.** Every 128 rows those are learned that lie in no episode, with a memory of eight
+stretches; the calibration is made anew when as many rows were kept as it was made of.
+
+Cost per row: O(E²) for d², O(BD + Br) for ℓ; O(128E + E³/128) where it learns. State: see
+`ReferenceState`. All sums have one order: the same bits however rows are cut into calls.
+
+References: E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954. J. R. M. Hosking,
+J. R. Wallis, "Parameter and quantile estimation for the generalized Pareto distribution",
+Technometrics 29, 1987. A. Siffer, P.-A. Fouque, A. Termier, C. Largouët, "Anomaly detection in
+streams with extreme value theory", KDD 2017. S. Asmussen, "Applied Probability and Queues", 2003,
+section XIII.5, for the excursions. The combination is this project's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.limits import (
+    Like,
+    Limit,
+    check_counts,
+    check_finite,
+    check_positive,
+    copies_like,
+    real,
+    whole,
+)
+from kerneltrack.native.binding import call
+from kerneltrack.settings import OneOf, Range
+from kerneltrack.specs import Spec
+from kerneltrack.trackers.common import scaling
+from kerneltrack.trackers.common.calls import copied, matrix_of
+from kerneltrack.trackers.covariance.spec import CovarianceSpec
+from kerneltrack.trackers.covariance.state import CovarianceState
+from kerneltrack.trackers.covariance.tracker import CovarianceTracker
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+GATED, FIRST = "gated", "first"
+BLOCK = 128
+"""Rows after which the reference learns, all at once."""
+MOST_KEPT = 512
+"""Scores that a calibration is made of, at most."""
+MOST_PEAKS = 64
+"""Excursions that the threshold is made of."""
+MOST_COLUMNS = 128
+"""Embedded columns, at most: lags are fewer where there would be more."""
+SPIKE_ROWS = 5
+"""An episode of so many odd rows is a spike; each row is seen for as long as its lags."""
+MEMORY = 8
+"""Stretches that are remembered by a reference that goes on learning."""
+EARLY_ROWS = 20
+"""Rows of an episode that say how it began (native/reference.h)."""
+RAMP = 1.5
+"""A ramp's mean surprise is so many times that of its first rows."""
+KERNEL = CovarianceTracker()
+
+# Places in the state's `reals` and `counts`, as in native/reference.h.
+MEAN_DISTANCE, MEAN_RESIDUAL, TAIL, SHAPE, WIDTH, THRESHOLD = range(6)
+REALS = 11
+SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
+SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
+COUNTS = 12
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReferenceSpec(Spec):
+    """What a model's reference is told.
+
+    Example:
+        >>> ReferenceSpec(rows=1000, false_alarms=2).rate
+        2e-06
+    """
+
+    role: ClassVar[str] = "reference"
+    reference: ClassVar[str] = "reference"
+
+    learning: Annotated[
+        str,
+        OneOf((FIRST, GATED)),
+        """"first" keeps what the stretch showed, "gated" goes on learning from rows that are not
+        odd.""",
+    ] = FIRST
+    rows: Annotated[
+        int,
+        Range(2 * BLOCK, 10_000_000),
+        "Rows at the start, taken as normal, that the reference is made from.",
+    ] = 512
+    lags: Annotated[
+        int, Range(1, MOST_COLUMNS), "Rows that are looked at together: the row and those before."
+    ] = 5
+    ridge: Annotated[
+        float, Range(1e-12, 1e6), "ρ added to the embedded rows' covariance, as a part of its mean."
+    ] = 0.03
+    rank: Annotated[int, Range(1, 1000), "Dimension r of the reference's kernel subspace."] = 10
+    budget: Annotated[int, Range(1, 10_000), "Rows B that the kernel subspace stores."] = 20
+    drift: Annotated[
+        float, Range(1, 100, "()"), "k: surprise -ln p, of mean 1, that is let pass in every row."
+    ] = 1.5
+    false_alarms: Annotated[
+        float, Range(0, 1e6, "()"), "False alarms of a model that are accepted in `per` rows."
+    ] = 1.0
+    per: Annotated[int, Range(1, 10**12), "Rows that `false_alarms` are counted in."] = 1_000_000
+
+    def check_together(self) -> None:
+        """Refuse a rate of more than an alarm in ten rows, and a budget below the rank."""
+        if self.false_alarms > self.per / 10:
+            raise ConfigError("false_alarms", self.false_alarms, f"at most {self.per / 10:g}")
+        if self.budget < self.rank:
+            raise ConfigError("budget", self.budget, f"at least {self.rank}, the rank")
+
+    @property
+    def rate(self) -> float:
+        """False alarms a row."""
+        return self.false_alarms / self.per
+
+    @property
+    def fit_rows(self) -> int:
+        """Rows of the stretch that are learned before any is scored."""
+        return self.rows // 2 // BLOCK * BLOCK
+
+    @property
+    def stretch(self) -> int:
+        """Rows after which the first calibration is made."""
+        return self.rows // BLOCK * BLOCK
+
+    @property
+    def memory(self) -> int:
+        """Rows that count fully in what is learned."""
+        return MEMORY * self.stretch
+
+    def lags_for(self, width: int) -> int:
+        """Return the lags of rows with D channels."""
+        return max(1, min(self.lags, MOST_COLUMNS // width))
+
+    @property
+    def kernel(self) -> CovarianceSpec:
+        """The kernel subspace's own spec."""
+        return CovarianceSpec(
+            rank=self.rank,
+            budget=self.budget,
+            standardise=False,
+            admission="leverage",
+            admission_rate=0.1,
+            halflife=float(self.memory) if self.learning == GATED else None,
+        )
+
+
+class Tables(NamedTuple):
+    """The part of a reference's state that its own row loops work on (native/reference.c).
+
+    Attributes:
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        rows: (BLOCK + L - 1, D) the open block's rows, scaled, behind the L - 1 before it.
+        good: (BLOCK,) which of them may be learned.
+        mean: (E,) m.
+        scatter: (E, E) lower triangle of Σ(e - m)(e - m)ᵀ.
+        whitener: (E, E) W, lower triangle.
+        scores: (2, 512) ring of the d² and ℓ that the next calibration is made of.
+        calibration: (512,) the scores of the last one, sorted.
+        measured: (2, BLOCK) d² and ℓ of the open block's rows.
+        peaks: (64,) heights of the highest excursions of S that were no episodes, falling.
+        blame: (D,) the channels' shares in the excursion of S, summed up.
+        reals: (11,) means of d² and ℓ, the tail's begin, shape and width, h; S, and since it was 0
+            its largest value, the largest surprise and their sum; their sum over an episode's first
+            rows.
+        counts: (12,) rows seen, learned, kept for calibrations; rows of the last calibration, rows
+            kept when the next is due; the row at which S left 0, the one that opened an episode
+            (-1: none), the last one of p < .01 and how many; episodes; excursions kept, and the
+            rows that they came in.
+    """
+
+    shift: FloatArray
+    scale: FloatArray
+    rows: FloatArray
+    good: BoolArray
+    mean: FloatArray
+    scatter: FloatArray
+    whitener: FloatArray
+    scores: FloatArray
+    calibration: FloatArray
+    measured: FloatArray
+    peaks: FloatArray
+    blame: FloatArray
+    reals: FloatArray
+    counts: IntArray
+
+
+class ReferenceState(NamedTuple):
+    """A model's reference; every array keeps its shape for the model's whole life.
+
+    The bytes of its arrays are 8(E(2E + 1) + D(L + 130) + 1879) + 128 and those of the kernel
+    subspace's `CovarianceState`, E = DL.
+
+    Attributes:
+        tables: What the row loops work on.
+        kernel: State of the kernel subspace of the scaled rows.
+    """
+
+    tables: Tables
+    kernel: CovarianceState
+
+
+class Settings(NamedTuple):
+    """A spec as numbers."""
+
+    lags: int
+    ridge: float
+    drift: float
+    rate: float
+    memory: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scores:
+    """What a reference says of n rows, each before it is learned.
+
+    Attributes:
+        distance: (n,) d = ‖W(e - m)‖; NaN before the reference has learned half its stretch.
+        residual: (n,) ℓ under the reference's kernel subspace; NaN likewise.
+        score: (n,) d²/mean(d²) + ℓ/mean(ℓ), 2 on average while all is well; NaN before the
+            calibration.
+        p: (n,) share of normal rows that are at least as odd, small where a row is surprising; NaN
+            before the calibration.
+        evidence: (n,) S/h: an episode is open from where it is above 1 until it is 0; NaN likewise.
+    """
+
+    distance: FloatArray
+    residual: FloatArray
+    score: FloatArray
+    p: FloatArray
+    evidence: FloatArray
+
+
+class Episode(NamedTuple):
+    """A stretch of rows that do not look like the reference.
+
+    Attributes:
+        number: Of the model's episodes, from 1: with the model's ID it is the episode's own.
+        kind: "spike", "ramp" or "shift".
+        start: Index of the row since when.
+        opened: Index of the row at which it was noticed.
+        row: Index of the row that this was said after.
+        closed: Whether it is over.
+        last: Index of the last row that was surprising by itself (p < .01), `start` if none was.
+        severity: Sum of -log₁₀ p of its rows.
+        peak: Smallest p.
+        shares: (D,) what each channel contributes, adding up to 1.
+    """
+
+    number: int
+    kind: str
+    start: int
+    opened: int
+    row: int
+    closed: bool
+    last: int
+    severity: float
+    peak: float
+    shares: FloatArray
+
+
+class Watched(NamedTuple):
+    """Rows of `Scores` that the row loop fills."""
+
+    score: FloatArray
+    p: FloatArray
+    evidence: FloatArray
+
+
+class Told(NamedTuple):
+    """Arrays that a call fills, one entry an episode that was opened or closed."""
+
+    number: IntArray
+    start: IntArray
+    opened: IntArray
+    row: IntArray
+    closed: BoolArray
+    peak: FloatArray
+    surprise: FloatArray
+    early: FloatArray
+    last: IntArray
+    surprises: IntArray
+    blame: FloatArray
+
+
+def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
+    """Return what the arrays of the tables for rows of D channels are like."""
+    lags = spec.lags_for(width)
+    columns = lags * width
+    return {
+        "shift": real(width),
+        "scale": real(width),
+        "rows": real(BLOCK + lags - 1, width),
+        "good": Like((BLOCK,), np.bool_),
+        "mean": real(columns),
+        "scatter": real(columns, columns),
+        "whitener": real(columns, columns),
+        "scores": real(2, MOST_KEPT),
+        "calibration": real(MOST_KEPT),
+        "measured": real(2, BLOCK),
+        "peaks": real(MOST_PEAKS),
+        "blame": real(width),
+        "reals": real(REALS),
+        "counts": whole(COUNTS),
+    }
+
+
+def init(spec: ReferenceSpec, first_rows: npt.ArrayLike) -> ReferenceState:
+    """Make the reference of a model from its first rows, (m, D): scale and bandwidth only.
+
+    Raises:
+        ConfigError: if they are not a finite matrix of one row and one column at the least.
+    """
+    rows = np.ascontiguousarray(first_rows, dtype=np.float64)
+    if rows.ndim != 2 or min(rows.shape) < 1:
+        raise ConfigError("first_rows", rows.shape, "an array of shape (m >= 1, D >= 1)")
+    if not np.isfinite(rows).all():
+        raise ConfigError("first_rows", "NaN or infinite values", "finite")
+    scale = scaling.standard_scaling(rows, math.inf)
+    arrays = {name: like.zeros() for name, like in layout(spec, rows.shape[1]).items()}
+    tables = Tables(**arrays)._replace(shift=scale.shift, scale=scale.scale)
+    tables.counts[OPENED] = -1
+    tables.counts[DUE] = MOST_KEPT
+    return ReferenceState(
+        tables, KERNEL.init(spec.kernel, scaling.apply_scaling(scale, rows, math.inf))
+    )
+
+
+def update(
+    spec: ReferenceSpec, state: ReferenceState, rows: npt.ArrayLike
+) -> tuple[ReferenceState, Scores, list[Episode]]:
+    """Score rows, each before it is learned, and learn those that the spec lets in.
+
+    Args:
+        spec: The spec that the state was made with.
+        state: Not written to.
+        rows: Shape (n, D), finite, in the order of their times.
+
+    Returns:
+        The new state, the rows' scores, and the episodes that were opened or closed, in the order
+        of the rows: the same, bit for bit, however rows are cut into calls.
+
+    Raises:
+        ConfigError: for rows of another width, or that are not finite.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(2000, 3))
+        >>> rows[1500:1600, 1] += 6
+        >>> spec = ReferenceSpec()
+        >>> _, scores, told = update(spec, init(spec, rows[:512]), rows)
+        >>> [(e.kind, abs(e.start - 1500) < 10, int(e.shares.argmax())) for e in told if e.closed]
+        [('shift', True, 1)]
+    """
+    tables = copied(state.tables)
+    matrix = matrix_of(rows, len(tables.scale))
+    check_finite("rows", matrix)
+    lags = spec.lags_for(len(tables.scale))
+    settings = Settings(lags, spec.ridge, spec.drift, spec.rate, spec.memory)
+    kernel, found = state.kernel, np.full((5, len(matrix)), np.nan)
+    told: list[Episode] = []
+    start = 0
+    while start < len(matrix):
+        first = int(tables.counts[SEEN]) % BLOCK
+        stop = min(len(matrix), start + BLOCK - first)
+        piece = found[:, start:stop]
+        piece[...] = _watch(spec, settings, tables, kernel, matrix[start:stop], told)
+        tables.counts[SEEN] += stop - start
+        start = stop
+        if tables.counts[SEEN] % BLOCK == 0:
+            kernel = _end_block(spec, settings, tables, kernel)
+    return ReferenceState(tables, kernel), Scores(*found), told
+
+
+def _watch(
+    spec: ReferenceSpec,
+    settings: Settings,
+    tables: Tables,
+    kernel: CovarianceState,
+    rows: FloatArray,
+    told: list[Episode],
+) -> FloatArray:
+    """Score rows of one block; distance, residual, score, p and evidence of each, (5, n)."""
+    seen, lags = int(tables.counts[SEEN]), settings.lags
+    out = np.full((5, len(rows)), np.nan)
+    measured, residual = np.zeros(len(rows)), np.zeros(len(rows))
+    call("reference_embed", settings, tables, rows, measured)
+    if seen >= spec.fit_rows:
+        first = lags - 1 + seen % BLOCK
+        scaled = tables.rows[first : first + len(rows)]
+        residual = np.ascontiguousarray(KERNEL.project(spec.kernel, kernel, scaled).loss)
+        out[0], out[1] = np.sqrt(measured), residual
+    room = _room(len(rows), len(tables.scale))
+    many = call("reference_watch", settings, tables, measured, residual, Watched(*out[2:]), room)
+    told += [_episode(room, at, lags) for at in range(many)]
+    return out
+
+
+def _end_block(
+    spec: ReferenceSpec, settings: Settings, tables: Tables, kernel: CovarianceState
+) -> CovarianceState:
+    """Learn a whole block's good rows, and calibrate if that is due; the kernel's new state."""
+    counts, seen, lags = tables.counts, int(tables.counts[SEEN]), settings.lags
+    learning = seen <= spec.stretch or spec.learning == GATED
+    if learning:
+        if seen > spec.fit_rows:
+            call("reference_keep", tables)
+        call("reference_learn", settings, tables)
+        good = np.ascontiguousarray(tables.rows[lags - 1 :][tables.good])
+        kernel, _ = KERNEL.update(spec.kernel, kernel, good)
+    if seen == spec.stretch or (seen > spec.stretch and learning and counts[KEPT] >= counts[DUE]):
+        call("reference_calibrate", settings, tables)
+        counts[DUE] = counts[KEPT] + min(counts[CALIBRATED], MOST_KEPT)
+    tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
+    return kernel
+
+
+def _room(count: int, width: int) -> Told:
+    wholes = [np.zeros(count, np.int64) for _ in range(6)]
+    reals = [np.zeros(count) for _ in range(3)]
+    number, start, opened, row, last, surprises = wholes
+    peak, surprise, early = reals
+    closed, blame = np.zeros(count, np.bool_), np.zeros((count, width))
+    return Told(number, start, opened, row, closed, peak, surprise, early, last, surprises, blame)
+
+
+def _episode(room: Told, at: int, lags: int) -> Episode:
+    start, row = int(room.start[at]), int(room.row[at])
+    last = max(int(room.last[at]), start)
+    rows = last - int(room.opened[at]) + 1
+    kind = "shift"
+    if room.surprises[at] < SPIKE_ROWS + lags:
+        kind = "spike"
+    elif rows > 2 * EARLY_ROWS:
+        late = (room.surprise[at] - room.early[at]) / (rows - EARLY_ROWS)
+        if late > RAMP * room.early[at] / EARLY_ROWS:
+            kind = "ramp"
+    blame = room.blame[at].copy()
+    total = float(blame.sum())
+    return Episode(
+        number=int(room.number[at]),
+        kind=kind,
+        start=start,
+        opened=int(room.opened[at]),
+        row=row,
+        closed=bool(room.closed[at]),
+        last=last,
+        severity=float(room.surprise[at]) / math.log(10.0),
+        peak=math.exp(-float(room.peak[at])),
+        shares=blame / total if total > 0.0 else blame,
+    )
+
+
+def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:
+    """Return the state's arrays by name, for the codec."""
+    kernel = {f"kernel.{name}": array for name, array in KERNEL.arrays(state.kernel).items()}
+    return {**state.tables._asdict(), **kernel}
+
+
+def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> ReferenceState:
+    """Make a state of what `arrays` gave.
+
+    Raises:
+        ConfigError: for other names or shapes than the spec gives them, or counts that no state
+            has.
+    """
+    own = {name: array for name, array in arrays.items() if not name.startswith("kernel.")}
+    scale = own.get("scale", np.zeros(0))
+    if scale.ndim != 1 or not len(scale):
+        raise ConfigError("reference.scale", scale.shape, "of shape (D,)")
+    tables = Tables(**copies_like("reference", own, layout(spec, len(scale))))
+    check_positive("reference.scale", tables.scale)
+    seen = int(tables.counts[SEEN])
+    opened = tables.counts[OPENED]
+    tables.counts[OPENED] = max(int(opened), 0)
+    check_counts(
+        "reference.counts",
+        tables.counts,
+        Limit("rows learned", LEARNED, seen),
+        Limit("scores kept", KEPT, seen),
+        Limit("rows of the calibration", CALIBRATED, MOST_KEPT),
+        Limit("row that opened an episode", OPENED, seen),
+        Limit("excursions", EXCURSIONS, MOST_PEAKS),
+    )
+    tables.counts[OPENED] = max(int(opened), -1)
+    named = {
+        name.removeprefix("kernel."): array
+        for name, array in arrays.items()
+        if name.startswith("kernel.")
+    }
+    kernel = KERNEL.from_arrays(spec.kernel, named)
+    if len(kernel.scale) != len(scale):
+        raise ConfigError("reference.kernel.scale", kernel.scale.shape, f"of shape ({len(scale)},)")
+    return ReferenceState(tables, kernel)

@@ -1,0 +1,480 @@
+/* The reference's row loops: distances of embedded rows, evidence over time, learning of good rows,
+calibration. Equations and symbols are in `kerneltrack/monitor/reference.py`. */
+#include "reference.h"
+
+#include <math.h>
+
+#include "elementary.h"
+#include "linalg.h"
+#include "vec.h"
+
+/* The part of the calibration's scores that the tail is fitted to, and the fewest of them. */
+#define TAIL_PART 0.1
+#define TAIL_LEAST 5
+/* Largest shape of the tail: its variance is finite. */
+#define MOST_SHAPE 0.5
+/* Least shape of the tail: some hundred rows do not show that it ends soon. */
+#define LEAST_SHAPE 0.1
+/* Rows that the highest excursions are remembered for: then half of them and of the rows go. */
+#define MOST_WATCHED 1048576
+/* S stays below this many thresholds, so that it comes down again once all is well; an episode that
+does not get there may be none. */
+#define MOST_EVIDENCE 1.5
+/* -ln p of a row that counts as surprising by itself. */
+#define SURPRISING 4.6
+/* Part of Ω_ii that rounding may leave of an entry. */
+#define DETERMINED 1e-9
+#define VAST 1e300
+/* Channels that a row is blamed on, at most. */
+#define MOST_CHANNELS 3
+/* Largest |x| after scaling, in deviations: one wild row must not be all that is known. */
+#define MOST_DEVIATION 1e3
+
+static double *embedded_at(const reference_state *state, int64_t place) {
+  return row_of(&state->rows, place);
+}
+
+/* e: the row at a place of the buffer and the lags - 1 rows before it, the newest first, less m. */
+static void embed(const reference_state *state, int64_t lags, int64_t place, double *e) {
+  int64_t width = state->rows.columns;
+  for (int64_t l = 0; l < lags; l++) {
+    const double *row = embedded_at(state, place + lags - 1 - l), *mean = state->mean.at + l * width;
+    for (int64_t d = 0; d < width; d++) e[l * width + d] = row[d] - mean[d];
+  }
+}
+
+/* y ← We, W lower triangular; ‖y‖². */
+static double whiten(const reference_state *state, const double *e, double *y) {
+  int64_t size = state->mean.size;
+  for (int64_t i = 0; i < size; i++) y[i] = dot(row_of(&state->whitener, i), e, i + 1);
+  return dot(y, y, size);
+}
+
+/* Scale rows into the open block, behind its `first` rows, and measure d² of each. */
+KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_state *state,
+                                  const mat *rows, vec *distance) {
+  int64_t lags = settings->lags, width = state->rows.columns, size = state->mean.size;
+  int64_t many = state->good.size, first = state->counts.at[SEEN] % many;
+  arena scratch = {0};
+  double *e = reals(&scratch, size), *y = reals(&scratch, size);
+  if (!take_block(&scratch)) return KT_NO_MEMORY;
+  e = reals(&scratch, size);
+  y = reals(&scratch, size);
+  for (int64_t n = 0; n < rows->rows; n++) {
+    double *to = embedded_at(state, lags - 1 + first + n);
+    const double *row = row_of(rows, n);
+    for (int64_t d = 0; d < width; d++) {
+      double deviation = row[d] / state->scale.at[d] - state->shift.at[d];
+      to[d] = smaller(larger(deviation, -MOST_DEVIATION), MOST_DEVIATION);
+    }
+    /* Before the first row all was as the first. */
+    if (state->counts.at[SEEN] + n == 0)
+      for (int64_t l = 0; l < lags - 1; l++) copy(embedded_at(state, l), to, width);
+    embed(state, lags, first + n, e);
+    distance->at[n] = whiten(state, e, y);
+  }
+  give_back(&scratch);
+  return KT_DONE;
+}
+
+double surprise_of(const reference_state *state, double score) {
+  const double *sorted = state->calibration.at, *numbers = state->reals.at;
+  int64_t many = state->counts.at[CALIBRATED];
+  double tail = numbers[TAIL];
+  if (score > tail) {
+    int64_t beyond = most_of((int64_t)(TAIL_PART * (double)many), TAIL_LEAST);
+    double over = (score - tail) / numbers[WIDTH], shape = numbers[SHAPE];
+    double start = log1((double)many / (double)beyond);
+    if (shape < 1e-3) return start + over;
+    return start + log1(larger(1.0 + shape * over, 1.0)) / shape;
+  }
+  /* How many are not below it, by halves. */
+  int64_t low = 0, high = many;
+  while (low < high) {
+    int64_t middle = (low + high) / 2;
+    if (sorted[middle] < score)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return larger(-log1(((double)(many - low) + 0.5) / ((double)many + 1.0)), 0.0);
+}
+
+/* Scratch space of attribution: Ω = WᵀW; Ωe; the entries of the channels that are taken out, their
+part of Ω as its Cholesky factor. */
+typedef struct {
+  mat precision;
+  double *e, *y, *v, *part;
+  int64_t *entries;
+  mat chol;
+  int known;
+} blame_work;
+
+static blame_work make_blame_work(arena *from, int64_t size, int64_t lags) {
+  blame_work work;
+  work.precision = table(from, size, size);
+  work.e = reals(from, size);
+  work.y = reals(from, size);
+  work.v = reals(from, size);
+  work.part = reals(from, MOST_CHANNELS * lags);
+  work.entries = wholes(from, MOST_CHANNELS * lags);
+  work.chol = table(from, MOST_CHANNELS * lags, MOST_CHANNELS * lags);
+  work.known = 0;
+  return work;
+}
+
+static void find_precision(const reference_state *state, mat *out) {
+  int64_t size = state->mean.size;
+  fill(out->at, 0.0, size * size);
+  for (int64_t i = 0; i < size; i++) {
+    const double *row = row_of(&state->whitener, i);
+    for (int64_t j = 0; j <= i; j++) add_scaled(row_of(out, j), row[j], row, i + 1);
+  }
+}
+
+/* By how much d² falls where the first `count` entries are what the others make of them:
+vᵀ(Ω of the entries)⁻¹v. */
+static double gain_of(blame_work *work, int64_t count) {
+  double gain = 0.0;
+  for (int64_t i = 0; i < count; i++) {
+    double *row = row_of(&work->chol, i);
+    const double *from = row_of(&work->precision, work->entries[i]);
+    for (int64_t j = 0; j <= i; j++) {
+      double rest = from[work->entries[j]] - dot(row, row_of(&work->chol, j), j);
+      row[j] = j < i ? rest / row_of(&work->chol, j)[j] : sqrt(rest);
+      /* An entry that the others determine says nothing more. */
+      if (j == i && !(rest > DETERMINED * from[work->entries[i]])) row[j] = VAST;
+    }
+    work->part[i] = (work->v[work->entries[i]] - dot(row, work->part, i)) / row[i];
+    gain = fma(work->part[i], work->part[i], gain);
+  }
+  return gain;
+}
+
+static void take_out(blame_work *work, int64_t channel, int64_t width, int64_t lags, int64_t at) {
+  for (int64_t l = 0; l < lags; l++) work->entries[at * lags + l] = l * width + channel;
+}
+
+/* What is off in a row, channel by channel, added to `blame`: the channel without which d² would be
+smallest, then the next one beside it, until what is left is usual. */
+static void add_blame(const reference_settings *settings, reference_state *state, int64_t place,
+                      blame_work *work) {
+  int64_t lags = settings->lags, width = state->rows.columns, size = state->mean.size;
+  if (!work->known) find_precision(state, &work->precision);
+  work->known = 1;
+  embed(state, lags, place, work->e);
+  double left = whiten(state, work->e, work->y), gained = 0.0;
+  fill(work->v, 0.0, size);
+  for (int64_t i = 0; i < size; i++)
+    add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
+  int64_t most = least_of(MOST_CHANNELS, width);
+  for (int64_t taken = 0; taken < most && left - gained > state->reals.at[MEAN_DISTANCE]; taken++) {
+    int64_t best = 0;
+    double largest = -1.0;
+    for (int64_t channel = 0; channel < width; channel++) {
+      take_out(work, channel, width, lags, taken);
+      double gain = gain_of(work, (taken + 1) * lags);
+      if (gain > largest) {
+        largest = gain;
+        best = channel;
+      }
+    }
+    state->blame.at[best] += larger(largest - gained, 0.0);
+    gained = largest;
+    take_out(work, best, width, lags, taken);
+  }
+}
+
+static void note(const reference_state *state, int64_t row, int closed, int64_t place,
+                 reference_episodes *out) {
+  const double *numbers = state->reals.at;
+  const int64_t *counts = state->counts.at;
+  out->number.at[place] = counts[EPISODES];
+  out->start.at[place] = counts[ZERO];
+  out->opened.at[place] = counts[OPENED];
+  out->row.at[place] = row;
+  out->closed.at[place] = (uint8_t)closed;
+  out->peak.at[place] = numbers[PEAK];
+  out->surprise.at[place] = numbers[SURPRISE];
+  out->early.at[place] = numbers[EARLY];
+  out->last.at[place] = counts[LAST_SURPRISE];
+  out->surprises.at[place] = counts[SURPRISES];
+  copy(row_of(&out->blame, place), state->blame.at, state->blame.size);
+}
+
+/* A row's surprise goes into the evidence S; whether an episode was opened (1) or closed (-1). */
+/* θ of surprises that are independent, exponential of mean 1: exp(-kθ) = 1 - θ. */
+static double independent_exponent(double drift) {
+  double low = 0.0, high = 1.0;
+  for (int step = 0; step < 40; step++) {
+    double middle = 0.5 * (low + high);
+    if (exp1(-drift * middle) > 1.0 - middle)
+      high = middle;
+    else
+      low = middle;
+  }
+  return low;
+}
+
+/* h: where excursions of S are as rare as stated. Of the highest ones the heights beyond the lowest of
+them are taken as exponential, as those of a random walk are (Cramér and Lundberg), of no larger
+exponent than independent rows give. */
+static void find_threshold(const reference_settings *settings, reference_state *state) {
+  const double *peaks = state->peaks.at;
+  int64_t many = state->counts.at[EXCURSIONS];
+  double most = independent_exponent(settings->drift), excess = 0.0;
+  double wanted = settings->rate * (double)state->counts.at[WATCHED];
+  double *threshold = &state->reals.at[THRESHOLD];
+  if (many == 0) {
+    *threshold = -log1(settings->rate) / most;
+    return;
+  }
+  if (wanted >= (double)many) {
+    *threshold = larger(peaks[many - 1], 1.0);
+    return;
+  }
+  for (int64_t i = 0; i < many; i++) excess += peaks[i] - peaks[many - 1];
+  double exponent = excess > 0.0 ? smaller((double)(many - 1) / excess, most) : most;
+  *threshold = larger(peaks[many - 1] + log1((double)many / wanted) / exponent, 1.0);
+}
+
+/* Keep the height of an excursion of S that was no episode, if it is among the highest. */
+static void book_excursion(reference_state *state, double height) {
+  double *peaks = state->peaks.at;
+  int64_t *many = &state->counts.at[EXCURSIONS], most = state->peaks.size;
+  if (!(height > 0.0) || (*many == most && !(height > peaks[most - 1]))) return;
+  int64_t i = *many < most ? (*many)++ : most - 1;
+  for (; i > 0 && peaks[i - 1] < height; i--) peaks[i] = peaks[i - 1];
+  peaks[i] = height;
+}
+
+/* A row without an episode. */
+static void count_row(reference_state *state) {
+  int64_t *counts = state->counts.at;
+  counts[WATCHED] += 1;
+  if (counts[WATCHED] < MOST_WATCHED) return;
+  counts[WATCHED] /= 2;
+  counts[EXCURSIONS] /= 2;
+  for (int64_t i = 0; i < counts[EXCURSIONS]; i++) state->peaks.at[i] = state->peaks.at[2 * i + 1];
+}
+
+/* Whether an episode went so little beyond h that it may have been none. Without them the excursions
+would be cut off at h, and h would fall. */
+static int doubtful(const reference_state *state) {
+  return state->reals.at[TOP] < MOST_EVIDENCE * state->reals.at[THRESHOLD];
+}
+
+static int weigh_evidence(const reference_settings *settings, reference_state *state, double surprise,
+                          int64_t row) {
+  double *numbers = state->reals.at;
+  int64_t *counts = state->counts.at;
+  double most = MOST_EVIDENCE * numbers[THRESHOLD];
+  if (!(numbers[EVIDENCE] > 0.0)) {
+    counts[ZERO] = row;
+    counts[SURPRISES] = 0;
+    numbers[PEAK] = numbers[SURPRISE] = numbers[TOP] = 0.0;
+    fill(state->blame.at, 0.0, state->blame.size);
+  }
+  numbers[EVIDENCE] =
+      smaller(larger(numbers[EVIDENCE] + surprise - settings->drift, 0.0), most);
+  numbers[TOP] = larger(numbers[TOP], numbers[EVIDENCE]);
+  numbers[PEAK] = larger(numbers[PEAK], surprise);
+  numbers[SURPRISE] += surprise;
+  if (surprise > SURPRISING) {
+    counts[LAST_SURPRISE] = row;
+    counts[SURPRISES] += 1;
+  }
+  if (counts[OPENED] < 0 && numbers[EVIDENCE] > numbers[THRESHOLD]) {
+    counts[OPENED] = row;
+    counts[EPISODES] += 1;
+    numbers[EARLY] = surprise;
+    return 1;
+  }
+  if (counts[OPENED] >= 0 && row < counts[OPENED] + EARLY_ROWS) numbers[EARLY] += surprise;
+  if (counts[OPENED] < 0) {
+    count_row(state);
+    if (!(numbers[EVIDENCE] > 0.0)) book_excursion(state, numbers[TOP]);
+    return 0;
+  }
+  if (numbers[EVIDENCE] > 0.0) return 0;
+  if (doubtful(state)) book_excursion(state, numbers[TOP]);
+  return -1;
+}
+
+/* Rows of the open block from where S left 0 up to a place: what looked odd was nothing (1), or was an
+episode (0). */
+static void mark(reference_state *state, int64_t first, int64_t base, int64_t place, int good) {
+  for (int64_t i = place; i >= 0 && base - first + i >= state->counts.at[ZERO]; i--)
+    state->good.at[i] = (uint8_t)good;
+}
+
+/* Evidence of the rows that `kt_reference_embed` put into the open block, with their residuals. Rows
+whose excursion of S is over, or never began, are marked as good. Returns how many episodes were
+opened or closed. */
+KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_state *state,
+                                  const vec *distance, const vec *residual, reference_outputs *out,
+                                  reference_episodes *episodes) {
+  double *numbers = state->reals.at;
+  int64_t *counts = state->counts.at, size = state->mean.size, found = 0;
+  int64_t first = counts[SEEN] % state->good.size, base = counts[SEEN];
+  arena scratch = {0};
+  make_blame_work(&scratch, size, settings->lags);
+  if (!take_block(&scratch)) return KT_NO_MEMORY;
+  blame_work work = make_blame_work(&scratch, size, settings->lags);
+  for (int64_t n = 0; n < distance->size; n++) {
+    int64_t row = base + n, place = first + n;
+    state->good.at[place] = 1;
+    row_of(&state->measured, 0)[place] = distance->at[n];
+    row_of(&state->measured, 1)[place] = residual->at[n];
+    if (counts[CALIBRATED] == 0) continue;
+    double score = distance->at[n] / numbers[MEAN_DISTANCE] + residual->at[n] / numbers[MEAN_RESIDUAL];
+    double surprise = surprise_of(state, score);
+    int told = weigh_evidence(settings, state, surprise, row);
+    out->score.at[n] = score;
+    out->p.at[n] = exp1(-surprise);
+    out->evidence.at[n] = numbers[EVIDENCE] / numbers[THRESHOLD];
+    int open = counts[OPENED] >= 0;
+    if (open || numbers[EVIDENCE] > 0.0) {
+      state->good.at[place] = 0;
+      if (open) add_blame(settings, state, place, &work);
+    } else {
+      mark(state, first, base, place, 1);
+    }
+    if (told != 0) note(state, row, told < 0, found++, episodes);
+    if (told < 0) {
+      counts[OPENED] = -1;
+      mark(state, first, base, place, doubtful(state));
+    }
+  }
+  if (first + distance->size == state->good.size && counts[CALIBRATED] > 0) {
+    /* What is no episode when the block ends counts as none. */
+    if (counts[OPENED] < 0) mark(state, first, base, state->good.size - 1, 1);
+    find_threshold(settings, state);
+  }
+  give_back(&scratch);
+  return found;
+}
+
+/* Keep what was measured of the open block's good rows for the next calibration. */
+KT_API int64_t kt_reference_keep(reference_state *state) {
+  int64_t *kept = &state->counts.at[KEPT];
+  for (int64_t place = 0; place < state->good.size; place++) {
+    if (!state->good.at[place]) continue;
+    int64_t slot = *kept % state->scores.columns;
+    for (int which = 0; which < 2; which++)
+      row_of(&state->scores, which)[slot] = row_of(&state->measured, which)[place];
+    *kept += 1;
+  }
+  return KT_DONE;
+}
+
+/* Mean and scatter of the open block's good rows, one after the other (Welford), and W anew:
+C = scatter/n + ρ(tr C/E)·I, WᵀW = C⁻¹. Rows beyond the memory fade. */
+KT_API int64_t kt_reference_learn(const reference_settings *settings, reference_state *state) {
+  int64_t size = state->mean.size, *learned = &state->counts.at[LEARNED];
+  arena scratch = {0};
+  double *e = reals(&scratch, size), *after = reals(&scratch, size);
+  mat half = table(&scratch, size, size), other = table(&scratch, size, size);
+  if (!take_block(&scratch)) return KT_NO_MEMORY;
+  e = reals(&scratch, size);
+  after = reals(&scratch, size);
+  half = table(&scratch, size, size);
+  other = table(&scratch, size, size);
+  if (*learned > settings->memory) {
+    scale_all(state->scatter.at, (double)settings->memory / (double)*learned, size * size);
+    *learned = settings->memory;
+  }
+  for (int64_t place = 0; place < state->good.size; place++) {
+    if (!state->good.at[place]) continue;
+    *learned += 1;
+    embed(state, settings->lags, place, e);
+    add_scaled(state->mean.at, 1.0 / (double)*learned, e, size);
+    embed(state, settings->lags, place, after);
+    for (int64_t i = 0; i < size; i++) add_scaled(row_of(&state->scatter, i), e[i], after, i + 1);
+  }
+  double trace = 0.0, share = 1.0 / (double)most_of(*learned, 1);
+  for (int64_t i = 0; i < size; i++) {
+    for (int64_t j = 0; j <= i; j++) row_of(&half, i)[j] = share * row_of(&state->scatter, i)[j];
+    trace += row_of(&half, i)[i];
+  }
+  double lift = larger(settings->ridge * trace / (double)size, 1e-12);
+  inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);
+  give_back(&scratch);
+  return KT_DONE;
+}
+
+static void sort(double *values, int64_t count) {
+  /* Shell's, by gaps of Tokuda: few values, and no allocation. */
+  static const int64_t gaps[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
+  for (int g = 0; g < 9; g++)
+    for (int64_t i = gaps[g]; i < count; i++) {
+      double value = values[i];
+      int64_t j = i;
+      for (; j >= gaps[g] && values[j - gaps[g]] > value; j -= gaps[g]) values[j] = values[j - gaps[g]];
+      values[j] = value;
+    }
+}
+
+/* The generalised Pareto distribution of what is beyond the tail's begin, by weighted moments
+(Hosking and Wallis, Technometrics 29, 1987). */
+static void fit_tail(reference_state *state, int64_t many) {
+  double *numbers = state->reals.at;
+  int64_t beyond = most_of((int64_t)(TAIL_PART * (double)many), TAIL_LEAST);
+  const double *sorted = state->calibration.at, *over = sorted + many - beyond;
+  double start = over[-1], first = 0.0, second = 0.0;
+  for (int64_t i = 0; i < beyond; i++) {
+    double excess = over[i] - start;
+    first += excess;
+    second += excess * (double)(beyond - 1 - i) / (double)(beyond - 1);
+  }
+  first /= (double)beyond;
+  second /= (double)beyond;
+  double rest = first - 2.0 * second, shape = rest > 0.0 ? 2.0 - first / rest : 0.0;
+  numbers[TAIL] = start;
+  numbers[SHAPE] = smaller(larger(shape, LEAST_SHAPE), MOST_SHAPE);
+  numbers[WIDTH] = larger(first * (1.0 - numbers[SHAPE]), 1e-300);
+}
+
+/* The excursions of S over the calibration's surprises. */
+static void find_excursions(const reference_settings *settings, reference_state *state,
+                            const double *surprises, int64_t many) {
+  double evidence = 0.0, top = 0.0;
+  for (int64_t n = 0; n < many; n++) {
+    evidence = larger(evidence + surprises[n] - settings->drift, 0.0);
+    top = larger(top, evidence);
+    count_row(state);
+    if (evidence > 0.0) continue;
+    book_excursion(state, top);
+    top = 0.0;
+  }
+  book_excursion(state, top);
+}
+
+/* Scores, tail and threshold from the distances and residuals that were kept. */
+KT_API int64_t kt_reference_calibrate(const reference_settings *settings, reference_state *state) {
+  double *numbers = state->reals.at;
+  int64_t many = least_of(state->counts.at[KEPT], state->calibration.size);
+  /* The oldest first: the kept ones are a ring. */
+  int64_t oldest = state->counts.at[KEPT] - many, slots = state->calibration.size;
+  if (many < 4 * TAIL_LEAST) return KT_DONE;
+  arena scratch = {0};
+  double *scores = reals(&scratch, many);
+  if (!take_block(&scratch)) return KT_NO_MEMORY;
+  scores = reals(&scratch, many);
+  const double *distances = row_of(&state->scores, 0), *residuals = row_of(&state->scores, 1);
+  numbers[MEAN_DISTANCE] = larger(entry_sum(distances, many) / (double)many, 1e-12);
+  numbers[MEAN_RESIDUAL] = larger(entry_sum(residuals, many) / (double)many, 1e-9);
+  for (int64_t n = 0; n < many; n++) {
+    int64_t at = (oldest + n) % slots;
+    scores[n] = distances[at] / numbers[MEAN_DISTANCE] + residuals[at] / numbers[MEAN_RESIDUAL];
+  }
+  copy(state->calibration.at, scores, many);
+  sort(state->calibration.at, many);
+  state->counts.at[CALIBRATED] = many;
+  fit_tail(state, many);
+  for (int64_t n = 0; n < many; n++) scores[n] = surprise_of(state, scores[n]);
+  if (state->counts.at[WATCHED] == 0) find_excursions(settings, state, scores, many);
+  find_threshold(settings, state);
+  give_back(&scratch);
+  return KT_DONE;
+}

@@ -1,0 +1,100 @@
+/* A model's reference: what its rows were like while all was well. See
+`kerneltrack/monitor/reference.py` for symbols and equations. */
+#ifndef KT_REFERENCE_H
+#define KT_REFERENCE_H
+
+#include "arena.h"
+#include "shapes.h"
+
+/* Places in a state's `reals`. */
+enum {
+  /* Means of d² and of ℓ over the calibration, by which they are divided. */
+  MEAN_DISTANCE,
+  MEAN_RESIDUAL,
+  /* The tail of the scores: where it begins, shape ξ and width σ. */
+  TAIL,
+  SHAPE,
+  WIDTH,
+  /* The threshold h of the evidence. */
+  THRESHOLD,
+  /* S, its largest value, the largest surprise and their sum since it last was 0. */
+  EVIDENCE,
+  TOP,
+  PEAK,
+  SURPRISE,
+  /* Sum of surprises over the first rows of the episode. */
+  EARLY
+};
+
+/* Rows of an episode that say how it began. */
+#define EARLY_ROWS 20
+
+/* Places in a state's `counts`: rows seen; learned; scores kept, those that the calibration is made
+of, and how many are kept when the next is due; the row after which S last was 0, the one that opened
+the episode (-1: none is open), the last surprising one and how many of these; episodes so far; excursions of S that are kept, and the rows in which they were the highest. */
+enum {
+  SEEN,
+  LEARNED,
+  KEPT,
+  CALIBRATED,
+  DUE,
+  ZERO,
+  OPENED,
+  LAST_SURPRISE,
+  SURPRISES,
+  EPISODES,
+  EXCURSIONS,
+  WATCHED
+};
+
+typedef struct {
+  int64_t lags;
+  double ridge;
+  double drift;
+  double rate;
+  int64_t memory;
+} reference_settings;
+
+typedef struct {
+  vec shift;
+  vec scale;
+  mat rows;
+  flags good;
+  vec mean;
+  mat scatter;
+  mat whitener;
+  mat scores;
+  vec calibration;
+  mat measured;
+  vec peaks;
+  vec blame;
+  vec reals;
+  ints counts;
+} reference_state;
+
+/* What is said of rows; NaN before the calibration. */
+typedef struct {
+  vec score;
+  vec p;
+  vec evidence;
+} reference_outputs;
+
+/* Episodes that were opened, changed or closed: at most one a row. */
+typedef struct {
+  ints number;
+  ints start;
+  ints opened;
+  ints row;
+  flags closed;
+  vec peak;
+  vec surprise;
+  vec early;
+  ints last;
+  ints surprises;
+  mat blame;
+} reference_episodes;
+
+/* The row's surprise -ln p under the calibration. */
+double surprise_of(const reference_state *state, double score);
+
+#endif

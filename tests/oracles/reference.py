@@ -1,0 +1,54 @@
+"""The reference in plain NumPy: distances, calibration and evidence, row by row."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def embedded(rows: Array, lags: int) -> Array:
+    """(n, D·lags): each row beside those before it, the first one in place of what is missing."""
+    padded = np.vstack([np.repeat(rows[:1], lags - 1, axis=0), rows])
+    last = len(padded)
+    return np.hstack([padded[lags - 1 - lag : last - lag] for lag in range(lags)])
+
+
+def distances(rows: Array, lags: int, ridge: float, learned: int) -> Array:
+    """d² of all rows under mean and covariance of the first ones."""
+    table = embedded(rows, lags)
+    known = table[:learned]
+    centred = table - known.mean(axis=0)
+    covariance = centred[:learned].T @ centred[:learned] / learned
+    covariance += ridge * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
+    return np.asarray((centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1))
+
+
+def surprises(scores: Array, calibration: Array) -> Array:
+    """-ln p of scores: ranks below the highest tenth, a Pareto tail beyond."""
+    known = np.sort(calibration)
+    many = len(known)
+    beyond = max(int(0.1 * many), 5)
+    start, excess = known[-beyond - 1], known[-beyond:] - known[-beyond - 1]
+    first = excess.mean()
+    second = (excess * (beyond - 1 - np.arange(beyond)) / (beyond - 1)).mean()
+    rest = first - 2 * second
+    shape = min(max(2 - first / rest if rest > 0 else 0.0, 0.1), 0.5)
+    width = first * (1 - shape)
+    ranks = (many - np.searchsorted(known, scores) + 0.5) / (many + 1)
+    body = np.maximum(-np.log(ranks), 0)
+    over = np.maximum(scores - start, 0) / width
+    tail = math.log(many / beyond) + np.log1p(shape * over) / shape
+    return np.asarray(np.where(scores > start, tail, body))
+
+
+def evidence(surprise: Array, drift: float, most: float) -> Array:
+    """Page's sum, held below `most`."""
+    total, out = 0.0, []
+    for value in surprise:
+        total = min(max(total + value - drift, 0.0), most)
+        out.append(total)
+    return np.array(out)

@@ -1,0 +1,268 @@
+"""The reference: equations against plain NumPy, cuts, rates, kinds, channels, hostile rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.monitor import reference
+from kerneltrack.monitor.detector import ReferenceDetector
+from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
+from tests.oracles import reference as oracle
+
+Array = npt.NDArray[np.float64]
+
+SPEC = ReferenceSpec()
+GATED = ReferenceSpec(learning="gated")
+
+
+def normal(seed: int, count: int, width: int = 6) -> Array:
+    """Rows of a device that is well: two slow waves and noise, mixed into all channels."""
+    rng = np.random.default_rng(seed)
+    time = np.arange(count)[:, None]
+    waves = np.hstack([np.sin(time / 17 + rng.uniform(0, 6)), np.cos(time / 5)])
+    mixed = waves @ rng.normal(size=(2, width)) + 0.3 * rng.normal(size=(count, width))
+    return np.asarray(mixed * rng.uniform(0.5, 5, width) + rng.uniform(-9, 9, width))
+
+
+def run(spec: ReferenceSpec, rows: Array, *cuts: int) -> tuple[Any, Scores, list[Episode]]:
+    """All rows in calls that end at these places."""
+    state = reference.init(spec, rows[:512])
+    parts, told = [], []
+    for piece in np.split(rows, cuts):
+        state, scores, found = reference.update(spec, state, piece)
+        parts.append(scores)
+        told += found
+    fields = [field.name for field in dataclasses.fields(Scores)]
+    joined = [np.concatenate([getattr(part, name) for part in parts]) for name in fields]
+    return state, Scores(*joined), told
+
+
+def as_bytes(*arrays: Array) -> bytes:
+    return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+
+
+@pytest.mark.parametrize("lags", [1, 5])
+def test_distances_are_those_of_the_covariance_so_far(lags: int) -> None:
+    rows = normal(1, 512)
+    spec = ReferenceSpec(lags=lags)
+    _, scores, _ = run(spec, rows)
+    scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    assert np.isnan(scores.distance[:256]).all()
+    # From each whole block on all rows before it are known.
+    for learned in (256, 384):
+        there = slice(learned, learned + 128)
+        expected = oracle.distances(scaled, lags, spec.ridge, learned)[there]
+        np.testing.assert_allclose(scores.distance[there] ** 2, expected, rtol=1e-9)
+
+
+def test_p_and_evidence_follow_the_equations() -> None:
+    rows = normal(2, 1500)
+    rows[1200:1210, 2] += 20
+    state, scores, _ = run(SPEC, rows)
+    assert np.isnan(scores.p[:512]).all()
+    reals = state.tables.reals
+    known = (
+        scores.distance[256:512] ** 2 / reals[reference.MEAN_DISTANCE]
+        + scores.residual[256:512] / reals[reference.MEAN_RESIDUAL]
+    )
+    surprise = oracle.surprises(scores.score[512:], known)
+    np.testing.assert_allclose(-np.log(scores.p[512:]), surprise, rtol=1e-9, atol=1e-12)
+    # Within a block the threshold stays, so that S/h is Page's sum over it.
+    start = np.flatnonzero(scores.evidence[1024:1152] == 0)[0] + 1024
+    total = oracle.evidence(-np.log(scores.p[start:1152]), SPEC.drift, 1e9)
+    ratio = total[total > 0] / scores.evidence[start:1152][total > 0]
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("spec", [SPEC, GATED])
+@settings(max_examples=10, deadline=None)
+@given(cuts=st.lists(st.integers(0, 1500), max_size=12))
+def test_cuts_change_nothing(spec: ReferenceSpec, cuts: list[int]) -> None:
+    rows = normal(3, 1500)
+    rows[900:960, 1] -= 12
+    whole, scores, told = run(spec, rows)
+    state, other, again = run(spec, rows, *sorted(cuts))
+    for field in dataclasses.fields(Scores):
+        assert as_bytes(getattr(other, field.name)) == as_bytes(getattr(scores, field.name))
+    assert [e[:-1] for e in again] == [e[:-1] for e in told]
+    assert as_bytes(*(e.shares for e in again)) == as_bytes(*(e.shares for e in told))
+    after, expected = reference.arrays(state), reference.arrays(whole)
+    assert {name: as_bytes(array) for name, array in after.items()} == {
+        name: as_bytes(array) for name, array in expected.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("shift", np.full(200, 8.0)),
+        ("spike", np.full(2, 30.0)),
+        ("ramp", np.linspace(0, 30, 300)),
+    ],
+)
+def test_kind_since_when_and_channel(kind: str, fault: Array) -> None:
+    hits, off = 0, []
+    for seed in range(20):
+        rows = normal(seed, 2000)
+        deviation = rows[:512].std(axis=0)
+        channel = seed % 6
+        rows[1000 : 1000 + len(fault), channel] += fault * deviation[channel]
+        _, _, told = run(SPEC, rows)
+        closed = [episode for episode in told if episode.closed and episode.row > 1000]
+        assert len(closed) == 1
+        (episode,) = closed
+        hits += episode.kind == kind
+        off.append(abs(episode.start - 1000))
+        assert int(episode.shares.argmax()) == channel
+        assert episode.shares.sum() == pytest.approx(1.0)
+        assert 1000 <= episode.opened <= 1000 + len(fault)
+        assert episode.last >= episode.opened - 1
+    assert hits >= 19
+    assert np.mean(np.array(off) <= 20) >= (0.5 if kind == "ramp" else 0.95)
+
+
+@pytest.mark.parametrize("many", [1, 2, 3])
+def test_the_right_channels_come_first(many: int) -> None:
+    right = 0
+    for seed in range(40):
+        rows = normal(seed, 1500, width=10)
+        channels = np.random.default_rng(seed).permutation(10)[:many]
+        rows[1000:1060, channels] += 5 * rows[:512].std(axis=0)[channels]
+        _, _, told = run(SPEC, rows)
+        episode = next(episode for episode in told if episode.closed and episode.row > 1000)
+        right += {*np.argsort(-episode.shares)[:many].tolist()} == {*channels.tolist()}
+    assert right >= 38
+
+
+@pytest.mark.parametrize("spec", [SPEC, GATED])
+def test_the_stated_rate_is_kept(spec: ReferenceSpec) -> None:
+    stated = dataclasses.replace(spec, false_alarms=500)
+    alarms = rows = 0
+    for seed in range(8):
+        data = np.random.default_rng(seed).normal(size=(20_000, 5))
+        _, _, told = run(stated, data)
+        alarms += sum(not episode.closed for episode in told)
+        rows += len(data) - stated.stretch
+    assert 0.3 < alarms / rows / stated.rate < 2
+
+
+def test_a_fault_is_not_learned_and_drift_is() -> None:
+    rows = normal(5, 6000)
+    deviation = rows[:512].std(axis=0)
+    fault = rows.copy()
+    fault[3000:, 0] += 10 * deviation[0]
+    for spec in (SPEC, GATED):
+        _, scores, told = run(spec, fault)
+        assert scores.evidence[3100:].min() > 1
+        assert [episode.closed for episode in told] == [False]
+    slow = normal(5, 40_000)
+    slow += np.linspace(0, 4, len(slow))[:, None] * deviation
+    p = {spec.learning: run(spec, slow)[1].p[-1000:] for spec in (SPEC, GATED)}
+    assert np.median(p["first"]) < 1e-3
+    assert np.median(p["gated"]) > 0.01
+
+
+def test_a_state_has_the_bytes_of_the_formula() -> None:
+    for width, lags in ((1, 5), (12, 5), (38, 3), (52, 2), (200, 1)):
+        state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
+        columns = width * lags
+        own = 8 * (columns * (2 * columns + 1) + width * (lags + 130) + 1879) + 128
+        assert sum(array.nbytes for array in state.tables) == own
+
+
+def test_a_state_goes_on_from_its_arrays() -> None:
+    rows = normal(6, 2000)
+    state, _, _ = run(GATED, rows[:1000])
+    again = reference.from_arrays(GATED, reference.arrays(state))
+    one, two = (reference.update(GATED, each, rows[1000:])[1] for each in (state, again))
+    assert as_bytes(one.p) == as_bytes(two.p)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("counts", reference.SEEN, -1),
+        ("counts", reference.LEARNED, 10**6),
+        ("counts", reference.KEPT, 10**6),
+        ("counts", reference.CALIBRATED, 513),
+        ("counts", reference.EXCURSIONS, 65),
+        ("counts", reference.OPENED, 10**6),
+        ("scale", 0, 0.0),
+        ("kernel.counts", 1, 21),
+    ],
+)
+def test_a_state_that_leads_astray_is_refused(name: str, place: int, value: float) -> None:
+    arrays = reference.arrays(run(SPEC, normal(7, 700))[0])
+    arrays[name] = arrays[name].copy()
+    arrays[name][place] = value
+    with pytest.raises(ConfigError, match=name.rpartition(".")[2]):
+        reference.from_arrays(SPEC, arrays)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    scale=st.sampled_from([0.0, 1e-150, 1e-9, 1.0, 1e9, 1e150]),
+    wild=st.sampled_from([0.0, 1e-300, 1e12, 1e150]),
+    width=st.integers(1, 4),
+)
+def test_hostile_rows_give_numbers(seed: int, scale: float, wild: float, width: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(900, width)) * scale
+    rows[rng.integers(0, 900, 40)] = wild
+    rows[rng.integers(0, 900, 40), 0] = -wild
+    state, scores, told = run(GATED, rows)
+    assert np.isfinite(scores.p[512:]).all()
+    assert ((scores.p[512:] >= 0) & (scores.p[512:] <= 1)).all()
+    assert np.isfinite(scores.evidence[512:]).all()
+    assert all(np.isfinite(episode.shares).all() for episode in told)
+    assert all(np.isfinite(array).all() for array in reference.arrays(state).values())
+
+
+def test_bad_rows_are_refused() -> None:
+    state = reference.init(SPEC, np.zeros((3, 2)))
+    with pytest.raises(ConfigError, match="rows"):
+        reference.update(SPEC, state, np.zeros((3, 3)))
+    with pytest.raises(ConfigError, match="rows"):
+        reference.update(SPEC, state, [[np.nan, 0.0]])
+    with pytest.raises(ConfigError, match="first_rows"):
+        reference.init(SPEC, np.zeros((0, 2)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"rows": 255}, "rows"),
+        ({"false_alarms": 200_000.0}, "false_alarms"),
+        ({"rank": 30}, "budget"),
+        ({"learning": "never"}, "learning"),
+        ({"drift": 1.0}, "drift"),
+    ],
+)
+def test_settings_out_of_range_are_refused(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        ReferenceSpec(**fields)
+
+
+def test_the_detector_goes_on_where_it_was() -> None:
+    rows = normal(8, 3000)
+    rows[2000:2200, 3] += 20
+    detector = ReferenceDetector().fit(rows[:1000])
+    scores = detector.decision_function(rows[1000:])
+    odd = detector.predict(rows[1000:])
+    assert scores[1010:1190].min() > detector.threshold_ > np.median(scores[:900])
+    assert odd[1010:1190].all()
+    assert not odd[:990].any()
+    assert detector.partial_fit(rows[1000:]).episodes_[0].shares.argmax() == 3
+    with pytest.raises(ConfigError, match="fitted"):
+        ReferenceDetector().predict(rows)
+    with pytest.raises(ConfigError, match="X"):
+        ReferenceDetector().fit(rows[:100])
