@@ -16,6 +16,7 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.settings import Range, check_number
 from kerneltrack.trackers import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
@@ -37,6 +38,7 @@ from transforms.track.transform import MeasureMismatch, TrackSubspace
 from transforms.write.schemas import (
     MISMATCH_SCHEMA,
     alerts_schema,
+    episodes_schema,
     features_schema,
     metrics_schema,
     predictions_schema,
@@ -56,6 +58,7 @@ class Job:
         extras: More features per row.
         measure: Windows whose kernel mismatch is measured.
         drift: How changes of the loss are detected.
+        reference: What rows are held against to find episodes.
         learner: The learner's spec, if labels are to be learned.
         late: How long rows wait for delayed labels; None: there are none.
         metrics_window: Seconds of the windows of the learner's metrics.
@@ -71,6 +74,7 @@ class Job:
     extras: tuple[str, ...] = ()
     measure: MeasureMismatch | None = None
     drift: DriftSpec | None = None
+    reference: ReferenceSpec | None = None
     learner: LearnerSpec | None = None
     late: LateLabels | None = None
     metrics_window: float | None = None
@@ -85,6 +89,7 @@ class Job:
             "tracker": self.spec.to_dict(),
             "learner": self.learner and self.learner.to_dict(),
             "drift": self.drift and self.drift.to_dict(),
+            "reference": self.reference and self.reference.to_dict(),
             "measure": self.measure and self.measure.to_dict(),
             "order": dataclasses.asdict(self.order),
             "late": self.late and dataclasses.asdict(self.late),
@@ -131,6 +136,7 @@ def job_from_flags(
         extras=tuple(args.extras),
         measure=_measure_from_flags(args, has_time),
         drift=spec_options.drift_from_flags(args),
+        reference=spec_options.reference_from_flags(args),
         learner=learner,
         late=_late_from_flags(args, columns, learner, labels),
         metrics_window=args.metrics_window,
@@ -284,6 +290,7 @@ def apply_job(
             job.extras,
             measure=job.measure,
             drift=job.drift,
+            reference=job.reference,
             snapshot_every=job.snapshot_every,
             warm=job.start or job.before,
             expiry=expiry,
@@ -298,12 +305,16 @@ def apply_job(
         has_time,
         job.extras,
         budget=getattr(job.spec, "budget", getattr(job.spec, "max_rows", 0)),
+        reference=job.reference is not None,
     )
     found.chunks["features"] = (tracked[track.FEATURES], features)
     if job.measure is not None:
         found.chunks["mismatch"] = (tracked[track.MISMATCH], MISMATCH_SCHEMA)
     if job.drift is not None:
         found.chunks["alerts"] = (tracked[track.ALERTS], alerts_schema(has_time))
+    if job.reference is not None:
+        episodes = episodes_schema(has_time, job.columns.width)
+        found.chunks["episodes"] = (tracked[track.EPISODES], episodes)
     if job.learner is not None:
         inputs: Any = tracked[track.FEATURES]
         if labels is not None:

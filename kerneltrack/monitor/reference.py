@@ -22,9 +22,11 @@ small p is surprising.
 **Evidence.** S ← max(0, S - ln p - k), k `drift`: Page's sum (1954) of surprises, whose mean is 1
 while all is well. A spike raises it at once, a slow ramp over time. Its excursions from 0 have
 heights with an exponential tail (Cramér and Lundberg); h is where one is as rare as stated, by the
-64 highest so far: by their lowest, how many rows they came in, and the mean of what they have
-beyond it. So rows that resemble their neighbours, or that are wilder than the calibration's, raise
-h by themselves; no independence is assumed. The exponent is at most that of independent rows.
+64 highest so far: by their lowest h₀, how many rows they came in, and the mean m of what the k
+others have beyond it. As m is estimated, the tail is that of the predictive distribution,
+(1 + (h - h₀)/km)^-k. So rows that resemble their neighbours, or that are wilder than the
+calibration's, raise h by themselves; no independence is assumed. m is at least that of independent
+rows.
 
 **Episodes.** One is open from where S exceeds h until it is 0 again; S stays below 1.5h, so that it
 ends soon after the last odd row. It began where S left 0. Its kind is `spike` (a few odd rows),
@@ -84,7 +86,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-GATED, FIRST = "gated", "first"
+FIRST, GATED = LEARNINGS = ("first", "gated")
 BLOCK = 128
 """Rows after which the reference learns, all at once."""
 MOST_KEPT = 512
@@ -125,7 +127,7 @@ class ReferenceSpec(Spec):
 
     learning: Annotated[
         str,
-        OneOf((FIRST, GATED)),
+        OneOf(LEARNINGS),
         """"first" keeps what the stretch showed, "gated" goes on learning from rows that are not
         odd.""",
     ] = FIRST
@@ -217,6 +219,8 @@ class Tables(NamedTuple):
             kept when the next is due; the row at which S left 0, the one that opened an episode
             (-1: none), the last one of p < .01 and how many; episodes; excursions kept, and the
             rows that they came in.
+        times: (4,) event times, ns, of the row at which S left 0, that opened an episode, that was
+            the last one of p < .01, and of the newest; 0 without times.
     """
 
     shift: FloatArray
@@ -233,12 +237,13 @@ class Tables(NamedTuple):
     blame: FloatArray
     reals: FloatArray
     counts: IntArray
+    times: IntArray
 
 
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(E(2E + 1) + D(L + 130) + 1879) + 128 and those of the kernel
+    The bytes of its arrays are 8(E(2E + 1) + D(L + 130) + 1883) + 128 and those of the kernel
     subspace's `CovarianceState`, E = DL.
 
     Attributes:
@@ -294,6 +299,7 @@ class Episode(NamedTuple):
         last: Index of the last row that was surprising by itself (p < .01), `start` if none was.
         severity: Sum of -log₁₀ p of its rows.
         peak: Smallest p.
+        times: Event times, ns, of the rows `start`, `opened`, `row` and `last`; 0 without times.
         shares: (D,) what each channel contributes, adding up to 1.
     """
 
@@ -306,7 +312,17 @@ class Episode(NamedTuple):
     last: int
     severity: float
     peak: float
+    times: tuple[int, int, int, int]
     shares: FloatArray
+
+    def moved(self, rows: int) -> Episode:
+        """Return the episode with so many rows added to every index."""
+        return self._replace(
+            start=self.start + rows,
+            opened=self.opened + rows,
+            row=self.row + rows,
+            last=self.last + rows,
+        )
 
 
 class Watched(NamedTuple):
@@ -330,6 +346,7 @@ class Told(NamedTuple):
     early: FloatArray
     last: IntArray
     surprises: IntArray
+    times: IntArray
     blame: FloatArray
 
 
@@ -352,6 +369,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "blame": real(width),
         "reals": real(REALS),
         "counts": whole(COUNTS),
+        "times": whole(4),
     }
 
 
@@ -377,7 +395,10 @@ def init(spec: ReferenceSpec, first_rows: npt.ArrayLike) -> ReferenceState:
 
 
 def update(
-    spec: ReferenceSpec, state: ReferenceState, rows: npt.ArrayLike
+    spec: ReferenceSpec,
+    state: ReferenceState,
+    rows: npt.ArrayLike,
+    times: IntArray | None = None,
 ) -> tuple[ReferenceState, Scores, list[Episode]]:
     """Score rows, each before it is learned, and learn those that the spec lets in.
 
@@ -385,6 +406,7 @@ def update(
         spec: The spec that the state was made with.
         state: Not written to.
         rows: Shape (n, D), finite, in the order of their times.
+        times: (n,) event times, ns, for the episodes to name.
 
     Returns:
         The new state, the rows' scores, and the episodes that were opened or closed, in the order
@@ -404,6 +426,9 @@ def update(
     tables = copied(state.tables)
     matrix = matrix_of(rows, len(tables.scale))
     check_finite("rows", matrix)
+    stamps = np.zeros(len(matrix), np.int64) if times is None else np.ascontiguousarray(times)
+    if stamps.shape != (len(matrix),) or stamps.dtype != np.int64:
+        raise ConfigError("times", stamps.shape, f"whole numbers of shape ({len(matrix)},)")
     lags = spec.lags_for(len(tables.scale))
     settings = Settings(lags, spec.ridge, spec.drift, spec.rate, spec.memory)
     kernel, found = state.kernel, np.full((5, len(matrix)), np.nan)
@@ -413,7 +438,8 @@ def update(
         first = int(tables.counts[SEEN]) % BLOCK
         stop = min(len(matrix), start + BLOCK - first)
         piece = found[:, start:stop]
-        piece[...] = _watch(spec, settings, tables, kernel, matrix[start:stop], told)
+        there = slice(start, stop)
+        piece[...] = _watch(spec, settings, tables, kernel, matrix[there], stamps[there], told)
         tables.counts[SEEN] += stop - start
         start = stop
         if tables.counts[SEEN] % BLOCK == 0:
@@ -427,6 +453,7 @@ def _watch(
     tables: Tables,
     kernel: CovarianceState,
     rows: FloatArray,
+    times: IntArray,
     told: list[Episode],
 ) -> FloatArray:
     """Score rows of one block; distance, residual, score, p and evidence of each, (5, n)."""
@@ -440,7 +467,8 @@ def _watch(
         residual = np.ascontiguousarray(KERNEL.project(spec.kernel, kernel, scaled).loss)
         out[0], out[1] = np.sqrt(measured), residual
     room = _room(len(rows), len(tables.scale))
-    many = call("reference_watch", settings, tables, measured, residual, Watched(*out[2:]), room)
+    watched = Watched(*out[2:])
+    many = call("reference_watch", settings, tables, measured, residual, times, watched, room)
     told += [_episode(room, at, lags) for at in range(many)]
     return out
 
@@ -470,7 +498,9 @@ def _room(count: int, width: int) -> Told:
     number, start, opened, row, last, surprises = wholes
     peak, surprise, early = reals
     closed, blame = np.zeros(count, np.bool_), np.zeros((count, width))
-    return Told(number, start, opened, row, closed, peak, surprise, early, last, surprises, blame)
+    times = np.zeros((count, 4), np.int64)
+    said = (peak, surprise, early, last, surprises, times, blame)
+    return Told(number, start, opened, row, closed, *said)
 
 
 def _episode(room: Told, at: int, lags: int) -> Episode:
@@ -496,8 +526,19 @@ def _episode(room: Told, at: int, lags: int) -> Episode:
         last=last,
         severity=float(room.surprise[at]) / math.log(10.0),
         peak=math.exp(-float(room.peak[at])),
+        times=tuple(room.times[at].tolist()),
         shares=blame / total if total > 0.0 else blame,
     )
+
+
+def open_episode(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
+    """Return the episode that is open after the rows so far, None if there is none."""
+    tables = state.tables
+    if tables.counts[OPENED] < 0:
+        return None
+    room = _room(1, len(tables.scale))
+    call("reference_note", tables, room)
+    return _episode(room, 0, spec.lags_for(len(tables.scale)))
 
 
 def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:

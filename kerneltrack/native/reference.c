@@ -185,7 +185,7 @@ static void add_blame(const reference_settings *settings, reference_state *state
   }
 }
 
-static void note(const reference_state *state, int64_t row, int closed, int64_t place,
+static void note(const reference_state *state, int64_t row, int64_t time, int closed, int64_t place,
                  reference_episodes *out) {
   const double *numbers = state->reals.at;
   const int64_t *counts = state->counts.at;
@@ -199,6 +199,11 @@ static void note(const reference_state *state, int64_t row, int closed, int64_t 
   out->early.at[place] = numbers[EARLY];
   out->last.at[place] = counts[LAST_SURPRISE];
   out->surprises.at[place] = counts[SURPRISES];
+  int64_t *times = out->times.at + place * out->times.columns;
+  times[0] = state->times.at[ZERO_TIME];
+  times[1] = state->times.at[OPENED_TIME];
+  times[2] = time;
+  times[3] = state->times.at[LAST_TIME];
   copy(row_of(&out->blame, place), state->blame.at, state->blame.size);
 }
 
@@ -234,8 +239,11 @@ static void find_threshold(const reference_settings *settings, reference_state *
     return;
   }
   for (int64_t i = 0; i < many; i++) excess += peaks[i] - peaks[many - 1];
-  double exponent = excess > 0.0 ? smaller((double)(many - 1) / excess, most) : most;
-  *threshold = larger(peaks[many - 1] + log1((double)many / wanted) / exponent, 1.0);
+  /* Of k heights the mean m is not known better than so: P(beyond h) = (1 + (h - h₀)/km)^-k. */
+  double others = (double)most_of(many - 1, 1);
+  double mean = larger(excess / others, 1.0 / most);
+  double often = exp1(log1((double)many / wanted) / others);
+  *threshold = larger(peaks[many - 1] + others * mean * (often - 1.0), 1.0);
 }
 
 /* Keep the height of an excursion of S that was no episode, if it is among the highest. */
@@ -265,12 +273,13 @@ static int doubtful(const reference_state *state) {
 }
 
 static int weigh_evidence(const reference_settings *settings, reference_state *state, double surprise,
-                          int64_t row) {
+                          int64_t row, int64_t time) {
   double *numbers = state->reals.at;
   int64_t *counts = state->counts.at;
   double most = MOST_EVIDENCE * numbers[THRESHOLD];
   if (!(numbers[EVIDENCE] > 0.0)) {
     counts[ZERO] = row;
+    state->times.at[ZERO_TIME] = time;
     counts[SURPRISES] = 0;
     numbers[PEAK] = numbers[SURPRISE] = numbers[TOP] = 0.0;
     fill(state->blame.at, 0.0, state->blame.size);
@@ -282,10 +291,12 @@ static int weigh_evidence(const reference_settings *settings, reference_state *s
   numbers[SURPRISE] += surprise;
   if (surprise > SURPRISING) {
     counts[LAST_SURPRISE] = row;
+    state->times.at[LAST_TIME] = time;
     counts[SURPRISES] += 1;
   }
   if (counts[OPENED] < 0 && numbers[EVIDENCE] > numbers[THRESHOLD]) {
     counts[OPENED] = row;
+    state->times.at[OPENED_TIME] = time;
     counts[EPISODES] += 1;
     numbers[EARLY] = surprise;
     return 1;
@@ -301,6 +312,12 @@ static int weigh_evidence(const reference_settings *settings, reference_state *s
   return -1;
 }
 
+/* The episode that is open, as of the last row. */
+KT_API int64_t kt_reference_note(const reference_state *state, reference_episodes *out) {
+  note(state, state->counts.at[SEEN] - 1, state->times.at[NEWEST_TIME], 0, 0, out);
+  return KT_DONE;
+}
+
 /* Rows of the open block from where S left 0 up to a place: what looked odd was nothing (1), or was an
 episode (0). */
 static void mark(reference_state *state, int64_t first, int64_t base, int64_t place, int good) {
@@ -312,8 +329,8 @@ static void mark(reference_state *state, int64_t first, int64_t base, int64_t pl
 whose excursion of S is over, or never began, are marked as good. Returns how many episodes were
 opened or closed. */
 KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_state *state,
-                                  const vec *distance, const vec *residual, reference_outputs *out,
-                                  reference_episodes *episodes) {
+                                  const vec *distance, const vec *residual, const ints *times,
+                                  reference_outputs *out, reference_episodes *episodes) {
   double *numbers = state->reals.at;
   int64_t *counts = state->counts.at, size = state->mean.size, found = 0;
   int64_t first = counts[SEEN] % state->good.size, base = counts[SEEN];
@@ -326,10 +343,11 @@ KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_
     state->good.at[place] = 1;
     row_of(&state->measured, 0)[place] = distance->at[n];
     row_of(&state->measured, 1)[place] = residual->at[n];
+    state->times.at[NEWEST_TIME] = times->at[n];
     if (counts[CALIBRATED] == 0) continue;
     double score = distance->at[n] / numbers[MEAN_DISTANCE] + residual->at[n] / numbers[MEAN_RESIDUAL];
     double surprise = surprise_of(state, score);
-    int told = weigh_evidence(settings, state, surprise, row);
+    int told = weigh_evidence(settings, state, surprise, row, times->at[n]);
     out->score.at[n] = score;
     out->p.at[n] = exp1(-surprise);
     out->evidence.at[n] = numbers[EVIDENCE] / numbers[THRESHOLD];
@@ -340,7 +358,7 @@ KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_
     } else {
       mark(state, first, base, place, 1);
     }
-    if (told != 0) note(state, row, told < 0, found++, episodes);
+    if (told != 0) note(state, row, times->at[n], told < 0, found++, episodes);
     if (told < 0) {
       counts[OPENED] = -1;
       mark(state, first, base, place, doubtful(state));

@@ -47,6 +47,9 @@ enum {
   WATCHED
 };
 
+/* Places in a state's `times`: of the rows that the counts of the same names are of. */
+enum { ZERO_TIME, OPENED_TIME, LAST_TIME, NEWEST_TIME };
+
 typedef struct {
   int64_t lags;
   double ridge;
@@ -70,6 +73,7 @@ typedef struct {
   vec blame;
   vec reals;
   ints counts;
+  ints times;
 } reference_state;
 
 /* What is said of rows; NaN before the calibration. */
@@ -78,6 +82,12 @@ typedef struct {
   vec p;
   vec evidence;
 } reference_outputs;
+
+/* (n, 4) times of start, opening, this row and the last surprising one. */
+typedef struct {
+  int64_t *at;
+  int64_t rows, columns;
+} mat_of_ints;
 
 /* Episodes that were opened, changed or closed: at most one a row. */
 typedef struct {
@@ -91,6 +101,7 @@ typedef struct {
   vec early;
   ints last;
   ints surprises;
+  mat_of_ints times;
   mat blame;
 } reference_episodes;
 

@@ -33,7 +33,15 @@ FLAGS = {
 COMMON = (
     *("-h", "--help", "--help-all", "--model-id", "--time", "--label", "--features", "--exclude"),
     *("--missing", "--spec", "--tracker", "--rank", "--budget", "--learner", "--learner-task"),
-    *("--window", "--drift", "--snapshot-every", "--warm-start", "--start-from"),
+    *(
+        "--window",
+        "--reference",
+        "--false-alarms",
+        "--drift",
+        "--snapshot-every",
+        "--warm-start",
+        "--start-from",
+    ),
 )
 """Flags that `--help` shows."""
 SECONDS: dict[str, Any] = {"type": float, "default": None, "metavar": "SECONDS"}

@@ -35,7 +35,10 @@ CHOICES = (
     ("Budget policies of bsgd (--learner-maintenance)", "kerneltrack.learners.kernel.bsgd"),
 )
 """Where the docstring of a module has a table of choices."""
-DRIFT = "kerneltrack.monitor.drift"
+MONITORS = {
+    "drift": "kerneltrack.monitor.drift",
+    "reference": "kerneltrack.monitor.reference",
+}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +98,9 @@ def choices_of(module: str) -> dict[str, str]:
 
 def _module(role: Role, name: str) -> str:
     registries: dict[str, Registry[Any, Any]] = {"tracker": TRACKERS, "learner": LEARNERS}
-    return registries[role.name].module(name) if role.name in registries else DRIFT
+    if role.name in registries:
+        return registries[role.name].module(name)
+    return MONITORS[role.name]
 
 
 def _parts(title: str, parts: Registry[Any, Any]) -> str:

@@ -19,9 +19,10 @@ from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.errors import ConfigError, DataError, one_line
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
+from kerneltrack.monitor.reference import LEARNINGS, ReferenceSpec
 from kerneltrack.registry import LEARNERS, TRACKERS, parse_learner_spec, parse_spec
 from kerneltrack.settings import Setting, settings_of
-from kerneltrack.specs import Spec
+from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.command_line import flags_named
 from pipelines.cli.setting_flags import add_flag, help_of
@@ -42,11 +43,13 @@ class Role:
             file.
         prefix: What the names of its other flags begin with.
         kinds: The specs' classes by name.
+        without: Fields that have no flag by their names.
     """
 
     name: str
     prefix: str
     kinds: Mapping[str, type[Spec]]
+    without: tuple[str, ...] = ()
 
     @functools.cached_property
     def fields(self) -> dict[str, dict[str, Setting]]:
@@ -54,7 +57,8 @@ class Role:
         found: dict[str, dict[str, Setting]] = {}
         for name, kind in self.kinds.items():
             for field, setting in settings_of(kind).items():
-                found.setdefault(field, {})[name] = setting
+                if field not in self.without:
+                    found.setdefault(field, {})[name] = setting
         return found
 
     def flag(self, field: str) -> str:
@@ -113,8 +117,9 @@ class Role:
 TRACKER = Role("tracker", "", {name: TRACKERS.spec_type(name) for name in TRACKERS})
 LEARNER = Role("learner", "learner-", {name: LEARNERS.spec_type(name) for name in LEARNERS})
 DRIFT = Role("drift", "drift-", {"drift": DriftSpec})
+REFERENCE = Role("reference", "reference-", {"reference": ReferenceSpec}, ("learning",))
 LANDMARKS = Role("landmarks", "", {"landmarks": LandmarkSpec})
-ROLES = (TRACKER, LEARNER, DRIFT)
+ROLES = (TRACKER, LEARNER, DRIFT, REFERENCE)
 
 
 def add_spec_flags(parser: argparse.ArgumentParser) -> None:
@@ -143,6 +148,17 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("drift", "Alerts when the fitting error changes regime.")
     group.add_argument("--drift", action="store_true", help="watch for it")
     DRIFT.add_flags(group)
+    group = parser.add_argument_group(
+        "reference", "Which device is off, since when, in which channels: episodes."
+    )
+    group.add_argument(
+        "--reference",
+        choices=[*LEARNINGS, NONE],
+        default=None,
+        help="hold rows against what the model's first rows were like, kept as it was (first) or "
+        "moved on by rows that are not odd (gated) (default none)",
+    )
+    REFERENCE.add_flags(group)
 
 
 def tracker_from_flags(args: argparse.Namespace, before: SubspaceSpec | None) -> SubspaceSpec:
@@ -184,6 +200,20 @@ def drift_from_flags(args: argparse.Namespace) -> DriftSpec | None:
         return parse_drift_spec({**values, **given})
 
 
+def reference_from_flags(args: argparse.Namespace) -> ReferenceSpec | None:
+    """Build the reference's spec, None without one; see `tracker_from_flags`."""
+    values, given = _section(args, REFERENCE), REFERENCE.given(args, "reference")
+    if args.reference == NONE or not (args.reference or given or values):
+        stray = REFERENCE.first_given(args)
+        if stray is not None:
+            allowed = f"one of {', '.join(LEARNINGS)}: {stray} is given"
+            raise ConfigError("--reference", NONE, allowed)
+        return None
+    chosen = {} if args.reference is None else {"learning": args.reference}
+    with REFERENCE.named():
+        return spec_from_dict(ReferenceSpec, {**values, **given, **chosen})
+
+
 def _values(
     args: argparse.Namespace, role: Role, before: SubspaceSpec | LearnerSpec | None
 ) -> dict[str, Any]:
@@ -207,7 +237,8 @@ def _section(args: argparse.Namespace, role: Role) -> dict[str, Any]:
     if not args.spec:
         return {}
     values = _read_yaml(args.spec)
-    parts = {name: values.pop(name) for name in (LEARNER.name, DRIFT.name) if name in values}
+    sections = (LEARNER.name, DRIFT.name, REFERENCE.name)
+    parts = {name: values.pop(name) for name in sections if name in values}
     if role is TRACKER:
         return values
     if role.name not in parts:

@@ -7,8 +7,9 @@ from transforms.paths import exists, join
 
 FEATURES, FAILURES, SNAPSHOTS = "features", "failures", "snapshots"
 MISMATCH, PREDICTIONS, METRICS, ALERTS = "mismatch", "predictions", "metrics", "alerts"
+EPISODES = "episodes"
 SCORES = "scores"
-PARTS = (FEATURES, FAILURES, SNAPSHOTS, MISMATCH, PREDICTIONS, METRICS, ALERTS, SCORES)
+PARTS = (FEATURES, FAILURES, SNAPSHOTS, MISMATCH, PREDICTIONS, METRICS, ALERTS, EPISODES, SCORES)
 RUN = "run.json"
 REPORT = "report.html"
 

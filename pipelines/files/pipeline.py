@@ -44,6 +44,8 @@ def parts_of(job: Job) -> tuple[str, ...]:
         names.append(layout.MISMATCH)
     if job.drift is not None:
         names.append(layout.ALERTS)
+    if job.reference is not None:
+        names.append(layout.EPISODES)
     if job.learner is not None:
         names += [layout.PREDICTIONS, layout.METRICS]
     return tuple(names)
@@ -57,7 +59,7 @@ def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
         "tracker": job.spec.tracker,
         "spec": {**settings["tracker"], "digest": job.spec.digest()},
         "learner": job.learner and {**settings["learner"], "digest": job.learner.digest()},
-        **{name: settings[name] for name in ("drift", "measure")},
+        **{name: settings[name] for name in ("drift", "reference", "measure")},
         **{name: settings[name] for name in ("metrics_window", "snapshot_every")},
     }
     if ends.labels is not None:

@@ -22,7 +22,12 @@ from transforms.paths import join
 from transforms.snapshots.files import write_whole
 
 RUN = "run.json"
-_COUNTED_IN = {"mismatch": "windows", "alerts": "alerts", "predictions": "predicted"}
+_COUNTED_IN = {
+    "mismatch": "windows",
+    "alerts": "alerts",
+    "episodes": "episodes",
+    "predictions": "predicted",
+}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -26,7 +26,7 @@ MAX_JUMP = 3600.0
 IDLE_FLUSH = 10.0
 PATIENCE = 120.0
 MOST = 2**31 - 1
-TOPICS = ("predictions", "scored", "metrics", "mismatch", "alerts", "dead-letters")
+TOPICS = ("predictions", "scored", "metrics", "mismatch", "alerts", "episodes", "dead-letters")
 """Outputs beside the features; their topics are called OUTPUT-NAME unless named."""
 
 RUNNER_FLAGS = {

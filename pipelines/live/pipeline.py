@@ -80,6 +80,8 @@ def outputs_of(job: Job) -> tuple[str, ...]:
         names.append("mismatch")
     if job.drift is not None:
         names.append("alerts")
+    if job.reference is not None:
+        names.append("episodes")
     return tuple(names)
 
 

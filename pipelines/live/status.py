@@ -41,7 +41,15 @@ LOCAL = {
 LABELS = ("labels_read", "labels_failed", "labels_lost")
 
 SHOWN = (
-    *("rows_read", "rows_tracked", "rows_late", "rows_failed", "dead_letters", "alerts"),
+    *(
+        "rows_read",
+        "rows_tracked",
+        "rows_late",
+        "rows_failed",
+        "dead_letters",
+        "alerts",
+        "episodes",
+    ),
     *LABELS,
     *LOCAL,
 )

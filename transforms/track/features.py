@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.trackers.common.features import Features
 from transforms.chunks import Chunk, matrix_column
 from transforms.track.segments import Alert
@@ -28,6 +29,36 @@ def join_features(parts: Sequence[Features]) -> Features:
     return Features(**columns)
 
 
+def join_scores(parts: Sequence[Scores]) -> Scores | None:
+    """Join what a reference said of rows that went through in several calls, if there is one."""
+    if not parts:
+        return None
+    fields = [field.name for field in dataclasses.fields(Scores)]
+    return Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+
+
+def episode_chunk(episodes: Sequence[Episode], has_time: bool) -> Chunk:
+    """Put episodes into a chunk, columns as in `transforms.write.schemas.episodes_schema`."""
+    columns: dict[str, Any] = {
+        "index": pa.array([episode.row for episode in episodes], pa.int64()),
+        "episode": pa.array([episode.number for episode in episodes], pa.int64()),
+        "state": pa.array(["closed" if e.closed else "open" for e in episodes]),
+        "kind": pa.array([episode.kind for episode in episodes]),
+        "severity": pa.array([episode.severity for episode in episodes], pa.float64()),
+        "p": pa.array([episode.peak for episode in episodes], pa.float64()),
+    }
+    for place, (name, row) in enumerate(
+        (("start", "start"), ("detected", "opened"), ("time", "row"), ("last", "last"))
+    ):
+        if name != "time":
+            indices = [getattr(episode, row) for episode in episodes]
+            columns[f"{name}_index"] = pa.array(indices, pa.int64())
+        stamps = [episode.times[place] if has_time else None for episode in episodes]
+        columns[name] = pa.array(stamps, pa.int64())
+    columns["shares"] = matrix_column(np.stack([episode.shares for episode in episodes]))
+    return Chunk(pa.RecordBatch.from_pydict(columns))
+
+
 def alert_chunk(alerts: Sequence[Alert]) -> Chunk:
     """Put alerts into a chunk: index, time (null without times), before, after."""
     index, times, before, after = zip(*alerts, strict=True)
@@ -40,8 +71,10 @@ def alert_chunk(alerts: Sequence[Alert]) -> Chunk:
     return Chunk(pa.RecordBatch.from_pydict(columns))
 
 
-def feature_chunk(rows: Chunk, features: Features, good: npt.NDArray[np.int64]) -> Chunk:
-    """Put the features of a chunk's valid rows beside where the rows came from."""
+def feature_chunk(
+    rows: Chunk, features: Features, good: npt.NDArray[np.int64], scores: Scores | None = None
+) -> Chunk:
+    """Put the features of a chunk's valid rows, and their scores, beside where they came from."""
     whole = len(good) == len(rows)
     source = rows if whole else rows.take(good)
 
@@ -55,6 +88,13 @@ def feature_chunk(rows: Chunk, features: Features, good: npt.NDArray[np.int64]) 
             columns[name] = source.batch.column(name)
     columns["loss"] = pa.array(part(features.loss))
     columns["novelty"] = pa.array(part(features.novelty))
+    if scores is not None:
+        for name, said in (
+            ("ref_loss", scores.residual),
+            ("ref_distance", scores.distance),
+            ("p", scores.p),
+        ):
+            columns[name] = pa.array(said, mask=np.isnan(said))
     columns["informative"] = pa.array(part(features.informative))
     columns["evicted"] = pa.array(evicted, mask=evicted < 0)
     columns["initial"] = pa.array(part(features.initial))

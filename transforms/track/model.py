@@ -17,9 +17,10 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.limits import check_given, check_whole, copies_like, whole
-from kerneltrack.monitor import drift
+from kerneltrack.monitor import drift, reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow, WindowState
+from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
@@ -45,6 +46,7 @@ class Work:
         hold: Longest time, ns, that a channel's last value stands in for a missing one.
         measure: Mismatch of windows, if asked for.
         drift: Alerts when the loss changes regime, if asked for.
+        reference: What rows are held against to find episodes, if asked for.
         every: Distance of the boundaries at which snapshots are due, ns of event time.
         start: Landmarks that new models begin from, if they do.
     """
@@ -54,6 +56,7 @@ class Work:
     hold: int | None = None
     measure: MeasureMismatch | None = None
     drift: DriftSpec | None = None
+    reference: ReferenceSpec | None = None
     every: int | None = None
     start: StartSet | None = None
 
@@ -82,6 +85,7 @@ class Model(NamedTuple):
         moving: The moving window, if asked for.
         moving_times: Times of the last N - 1 rows or fewer, ns, the newest last.
         drift: State of the drift detector, if asked for.
+        reference: What rows are held against, if asked for.
         before: Rows of this model ID before the tracker's first: indexes go on from there. Less
             than 0 if the tracker comes from a snapshot that had seen more.
     """
@@ -94,6 +98,7 @@ class Model(NamedTuple):
     moving: WindowState | None = None
     moving_times: IntArray = np.zeros(0, np.int64)
     drift: Any = None
+    reference: ReferenceState | None = None
     before: int = 0
 
     @property
@@ -111,13 +116,14 @@ def begin(work: Work, key: str, first_rows: npt.NDArray[Any], before: int = 0) -
         state = start_from(work.spec, work.start, key)
     else:
         state = get_tracker(work.spec.tracker).init(work.spec, first_rows, key)
-    return _with_companions(work, Model(state, before=before), {}, first_rows.shape[1])
+    return _with_companions(work, Model(state, before=before), {}, first_rows)
 
 
 def take_over(work: Work, data: bytes, name: str, before: Model | None, rows: int) -> Model:
     """Make the working state of a model that goes on with a snapshot's tracker.
 
-    Windows, what is held of missing values, and the drift detector begin anew.
+    Windows, what is held of missing values, the drift detector and the reference begin anew; the
+    reference by the snapshot's scale.
 
     Args:
         work: What is done with its rows.
@@ -133,7 +139,7 @@ def take_over(work: Work, data: bytes, name: str, before: Model | None, rows: in
     model = Model(state, before=rows - int(state.n))
     if before is not None:
         model = model._replace(time=before.time, until=before.until)
-    return _with_companions(work, model, {}, len(state.shift))
+    return _with_companions(work, model, {}, _typical(state))
 
 
 def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
@@ -165,6 +171,9 @@ def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
     if work.drift is not None:
         about["drift"] = work.drift.to_dict()
         parts["drift"] = drift.arrays(model.drift)
+    if work.reference is not None and model.reference is not None:
+        about["reference"] = work.reference.to_dict()
+        parts["reference"] = reference.arrays(model.reference)
     beside = {
         f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()
     }
@@ -174,7 +183,8 @@ def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
 def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
     """Read a model back.
 
-    Windows and drift detector go on if they were of the same kind, and begin anew if not.
+    Windows, drift detector and reference go on if they were of the same kind, and begin anew if
+    not.
 
     Args:
         work: What is done with its rows.
@@ -194,6 +204,9 @@ def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
         model = _go_on(work, snapshot, about)
         if not own and model.drift is not None:
             check_given("drift.counts", model.drift.counts)
+        if not own and model.reference is not None:
+            check_given("reference.counts", model.reference.tables.counts)
+            check_given("reference.kernel.counts", model.reference.kernel.counts)
         return model
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
@@ -247,16 +260,22 @@ def _go_on(work: Work, snapshot: codec.Snapshot, about: About) -> Model:
         beside.pop("moving", None)
     if work.drift is None or began.get("drift") != work.drift.to_dict():
         beside.pop("drift", None)
+    if work.reference is None or began.get("reference") != work.reference.to_dict():
+        beside.pop("reference", None)
     model = Model(snapshot.state, about.time, about.until, before=about.before)
     if model.rows != about.rows:
         raise ConfigError("rows", about.rows, f"{model.rows}, as the state counts them")
-    return _with_companions(work, model, beside, len(snapshot.state.shift))
+    return _with_companions(work, model, beside, _typical(snapshot.state))
 
 
 def _with_companions(
-    work: Work, model: Model, beside: dict[str, dict[str, npt.NDArray[Any]]], width: int
+    work: Work,
+    model: Model,
+    beside: dict[str, dict[str, npt.NDArray[Any]]],
+    first_rows: npt.NDArray[Any],
 ) -> Model:
     """Give a model what works along with the tracker, from arrays where there are some."""
+    width = first_rows.shape[1]
     if work.hold is not None and "held" in beside:
         held = Held(**copies_like("held", beside["held"], Held.layout(width)))
         check_whole("held.times", held.times, -TIME_LIMIT, TIME_LIMIT)
@@ -283,4 +302,17 @@ def _with_companions(
             else drift.init(work.drift)
         )
         model = model._replace(drift=watched)
+    if work.reference is not None:
+        held_against = (
+            reference.from_arrays(work.reference, beside["reference"])
+            if "reference" in beside
+            else reference.init(work.reference, first_rows)
+        )
+        model = model._replace(reference=held_against)
     return model
+
+
+def _typical(state: Any) -> npt.NDArray[np.float64]:
+    """Return two rows as far apart as those that a state scales by mostly are, (2, D)."""
+    centre, deviation = state.shift * state.scale, state.scale / np.sqrt(2.0)
+    return np.stack([centre - deviation, centre + deviation])

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.monitor import drift
+from kerneltrack.monitor import drift, reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
 from kerneltrack.monitor.moving import MovingMismatch, WindowState
+from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.features import Features
 from transforms.track.clock import NEVER
@@ -60,6 +61,8 @@ class Outcome:
         filled: The segments' rows, missing values filled.
         measured: Windows that were measured.
         alerts: Changes of the loss.
+        scores: What the reference says of each segment's valid rows, if there is one.
+        episodes: Episodes that were opened or closed.
         snapshots: The model's bytes at the boundaries that were passed.
     """
 
@@ -67,6 +70,8 @@ class Outcome:
     filled: list[npt.NDArray[Any]] = dataclasses.field(default_factory=list)
     measured: list[Measured] = dataclasses.field(default_factory=list)
     alerts: list[Alert] = dataclasses.field(default_factory=list)
+    scores: list[Scores] = dataclasses.field(default_factory=list)
+    episodes: list[Episode] = dataclasses.field(default_factory=list)
     snapshots: list[bytes] = dataclasses.field(default_factory=list)
 
     def move_on(self, rows: int) -> None:
@@ -75,6 +80,7 @@ class Outcome:
             features.index[...] += rows
         self.measured = [line._replace(last=line.last + rows) for line in self.measured]
         self.alerts = [alert._replace(row=alert.row + rows) for alert in self.alerts]
+        self.episodes = [episode.moved(rows) for episode in self.episodes]
 
 
 class _Segment(NamedTuple):
@@ -136,6 +142,11 @@ def run_rows(
     if start < len(rows):
         segment = _cut(rows, times, clock, opened, start, len(rows))
         model = _run_segment(work, model, segment, outcome)
+    if until == math.inf and work.reference is not None and model.reference is not None:
+        last = reference.open_episode(work.reference, model.reference)
+        if last is not None:
+            seen = int(model.reference.tables.counts[reference.SEEN])
+            outcome.episodes.append(last.moved(int(model.state.n) - seen))
     if model.before:
         outcome.move_on(model.before)
     return model, outcome
@@ -256,6 +267,8 @@ def _run_segment(work: Work, model: Model, segment: _Segment, outcome: Outcome) 
         model = model._replace(open=taken)
     if work.drift is not None:
         model = _watch(work.drift, model, features.loss[good], index, stamps, outcome)
+    if work.reference is not None:
+        model = _refer(work.reference, model, rows[good], before, stamps, outcome)
     return model
 
 
@@ -273,6 +286,25 @@ def _track(
         spec, model.state, model.moving, rows, work.extras, clock
     )
     return state, moving, features, sliding
+
+
+def _refer(
+    spec: ReferenceSpec,
+    model: Model,
+    rows: FloatArray,
+    before: int,
+    stamps: IntArray | None,
+    outcome: Outcome,
+) -> Model:
+    """Hold rows against the reference; `before`: the tracker's index of the first."""
+    if model.reference is None:
+        return model
+    # It may have begun later than the tracker, with a snapshot of that.
+    later = before - int(model.reference.tables.counts[reference.SEEN])
+    after, scores, episodes = reference.update(spec, model.reference, rows, stamps)
+    outcome.scores.append(scores)
+    outcome.episodes += [episode.moved(later) for episode in episodes]
+    return model._replace(reference=after)
 
 
 def _watch(

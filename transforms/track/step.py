@@ -36,7 +36,13 @@ from transforms.track.clock import (
     still_waiting,
     without_duplicates,
 )
-from transforms.track.features import alert_chunk, feature_chunk, join_features
+from transforms.track.features import (
+    alert_chunk,
+    episode_chunk,
+    feature_chunk,
+    join_features,
+    join_scores,
+)
 from transforms.track.forward_fill import hold_last
 from transforms.track.log import BUFFER, LOG, Cells, ModelLog
 from transforms.track.model import LastWritten, Model, Work, begin, decode, encode, take_over
@@ -47,6 +53,7 @@ from transforms.track.windows import mismatch_chunk
 FEATURES = "features"
 MISMATCH = "mismatch"
 ALERTS = "alerts"
+EPISODES = "episodes"
 SNAPSHOTS = "snapshots"
 LATE = "late"
 FAILURES = "failures"
@@ -259,6 +266,10 @@ class TrackFn(beam.DoFn):
         if outcome.alerts:
             count("alerts", len(outcome.alerts))
             yield pvalue.TaggedOutput(ALERTS, (key, alert_chunk(outcome.alerts)))
+        if outcome.episodes:
+            count("episodes", sum(not episode.closed for episode in outcome.episodes))
+            chunk = episode_chunk(outcome.episodes, times is not None)
+            yield pvalue.TaggedOutput(EPISODES, (key, chunk))
         for data in outcome.snapshots:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
         return model
@@ -275,7 +286,7 @@ class TrackFn(beam.DoFn):
             count_losses(features.loss[good])
             if piece.has("time") and not self._order.waits_for_end:
                 count_lags(piece.column("time")[good])
-            yield key, feature_chunk(piece, features, good)
+            yield key, feature_chunk(piece, features, good, join_scores(outcome.scores))
 
     def _reasons(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:
         return [

@@ -12,6 +12,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.moving import ON_A_BUDGET
+from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.registry import get_tracker
 from kerneltrack.settings import Range, check_number
 from kerneltrack.trackers import RowsSpec
@@ -28,6 +29,7 @@ from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.step import (
     ALERTS,
+    EPISODES,
     FAILURES,
     FEATURES,
     LATE,
@@ -40,6 +42,7 @@ from transforms.track.windows import MeasureMismatch
 
 __all__ = [
     "ALERTS",
+    "EPISODES",
     "FAILURES",
     "FEATURES",
     "LATE",
@@ -91,6 +94,7 @@ class TrackSubspace(
         measure: Windows whose kernel mismatch is measured; rows without time are in no
             event-time window.
         drift: How changes of the loss are detected; None: not at all.
+        reference: What rows are held against to find episodes; None: nothing.
         snapshot_every: Seconds of event time between the boundaries at which snapshots are
             written: multiples of it since 1970, where a row passes one.
         warm: Snapshots of an earlier job to begin from: rows of a time that a model had learned
@@ -103,7 +107,7 @@ class TrackSubspace(
         ConfigError: for an argument that is out of range or does not fit the others.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each thing that is done beside tracking
         self,
         spec: SubspaceSpec,
         order: Order | None = None,
@@ -111,6 +115,7 @@ class TrackSubspace(
         *,
         measure: MeasureMismatch | None = None,
         drift: DriftSpec | None = None,
+        reference: ReferenceSpec | None = None,
         snapshot_every: float | None = None,
         warm: SnapshotFolder | StartSet | None = None,
         expiry: Expiry | None = None,
@@ -138,6 +143,7 @@ class TrackSubspace(
             hold=None if hold is None else nanoseconds(hold),
             measure=measure,
             drift=drift,
+            reference=reference,
             every=None if snapshot_every is None else nanoseconds(snapshot_every),
             start=warm if isinstance(warm, StartSet) else None,
         )
@@ -161,12 +167,12 @@ class TrackSubspace(
             | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
             | "Track"
             >> beam.ParDo(step).with_outputs(
-                MISMATCH, ALERTS, SNAPSHOTS, LATE, FAILURES, main=FEATURES
+                MISMATCH, ALERTS, EPISODES, SNAPSHOTS, LATE, FAILURES, main=FEATURES
             )
         )
-        for name in (MISMATCH, ALERTS, LATE):
+        for name in (MISMATCH, ALERTS, EPISODES, LATE):
             outputs[name].element_type = tuple[str, Chunk]
         outputs[SNAPSHOTS].element_type = tuple[str, bytes]
         outputs[FAILURES].element_type = Failures
-        names = (FEATURES, MISMATCH, ALERTS, SNAPSHOTS, LATE, FAILURES)
+        names = (FEATURES, MISMATCH, ALERTS, EPISODES, SNAPSHOTS, LATE, FAILURES)
         return {name: outputs[name] for name in names}

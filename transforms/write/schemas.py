@@ -10,12 +10,17 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 TIME = pa.timestamp("ns", tz="UTC")
 
 
+REFERENCE_COLUMNS = ("ref_loss", "ref_distance", "p")
+"""What a reference says of a row; null before it can."""
+
+
 def features_schema(
     spec: SubspaceSpec,
     label: pa.DataType | None,
     has_time: bool,
     extras: tuple[str, ...] = (),
     budget: int = 0,
+    reference: bool = False,
 ) -> pa.Schema:
     """Return the schema of the features files.
 
@@ -25,6 +30,7 @@ def features_schema(
         has_time: Whether the input has a time column.
         extras: Extra features, "q" and "s".
         budget: Width of "s".
+        reference: Whether rows are held against a reference.
     """
     fields = _numbered(has_time)
     fields += [
@@ -32,6 +38,7 @@ def features_schema(
         pa.field("row", pa.int64()),
         pa.field("loss", pa.float64()),
         pa.field("novelty", pa.float64()),
+        *(pa.field(name, pa.float64()) for name in (REFERENCE_COLUMNS if reference else ())),
         pa.field("informative", pa.bool_()),
         pa.field("evicted", pa.int64()),
         pa.field("initial", pa.bool_()),
@@ -68,6 +75,28 @@ MISMATCH_SCHEMA = pa.schema(
         pa.field("complete", pa.bool_()),
     ]
 )
+
+
+def episodes_schema(has_time: bool, width: int) -> pa.Schema:
+    """Return the schema of the episodes of rows with so many channels.
+
+    One line when an episode opens, one when it closes, or when the input ends: `index` and `time`
+    are of the row after which it is said, `start` of the row since when, `detected` of that which
+    opened it, `last` of the last row that was surprising by itself.
+    """
+    fields = _numbered(has_time)
+    fields += [
+        pa.field("episode", pa.int64()),
+        pa.field("state", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("severity", pa.float64()),
+        pa.field("p", pa.float64()),
+    ]
+    for name in ("start", "detected", "last"):
+        fields.append(pa.field(f"{name}_index", pa.int64()))
+        if has_time:
+            fields.append(pa.field(name, TIME))
+    return pa.schema([*fields, pa.field("shares", pa.list_(pa.float64(), width))])
 
 
 def alerts_schema(has_time: bool) -> pa.Schema:

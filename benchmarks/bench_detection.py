@@ -1,0 +1,396 @@
+"""Which rows are odd: the reference against detectors that are fitted to a normal part, in one run.
+
+    python benchmarks/bench_detection.py [--sets skab tep asd smd] [--fleet 240]
+
+Every recording has a part that is normal (`train`): all are fitted to it, with one setting for all
+sets, and score the rest. ROC-AUC and AP of the scores, means over the recordings; onset: ROC-AUC of
+the first 30 rows of each event against normal rows. `~`: smoothed by .1, as what lasts is looked
+for. `[lag]`: the row beside as many before it as the reference has. Below it the reference's own
+episodes at the stated rate of one false alarm in 10,000 rows: events that one overlaps with, those
+found within 60 rows, and episodes on normal rows alone. Beside them two rows that know nothing: an
+alarm every 100 rows, and one wherever the step from row to row is among the largest of the train
+part's.
+
+Rates: the same, at two stated rates, on stretches without faults: the train parts, 512 rows of
+which the reference is made from, and made rows (independent, heavy-tailed, autoregressive). Then a
+made fleet of pumps, of which a few are broken: the list by severity, kinds, channels, since when.
+
+Tables go to build/benchmarks/detection.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+from river.anomaly import HalfSpaceTrees
+from scipy.signal import lfilter
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.ensemble import IsolationForest
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.svm import OneClassSVM
+
+from benchmarks.places import BUILD, DATA
+from kerneltrack.monitor import reference
+from kerneltrack.monitor.reference import Episode, ReferenceSpec
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Peer = Callable[[FloatArray, int], FloatArray]
+
+OUT = BUILD / "detection.md"
+SETS = {"skab": "skab_valve1", "tep": "tep_odd", "asd": "asd_given", "smd": "smd_given"}
+NOT_CHANNELS = {"model_id", "time", "train", "anomaly", "changepoint"}
+ONSET, WITHIN, SMOOTHING = 30, 60, 0.1
+MOST_FITTED = 5_000
+"""Rows that the slow peers are fitted to, evenly spaced."""
+MOST_SLOW = 10_000
+"""Rows of a recording that half-space trees are tried on."""
+RATES = (1e-3, 1e-4)
+MODES = 0.1
+"""Share of the pumps that change between two modes."""
+
+
+class Recording(NamedTuple):
+    """One device: rows (n, D), how many of them from the start are normal, and which are odd."""
+
+    name: str
+    rows: FloatArray
+    train: int
+    odd: BoolArray
+
+
+def recordings(name: str) -> Iterator[Recording]:
+    """Give the recordings of a set."""
+    table = pq.read_table(DATA / "anomaly" / f"{SETS[name]}.parquet")
+    models = np.array(table["model_id"].to_pylist())
+    channels = [column for column in table.column_names if column not in NOT_CHANNELS]
+    rows = np.column_stack([table[column].to_numpy().astype(np.float64) for column in channels])
+    train = table["train"].to_numpy(zero_copy_only=False).astype(bool)
+    odd = table["anomaly"].to_numpy(zero_copy_only=False).astype(bool)
+    for model in dict.fromkeys(models.tolist()):
+        own = models == model
+        yield Recording(model, rows[own], int(train[own].sum()), odd[own])
+
+
+def standardised(rows: FloatArray, train: int) -> FloatArray:
+    """Rows in deviations of the train part; a channel that is constant there counts as it is."""
+    centre, deviation = rows[:train].mean(axis=0), rows[:train].std(axis=0)
+    return np.asarray((rows - centre) / np.where(deviation > 0, deviation, 1.0))
+
+
+def lagged(rows: FloatArray, lags: int) -> FloatArray:
+    """Rows beside those before them."""
+    padded = np.vstack([np.repeat(rows[:1], lags - 1, axis=0), rows])
+    return np.hstack([padded[lags - 1 - lag : len(padded) - lag] for lag in range(lags)])
+
+
+def smoothed(scores: FloatArray) -> FloatArray:
+    """Scores smoothed over time."""
+    return np.asarray(lfilter([SMOOTHING], [1.0, SMOOTHING - 1.0], scores))
+
+
+def some(rows: FloatArray, train: int) -> FloatArray:
+    """At most `MOST_FITTED` rows of the train part."""
+    places = np.linspace(0, train - 1, min(train, MOST_FITTED)).astype(int)
+    return np.asarray(rows[places])
+
+
+def pca(rows: FloatArray, train: int) -> FloatArray:
+    """Hotelling's T² within ten components and Q outside, each over its mean."""
+    centred = rows - rows[:train].mean(axis=0)
+    _, values, turns = np.linalg.svd(centred[:train], full_matrices=False)
+    rank = min(10, int((values > 1e-8 * values[0]).sum()))
+    inside = centred @ turns[:rank].T
+    t2 = (inside**2 / (values[:rank] ** 2 / train)).sum(axis=1)
+    q = ((centred - inside @ turns[:rank]) ** 2).sum(axis=1)
+    return np.asarray(t2 / t2[:train].mean() + q / max(float(q[:train].mean()), 1e-12))
+
+
+def forest(rows: FloatArray, train: int) -> FloatArray:
+    """Isolation forest."""
+    return np.asarray(-IsolationForest(random_state=0).fit(some(rows, train)).score_samples(rows))
+
+
+def one_class(rows: FloatArray, train: int) -> FloatArray:
+    """One-class SVM."""
+    return np.asarray(-OneClassSVM(nu=0.1).fit(some(rows, train)).score_samples(rows))
+
+
+def clusters(rows: FloatArray, train: int) -> FloatArray:
+    """Distance from the nearest of ten centres."""
+    made = MiniBatchKMeans(10, random_state=0, n_init=3).fit(rows[:train])
+    return np.asarray(made.transform(rows).min(axis=1))
+
+
+def largest(rows: FloatArray, train: int) -> FloatArray:
+    """Largest channel, in deviations."""
+    return np.asarray(np.abs(rows).max(axis=1))
+
+
+def trees(rows: FloatArray, train: int) -> FloatArray:
+    """River's half-space trees, online, on the channels in [0, 1]."""
+    low, high = rows[:train].min(axis=0), rows[:train].max(axis=0)
+    unit = np.clip((rows - low) / np.where(high > low, high - low, 1.0), 0, 1)
+    model, out = HalfSpaceTrees(seed=0), []
+    for row in unit:
+        named = dict(enumerate(row.tolist()))
+        out.append(model.score_one(named))  # type: ignore[no-untyped-call]
+        model.learn_one(named)  # type: ignore[no-untyped-call]
+    return np.array(out)
+
+
+PEERS: dict[str, Peer] = {
+    "PCA T² + Q": pca,
+    "isolation forest": forest,
+    "one-class SVM": one_class,
+    "k-means": clusters,
+    "largest channel": largest,
+}
+
+
+class Found(NamedTuple):
+    """What the reference made of a recording: scores of the rows, and its episodes."""
+
+    score: FloatArray
+    surprise: FloatArray
+    episodes: list[Episode]
+
+
+def ours(recording: Recording, spec: ReferenceSpec) -> Found:
+    """Run the reference over a recording, made from its train part."""
+    spec = dataclasses.replace(spec, rows=recording.train)
+    state = reference.init(spec, recording.rows[: recording.train])
+    _, scores, told = reference.update(spec, state, recording.rows)
+    surprise = -np.log(np.maximum(scores.p, 1e-300))
+    ended = [episode for episode in told if episode.closed]
+    if told and not told[-1].closed:
+        ended.append(told[-1]._replace(row=len(recording.rows) - 1))
+    return Found(scores.score, surprise, ended)
+
+
+def judged(recording: Recording, scores: FloatArray) -> tuple[float, float, float]:
+    """ROC-AUC, AP and onset AUC of scores on what is not the train part."""
+    odd, rest = recording.odd[recording.train :], np.nan_to_num(scores[recording.train :])
+    first = np.zeros(len(odd), bool)
+    for start in np.flatnonzero(np.diff(np.r_[False, odd].astype(int)) == 1):
+        first[start : start + ONSET] = True
+    first &= odd
+    kept = first | ~odd
+    return (
+        float(roc_auc_score(odd, rest)),
+        float(average_precision_score(odd, rest)),
+        float(roc_auc_score(first[kept], rest[kept])),
+    )
+
+
+def events(odd: BoolArray) -> list[tuple[int, int]]:
+    """First and last row of each event."""
+    edges = np.diff(np.r_[False, odd, False].astype(int))
+    return list(
+        zip(
+            np.flatnonzero(edges == 1).tolist(),
+            (np.flatnonzero(edges == -1) - 1).tolist(),
+            strict=True,
+        )
+    )
+
+
+def caught(recording: Recording, spans: list[tuple[int, int, int]]) -> FloatArray:
+    """Events, those met by a span (since, noticed, until), those noticed in time, false spans."""
+    known = events(recording.odd)
+    met = sum(any(a <= last and b >= first for a, _, b in spans) for first, last in known)
+    soon = sum(any(first <= n <= first + WITHIN for _, n, _ in spans) for first, _ in known)
+    false = sum(not recording.odd[a : b + 1].any() for a, _, b in spans)
+    return np.array([len(known), met, soon, false, (~recording.odd[recording.train :]).sum()])
+
+
+def compare(name: str, spec: ReferenceSpec, quick: bool) -> list[str]:
+    """Return the table of one set."""
+    scores: dict[str, list[tuple[float, float, float]]] = {}
+    spans = {key: np.zeros(5) for key in ("reference", "every 100 rows", "size of the step")}
+    seconds: dict[str, float] = {}
+
+    def take(key: str, recording: Recording, peer: Peer, rows: FloatArray) -> None:
+        begin = time.process_time()
+        found = peer(rows, recording.train)
+        seconds[key] = seconds.get(key, 0.0) + time.process_time() - begin
+        for suffix, each in (("", found), (" ~", smoothed(found[recording.train :]))):
+            padded = each if not suffix else np.r_[np.zeros(recording.train), each]
+            scores.setdefault(key + suffix, []).append(judged(recording, padded))
+
+    for recording in recordings(name):
+        width = recording.rows.shape[1]
+        stated = dataclasses.replace(spec, false_alarms=1.0, per=10_000)
+        begin = time.process_time()
+        found = ours(recording, stated)
+        seconds["reference"] = seconds.get("reference", 0.0) + time.process_time() - begin
+        for key, values in (("reference", found.score), ("reference, -ln p", found.surprise)):
+            scores.setdefault(key, []).append(judged(recording, values))
+            rest = smoothed(np.nan_to_num(values[recording.train :]))
+            padded = np.r_[np.zeros(recording.train), rest]
+            scores.setdefault(f"{key} ~", []).append(judged(recording, padded))
+        told = [(e.start, e.opened, e.row) for e in found.episodes if e.row >= recording.train]
+        spans["reference"] += caught(recording, told)
+        spaced = range(recording.train, len(recording.rows), 100)
+        spans["every 100 rows"] += caught(recording, [(n, n, n) for n in spaced])
+        plain = standardised(recording.rows, recording.train)
+        step = np.r_[0.0, np.abs(np.diff(plain, axis=0)).max(axis=1)]
+        limit = np.sort(step[: recording.train])[-max(recording.train // 10_000, 1)]
+        large = np.flatnonzero(step > limit)
+        late = large[large >= recording.train].tolist()
+        spans["size of the step"] += caught(recording, [(n, n, n) for n in late])
+        lags = spec.lags_for(width)
+        tables = [("", plain)] + ([(" [lag]", lagged(plain, lags))] if lags > 1 else [])
+        for suffix, rows in tables:
+            for key, peer in PEERS.items():
+                take(key + suffix, recording, peer, rows)
+        if not quick and len(recording.rows) < MOST_SLOW:
+            take("half-space trees", recording, trees, plain)
+    lines = [f"### {name}", "", "| | ROC-AUC | AP | onset AUC | s |", "|---|---|---|---|---|"]
+    for key, each in scores.items():
+        cells = " | ".join(f"{mean:.3f}" for mean in np.mean(each, axis=0))
+        spent = seconds.get(key)
+        lines.append(f"| {key} | {cells} | {'' if spent is None else f'{spent:.1f}'} |")
+    lines += ["", f"| | events | met | within {WITHIN} rows | false per 10,000 normal rows |"]
+    lines += ["|---|---|---|---|---|"]
+    for key, (known, met, soon, false, normal) in spans.items():
+        cells = f"{known:.0f} | {met:.0f} | {soon:.0f} | {1e4 * false / normal:.2f}"
+        lines.append(f"| {key} | {cells} |")
+    return [*lines, ""]
+
+
+def stretches() -> Iterator[tuple[str, FloatArray]]:
+    """Give rows without faults."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        yield "independent", rng.normal(size=(60_000, 12)) @ rng.normal(size=(12, 12))
+        yield "heavy-tailed", rng.standard_t(4, size=(60_000, 6))
+        noise = rng.normal(size=(60_000, 6))
+        yield "autoregressive, .9", np.asarray(lfilter([1.0], [1.0, -0.9], noise, axis=0))
+    for name in ("tep", "asd", "smd"):
+        for number, recording in enumerate(recordings(name)):
+            # TEP's recordings have the same fault-free rows.
+            if name != "tep" or number == 0:
+                yield f"train part of {name}", recording.rows[: recording.train]
+
+
+def rates(spec: ReferenceSpec) -> list[str]:
+    """Return the table of measured over stated false alarms."""
+    counts: dict[str, FloatArray] = {}
+    for name, rows in stretches():
+        line = counts.setdefault(name, np.zeros(1 + len(RATES)))
+        line[0] += len(rows) - spec.stretch
+        for place, rate in enumerate(RATES):
+            stated = dataclasses.replace(spec, false_alarms=1.0, per=round(1 / rate))
+            _, _, told = reference.update(stated, reference.init(stated, rows[: spec.rows]), rows)
+            line[1 + place] += sum(not episode.closed for episode in told)
+    lines = ["| rows without faults | rows | " + " | ".join(f"{r:g} a row" for r in RATES) + " |"]
+    lines += ["|---" * (2 + len(RATES)) + "|"]
+    for name, (total, *found) in counts.items():
+        cells = [
+            f"{many:.0f} of {total * rate:.0f}" for many, rate in zip(found, RATES, strict=True)
+        ]
+        lines.append(f"| {name} | {total:,.0f} | " + " | ".join(cells) + " |")
+    return lines
+
+
+class Pump(NamedTuple):
+    """A made pump: rows, and what is wrong with it: kind, channels, since which row."""
+
+    rows: FloatArray
+    kind: str | None
+    channels: tuple[int, ...]
+    since: int
+
+
+BROKEN = ("shift", "ramp", "spike", "dead")
+
+
+def fleet(count: int, seed: int = 0, rows: int = 1_200, width: int = 6) -> Iterator[Pump]:
+    """Give pumps: one in sixty is broken; a tenth change between two modes, as they may."""
+    rng = np.random.default_rng(seed)
+    broken = set(rng.choice(count, max(count // 60, 1), replace=False).tolist())
+    for number in range(count):
+        time_ = np.arange(rows)[:, None]
+        waves = np.hstack([np.sin(time_ / 23 + rng.uniform(0, 6)), np.cos(time_ / 7)])
+        data = waves @ rng.normal(size=(2, width)) + 0.3 * rng.normal(size=(rows, width))
+        if rng.uniform() < MODES:
+            data += np.sign(np.sin(time_ / 40)) * rng.normal(size=width)
+        if number not in broken:
+            yield Pump(data, None, (), 0)
+            continue
+        kind = BROKEN[int(rng.integers(len(BROKEN)))]
+        channels = tuple(sorted(rng.permutation(width)[: rng.integers(1, 4)].tolist()))
+        since, deviation = 700, data[:512].std(axis=0)
+        for channel in channels:
+            size = rng.choice([-1, 1]) * deviation[channel]
+            if kind == "shift":
+                data[since:, channel] += 4 * size
+            elif kind == "ramp":
+                data[since:, channel] += np.linspace(0, 12, rows - since) * size
+            elif kind == "spike":
+                data[since : since + 2, channel] += 25 * size
+            else:
+                data[since:, channel] = data[since, channel]
+        yield Pump(data, kind, channels, since)
+
+
+def pumps(count: int, spec: ReferenceSpec) -> list[str]:
+    """Return what the reference says of a fleet."""
+    listed = []
+    begin = time.process_time()
+    for number, pump in enumerate(fleet(count)):
+        state = reference.init(spec, pump.rows[: spec.rows])
+        state, _, told = reference.update(spec, state, pump.rows)
+        still = reference.open_episode(spec, state)
+        last = {episode.number: episode for episode in [*told, *([still] if still else [])]}
+        if last:
+            worst = max(last.values(), key=lambda episode: episode.severity)
+            listed.append((worst.severity, number, pump, worst))
+    spent = time.process_time() - begin
+    listed.sort(key=lambda item: -item[0])
+    broken = sum(pump.kind is not None for pump in fleet(count))
+    lines = [f"{count} pumps, {broken} of them broken, {spent:.0f} s.", ""]
+    lines += ["| place | pump | broken | said | channels | said | since | said |", "|---" * 8 + "|"]
+    for place, (_, number, pump, episode) in enumerate(listed[: broken + 10], 1):
+        most = np.argsort(-episode.shares)[: max(len(pump.channels), 1)]
+        lines.append(
+            f"| {place} | {number} | {pump.kind or ''} | {episode.kind} | "
+            f"{', '.join(map(str, pump.channels))} | {', '.join(map(str, sorted(most.tolist())))} "
+            f"| {pump.since or ''} | {episode.start} |"
+        )
+    false = sum(pump.kind is None for _, _, pump, _ in listed)
+    missed = broken - (len(listed) - false)
+    return [*lines, "", f"Broken without an episode: {missed}; whole with one: {false}."]
+
+
+def main() -> int:
+    """Print and write the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--sets", nargs="*", choices=tuple(SETS), default=list(SETS))
+    parser.add_argument("--fleet", type=int, default=240)
+    parser.add_argument("--learning", choices=("first", "gated"), default="first")
+    parser.add_argument("--quick", action="store_true", help="without the slow half-space trees")
+    args = parser.parse_args()
+    spec = ReferenceSpec(learning=args.learning)
+    lines = []
+    for name in args.sets:
+        lines += compare(name, spec, args.quick)
+        print("\n".join(lines[-30:]), flush=True)
+    lines += ["### Rates", "", *rates(spec), "", "### A made fleet", "", *pumps(args.fleet, spec)]
+    print("\n".join(lines))
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
