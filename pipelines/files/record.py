@@ -172,8 +172,8 @@ def performance_text(counts: dict[str, Any]) -> str:
     return text + f"root mean squared error {counts['rmse']:.4g}"
 
 
-def summary(record: dict[str, Any], failed: Sequence[str], report: str) -> str:
-    """Return in a few lines what came out of a run; `failed` are those that say why rows failed."""
+def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:
+    """Return in a few lines what came out of a run; `said`: what else is to be told of the rows."""
     counts, seconds = record["counts"], record["seconds"]["total"]
     models = f"{counts['models']:,} model{'' if counts['models'] == 1 else 's'}"
     text = (
@@ -190,4 +190,4 @@ def summary(record: dict[str, Any], failed: Sequence[str], report: str) -> str:
         text += f"\n{counts['labels_in']:,} labels in, {counts['labels_failed']:,} failed"
     if "predicted" in counts:
         text += "\n" + performance_text(counts)
-    return "\n".join([text, *failed, f"report: {report}"])
+    return "\n".join([text, *said, f"report: {report}"])

@@ -32,6 +32,7 @@ from pipelines.files.record import (
 from pipelines.job import explain, say
 from pipelines.job_spec import Job, job_from_flags
 from pipelines.report import write_report
+from pipelines.report.data.episodes import episode_lines, episodes_of
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
 from transforms.learn import transform as learn
 from transforms.read.files import ReadChunks
@@ -131,5 +132,9 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         record["seconds"]["total"] = round(time.monotonic() - begin, 3)
         # The last of all: a run without it is not finished.
         write_record(args.output, record)
-    say(summary(record, failure_lines(failed), report))
+    said = [
+        *episode_lines(episodes_of(args.output, record), int(found["models"])),
+        *failure_lines(failed),
+    ]
+    say(summary(record, said, report))
     return outcome.end(judged)

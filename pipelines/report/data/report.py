@@ -12,6 +12,7 @@ from pipelines.report.data.alerts import Alerts, alerts_of
 from pipelines.report.data.choice import Choice, models_shown, models_with_curves
 from pipelines.report.data.columns import model_numbers
 from pipelines.report.data.curves import Curve, Curves
+from pipelines.report.data.episodes import Episodes, episodes_of
 from pipelines.report.data.failures import FailureKind, failures_of
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.data.learning import Learning, learning_of
@@ -34,6 +35,7 @@ class Report:
     mismatch: Mismatch | None
     learning: Learning | None
     alerts: Alerts | None
+    episodes: Episodes | None
     failures: Sequence[FailureKind]
 
 
@@ -69,6 +71,7 @@ def report_of(output: str, run: Mapping[str, Any]) -> Report:
         mismatch=mismatch_of(output, choice),
         learning=learning_of(output, choice),
         alerts=alerts_of(output, choice),
+        episodes=episodes_of(output, run),
         failures=failures_of(output),
     )
 

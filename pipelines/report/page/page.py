@@ -58,6 +58,7 @@ def render_page(report: Report) -> str:
         mismatch=report.mismatch,
         learning=learning_texts(report.learning, report.choice),
         alerts=report.alerts,
+        episodes=report.episodes,
         failures=report.failures,
         has_failed=has_failed(run, totals),
         command=run.get("command", "–"),

@@ -1,0 +1,137 @@
+"""Episodes as the report shows them: which models are off, the worst first, since when, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.report.data.files import column_names, parquet_files, read_batches
+from pipelines.report.text import moment, natural
+
+MOST_LISTED = 100
+"""Models that the table lists, those that are off most first."""
+MOST_CHANNELS = 3
+LEAST_SHARE = 0.05
+"""A channel with less of the blame is not named."""
+_TIMES = ("start", "last")
+
+
+@dataclass(frozen=True)
+class Off:
+    """A model that is or was off: its worst episode.
+
+    Attributes:
+        model: Its ID.
+        kind: "spike", "ramp" or "shift".
+        open: Whether the input ended within it.
+        row: Index of the row since when.
+        start: Event time of that row, ns; None without times.
+        last: Event time of the last surprising row.
+        severity: Sum of -log₁₀ p over the episode.
+        channels: Names and shares of the channels, the largest first; empty if none stands out.
+        episodes: How many episodes the model had.
+    """
+
+    model: str
+    kind: str
+    open: bool
+    row: int
+    start: int | None
+    last: int | None
+    severity: float
+    channels: list[tuple[str, float]]
+    episodes: int
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """The models that are or were off.
+
+    Attributes:
+        models: How many.
+        total: Episodes of all of them.
+        worst: The first 100, by severity.
+    """
+
+    models: int
+    total: int
+    worst: list[Off]
+
+
+def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
+    """Read the episodes of a run; None where rows were held against no reference.
+
+    Cost: O(episodes) time, O(models that are off) memory.
+
+    Args:
+        output: The run's folder.
+        run: Its `run.json`.
+    """
+    if not run.get("reference"):
+        return None
+    channels = list((run.get("columns") or {}).get("features") or [])
+    paths = parquet_files(output, "episodes")
+    names = column_names(paths)
+    worst: dict[str, dict[str, Any]] = {}
+    seen: dict[str, set[int]] = {}
+    for batch in read_batches(paths, names):
+        for line in _plain(batch):
+            model = line["model_id"]
+            seen.setdefault(model, set()).add(line["episode"])
+            known = worst.get(model)
+            if known is not None and known["episode"] == line["episode"]:
+                later = line["index"] > known["index"]
+            else:
+                later = known is None or line["severity"] > known["severity"]
+            if later:
+                worst[model] = line
+    found = [_off(line, channels, len(seen[model])) for model, line in worst.items()]
+    found.sort(key=lambda off: (-off.severity, natural(off.model)))
+    return Episodes(len(found), sum(map(len, seen.values())), found[:MOST_LISTED])
+
+
+def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return a batch's lines, times as ns since 1970."""
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns["model_id"] = columns["model_id"].cast(pa.string())
+    for name in _TIMES:
+        if name in columns:
+            columns[name] = columns[name].cast(pa.timestamp("ns", tz="UTC")).cast(pa.int64())
+    kept = [name for name in columns if name not in ("time", "detected")]
+    lines: list[dict[str, Any]] = pa.table({name: columns[name] for name in kept}).to_pylist()
+    return lines
+
+
+def _off(line: dict[str, Any], channels: list[str], episodes: int) -> Off:
+    shares = sorted(zip(line["shares"], channels, strict=True), key=lambda pair: -pair[0])
+    return Off(
+        model=line["model_id"],
+        kind=line["kind"],
+        open=line["state"] == "open",
+        row=line["start_index"],
+        start=line.get("start"),
+        last=line.get("last"),
+        severity=line["severity"],
+        channels=[(name, s) for s, name in shares[:MOST_CHANNELS] if s >= LEAST_SHARE],
+        episodes=episodes,
+    )
+
+
+def episode_lines(found: Episodes | None, models: int, most: int = 5) -> list[str]:
+    """Return what the end of a job says of the models that are off, in a few lines."""
+    if found is None:
+        return []
+    if not found.models:
+        return [f"none of {models:,} models was off"]
+    lines = [f"{found.models:,} of {models:,} models were off:"]
+    for off in found.worst[:most]:
+        since = f"row {off.row:,}" if off.start is None else moment(off.start)
+        named = ", ".join(name for name, _ in off.channels) or "no single channel"
+        lasting = "" if off.open else ", over"
+        lines.append(f"  {off.model}: since {since}, {off.kind}{lasting}, {named}")
+    if found.models > most:
+        lines.append(f"  and {found.models - most:,} more")
+    return lines
