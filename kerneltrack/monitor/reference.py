@@ -544,7 +544,8 @@ def open_episode(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
 def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:
     """Return the state's arrays by name, for the codec."""
     kernel = {f"kernel.{name}": array for name, array in KERNEL.arrays(state.kernel).items()}
-    return {**state.tables._asdict(), **kernel}
+    # The codec knows whole numbers and reals.
+    return {**state.tables._asdict(), "good": state.tables.good.astype(np.int64), **kernel}
 
 
 def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> ReferenceState:
@@ -558,7 +559,9 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
     scale = own.get("scale", np.zeros(0))
     if scale.ndim != 1 or not len(scale):
         raise ConfigError("reference.scale", scale.shape, "of shape (D,)")
-    tables = Tables(**copies_like("reference", own, layout(spec, len(scale))))
+    like = {**layout(spec, len(scale)), "good": whole(BLOCK)}
+    tables = Tables(**copies_like("reference", own, like))
+    tables = tables._replace(good=tables.good != 0)
     check_positive("reference.scale", tables.scale)
     seen = int(tables.counts[SEEN])
     opened = tables.counts[OPENED]

@@ -26,6 +26,7 @@ from transforms.track.log import BUFFER, LOG
 from transforms.track.step import track_fn
 from transforms.track.transform import (
     ALERTS,
+    EPISODES,
     FEATURES,
     LATE,
     MISMATCH,
@@ -133,6 +134,7 @@ class Outcome:
     failures: list[tuple[str | None, int, int, str]] = field(default_factory=list)
     mismatch: dict[str, list[Line]] = field(default_factory=dict)
     alerts: dict[str, list[Line]] = field(default_factory=dict)
+    episodes: dict[str, list[Line]] = field(default_factory=dict)
     commands: list[Element] = field(default_factory=list)
 
     def keep(self, name: str, element: Any) -> None:
@@ -141,8 +143,8 @@ class Outcome:
             self.commands.append(element)
         elif name == FEATURES:
             self.features.setdefault(element[0], []).append(element[1])
-        elif name in {MISMATCH, ALERTS}:
-            kept = self.mismatch if name == MISMATCH else self.alerts
+        elif name in {MISMATCH, ALERTS, EPISODES}:
+            kept: dict[str, list[Line]] = getattr(self, name)
             kept.setdefault(element[0], []).extend(element[1].batch.to_pylist())
         elif name == SNAPSHOTS:
             self.snapshots.append(element)

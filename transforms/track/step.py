@@ -268,7 +268,7 @@ class TrackFn(beam.DoFn):
             yield pvalue.TaggedOutput(ALERTS, (key, alert_chunk(outcome.alerts)))
         if outcome.episodes:
             count("episodes", sum(not episode.closed for episode in outcome.episodes))
-            chunk = episode_chunk(outcome.episodes, times is not None)
+            chunk = episode_chunk(outcome.episodes, model.time is not None)
             yield pvalue.TaggedOutput(EPISODES, (key, chunk))
         for data in outcome.snapshots:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))

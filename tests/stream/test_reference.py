@@ -1,0 +1,171 @@
+"""The reference in the stream: the core's scores and episodes, however rows come."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kerneltrack import codec
+from kerneltrack.errors import DataError
+from kerneltrack.monitor import reference
+from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
+from tests.stream.running import (
+    SECOND,
+    SPEC,
+    Element,
+    Line,
+    Outcome,
+    Rows,
+    make_rows,
+    step_through,
+    track,
+    track_stream,
+)
+from tests.stream.test_drift_alerts import arriving
+from transforms.track.model import Work, decode
+from transforms.track.order import Order
+
+HELD = ReferenceSpec(rows=256, lags=3, rank=3, budget=6, false_alarms=1e-3, per=1)
+ORDERS = [0.0, 7.0, math.inf]
+
+
+def faulty(seed: int, count: int = 620) -> Rows:
+    """Rows of a device that breaks near the end, a few of them refused."""
+    rng = np.random.default_rng(seed)
+    rows = make_rows(count, seed=seed, times=np.arange(count) * SECOND)
+    x = rng.normal(size=(count, 3)) @ rng.normal(size=(3, 3))
+    x[500:540, seed % 3] += 15 * x[:256].std(axis=0)[seed % 3]
+    x[600:, 0] -= 40
+    x[rng.integers(20, count, 5), 1] = np.nan
+    return dataclasses.replace(rows, x=x)
+
+
+def by_the_core(rows: Rows, spec: ReferenceSpec = HELD) -> tuple[Scores, list[Episode]]:
+    """The whole model's usable rows in one call, and the episode that is open at the end."""
+    good = rows.take(np.flatnonzero(np.isfinite(rows.x).all(axis=1)))
+    state = reference.init(spec, good.x[: SPEC.rows_to_start])
+    state, scores, told = reference.update(spec, state, good.x, np.asarray(good.time))
+    still = reference.open_episode(spec, state)
+    return scores, [*told, *([still] if still else [])]
+
+
+def as_line(episode: Episode) -> Line:
+    start, detected, time, last = episode.times
+    return {
+        "index": episode.row,
+        "episode": episode.number,
+        "state": "closed" if episode.closed else "open",
+        "kind": episode.kind,
+        "severity": episode.severity,
+        "p": episode.peak,
+        "start_index": episode.start,
+        "start": start,
+        "detected_index": episode.opened,
+        "detected": detected,
+        "time": time,
+        "last_index": episode.last,
+        "last": last,
+        "shares": episode.shares.tolist(),
+    }
+
+
+def hold(outcome: Outcome, rows: dict[str, Rows], ended: bool = True) -> None:
+    """What came out is what the core says."""
+    for key, of_model in rows.items():
+        scores, told = by_the_core(of_model)
+        assert len(told) >= 3
+        expected = told if ended else told[:-1]
+        assert outcome.episodes[key] == [as_line(episode) for episode in expected]
+        table = outcome.table(key)
+        for name, said in (
+            ("ref_loss", scores.residual),
+            ("ref_distance", scores.distance),
+            ("p", scores.p),
+        ):
+            assert table[name].tobytes() == said.tobytes(), name
+
+
+@settings(max_examples=8)
+@given(
+    st.sampled_from(ORDERS),
+    st.lists(st.integers(1, 90), min_size=1, max_size=30),
+    st.integers(0, 2**32),
+)
+def test_episodes_are_the_cores_however_rows_come(
+    max_disorder: float, sizes: list[int], seed: int
+) -> None:
+    rows = {key: faulty(number) for number, key in enumerate("ab")}
+    elements: list[Element] = []
+    for key, of_model in rows.items():
+        elements += [(key, chunk) for chunk in arriving(of_model, max_disorder, seed).cut(sizes)]
+    outcome = step_through(
+        elements, order=Order(max_disorder=max_disorder), reference=HELD, snapshot_every=50.0
+    )
+    hold(outcome, rows)
+
+
+@pytest.mark.parametrize("max_disorder", [0.0, math.inf])
+def test_both_pipelines_give_the_cores_episodes(max_disorder: float) -> None:
+    rows = {key: faulty(number) for number, key in enumerate(["a", "b/c"])}
+    order = Order(max_disorder=max_disorder)
+    chunks = {key: arriving(rows[key], max_disorder, 1).cut([70, 10, 130]) for key in rows}
+    longest = max(map(len, chunks.values()))
+    elements = [(k, chunks[k][i]) for i in range(longest) for k in rows if i < len(chunks[k])]
+    bundles = [elements[k : k + 4] for k in range(0, len(elements), 4)]
+    bounded = track(elements, order=order, reference=HELD)
+    live = track_stream(bundles, order=order, reference=HELD)
+    for outcome in (bounded, live):
+        hold(outcome, rows)
+    assert live.snapshots == bounded.snapshots
+
+
+def test_a_model_goes_on_with_its_reference_from_a_snapshot() -> None:
+    """And begins one anew, by the snapshot's scale, where the snapshot has none of its kind."""
+    rows = faulty(3)
+    whole = step_through([("m", rows.take(np.arange(620)).cut([620])[0])], reference=HELD)
+    first = step_through([("m", rows.take(np.arange(520)).cut([520])[0])], reference=HELD)
+    (_, data) = first.snapshots[-1]
+    snapshot = codec.decode(data)
+    assert snapshot.header["about"]["reference"] == HELD.to_dict()
+    beside = {
+        name.removeprefix("reference."): array
+        for name, array in snapshot.beside.items()
+        if name.startswith("reference.")
+    }
+    state = reference.from_arrays(HELD, beside)
+    rest = rows.take(np.arange(520, 620))
+    good = np.isfinite(rest.x).all(axis=1)
+    _, scores, _ = reference.update(HELD, state, rest.x[good], np.asarray(rest.time)[good])
+    assert whole.table("m")["p"][-len(scores.p) :].tobytes() == scores.p.tobytes()
+
+
+def test_without_a_reference_nothing_of_it_is_there() -> None:
+    outcome = step_through([("m", faulty(1).cut([620])[0])])
+    assert not {"ref_loss", "ref_distance", "p"} & set(outcome.table("m"))
+    assert outcome.episodes == {}
+    (_, data) = outcome.snapshots[-1]
+    assert not any(name.startswith("reference") for name in codec.decode(data).beside)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"), [("counts", 0, 2**60), ("kernel.counts", 1, 10**6)]
+)
+def test_a_reference_that_leads_astray_is_a_damaged_state(
+    name: str, place: int, value: int
+) -> None:
+    outcome = step_through([("m", faulty(1).cut([620])[0])], reference=HELD)
+    (_, data) = outcome.snapshots[-1]
+    snapshot: Any = codec.decode(data)
+    beside = dict(snapshot.beside)
+    beside[f"reference.{name}"] = beside[f"reference.{name}"].copy()
+    beside[f"reference.{name}"][place] = value
+    about = snapshot.header["about"]
+    wrong = codec.encode(snapshot.spec, snapshot.state, about, beside=beside)
+    with pytest.raises(DataError, match="damaged"):
+        decode(Work(spec=SPEC, reference=HELD), wrong, "given")
