@@ -43,7 +43,7 @@ class Role:
             file.
         prefix: What the names of its other flags begin with.
         kinds: The specs' classes by name.
-        without: Fields that have no flag by their names.
+        without: Fields that the flag of the role's own name gives.
     """
 
     name: str
@@ -63,6 +63,8 @@ class Role:
 
     def flag(self, field: str) -> str:
         """Return the flag of a field."""
+        if field in self.without:
+            return f"--{self.name}"
         return f"--{self.prefix}{field}".replace("_", "-")
 
     def place(self, field: str) -> str:

@@ -267,7 +267,7 @@ class TrackFn(beam.DoFn):
             count("alerts", len(outcome.alerts))
             yield pvalue.TaggedOutput(ALERTS, (key, alert_chunk(outcome.alerts)))
         if outcome.episodes:
-            count("episodes", sum(not episode.closed for episode in outcome.episodes))
+            count("episodes", sum(episode.row == episode.opened for episode in outcome.episodes))
             chunk = episode_chunk(outcome.episodes, model.time is not None)
             yield pvalue.TaggedOutput(EPISODES, (key, chunk))
         for data in outcome.snapshots:

@@ -1,0 +1,152 @@
+"""Which devices are off: a made fleet through the command, its files, its end and its report."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.cli.main import main
+
+BROKEN = {"pump-3": ("shift", 1), "pump-7": ("ramp", 0)}
+PUMPS, ROWS, SINCE = 12, 900, 600
+MINUTE = 60_000_000
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of twelve pumps, two of them broken from the 600th row on."""
+    tables = []
+    for number in range(PUMPS):
+        name, rng = f"pump-{number}", np.random.default_rng(number)
+        waves = np.sin(np.arange(ROWS)[:, None] / 9 + rng.uniform(0, 6, 2))
+        rows = waves @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(ROWS, 4))
+        kind, channel = BROKEN.get(name, (None, 0))
+        size = rows[:512, channel].std()
+        if kind == "shift":
+            rows[SINCE:, channel] += 5 * size
+        elif kind == "ramp":
+            rows[SINCE:, channel] += np.linspace(0, 15, ROWS - SINCE) * size
+        times = pa.array(np.arange(ROWS) * MINUTE, pa.timestamp("us", "UTC"))
+        columns = {f"ch{place}": rows[:, place] for place in range(4)}
+        tables.append(pa.table({"pump": [name] * ROWS, "time": times, **columns}))
+    path = tmp_path_factory.mktemp("fleet") / "fleet.parquet"
+    pq.write_table(pa.concat_tables(tables), path)
+    return path
+
+
+def track(fleet: Path, output: Path, *flags: str) -> int:
+    given = ["track", str(fleet), "--model-id", "pump", "--time", "time", "--output", str(output)]
+    return main([*given, *flags])
+
+
+@pytest.fixture(scope="module")
+def tracked(fleet: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the job leaves."""
+    output = tmp_path_factory.mktemp("out") / "out"
+    assert track(fleet, output, "--reference", "first") == 0
+    return output
+
+
+def test_the_broken_ones_are_named_at_the_end(
+    fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert track(fleet, tmp_path / "out", "--reference", "gated") == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(place for place, line in enumerate(lines) if "models were off" in line)
+    assert lines[at] == "2 of 12 models were off:"
+    for line in lines[at + 1 : at + 3]:
+        name, said = line.strip().split(": ", 1)
+        kind, channel = BROKEN[name]
+        since, said_kind, first, *_ = said.removeprefix("since ").split(", ")
+        assert (said_kind, first) == (kind, f"ch{channel}")
+        assert since.startswith(("1970-01-01 09:", "1970-01-01 10:"))
+
+
+def test_episodes_are_opened_and_last_to_the_end(tracked: Path) -> None:
+    lines = pq.read_table(tracked / "episodes").to_pylist()
+    assert {line["model_id"] for line in lines} == set(BROKEN)
+    for name, (kind, channel) in BROKEN.items():
+        opened, ended = (line for line in lines if line["model_id"] == name)
+        assert {opened["state"], ended["state"]} == {"open"}
+        assert ended["kind"] == kind
+        assert ended["index"] == ROWS - 1
+        assert abs(ended["start_index"] - SINCE) <= (60 if kind == "ramp" else 20)
+        assert opened["start_index"] == ended["start_index"] <= opened["detected_index"]
+        assert ended["severity"] > opened["severity"]
+        assert int(np.argmax(ended["shares"])) == channel
+        for moment, row in (("start", "start_index"), ("time", "index"), ("last", "last_index")):
+            assert ended[moment] == datetime.fromtimestamp(60 * ended[row], timezone.utc)
+
+
+def test_features_have_the_scores(tracked: Path) -> None:
+    table = pq.read_table(tracked / "features").filter(
+        pa.compute.equal(pq.read_table(tracked / "features")["model_id"], "pump-3")
+    )
+    p = table.sort_by("index")["p"]
+    assert p.slice(0, 512).null_count == 512
+    assert p.slice(512).null_count == 0
+    assert np.median(p.slice(SINCE).to_numpy()) < 1e-3
+    assert table["ref_loss"].null_count == table["ref_distance"].null_count == 256
+
+
+def test_report_and_record_say_so(tracked: Path) -> None:
+    run = json.loads((tracked / "run.json").read_text())
+    assert run["reference"]["learning"] == "first"
+    assert run["counts"]["episodes"] == 2
+    page = (tracked / "report.html").read_text(encoding="utf-8")
+    section = page[page.index("Which models are off") : page.index('id="drawn"')]
+    assert "2 models of 12 had 2 episodes" in section
+    assert section.index("pump-3") < section.index("pump-7")
+    assert section.count("still open") == 2
+
+
+@pytest.mark.parametrize("flags", [(), ("--reference", "none")])
+def test_without_a_reference_nothing_is_said(
+    fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    assert track(fleet, tmp_path / "out", *flags) == 0
+    assert "were off" not in capsys.readouterr().out
+    assert not (tmp_path / "out" / "episodes").exists()
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Which models are off" not in page
+
+
+def test_a_well_fleet_is_said_to_be_well(
+    tmp_path: Path, fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pq.read_table(fleet)
+    well = table.filter(pa.compute.invert(pa.compute.is_in(table["pump"], pa.array([*BROKEN]))))
+    pq.write_table(well, tmp_path / "well.parquet")
+    assert track(tmp_path / "well.parquet", tmp_path / "out", "--reference", "first") == 0
+    assert "none of 10 models was off" in capsys.readouterr().out
+    assert "None: every row" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--reference", "first", "--reference-rows", "100"), "--reference-rows = 100"),
+        (("--reference", "none", "--reference-rows", "1000"), "--reference = 'none'"),
+        (
+            ("--reference", "first", "--reference-false-alarms", "1e6"),
+            "--reference-false-alarms = 1000000.0",
+        ),
+    ],
+)
+def test_bad_settings_are_one_line(
+    fleet: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...],
+    said: str,
+) -> None:
+    assert track(fleet, tmp_path / "out", *flags) == 2
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert len(errors.splitlines()) == 1
