@@ -311,7 +311,7 @@ class Pump(NamedTuple):
     since: int
 
 
-BROKEN = ("shift", "ramp", "spike", "dead")
+BROKEN = ("shift", "ramp", "spike", "stuck")
 
 
 def fleet(count: int, seed: int = 0, rows: int = 1_200, width: int = 6) -> Iterator[Pump]:

@@ -28,9 +28,15 @@ others have beyond it. As m is estimated, the tail is that of the predictive dis
 calibration's, raise h by themselves; no independence is assumed. m is at least that of independent
 rows.
 
+**Stuck channels** may lie well inside all that is usual. A channel that repeats its value for k
+rows more than four times its longest run before the calibration, and five, has the surprise
+-k ln q, q how often it repeated one then, at most ½; a row's surprise is at least the largest of
+its channels'.
+
 **Episodes.** One is open from where S exceeds h until it is 0 again; S stays below 1.5h, so that it
 ends soon after the last odd row. It began where S left 0. Its kind is `spike` (a few odd rows),
-`ramp` (rows became odder after it was noticed) or `shift`. One that never came to 1.5h may be none:
+`ramp` (rows became odder after it was noticed), `stuck` (a channel is, in most of its rows) or
+`shift`. One that never came to 1.5h may be none:
 it counts among the excursions, and its rows may be learned.
 
 **Why.** With Ω = C⁻¹ and A the entries of some channels, d² would fall by v_AᵀΩ_AA⁻¹v_A, v = Ωe, if
@@ -110,7 +116,7 @@ MEAN_DISTANCE, MEAN_RESIDUAL, TAIL, SHAPE, WIDTH, THRESHOLD = range(6)
 REALS = 11
 SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
 SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
-COUNTS = 12
+COUNTS = 14
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -212,13 +218,19 @@ class Tables(NamedTuple):
         measured: (2, BLOCK) d² and ℓ of the open block's rows.
         peaks: (64,) heights of the highest excursions of S that were no episodes, falling.
         blame: (D,) the channels' shares in the excursion of S, summed up.
+        stuck: (D,) the surprises that they were stuck, summed up likewise.
+        previous: (D,) the newest row, scaled.
+        runs: (D,) rows that repeat the one before, up to the newest.
+        longest: (D,) the longest of these runs before the first calibration.
+        repeated: (D,) rows that repeated the one before, until then.
         reals: (11,) means of d² and ℓ, the tail's begin, shape and width, h; S, and since it was 0
             its largest value, the largest surprise and their sum; their sum over an episode's first
             rows.
-        counts: (12,) rows seen, learned, kept for calibrations; rows of the last calibration, rows
+        counts: (14,) rows seen, learned, kept for calibrations; rows of the last calibration, rows
             kept when the next is due; the row at which S left 0, the one that opened an episode
             (-1: none), the last one of p < .01 and how many; episodes; excursions kept, and the
-            rows that they came in.
+            rows that they came in; rows before the first calibration; rows since S was 0 whose
+            surprise was that of a channel that is stuck.
         times: (4,) event times, ns, of the row at which S left 0, that opened an episode, that was
             the last one of p < .01, and of the newest; 0 without times.
     """
@@ -235,6 +247,11 @@ class Tables(NamedTuple):
     measured: FloatArray
     peaks: FloatArray
     blame: FloatArray
+    stuck: FloatArray
+    previous: FloatArray
+    runs: IntArray
+    longest: IntArray
+    repeated: IntArray
     reals: FloatArray
     counts: IntArray
     times: IntArray
@@ -243,7 +260,7 @@ class Tables(NamedTuple):
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(E(2E + 1) + D(L + 130) + 1883) + 128 and those of the kernel
+    The bytes of its arrays are 8(E(2E + 1) + D(L + 135) + 1885) + 128 and those of the kernel
     subspace's `CovarianceState`, E = DL.
 
     Attributes:
@@ -291,7 +308,7 @@ class Episode(NamedTuple):
 
     Attributes:
         number: Of the model's episodes, from 1: with the model's ID it is the episode's own.
-        kind: "spike", "ramp" or "shift".
+        kind: "spike", "ramp", "stuck" or "shift".
         start: Index of the row since when.
         opened: Index of the row at which it was noticed.
         row: Index of the row that this was said after.
@@ -346,8 +363,10 @@ class Told(NamedTuple):
     early: FloatArray
     last: IntArray
     surprises: IntArray
+    stuck_rows: IntArray
     times: IntArray
     blame: FloatArray
+    stuck: FloatArray
 
 
 def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
@@ -367,6 +386,11 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "measured": real(2, BLOCK),
         "peaks": real(MOST_PEAKS),
         "blame": real(width),
+        "stuck": real(width),
+        "previous": real(width),
+        "runs": whole(width),
+        "longest": whole(width),
+        "repeated": whole(width),
         "reals": real(REALS),
         "counts": whole(COUNTS),
         "times": whole(4),
@@ -493,13 +517,14 @@ def _end_block(
 
 
 def _room(count: int, width: int) -> Told:
-    wholes = [np.zeros(count, np.int64) for _ in range(6)]
+    wholes = [np.zeros(count, np.int64) for _ in range(7)]
     reals = [np.zeros(count) for _ in range(3)]
-    number, start, opened, row, last, surprises = wholes
+    number, start, opened, row, last, surprises, stuck_rows = wholes
     peak, surprise, early = reals
     closed, blame = np.zeros(count, np.bool_), np.zeros((count, width))
     times = np.zeros((count, 4), np.int64)
-    said = (peak, surprise, early, last, surprises, times, blame)
+    stuck = np.zeros((count, width))
+    said = (peak, surprise, early, last, surprises, stuck_rows, times, blame, stuck)
     return Told(number, start, opened, row, closed, *said)
 
 
@@ -515,6 +540,8 @@ def _episode(room: Told, at: int, lags: int) -> Episode:
         if late > RAMP * room.early[at] / EARLY_ROWS:
             kind = "ramp"
     blame = room.blame[at].copy()
+    if 2 * room.stuck_rows[at] > last - start + 1:
+        kind, blame = "stuck", room.stuck[at].copy()
     total = float(blame.sum())
     return Episode(
         number=int(room.number[at]),

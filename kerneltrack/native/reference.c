@@ -25,6 +25,15 @@ does not get there may be none. */
 /* Part of Ω_ii that rounding may leave of an entry. */
 #define DETERMINED 1e-9
 #define VAST 1e300
+/* Values that differ by less, in deviations, are the same. */
+#define SAME 1e-9
+/* So many of its longest runs, and rows, are let pass of a channel; one that repeats itself more often
+than so has no longest. */
+#define RUNS 4
+#define RUN 5
+#define MOSTLY 0.5
+/* Largest surprise of a channel that is stuck. */
+#define MOST_STUCK 50.0
 /* Channels that a row is blamed on, at most. */
 #define MOST_CHANNELS 3
 /* Largest |x| after scaling, in deviations: one wild row must not be all that is known. */
@@ -199,6 +208,8 @@ static void note(const reference_state *state, int64_t row, int64_t time, int cl
   out->early.at[place] = numbers[EARLY];
   out->last.at[place] = counts[LAST_SURPRISE];
   out->surprises.at[place] = counts[SURPRISES];
+  out->stuck_rows.at[place] = counts[STUCK_ROWS];
+  copy(row_of(&out->stuck, place), state->stuck.at, state->stuck.size);
   int64_t *times = out->times.at + place * out->times.columns;
   times[0] = state->times.at[ZERO_TIME];
   times[1] = state->times.at[OPENED_TIME];
@@ -283,6 +294,8 @@ static int weigh_evidence(const reference_settings *settings, reference_state *s
     counts[SURPRISES] = 0;
     numbers[PEAK] = numbers[SURPRISE] = numbers[TOP] = 0.0;
     fill(state->blame.at, 0.0, state->blame.size);
+    fill(state->stuck.at, 0.0, state->stuck.size);
+    counts[STUCK_ROWS] = 0;
   }
   numbers[EVIDENCE] =
       smaller(larger(numbers[EVIDENCE] + surprise - settings->drift, 0.0), most);
@@ -318,6 +331,34 @@ KT_API int64_t kt_reference_note(const reference_state *state, reference_episode
   return KT_DONE;
 }
 
+/* How surprising it is that a channel has shown the same value for so long: the rows beyond what its
+runs before the calibration allow, each as likely as repeats were then. The largest of the channels',
+which is named; one that mostly repeated its value is never stuck. */
+static double stuck_surprise(reference_state *state, const double *row, int64_t *channel) {
+  int64_t *counts = state->counts.at, learning = counts[CALIBRATED] == 0;
+  double largest = 0.0;
+  for (int64_t d = 0; d < state->previous.size; d++) {
+    int64_t *run = &state->runs.at[d], *longest = &state->longest.at[d];
+    int same = fabs(row[d] - state->previous.at[d]) <= SAME && counts[STRETCHED] > 0;
+    *run = same ? *run + 1 : 0;
+    state->previous.at[d] = row[d];
+    if (learning) {
+      state->repeated.at[d] += same;
+      *longest = most_of(*longest, *run);
+    } else if (*run > RUNS * *longest + RUN) {
+      double often = (double)(state->repeated.at[d] + 1) / (double)(counts[STRETCHED] + 2);
+      if (often > MOSTLY) continue;
+      double surprise = -log1(often) * (double)(*run - RUNS * *longest - RUN);
+      if (surprise > largest) {
+        largest = surprise;
+        *channel = d;
+      }
+    }
+  }
+  counts[STRETCHED] += learning;
+  return smaller(largest, MOST_STUCK);
+}
+
 /* Rows of the open block from where S left 0 up to a place: what looked odd was nothing (1), or was an
 episode (0). */
 static void mark(reference_state *state, int64_t first, int64_t base, int64_t place, int good) {
@@ -344,14 +385,20 @@ KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_
     row_of(&state->measured, 0)[place] = distance->at[n];
     row_of(&state->measured, 1)[place] = residual->at[n];
     state->times.at[NEWEST_TIME] = times->at[n];
+    int64_t channel = 0;
+    double held = stuck_surprise(state, embedded_at(state, settings->lags - 1 + place), &channel);
     if (counts[CALIBRATED] == 0) continue;
     double score = distance->at[n] / numbers[MEAN_DISTANCE] + residual->at[n] / numbers[MEAN_RESIDUAL];
-    double surprise = surprise_of(state, score);
+    double alone = surprise_of(state, score), surprise = larger(alone, held);
     int told = weigh_evidence(settings, state, surprise, row, times->at[n]);
     out->score.at[n] = score;
     out->p.at[n] = exp1(-surprise);
     out->evidence.at[n] = numbers[EVIDENCE] / numbers[THRESHOLD];
     int open = counts[OPENED] >= 0;
+    if (held > alone) {
+      counts[STUCK_ROWS] += 1;
+      state->stuck.at[channel] += held;
+    }
     if (open || numbers[EVIDENCE] > 0.0) {
       state->good.at[place] = 0;
       if (open) add_blame(settings, state, place, &work);

@@ -31,7 +31,9 @@ enum {
 
 /* Places in a state's `counts`: rows seen; learned; scores kept, those that the calibration is made
 of, and how many are kept when the next is due; the row after which S last was 0, the one that opened
-the episode (-1: none is open), the last surprising one and how many of these; episodes so far; excursions of S that are kept, and the rows in which they were the highest. */
+the episode (-1: none is open), the last surprising one and how many of these; episodes so far;
+excursions of S that are kept, and the rows in which they were the highest; rows before the first
+calibration; rows since S was 0 whose surprise was that a channel is stuck. */
 enum {
   SEEN,
   LEARNED,
@@ -44,7 +46,9 @@ enum {
   SURPRISES,
   EPISODES,
   EXCURSIONS,
-  WATCHED
+  WATCHED,
+  STRETCHED,
+  STUCK_ROWS
 };
 
 /* Places in a state's `times`: of the rows that the counts of the same names are of. */
@@ -71,6 +75,11 @@ typedef struct {
   mat measured;
   vec peaks;
   vec blame;
+  vec stuck;
+  vec previous;
+  ints runs;
+  ints longest;
+  ints repeated;
   vec reals;
   ints counts;
   ints times;
@@ -101,8 +110,10 @@ typedef struct {
   vec early;
   ints last;
   ints surprises;
+  ints stuck_rows;
   mat_of_ints times;
   mat blame;
+  mat stuck;
 } reference_episodes;
 
 /* The row's surprise -ln p under the calibration. */

@@ -106,6 +106,7 @@ def test_cuts_change_nothing(spec: ReferenceSpec, cuts: list[int]) -> None:
         ("shift", np.full(200, 8.0)),
         ("spike", np.full(2, 30.0)),
         ("ramp", np.linspace(0, 30, 300)),
+        ("stuck", np.full(80, np.nan)),
     ],
 )
 def test_kind_since_when_and_channel(kind: str, fault: Array) -> None:
@@ -115,6 +116,9 @@ def test_kind_since_when_and_channel(kind: str, fault: Array) -> None:
         deviation = rows[:512].std(axis=0)
         channel = seed % 6
         rows[1000 : 1000 + len(fault), channel] += fault * deviation[channel]
+        rows[:, channel] = np.where(
+            np.isnan(rows[:, channel]), rows[999, channel], rows[:, channel]
+        )
         _, _, told = run(SPEC, rows)
         closed = [episode for episode in told if episode.closed and episode.row > 1000]
         assert len(closed) == 1
@@ -174,7 +178,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
     for width, lags in ((1, 5), (12, 5), (38, 3), (52, 2), (200, 1)):
         state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
         columns = width * lags
-        own = 8 * (columns * (2 * columns + 1) + width * (lags + 130) + 1883) + 128
+        own = 8 * (columns * (2 * columns + 1) + width * (lags + 135) + 1885) + 128
         assert sum(array.nbytes for array in state.tables) == own
 
 

@@ -25,7 +25,7 @@ class Off:
 
     Attributes:
         model: Its ID.
-        kind: "spike", "ramp" or "shift".
+        kind: "spike", "ramp", "stuck" or "shift".
         open: Whether the input ended within it.
         row: Index of the row since when.
         start: Event time of that row, ns; None without times.
