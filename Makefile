@@ -74,7 +74,8 @@ sanitize: env ## run the contracts and crafted states with the address and undef
 	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
 		ASAN_OPTIONS=detect_leaks=0 KERNELTRACK_NATIVE_FOLDER=$(CURDIR)/$(SANITIZED)/lib \
 		$(PY) -m pytest tests/unit/test_crafted_states.py tests/unit/test_tracker_contract.py \
-		tests/unit/test_learners_contract.py tests/unit/test_native.py --numprocesses auto --maxprocesses 4
+		tests/unit/test_learners_contract.py tests/unit/test_native.py \
+		tests/unit/test_reference.py --numprocesses auto --maxprocesses 4
 
 lint: env ## check style and format
 	$(VENV)/bin/ruff check .

@@ -75,6 +75,7 @@ from kerneltrack.limits import (
     check_counts,
     check_finite,
     check_positive,
+    check_whole,
     copies_like,
     real,
     whole,
@@ -603,6 +604,8 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
         Limit("excursions", EXCURSIONS, MOST_PEAKS),
     )
     tables.counts[OPENED] = max(int(opened), -1)
+    for name in ("runs", "longest", "repeated"):
+        check_whole(f"reference.{name}", getattr(tables, name), 0, seen)
     named = {
         name.removeprefix("kernel."): array
         for name, array in arrays.items()

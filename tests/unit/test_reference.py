@@ -199,6 +199,8 @@ def test_a_state_goes_on_from_its_arrays() -> None:
         ("counts", reference.CALIBRATED, 513),
         ("counts", reference.EXCURSIONS, 65),
         ("counts", reference.OPENED, 10**6),
+        ("runs", 0, 2**62),
+        ("longest", 1, -1),
         ("scale", 0, 0.0),
         ("kernel.counts", 1, 21),
     ],
