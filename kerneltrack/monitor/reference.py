@@ -84,7 +84,7 @@ from kerneltrack.native.binding import call
 from kerneltrack.settings import OneOf, Range
 from kerneltrack.specs import Spec
 from kerneltrack.trackers.common import scaling
-from kerneltrack.trackers.common.calls import copied, matrix_of
+from kerneltrack.trackers.common.calls import copied, first_matrix, matrix_of
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
 from kerneltrack.trackers.covariance.state import CovarianceState
 from kerneltrack.trackers.covariance.tracker import CovarianceTracker
@@ -404,11 +404,7 @@ def init(spec: ReferenceSpec, first_rows: npt.ArrayLike) -> ReferenceState:
     Raises:
         ConfigError: if they are not a finite matrix of one row and one column at the least.
     """
-    rows = np.ascontiguousarray(first_rows, dtype=np.float64)
-    if rows.ndim != 2 or min(rows.shape) < 1:
-        raise ConfigError("first_rows", rows.shape, "an array of shape (m >= 1, D >= 1)")
-    if not np.isfinite(rows).all():
-        raise ConfigError("first_rows", "NaN or infinite values", "finite")
+    rows = first_matrix(first_rows)
     scale = scaling.standard_scaling(rows, math.inf)
     arrays = {name: like.zeros() for name, like in layout(spec, rows.shape[1]).items()}
     tables = Tables(**arrays)._replace(shift=scale.shift, scale=scale.scale)

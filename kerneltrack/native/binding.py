@@ -124,6 +124,12 @@ def library() -> ctypes.CDLL:
     return ctypes.CDLL(str(path_of(build())))
 
 
+def builds_here() -> tuple[str, ...]:
+    """Return the builds for this machine's architecture, the one that all can run first."""
+    machine = platform.machine().lower()
+    return BUILDS.get(_SAME.get(machine, machine), ())
+
+
 @cache
 def build() -> str:
     """Return the name of the build that is loaded: `KERNELTRACK_NATIVE`, else the best.
@@ -132,15 +138,14 @@ def build() -> str:
         ConfigError: for a name of no build.
         ImportError: where there is none for this machine.
     """
-    machine = platform.machine().lower()
-    names = BUILDS.get(_SAME.get(machine, machine), ())
+    names = builds_here()
     chosen = os.environ.get(CHOICE)
     if chosen is not None:
         if chosen not in names:
             raise ConfigError(CHOICE, chosen, f"one of {', '.join(names)}")
         return chosen
     if not names:
-        raise ImportError(f"kerneltrack has no compiled loops for {machine}")
+        raise ImportError(f"kerneltrack has no compiled loops for {platform.machine()}")
     level = ctypes.CDLL(str(path_of(names[0]))).kt_processor_level()
     return next(name for name in reversed(names[: level + 1]) if _find(name) is not None)
 

@@ -39,15 +39,11 @@ than so has no longest. */
 /* Largest |x| after scaling, in deviations: one wild row must not be all that is known. */
 #define MOST_DEVIATION 1e3
 
-static double *embedded_at(const reference_state *state, int64_t place) {
-  return row_of(&state->rows, place);
-}
-
 /* e: the row at a place of the buffer and the lags - 1 rows before it, the newest first, less m. */
 static void embed(const reference_state *state, int64_t lags, int64_t place, double *e) {
   int64_t width = state->rows.columns;
   for (int64_t l = 0; l < lags; l++) {
-    const double *row = embedded_at(state, place + lags - 1 - l), *mean = state->mean.at + l * width;
+    const double *row = row_of(&state->rows, place + lags - 1 - l), *mean = state->mean.at + l * width;
     for (int64_t d = 0; d < width; d++) e[l * width + d] = row[d] - mean[d];
   }
 }
@@ -70,7 +66,7 @@ KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_
   e = reals(&scratch, size);
   y = reals(&scratch, size);
   for (int64_t n = 0; n < rows->rows; n++) {
-    double *to = embedded_at(state, lags - 1 + first + n);
+    double *to = row_of(&state->rows, lags - 1 + first + n);
     const double *row = row_of(rows, n);
     for (int64_t d = 0; d < width; d++) {
       double deviation = row[d] / state->scale.at[d] - state->shift.at[d];
@@ -78,7 +74,7 @@ KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_
     }
     /* Before the first row all was as the first. */
     if (state->counts.at[SEEN] + n == 0)
-      for (int64_t l = 0; l < lags - 1; l++) copy(embedded_at(state, l), to, width);
+      for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, l), to, width);
     embed(state, lags, first + n, e);
     distance->at[n] = whiten(state, e, y);
   }
@@ -86,15 +82,19 @@ KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_
   return KT_DONE;
 }
 
-double surprise_of(const reference_state *state, double score) {
+/* How many of so many sorted scores make the tail. */
+static int64_t tail_of(int64_t many) {
+  return most_of((int64_t)(TAIL_PART * (double)many), TAIL_LEAST);
+}
+
+/* The row's surprise -ln p under the calibration. */
+static double surprise_of(const reference_state *state, double score) {
   const double *sorted = state->calibration.at, *numbers = state->reals.at;
   int64_t many = state->counts.at[CALIBRATED];
   double tail = numbers[TAIL];
   if (score > tail) {
-    int64_t beyond = most_of((int64_t)(TAIL_PART * (double)many), TAIL_LEAST);
     double over = (score - tail) / numbers[WIDTH], shape = numbers[SHAPE];
-    double start = log1((double)many / (double)beyond);
-    if (shape < 1e-3) return start + over;
+    double start = log1((double)many / (double)tail_of(many));
     return start + log1(larger(1.0 + shape * over, 1.0)) / shape;
   }
   /* How many are not below it, by halves. */
@@ -218,7 +218,6 @@ static void note(const reference_state *state, int64_t row, int64_t time, int cl
   copy(row_of(&out->blame, place), state->blame.at, state->blame.size);
 }
 
-/* A row's surprise goes into the evidence S; whether an episode was opened (1) or closed (-1). */
 /* θ of surprises that are independent, exponential of mean 1: exp(-kθ) = 1 - θ. */
 static double independent_exponent(double drift) {
   double low = 0.0, high = 1.0;
@@ -283,6 +282,7 @@ static int doubtful(const reference_state *state) {
   return state->reals.at[TOP] < MOST_EVIDENCE * state->reals.at[THRESHOLD];
 }
 
+/* A row's surprise goes into the evidence S; whether an episode was opened (1) or closed (-1). */
 static int weigh_evidence(const reference_settings *settings, reference_state *state, double surprise,
                           int64_t row, int64_t time) {
   double *numbers = state->reals.at;
@@ -386,7 +386,7 @@ KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_
     row_of(&state->measured, 1)[place] = residual->at[n];
     state->times.at[NEWEST_TIME] = times->at[n];
     int64_t channel = 0;
-    double held = stuck_surprise(state, embedded_at(state, settings->lags - 1 + place), &channel);
+    double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place), &channel);
     if (counts[CALIBRATED] == 0) continue;
     double score = distance->at[n] / numbers[MEAN_DISTANCE] + residual->at[n] / numbers[MEAN_RESIDUAL];
     double alone = surprise_of(state, score), surprise = larger(alone, held);
@@ -484,7 +484,7 @@ static void sort(double *values, int64_t count) {
 (Hosking and Wallis, Technometrics 29, 1987). */
 static void fit_tail(reference_state *state, int64_t many) {
   double *numbers = state->reals.at;
-  int64_t beyond = most_of((int64_t)(TAIL_PART * (double)many), TAIL_LEAST);
+  int64_t beyond = tail_of(many);
   const double *sorted = state->calibration.at, *over = sorted + many - beyond;
   double start = over[-1], first = 0.0, second = 0.0;
   for (int64_t i = 0; i < beyond; i++) {

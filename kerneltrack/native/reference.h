@@ -116,7 +116,4 @@ typedef struct {
   mat stuck;
 } reference_episodes;
 
-/* The row's surprise -ln p under the calibration. */
-double surprise_of(const reference_state *state, double score);
-
 #endif

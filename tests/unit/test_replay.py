@@ -22,7 +22,7 @@ FLAGS = ("-std=gnu11", "-O2", "-ffp-contract=off", "-fno-math-errno", "-Wno-psab
 
 def runnable() -> list[str]:
     """The builds that this processor can run."""
-    names = next(names for names in binding.BUILDS.values() if binding.build() in names)
+    names = binding.builds_here()
     return list(names[: names.index(binding.build()) + 1])
 
 

@@ -77,6 +77,8 @@ class TrackSubspace(
         have not ended when the input does are marked incomplete, and go on in a later job.
       alerts: `tuple[str, Chunk]` with index, time, before, after: rows at which the level of the
         loss was found to have changed, and its means before and since.
+      episodes: `tuple[str, Chunk]`, columns as in `transforms.write.schemas.episodes_schema`: rows
+        that do not look like the model's reference, a line when they begin and when they end.
       snapshots: `tuple[str, bytes]`, the state of each model at the end of its input and at the
         boundaries (`codec`).
       late: `tuple[str, Chunk]`, rows older than the model's clock less `max_disorder`, as they

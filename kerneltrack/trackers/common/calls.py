@@ -62,13 +62,8 @@ def look_at(spec: SubspaceSpec, first_rows: npt.ArrayLike, cuts: tuple[int, ...]
     Raises:
         ConfigError: if they are not a finite matrix of one row and one column a group at the least.
     """
-    rows = np.ascontiguousarray(first_rows, dtype=np.float64)
     groups = 1 + len(cuts)
-    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < groups:
-        allowed = f"an array of shape (m >= 1, D >= {groups})"
-        raise ConfigError("first_rows", rows.shape, allowed)
-    if not np.isfinite(rows).all():
-        raise ConfigError("first_rows", "NaN or infinite values", "finite")
+    rows = first_matrix(first_rows, groups)
     clip = math.inf if spec.clip is None else spec.clip
     scale = (
         scaling.standard_scaling(rows, clip)
@@ -82,6 +77,21 @@ def look_at(spec: SubspaceSpec, first_rows: npt.ArrayLike, cuts: tuple[int, ...]
         parts = np.split(scaling.apply_scaling(scale, rows, clip), cuts, axis=1)
         bandwidth[:] = [median_bandwidth(spec.kernel, np.ascontiguousarray(p)) for p in parts]
     return FirstRows(scale.shift, scale.scale, bandwidth)
+
+
+def first_matrix(first_rows: npt.ArrayLike, least: int = 1) -> FloatArray:
+    """Return a model's first rows as a matrix.
+
+    Raises:
+        ConfigError: if they are not a finite one of a row and so many columns at the least.
+    """
+    rows = np.ascontiguousarray(first_rows, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] < least:
+        allowed = f"an array of shape (m >= 1, D >= {least})"
+        raise ConfigError("first_rows", rows.shape, allowed)
+    if not np.isfinite(rows).all():
+        raise ConfigError("first_rows", "NaN or infinite values", "finite")
+    return rows
 
 
 def kernel_of(spec: SubspaceSpec, state: Any) -> Kernel:
@@ -221,4 +231,6 @@ def restored(
     check_counts("state.counts", state.counts, *limits)
     check_finite("state.shift", state.shift)
     check_positive("state.scale", state.scale)
+    if "bandwidth" in fields:
+        check_positive("state.bandwidth", state.bandwidth)
     return state

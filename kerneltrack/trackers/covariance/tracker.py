@@ -89,7 +89,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.limits import Like, Limit, check_counts, check_positive, real, whole
+from kerneltrack.limits import Like, Limit, check_counts, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import look_at, run, stamps_of
@@ -210,7 +210,6 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
 
     def sound(self, spec: CovarianceSpec, state: CovarianceState) -> CovarianceState:
         """Return a state that was read, after a look at its values."""
-        check_positive("state.bandwidth", state.bandwidth)
         last = Limit("valid rows at the last admitted one", covstate.LAST, state.n)
         check_counts("state.counts", state.counts, last)
         return state

@@ -38,7 +38,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.limits import Like, Limit, check_positive, real, whole
+from kerneltrack.limits import Like, Limit, real, whole
 from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import features_of, look_at, matrix_of, outputs_for, refusal
@@ -175,11 +175,6 @@ class DSKPCA(KernelTracker[DSKPCASpec, DoublyState]):
     def limits(self, spec: DSKPCASpec) -> tuple[Limit, ...]:
         """Return the range of the rows in the open mini-batch."""
         return (waiting(spec),)
-
-    def sound(self, spec: DSKPCASpec, state: DoublyState) -> DoublyState:
-        """Return a state that was read, after a look at its values."""
-        check_positive("state.bandwidth", state.bandwidth)
-        return state
 
 
 def positive_only(spec: DSKPCASpec) -> str | None:

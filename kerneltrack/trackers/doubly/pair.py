@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like, Limit, check_positive, real, whole
+from kerneltrack.limits import Like, Limit, real, whole
 from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import features_of, look_at, matrix_of, outputs_for, refusal
@@ -231,7 +231,6 @@ class DSPair(KernelTracker[DSPairSpec, PairState]):
 
     def sound(self, spec: DSPairSpec, state: PairState) -> PairState:
         """Return a state that was read, after a look at its values."""
-        check_positive("state.bandwidth", state.bandwidth)
         if len(state.scale) <= spec.first_view:
             allowed = f"of shape (D,), D more than first_view = {spec.first_view}"
             raise ConfigError("state.scale", state.scale.shape, allowed)

@@ -42,7 +42,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.limits import Like, Limit, check_positive, check_whole, real, whole
+from kerneltrack.limits import Like, Limit, check_whole, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import look_at, run
@@ -125,6 +125,5 @@ class OANA(KernelTracker[OANASpec, OANAState]):
 
     def sound(self, spec: OANASpec, state: OANAState) -> OANAState:
         """Return a state that was read, after a look at its values."""
-        check_positive("state.bandwidth", state.bandwidth)
         check_whole("state.members", state.members[: state.size], 1)
         return state

@@ -59,7 +59,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like, Limit, check_positive, real, whole
+from kerneltrack.limits import Like, Limit, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import look_at, run
@@ -208,7 +208,6 @@ def sound(spec: GradientSpec, state: SubspaceState) -> SubspaceState:
         ConfigError: naming the array or count that no state has.
     """
     most = rows_to_begin(spec)
-    check_positive("state.bandwidth", state.bandwidth)
     _clear_padding(state)
     # The start's rows are the only ones until there are enough of them: each takes a slot.
     started = int(state.counts[places.STARTED])
