@@ -287,7 +287,7 @@ def rates(spec: ReferenceSpec) -> list[str]:
     counts: dict[str, FloatArray] = {}
     for name, rows in stretches():
         line = counts.setdefault(name, np.zeros(1 + len(RATES)))
-        line[0] += len(rows) - spec.stretch
+        line[0] += len(rows) - spec.rows
         for place, rate in enumerate(RATES):
             stated = dataclasses.replace(spec, false_alarms=1.0, per=round(1 / rate))
             _, _, told = reference.update(stated, reference.init(stated, rows[: spec.rows]), rows)

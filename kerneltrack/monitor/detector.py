@@ -63,8 +63,8 @@ class ReferenceDetector:
 
     @property
     def threshold_(self) -> float:
-        """A decision score of normal rows: 2 is their mean, this is twice that."""
-        return 4.0
+        """A decision score well above those of normal rows, which are about 1."""
+        return 2.0
 
     def fit(self, X: npt.ArrayLike, y: object = None) -> ReferenceDetector:
         """Make the reference from rows (n, D), n >= 256, taken as normal."""
@@ -89,9 +89,7 @@ class ReferenceDetector:
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Return how odd further rows are, (n,): their scores, smoothed over some ten rows."""
         score = self.score_rows(X).score
-        smooth, _ = lfilter(
-            [SMOOTHING], [1.0, SMOOTHING - 1.0], score, zi=[(1.0 - SMOOTHING) * 2.0]
-        )
+        smooth, _ = lfilter([SMOOTHING], [1.0, SMOOTHING - 1.0], score, zi=[1.0 - SMOOTHING])
         return np.asarray(smooth)
 
     def predict(self, X: npt.ArrayLike) -> IntArray:

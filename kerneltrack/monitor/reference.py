@@ -10,8 +10,12 @@ C = scatter/n + ρ(tr C/E)I, E = DL, the root W with WᵀW = C⁻¹. And a kerne
 themselves, tracked by the covariance tracker, which takes a tenth of them in, by leverage.
 
 **Scores.** d² = ‖W(e - m)‖² sees what is far out or breaks the channels' linear ties, now and over
-time; the residual ℓ = κ(x,x) - ‖q‖² sees what lies where no row was, between the modes of a device
-too. A row's score is d²/mean(d²) + ℓ/mean(ℓ), the means over the calibration.
+time. α = √-ln ‖q‖² sees what lies where no row was, between the modes of a device too: ‖q‖² is the
+squared cosine between a row and the kernel subspace, 1 - ℓ, so that α grows as the distance from
+the nearest rows of the reference does and goes on where the residual ℓ is all but 1. In standard
+deviations from their means, u and v, they make ln(e^u + e^v), about the larger one; the score is
+its root, of the same sign. The units of d² are those of rows that were just learned, as those to
+come will be measured.
 
 **Calibration.** The first half of the stretch is learned unseen. From then on each row is scored
 before it is learned, so that the second half's scores are those of rows that the reference did not
@@ -20,30 +24,37 @@ Pareto tail (Hosking and Wallis 1987; Siffer et al. 2017) takes over, with a sha
 small p is surprising.
 
 **Evidence.** S ← max(0, S - ln p - k), k `drift`: Page's sum (1954) of surprises, whose mean is 1
-while all is well. A spike raises it at once, a slow ramp over time. Its excursions from 0 have
-heights with an exponential tail (Cramér and Lundberg); h is where one is as rare as stated, by the
-64 highest so far: by their lowest h₀, how many rows they came in, and the mean m of what the k
-others have beyond it. As m is estimated, the tail is that of the predictive distribution,
-(1 + (h - h₀)/km)^-k. So rows that resemble their neighbours, or that are wilder than the
-calibration's, raise h by themselves; no independence is assumed. m is at least that of independent
-rows.
+while all is well. A spike raises it at once, a slow ramp over time. A change between two modes that
+are both usual is odd in its order alone, and for as long as there are lags: where no newest row
+among the last L is surprising by itself, one by the first D entries of W(e - m), -ln p counts as
+at most 4. Excursions of S from 0 have heights with an exponential tail (Cramér and Lundberg); h is
+where one is as rare as stated, by the highest quarter of those so far, ten to 64: by their lowest
+h₀, how many rows they came in, and the mean m of what the k others have beyond it. As m is
+estimated, the tail is that of the predictive distribution, (1 + (h - h₀)/km)^-k. So rows that
+resemble their neighbours, or that are wilder than the calibration's, raise h by themselves; no
+independence is assumed. m is at least that of independent rows. An episode that is over counts,
+too: where they come more often than stated, h rises.
 
 **Stuck channels** may lie well inside all that is usual. A channel that repeats its value for k
 rows more than four times its longest run before the calibration, and five, has the surprise
 -k ln q, q how often it repeated one then, at most ½; a row's surprise is at least the largest of
 its channels'.
 
-**Episodes.** One is open from where S exceeds h until it is 0 again; S stays below 1.5h, so that it
-ends soon after the last odd row. It began where S left 0. Its kind is `spike` (a few odd rows),
-`ramp` (rows became odder after it was noticed), `stuck` (a channel is, in most of its rows) or
-`shift`. One that never came to 1.5h may be none:
-it counts among the excursions, and its rows may be learned.
+**Episodes.** One is open from where S exceeds h until it fell by 60 from its highest, or to 0; S
+stays below 1.5h. So it ends some hundred usual rows after the last odd one, which `last` names: the
+last of p < .01 before S fell by 15. It began where S last was below h/10. Its kind is `spike` (a
+few odd rows), `ramp` (rows became odder after it was noticed), `stuck` (a channel is, in most of
+its rows) or `shift`. One that never came to 1.5h may be none: its rows may be learned.
 
 **Why.** With Ω = C⁻¹ and A the entries of some channels, d² would fall by v_AᵀΩ_AA⁻¹v_A, v = Ωe, if
 these were what the others make of them (the conditional mean of a normal distribution). Of each row
 of an episode the channel is taken out without which d² is smallest, then the next one beside it, up
 to three, until what is left is usual; what each took along is its share. It says what the linear
 ties speak of; what only the residual sees has no share.
+
+**A new normal.** An episode that lasts longer than `accept_after` rows is closed as accepted, and
+the reference is made anew, from the rows that follow, by the scale of the last 128. By default none
+is: a fault that lasts stays one.
 
 **Gated.** Every 128 rows those are learned that lie in no episode, with a memory of eight
 stretches; the calibration is made anew when as many rows were kept as it was made of.
@@ -113,11 +124,14 @@ RAMP = 1.5
 KERNEL = CovarianceTracker()
 
 # Places in the state's `reals` and `counts`, as in native/reference.h.
-MEAN_DISTANCE, MEAN_RESIDUAL, TAIL, SHAPE, WIDTH, THRESHOLD = range(6)
-REALS = 11
+THRESHOLD = 12
+REALS = 23
 SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
 SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
-COUNTS = 14
+RECENT_ROW, BEGAN, PAD = range(14, 17)
+COUNTS = 19
+MEASURES = ("d²", "d² of the newest row alone", "α")
+"""What is measured of a row."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -148,7 +162,7 @@ class ReferenceSpec(Spec):
     ] = 5
     ridge: Annotated[
         float, Range(1e-12, 1e6), "ρ added to the embedded rows' covariance, as a part of its mean."
-    ] = 0.03
+    ] = 0.01
     rank: Annotated[int, Range(1, 1000), "Dimension r of the reference's kernel subspace."] = 10
     budget: Annotated[int, Range(1, 10_000), "Rows B that the kernel subspace stores."] = 20
     drift: Annotated[
@@ -158,6 +172,12 @@ class ReferenceSpec(Spec):
         float, Range(0, 1e6, "()"), "False alarms of a model that are accepted in `per` rows."
     ] = 1.0
     per: Annotated[int, Range(1, 10**12), "Rows that `false_alarms` are counted in."] = 1_000_000
+    accept_after: Annotated[
+        int | None,
+        Range(BLOCK, 10**12),
+        """Rows of an episode after which it is accepted as the new normal, and the reference made
+        anew; none: it stays an episode.""",
+    ] = None
 
     def check_together(self) -> None:
         """Refuse a rate of more than an alarm in ten rows, and a budget below the rank."""
@@ -173,18 +193,13 @@ class ReferenceSpec(Spec):
 
     @property
     def fit_rows(self) -> int:
-        """Rows of the stretch that are learned before any is scored."""
-        return self.rows // 2 // BLOCK * BLOCK
-
-    @property
-    def stretch(self) -> int:
-        """Rows after which the first calibration is made."""
-        return self.rows // BLOCK * BLOCK
+        """Rows of the stretch that are learned before any is scored: whole blocks are left."""
+        return self.rows - self.rows // 2 // BLOCK * BLOCK
 
     @property
     def memory(self) -> int:
         """Rows that count fully in what is learned."""
-        return MEMORY * self.stretch
+        return MEMORY * self.rows
 
     def lags_for(self, width: int) -> int:
         """Return the lags of rows with D channels."""
@@ -214,9 +229,10 @@ class Tables(NamedTuple):
         mean: (E,) m.
         scatter: (E, E) lower triangle of Σ(e - m)(e - m)ᵀ.
         whitener: (E, E) W, lower triangle.
-        scores: (2, 512) ring of the d² and ℓ that the next calibration is made of.
-        calibration: (512,) the scores of the last one, sorted.
-        measured: (2, BLOCK) d² and ℓ of the open block's rows.
+        scores: (3, 512) ring of the `MEASURES` that the next calibration is made of.
+        calibration: (2, 512) the scores of the last one, of embedded rows and of newest rows alone,
+            sorted.
+        measured: (3, BLOCK) the `MEASURES` of the open block's rows.
         peaks: (64,) heights of the highest excursions of S that were no episodes, falling.
         blame: (D,) the channels' shares in the excursion of S, summed up.
         stuck: (D,) the surprises that they were stuck, summed up likewise.
@@ -224,16 +240,20 @@ class Tables(NamedTuple):
         runs: (D,) rows that repeat the one before, up to the newest.
         longest: (D,) the longest of these runs before the first calibration.
         repeated: (D,) rows that repeated the one before, until then.
-        reals: (11,) means of d² and ℓ, the tail's begin, shape and width, h; S, and since it was 0
-            its largest value, the largest surprise and their sum; their sum over an episode's first
-            rows.
-        counts: (14,) rows seen, learned, kept for calibrations; rows of the last calibration, rows
-            kept when the next is due; the row at which S left 0, the one that opened an episode
+        reals: (23,) means of the `MEASURES`, then their standard deviations; begin, shape and width
+            of the two scores' tails; h; S, and its largest value since it was 0; since it was low
+            the largest surprise and their sum; their sum over an episode's first rows; the largest
+            surprise of a newest row alone of late; mean and squared deviations of the d² of rows
+            once they were learned, since the last calibration, of embedded and of newest rows.
+        counts: (19,) rows seen, learned, kept for calibrations; rows of the last calibration, rows
+            kept when the next is due; the row at which S left h/10, the one that opened an episode
             (-1: none), the last one of p < .01 and how many; episodes; excursions kept, and the
-            rows that they came in; rows before the first calibration; rows since S was 0 whose
-            surprise was that of a channel that is stuck.
-        times: (4,) event times, ns, of the row at which S left 0, that opened an episode, that was
-            the last one of p < .01, and of the newest; 0 without times.
+            rows that they came in; rows before the first calibration; rows since S was low whose
+            surprise was that of a channel that is stuck; the row of the largest surprise of late;
+            the row that the reference began with; the place of row 0 in its block; rows of the
+            squared deviations; excursions so far.
+        times: (4,) event times, ns, of the row at which S left h/10, that opened an episode, that
+            was the last one of p < .01, and of the newest; 0 without times.
     """
 
     shift: FloatArray
@@ -261,7 +281,7 @@ class Tables(NamedTuple):
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(E(2E + 1) + D(L + 135) + 1885) + 128 and those of the kernel
+    The bytes of its arrays are 8(E(2E + 1) + D(L + 135) + 3054) + 128 and those of the kernel
     subspace's `CovarianceState`, E = DL.
 
     Attributes:
@@ -290,8 +310,7 @@ class Scores:
     Attributes:
         distance: (n,) d = ‖W(e - m)‖; NaN before the reference has learned half its stretch.
         residual: (n,) ℓ under the reference's kernel subspace; NaN likewise.
-        score: (n,) d²/mean(d²) + ℓ/mean(ℓ), 2 on average while all is well; NaN before the
-            calibration.
+        score: (n,) root of ln(e^u + e^v), about 1 while all is well; NaN before the calibration.
         p: (n,) share of normal rows that are at least as odd, small where a row is surprising; NaN
             before the calibration.
         evidence: (n,) S/h: an episode is open from where it is above 1 until it is 0; NaN likewise.
@@ -314,6 +333,7 @@ class Episode(NamedTuple):
         opened: Index of the row at which it was noticed.
         row: Index of the row that this was said after.
         closed: Whether it is over.
+        accepted: Whether that is because its rows are taken as the new normal.
         last: Index of the last row that was surprising by itself (p < .01), `start` if none was.
         severity: Sum of -log₁₀ p of its rows.
         peak: Smallest p.
@@ -332,6 +352,14 @@ class Episode(NamedTuple):
     peak: float
     times: tuple[int, int, int, int]
     shares: FloatArray
+    accepted: bool = False
+
+    @property
+    def state(self) -> str:
+        """One of "open", "closed" and "accepted"."""
+        if self.accepted:
+            return "accepted"
+        return "closed" if self.closed else "open"
 
     def moved(self, rows: int) -> Episode:
         """Return the episode with so many rows added to every index."""
@@ -382,9 +410,9 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "mean": real(columns),
         "scatter": real(columns, columns),
         "whitener": real(columns, columns),
-        "scores": real(2, MOST_KEPT),
-        "calibration": real(MOST_KEPT),
-        "measured": real(2, BLOCK),
+        "scores": real(len(MEASURES), MOST_KEPT),
+        "calibration": real(2, MOST_KEPT),
+        "measured": real(len(MEASURES), BLOCK),
         "peaks": real(MOST_PEAKS),
         "blame": real(width),
         "stuck": real(width),
@@ -406,13 +434,23 @@ def init(spec: ReferenceSpec, first_rows: npt.ArrayLike) -> ReferenceState:
     """
     rows = first_matrix(first_rows)
     scale = scaling.standard_scaling(rows, math.inf)
-    arrays = {name: like.zeros() for name, like in layout(spec, rows.shape[1]).items()}
-    tables = Tables(**arrays)._replace(shift=scale.shift, scale=scale.scale)
-    tables.counts[OPENED] = -1
-    tables.counts[DUE] = MOST_KEPT
+    tables = _empty(spec, scale.shift, scale.scale, 0)
     return ReferenceState(
         tables, KERNEL.init(spec.kernel, scaling.apply_scaling(scale, rows, math.inf))
     )
+
+
+def _empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int) -> Tables:
+    """Make the tables of a reference that begins with a row of this index."""
+    arrays = {name: like.zeros() for name, like in layout(spec, len(scale)).items()}
+    tables = Tables(**arrays)._replace(shift=shift, scale=scale)
+    counts = tables.counts
+    counts[SEEN] = counts[BEGAN] = counts[ZERO] = began
+    counts[OPENED] = -1
+    counts[DUE] = MOST_KEPT
+    # The stretch ends where a block does.
+    counts[PAD] = -(began + spec.rows) % BLOCK
+    return tables
 
 
 def update(
@@ -456,15 +494,19 @@ def update(
     told: list[Episode] = []
     start = 0
     while start < len(matrix):
-        first = int(tables.counts[SEEN]) % BLOCK
+        first = int(tables.counts[SEEN] + tables.counts[PAD]) % BLOCK
         stop = min(len(matrix), start + BLOCK - first)
         piece = found[:, start:stop]
         there = slice(start, stop)
         piece[...] = _watch(spec, settings, tables, kernel, matrix[there], stamps[there], told)
         tables.counts[SEEN] += stop - start
         start = stop
-        if tables.counts[SEEN] % BLOCK == 0:
+        if first + len(piece[0]) == BLOCK:
             kernel = _end_block(spec, settings, tables, kernel)
+            state = ReferenceState(tables, kernel)
+            if _is_accepted(spec, tables):
+                told += [_close_accepted(spec, state)]
+                tables, kernel = _made_anew(spec, tables)
     return ReferenceState(tables, kernel), Scores(*found), told
 
 
@@ -479,17 +521,16 @@ def _watch(
 ) -> FloatArray:
     """Score rows of one block; distance, residual, score, p and evidence of each, (5, n)."""
     seen, lags = int(tables.counts[SEEN]), settings.lags
-    out = np.full((5, len(rows)), np.nan)
-    measured, residual = np.zeros(len(rows)), np.zeros(len(rows))
-    call("reference_embed", settings, tables, rows, measured)
-    if seen >= spec.fit_rows:
-        first = lags - 1 + seen % BLOCK
-        scaled = tables.rows[first : first + len(rows)]
+    out, residual = np.full((5, len(rows)), np.nan), np.zeros(len(rows))
+    call("reference_embed", settings, tables, rows)
+    if seen - tables.counts[BEGAN] >= spec.fit_rows:
+        first = int(seen + tables.counts[PAD]) % BLOCK
+        scaled = tables.rows[lags - 1 + first :][: len(rows)]
         residual = np.ascontiguousarray(KERNEL.project(spec.kernel, kernel, scaled).loss)
-        out[0], out[1] = np.sqrt(measured), residual
+        out[0], out[1] = np.sqrt(tables.measured[0, first : first + len(rows)]), residual
     room = _room(len(rows), len(tables.scale))
     watched = Watched(*out[2:])
-    many = call("reference_watch", settings, tables, measured, residual, times, watched, room)
+    many = call("reference_watch", settings, tables, residual, times, watched, room)
     told += [_episode(room, at, lags) for at in range(many)]
     return out
 
@@ -498,19 +539,46 @@ def _end_block(
     spec: ReferenceSpec, settings: Settings, tables: Tables, kernel: CovarianceState
 ) -> CovarianceState:
     """Learn a whole block's good rows, and calibrate if that is due; the kernel's new state."""
-    counts, seen, lags = tables.counts, int(tables.counts[SEEN]), settings.lags
-    learning = seen <= spec.stretch or spec.learning == GATED
+    counts, lags = tables.counts, settings.lags
+    seen = int(counts[SEEN] - counts[BEGAN])
+    learning = seen <= spec.rows or spec.learning == GATED
     if learning:
         if seen > spec.fit_rows:
             call("reference_keep", tables)
         call("reference_learn", settings, tables)
         good = np.ascontiguousarray(tables.rows[lags - 1 :][tables.good])
         kernel, _ = KERNEL.update(spec.kernel, kernel, good)
-    if seen == spec.stretch or (seen > spec.stretch and learning and counts[KEPT] >= counts[DUE]):
+    if seen == spec.rows or (seen > spec.rows and learning and counts[KEPT] >= counts[DUE]):
         call("reference_calibrate", settings, tables)
         counts[DUE] = counts[KEPT] + min(counts[CALIBRATED], MOST_KEPT)
     tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
     return kernel
+
+
+def _is_accepted(spec: ReferenceSpec, tables: Tables) -> bool:
+    opened, seen = tables.counts[[OPENED, SEEN]].tolist()
+    return spec.accept_after is not None and 0 <= opened <= seen - spec.accept_after
+
+
+def _close_accepted(spec: ReferenceSpec, state: ReferenceState) -> Episode:
+    episode = open_episode(spec, state)
+    assert episode is not None
+    return episode._replace(closed=True, accepted=True)
+
+
+def _made_anew(spec: ReferenceSpec, old: Tables) -> tuple[Tables, CovarianceState]:
+    """Begin anew after a whole block, by the scale of its rows."""
+    lags = spec.lags_for(len(old.scale))
+    rows = (old.rows[lags - 1 :] + old.shift) * old.scale
+    scale = scaling.standard_scaling(rows, math.inf)
+    tables = _empty(spec, scale.shift, scale.scale, int(old.counts[SEEN]))
+    scaled = scaling.apply_scaling(scale, rows, math.inf)
+    first = -spec.rows % BLOCK
+    tables.rows[first : first + lags - 1] = scaled[len(scaled) - lags + 1 :]
+    tables.previous[:] = scaled[-1]
+    tables.counts[EPISODES] = old.counts[EPISODES]
+    tables.times[:] = old.times
+    return tables, KERNEL.init(spec.kernel, scaled)
 
 
 def _room(count: int, width: int) -> Told:
@@ -598,6 +666,8 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
         Limit("rows of the calibration", CALIBRATED, MOST_KEPT),
         Limit("row that opened an episode", OPENED, seen),
         Limit("excursions", EXCURSIONS, MOST_PEAKS),
+        Limit("row that the reference began with", BEGAN, seen),
+        Limit("place of row 0", PAD, BLOCK - 1),
     )
     tables.counts[OPENED] = max(int(opened), -1)
     for name in ("runs", "longest", "repeated"):

@@ -20,11 +20,25 @@ calibration. Equations and symbols are in `kerneltrack/monitor/reference.py`. */
 /* S stays below this many thresholds, so that it comes down again once all is well; an episode that
 does not get there may be none. */
 #define MOST_EVIDENCE 1.5
+/* What is below this part of the threshold may be chance: an episode began where S left it. */
+#define LOW 0.1
+/* An episode is over once S fell by so much: some hundred usual rows. */
+#define ENOUGH 60.0
+/* Once it fell by so much odd rows no longer count: a usual row in a hundred is one. */
+#define FADING 15.0
 /* -ln p of a row that counts as surprising by itself. */
 #define SURPRISING 4.6
+/* Excursions that a threshold is made of, at least. */
+#define FEWEST_PEAKS 10
 /* Part of Ω_ii that rounding may leave of an entry. */
 #define DETERMINED 1e-9
 #define VAST 1e300
+/* Least ‖q‖² that is told from 0. */
+#define LEAST_SHARE 1e-12
+/* Least standard deviation of a measure, as a part of its mean. */
+#define LEAST_DEVIATION 1e-9
+/* Surprise that the rows before a row add to it at most, where it is usual by itself. */
+#define MOST_HISTORY 4.0
 /* Values that differ by less, in deviations, are the same. */
 #define SAME 1e-9
 /* So many of its longest runs, and rows, are let pass of a channel; one that repeats itself more often
@@ -55,11 +69,16 @@ static double whiten(const reference_state *state, const double *e, double *y) {
   return dot(y, y, size);
 }
 
-/* Scale rows into the open block, behind its `first` rows, and measure d² of each. */
+/* Place in the open block of the next row. */
+static int64_t next_place(const reference_state *state) {
+  return (state->counts.at[SEEN] + state->counts.at[PAD]) % state->good.size;
+}
+
+/* Scale rows into the open block, and measure d² of each, beside those before it and alone. */
 KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_state *state,
-                                  const mat *rows, vec *distance) {
+                                  const mat *rows) {
   int64_t lags = settings->lags, width = state->rows.columns, size = state->mean.size;
-  int64_t many = state->good.size, first = state->counts.at[SEEN] % many;
+  int64_t first = next_place(state);
   arena scratch = {0};
   double *e = reals(&scratch, size), *y = reals(&scratch, size);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
@@ -74,9 +93,10 @@ KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_
     }
     /* Before the first row all was as the first. */
     if (state->counts.at[SEEN] + n == 0)
-      for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, l), to, width);
+      for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, first + l), to, width);
     embed(state, lags, first + n, e);
-    distance->at[n] = whiten(state, e, y);
+    row_of(&state->measured, DISTANCE)[first + n] = whiten(state, e, y);
+    row_of(&state->measured, ALONE)[first + n] = dot(y, y, width);
   }
   give_back(&scratch);
   return KT_DONE;
@@ -87,13 +107,25 @@ static int64_t tail_of(int64_t many) {
   return most_of((int64_t)(TAIL_PART * (double)many), TAIL_LEAST);
 }
 
-/* The row's surprise -ln p under the calibration. */
-static double surprise_of(const reference_state *state, double score) {
-  const double *sorted = state->calibration.at, *numbers = state->reals.at;
+/* s = ln(e^u + e^v): d² or d² of the newest row alone, and α, in standard deviations from their means.
+*/
+static double score_of(const reference_state *state, int distance, double measured, double angle) {
+  const double *means = state->reals.at, *deviations = means + DEVIATIONS;
+  double u = (measured - means[distance]) / deviations[distance];
+  double v = (angle - means[ANGLE]) / deviations[ANGLE];
+  return larger(u, v) + log1(1.0 + exp1(-fabs(u - v)));
+}
+
+static double *tail_numbers(const reference_state *state, int which) {
+  return state->reals.at + (which == EMBEDDED ? TAIL : TAIL_ALONE);
+}
+
+/* The surprise -ln p of a score under its calibration. */
+static double surprise_of(const reference_state *state, int which, double score) {
+  const double *sorted = row_of(&state->calibration, which), *numbers = tail_numbers(state, which);
   int64_t many = state->counts.at[CALIBRATED];
-  double tail = numbers[TAIL];
-  if (score > tail) {
-    double over = (score - tail) / numbers[WIDTH], shape = numbers[SHAPE];
+  if (score > numbers[BEGIN]) {
+    double over = (score - numbers[BEGIN]) / numbers[WIDTH], shape = numbers[SHAPE];
     double start = log1((double)many / (double)tail_of(many));
     return start + log1(larger(1.0 + shape * over, 1.0)) / shape;
   }
@@ -236,7 +268,11 @@ them are taken as exponential, as those of a random walk are (Cramér and Lundbe
 exponent than independent rows give. */
 static void find_threshold(const reference_settings *settings, reference_state *state) {
   const double *peaks = state->peaks.at;
-  int64_t many = state->counts.at[EXCURSIONS];
+  /* An episode ends by the threshold that it began by. */
+  if (state->counts.at[OPENED] >= 0) return;
+  /* The highest quarter: most excursions are a row long, and say nothing of those that last. */
+  int64_t kept = state->counts.at[EXCURSIONS], quarter = state->counts.at[BOOKED] / 4;
+  int64_t many = least_of(kept, most_of(quarter, FEWEST_PEAKS));
   double most = independent_exponent(settings->drift), excess = 0.0;
   double wanted = settings->rate * (double)state->counts.at[WATCHED];
   double *threshold = &state->reals.at[THRESHOLD];
@@ -260,7 +296,9 @@ static void find_threshold(const reference_settings *settings, reference_state *
 static void book_excursion(reference_state *state, double height) {
   double *peaks = state->peaks.at;
   int64_t *many = &state->counts.at[EXCURSIONS], most = state->peaks.size;
-  if (!(height > 0.0) || (*many == most && !(height > peaks[most - 1]))) return;
+  if (!(height > 0.0)) return;
+  state->counts.at[BOOKED] += 1;
+  if (*many == most && !(height > peaks[most - 1])) return;
   int64_t i = *many < most ? (*many)++ : most - 1;
   for (; i > 0 && peaks[i - 1] < height; i--) peaks[i] = peaks[i - 1];
   peaks[i] = height;
@@ -272,14 +310,24 @@ static void count_row(reference_state *state) {
   counts[WATCHED] += 1;
   if (counts[WATCHED] < MOST_WATCHED) return;
   counts[WATCHED] /= 2;
+  counts[BOOKED] /= 2;
   counts[EXCURSIONS] /= 2;
   for (int64_t i = 0; i < counts[EXCURSIONS]; i++) state->peaks.at[i] = state->peaks.at[2 * i + 1];
 }
 
-/* Whether an episode went so little beyond h that it may have been none. Without them the excursions
-would be cut off at h, and h would fall. */
+/* Whether S came down far enough from its highest value in this episode, or to 0. */
+static int is_over(const reference_state *state) {
+  double evidence = state->reals.at[EVIDENCE];
+  return !(evidence > 0.0) || state->reals.at[TOP] - evidence > ENOUGH;
+}
+
+/* Whether an episode went so little beyond h that it may have been none. */
 static int doubtful(const reference_state *state) {
   return state->reals.at[TOP] < MOST_EVIDENCE * state->reals.at[THRESHOLD];
+}
+
+static int is_raised(const reference_state *state) {
+  return state->reals.at[EVIDENCE] > LOW * state->reals.at[THRESHOLD];
 }
 
 /* A row's surprise goes into the evidence S; whether an episode was opened (1) or closed (-1). */
@@ -288,11 +336,12 @@ static int weigh_evidence(const reference_settings *settings, reference_state *s
   double *numbers = state->reals.at;
   int64_t *counts = state->counts.at;
   double most = MOST_EVIDENCE * numbers[THRESHOLD];
-  if (!(numbers[EVIDENCE] > 0.0)) {
+  if (!(numbers[EVIDENCE] > 0.0)) numbers[TOP] = 0.0;
+  if (counts[OPENED] < 0 && !is_raised(state)) {
     counts[ZERO] = row;
     state->times.at[ZERO_TIME] = time;
     counts[SURPRISES] = 0;
-    numbers[PEAK] = numbers[SURPRISE] = numbers[TOP] = 0.0;
+    numbers[PEAK] = numbers[SURPRISE] = 0.0;
     fill(state->blame.at, 0.0, state->blame.size);
     fill(state->stuck.at, 0.0, state->stuck.size);
     counts[STUCK_ROWS] = 0;
@@ -302,7 +351,7 @@ static int weigh_evidence(const reference_settings *settings, reference_state *s
   numbers[TOP] = larger(numbers[TOP], numbers[EVIDENCE]);
   numbers[PEAK] = larger(numbers[PEAK], surprise);
   numbers[SURPRISE] += surprise;
-  if (surprise > SURPRISING) {
+  if (surprise > SURPRISING && numbers[TOP] - numbers[EVIDENCE] < FADING) {
     counts[LAST_SURPRISE] = row;
     state->times.at[LAST_TIME] = time;
     counts[SURPRISES] += 1;
@@ -320,8 +369,10 @@ static int weigh_evidence(const reference_settings *settings, reference_state *s
     if (!(numbers[EVIDENCE] > 0.0)) book_excursion(state, numbers[TOP]);
     return 0;
   }
-  if (numbers[EVIDENCE] > 0.0) return 0;
-  if (doubtful(state)) book_excursion(state, numbers[TOP]);
+  if (!is_over(state)) return 0;
+  numbers[EVIDENCE] = 0.0;
+  /* Without episodes the excursions would be cut off at h, and h would fall. */
+  book_excursion(state, numbers[TOP]);
   return -1;
 }
 
@@ -332,9 +383,17 @@ KT_API int64_t kt_reference_note(const reference_state *state, reference_episode
 }
 
 /* How surprising it is that a channel has shown the same value for so long: the rows beyond what its
-runs before the calibration allow, each as likely as repeats were then. The largest of the channels',
-which is named; one that mostly repeated its value is never stuck. */
-static double stuck_surprise(reference_state *state, const double *row, int64_t *channel) {
+runs before the calibration allow, each as likely as repeats were then. One that mostly repeated its
+value is never stuck. */
+static double stuck_for(const reference_state *state, int64_t channel) {
+  int64_t beyond = state->runs.at[channel] - RUNS * state->longest.at[channel] - RUN;
+  if (beyond <= 0) return 0.0;
+  double often = (double)(state->repeated.at[channel] + 1) / (double)(state->counts.at[STRETCHED] + 2);
+  return often > MOSTLY ? 0.0 : smaller(-log1(often) * (double)beyond, MOST_STUCK);
+}
+
+/* Follow the channels' runs by a further row; the largest surprise that one is stuck. */
+static double stuck_surprise(reference_state *state, const double *row) {
   int64_t *counts = state->counts.at, learning = counts[CALIBRATED] == 0;
   double largest = 0.0;
   for (int64_t d = 0; d < state->previous.size; d++) {
@@ -345,21 +404,28 @@ static double stuck_surprise(reference_state *state, const double *row, int64_t 
     if (learning) {
       state->repeated.at[d] += same;
       *longest = most_of(*longest, *run);
-    } else if (*run > RUNS * *longest + RUN) {
-      double often = (double)(state->repeated.at[d] + 1) / (double)(counts[STRETCHED] + 2);
-      if (often > MOSTLY) continue;
-      double surprise = -log1(often) * (double)(*run - RUNS * *longest - RUN);
-      if (surprise > largest) {
-        largest = surprise;
-        *channel = d;
-      }
+    } else {
+      largest = larger(largest, stuck_for(state, d));
     }
   }
   counts[STRETCHED] += learning;
-  return smaller(largest, MOST_STUCK);
+  return largest;
 }
 
-/* Rows of the open block from where S left 0 up to a place: what looked odd was nothing (1), or was an
+/* The surprise of an embedded row that goes into the evidence: where its rows are usual one by one, as
+after a change from one mode to another, what their order says is limited. */
+static double weighed(reference_state *state, int64_t lags, int64_t row, double embedded,
+                      double newest) {
+  double *recent = &state->reals.at[RECENT];
+  int64_t *since = &state->counts.at[RECENT_ROW];
+  if (newest >= *recent || row - *since >= lags) {
+    *recent = newest;
+    *since = row;
+  }
+  return smaller(embedded, larger(*recent, MOST_HISTORY));
+}
+
+/* Rows of the open block from where S was raised up to a place: what looked odd was nothing (1), or was an
 episode (0). */
 static void mark(reference_state *state, int64_t first, int64_t base, int64_t place, int good) {
   for (int64_t i = place; i >= 0 && base - first + i >= state->counts.at[ZERO]; i--)
@@ -370,36 +436,39 @@ static void mark(reference_state *state, int64_t first, int64_t base, int64_t pl
 whose excursion of S is over, or never began, are marked as good. Returns how many episodes were
 opened or closed. */
 KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_state *state,
-                                  const vec *distance, const vec *residual, const ints *times,
+                                  const vec *residual, const ints *times,
                                   reference_outputs *out, reference_episodes *episodes) {
   double *numbers = state->reals.at;
   int64_t *counts = state->counts.at, size = state->mean.size, found = 0;
-  int64_t first = counts[SEEN] % state->good.size, base = counts[SEEN];
+  int64_t first = next_place(state), base = counts[SEEN];
   arena scratch = {0};
   make_blame_work(&scratch, size, settings->lags);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
   blame_work work = make_blame_work(&scratch, size, settings->lags);
-  for (int64_t n = 0; n < distance->size; n++) {
+  for (int64_t n = 0; n < residual->size; n++) {
     int64_t row = base + n, place = first + n;
     state->good.at[place] = 1;
-    row_of(&state->measured, 0)[place] = distance->at[n];
-    row_of(&state->measured, 1)[place] = residual->at[n];
+    double distance = row_of(&state->measured, DISTANCE)[place];
+    double alone = row_of(&state->measured, ALONE)[place];
+    double angle = sqrt(larger(-log1(larger(1.0 - residual->at[n], LEAST_SHARE)), 0.0));
+    row_of(&state->measured, ANGLE)[place] = angle;
     state->times.at[NEWEST_TIME] = times->at[n];
-    int64_t channel = 0;
-    double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place), &channel);
+    double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place));
     if (counts[CALIBRATED] == 0) continue;
-    double score = distance->at[n] / numbers[MEAN_DISTANCE] + residual->at[n] / numbers[MEAN_RESIDUAL];
-    double alone = surprise_of(state, score), surprise = larger(alone, held);
-    int told = weigh_evidence(settings, state, surprise, row, times->at[n]);
-    out->score.at[n] = score;
-    out->p.at[n] = exp1(-surprise);
+    double score = score_of(state, DISTANCE, distance, angle);
+    double surprise = surprise_of(state, EMBEDDED, score);
+    double newest = surprise_of(state, NEWEST, score_of(state, ALONE, alone, angle));
+    double counted = weighed(state, settings->lags, row, surprise, newest);
+    int told = weigh_evidence(settings, state, larger(counted, held), row, times->at[n]);
+    out->score.at[n] = copysign(sqrt(fabs(score)), score);
+    out->p.at[n] = exp1(-larger(surprise, held));
     out->evidence.at[n] = numbers[EVIDENCE] / numbers[THRESHOLD];
     int open = counts[OPENED] >= 0;
-    if (held > alone) {
+    if (held > counted) {
       counts[STUCK_ROWS] += 1;
-      state->stuck.at[channel] += held;
+      for (int64_t d = 0; d < state->stuck.size; d++) state->stuck.at[d] += stuck_for(state, d);
     }
-    if (open || numbers[EVIDENCE] > 0.0) {
+    if (open || is_raised(state)) {
       state->good.at[place] = 0;
       if (open) add_blame(settings, state, place, &work);
     } else {
@@ -411,9 +480,10 @@ KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_
       mark(state, first, base, place, doubtful(state));
     }
   }
-  if (first + distance->size == state->good.size && counts[CALIBRATED] > 0) {
+  if (first + residual->size == state->good.size && counts[CALIBRATED] > 0 &&
+      counts[OPENED] < 0) {
     /* What is no episode when the block ends counts as none. */
-    if (counts[OPENED] < 0) mark(state, first, base, state->good.size - 1, 1);
+    mark(state, first, base, state->good.size - 1, 1);
     find_threshold(settings, state);
   }
   give_back(&scratch);
@@ -426,11 +496,29 @@ KT_API int64_t kt_reference_keep(reference_state *state) {
   for (int64_t place = 0; place < state->good.size; place++) {
     if (!state->good.at[place]) continue;
     int64_t slot = *kept % state->scores.columns;
-    for (int which = 0; which < 2; which++)
+    for (int which = 0; which < MEASURES; which++)
       row_of(&state->scores, which)[slot] = row_of(&state->measured, which)[place];
     *kept += 1;
   }
   return KT_DONE;
+}
+
+/* Mean and squared deviations of d² and of that of the newest row alone, of the open block's good rows
+as they are now that they are learned (Welford). */
+static void measure_learned(const reference_settings *settings, reference_state *state, double *e,
+                            double *y) {
+  for (int64_t place = 0; place < state->good.size; place++) {
+    if (!state->good.at[place]) continue;
+    embed(state, settings->lags, place, e);
+    double distance = whiten(state, e, y), alone = dot(y, y, state->rows.columns);
+    int64_t many = ++state->counts.at[MOMENT_ROWS];
+    double *moments = state->reals.at + LEARNED_MOMENTS, measured[] = {distance, alone};
+    for (int which = 0; which < SCORES; which++, moments += 2) {
+      double before = measured[which] - moments[0];
+      moments[0] += before / (double)many;
+      moments[1] = fma(before, measured[which] - moments[0], moments[1]);
+    }
+  }
 }
 
 /* Mean and scatter of the open block's good rows, one after the other (Welford), and W anew:
@@ -464,6 +552,8 @@ KT_API int64_t kt_reference_learn(const reference_settings *settings, reference_
   }
   double lift = larger(settings->ridge * trace / (double)size, 1e-12);
   inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);
+  /* The first half of the stretch shows no more than that it was learned. */
+  if (state->counts.at[KEPT] > 0) measure_learned(settings, state, e, after);
   give_back(&scratch);
   return KT_DONE;
 }
@@ -482,10 +572,9 @@ static void sort(double *values, int64_t count) {
 
 /* The generalised Pareto distribution of what is beyond the tail's begin, by weighted moments
 (Hosking and Wallis, Technometrics 29, 1987). */
-static void fit_tail(reference_state *state, int64_t many) {
-  double *numbers = state->reals.at;
+static void fit_tail(const double *sorted, int64_t many, double *numbers) {
   int64_t beyond = tail_of(many);
-  const double *sorted = state->calibration.at, *over = sorted + many - beyond;
+  const double *over = sorted + many - beyond;
   double start = over[-1], first = 0.0, second = 0.0;
   for (int64_t i = 0; i < beyond; i++) {
     double excess = over[i] - start;
@@ -495,7 +584,7 @@ static void fit_tail(reference_state *state, int64_t many) {
   first /= (double)beyond;
   second /= (double)beyond;
   double rest = first - 2.0 * second, shape = rest > 0.0 ? 2.0 - first / rest : 0.0;
-  numbers[TAIL] = start;
+  numbers[BEGIN] = start;
   numbers[SHAPE] = smaller(larger(shape, LEAST_SHAPE), MOST_SHAPE);
   numbers[WIDTH] = larger(first * (1.0 - numbers[SHAPE]), 1e-300);
 }
@@ -515,30 +604,54 @@ static void find_excursions(const reference_settings *settings, reference_state 
   book_excursion(state, top);
 }
 
-/* Scores, tail and threshold from the distances and residuals that were kept. */
+static void set_unit(reference_state *state, int measure, double mean, double variance) {
+  state->reals.at[measure] = mean;
+  state->reals.at[DEVIATIONS + measure] =
+      larger(sqrt(variance), LEAST_DEVIATION * larger(fabs(mean), 1.0));
+}
+
+/* The units of the measures: of d² over the rows once they were learned, as those to come will be
+measured; of α over those that were kept. */
+static void find_units(reference_state *state, int64_t many) {
+  int64_t *rows = &state->counts.at[MOMENT_ROWS];
+  double *moments = state->reals.at + LEARNED_MOMENTS;
+  for (int which = 0; which < SCORES; which++)
+    set_unit(state, which, moments[2 * which], moments[2 * which + 1] / (double)most_of(*rows, 1));
+  fill(moments, 0.0, REALS - LEARNED_MOMENTS);
+  *rows = 0;
+  const double *kept = row_of(&state->scores, ANGLE);
+  double mean = entry_sum(kept, many) / (double)many, square = 0.0;
+  for (int64_t n = 0; n < many; n++) square = fma(kept[n] - mean, kept[n] - mean, square);
+  set_unit(state, ANGLE, mean, square / (double)many);
+}
+
+/* Scores, tails and threshold from the measures that were kept. */
 KT_API int64_t kt_reference_calibrate(const reference_settings *settings, reference_state *state) {
-  double *numbers = state->reals.at;
-  int64_t many = least_of(state->counts.at[KEPT], state->calibration.size);
+  int64_t many = least_of(state->counts.at[KEPT], state->calibration.columns);
   /* The oldest first: the kept ones are a ring. */
-  int64_t oldest = state->counts.at[KEPT] - many, slots = state->calibration.size;
+  int64_t oldest = state->counts.at[KEPT] - many, slots = state->scores.columns;
   if (many < 4 * TAIL_LEAST) return KT_DONE;
   arena scratch = {0};
-  double *scores = reals(&scratch, many);
+  mat scores = table(&scratch, SCORES, many);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
-  scores = reals(&scratch, many);
-  const double *distances = row_of(&state->scores, 0), *residuals = row_of(&state->scores, 1);
-  numbers[MEAN_DISTANCE] = larger(entry_sum(distances, many) / (double)many, 1e-12);
-  numbers[MEAN_RESIDUAL] = larger(entry_sum(residuals, many) / (double)many, 1e-9);
+  scores = table(&scratch, SCORES, many);
+  find_units(state, many);
   for (int64_t n = 0; n < many; n++) {
     int64_t at = (oldest + n) % slots;
-    scores[n] = distances[at] / numbers[MEAN_DISTANCE] + residuals[at] / numbers[MEAN_RESIDUAL];
+    double angle = row_of(&state->scores, ANGLE)[at];
+    for (int which = 0; which < SCORES; which++)
+      row_of(&scores, which)[n] = score_of(state, which, row_of(&state->scores, which)[at], angle);
   }
-  copy(state->calibration.at, scores, many);
-  sort(state->calibration.at, many);
   state->counts.at[CALIBRATED] = many;
-  fit_tail(state, many);
-  for (int64_t n = 0; n < many; n++) scores[n] = surprise_of(state, scores[n]);
-  if (state->counts.at[WATCHED] == 0) find_excursions(settings, state, scores, many);
+  for (int which = 0; which < SCORES; which++) {
+    double *sorted = row_of(&state->calibration, which);
+    copy(sorted, row_of(&scores, which), many);
+    sort(sorted, many);
+    fit_tail(sorted, many, tail_numbers(state, which));
+  }
+  double *surprises = row_of(&scores, EMBEDDED);
+  for (int64_t n = 0; n < many; n++) surprises[n] = surprise_of(state, EMBEDDED, surprises[n]);
+  if (state->counts.at[WATCHED] == 0) find_excursions(settings, state, surprises, many);
   find_threshold(settings, state);
   give_back(&scratch);
   return KT_DONE;

@@ -8,32 +8,51 @@
 
 /* Places in a state's `reals`. */
 enum {
-  /* Means of d² and of ℓ over the calibration, by which they are divided. */
+  /* Means of d², of d² of the newest row alone, and of α; then their standard deviations. */
   MEAN_DISTANCE,
-  MEAN_RESIDUAL,
-  /* The tail of the scores: where it begins, shape ξ and width σ. */
-  TAIL,
-  SHAPE,
-  WIDTH,
+  MEAN_ALONE,
+  MEAN_ANGLE,
+  DEVIATIONS,
+  /* The tails of the scores, of the embedded row and of the newest row alone: where each begins, its
+  shape ξ and its width σ. */
+  TAIL = DEVIATIONS + 3,
+  TAIL_ALONE = TAIL + 3,
   /* The threshold h of the evidence. */
-  THRESHOLD,
-  /* S, its largest value, the largest surprise and their sum since it last was 0. */
+  THRESHOLD = TAIL_ALONE + 3,
+  /* S, its largest value since it last was 0; the largest surprise and their sum since it was low. */
   EVIDENCE,
   TOP,
   PEAK,
   SURPRISE,
   /* Sum of surprises over the first rows of the episode. */
-  EARLY
+  EARLY,
+  /* The largest surprise of a newest row alone among those that the embedded row is made of. */
+  RECENT,
+  /* Mean and sum of squared deviations of d² of rows that were learned since the last calibration, then
+  of the newest ones alone. */
+  LEARNED_MOMENTS,
+  REALS = LEARNED_MOMENTS + 4
 };
+
+/* What is measured of a row, and kept for calibrations. */
+enum { DISTANCE, ALONE, ANGLE, MEASURES };
+
+/* Scores of a row that are calibrated: of the embedded row, of the newest row alone. */
+enum { EMBEDDED, NEWEST, SCORES };
+
+/* Places of a tail's numbers. */
+enum { BEGIN, SHAPE, WIDTH };
 
 /* Rows of an episode that say how it began. */
 #define EARLY_ROWS 20
 
 /* Places in a state's `counts`: rows seen; learned; scores kept, those that the calibration is made
-of, and how many are kept when the next is due; the row after which S last was 0, the one that opened
+of, and how many are kept when the next is due; the row after which S last was low, the one that opened
 the episode (-1: none is open), the last surprising one and how many of these; episodes so far;
 excursions of S that are kept, and the rows in which they were the highest; rows before the first
-calibration; rows since S was 0 whose surprise was that a channel is stuck. */
+calibration; rows since S was low whose surprise was that a channel is stuck; the row of RECENT; the row
+that the reference began with, and the place of row 0 in its block; rows of the learned moments;
+excursions so far. */
 enum {
   SEEN,
   LEARNED,
@@ -48,7 +67,12 @@ enum {
   EXCURSIONS,
   WATCHED,
   STRETCHED,
-  STUCK_ROWS
+  STUCK_ROWS,
+  RECENT_ROW,
+  BEGAN,
+  PAD,
+  MOMENT_ROWS,
+  BOOKED
 };
 
 /* Places in a state's `times`: of the rows that the counts of the same names are of. */
@@ -71,7 +95,7 @@ typedef struct {
   mat scatter;
   mat whitener;
   mat scores;
-  vec calibration;
+  mat calibration;
   mat measured;
   vec peaks;
   vec blame;

@@ -23,7 +23,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rows of twelve pumps, two of them broken from the 600th row on."""
     tables = []
     for number in range(PUMPS):
-        name, rng = f"pump-{number}", np.random.default_rng(number)
+        name, rng = f"pump-{number}", np.random.default_rng(100 + number)
         waves = np.sin(np.arange(ROWS)[:, None] / 9 + rng.uniform(0, 6, 2))
         rows = waves @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(ROWS, 4))
         kind, channel = BROKEN.get(name, (None, 0))

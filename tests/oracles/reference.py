@@ -17,14 +17,37 @@ def embedded(rows: Array, lags: int) -> Array:
     return np.hstack([padded[lags - 1 - lag : last - lag] for lag in range(lags)])
 
 
-def distances(rows: Array, lags: int, ridge: float, learned: int) -> Array:
-    """d² of all rows under mean and covariance of the first ones."""
+def distances(rows: Array, lags: int, ridge: float, learned: int, alone: bool = False) -> Array:
+    """d² of all rows under mean and covariance of the first ones; `alone`: of the newest rows."""
     table = embedded(rows, lags)
     known = table[:learned]
     centred = table - known.mean(axis=0)
     covariance = centred[:learned].T @ centred[:learned] / learned
     covariance += ridge * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
+    if alone:
+        width = rows.shape[1]
+        centred, covariance = centred[:, :width], covariance[:width, :width]
     return np.asarray((centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1))
+
+
+def angles(residual: Array) -> Array:
+    """α of rows of these residuals."""
+    return np.asarray(np.sqrt(-np.log(np.maximum(1 - residual, 1e-12))))
+
+
+def combined(first: Array, second: Array) -> Array:
+    """ln(e^u + e^v)."""
+    return np.asarray(np.logaddexp(first, second))
+
+
+def limited(embedded: Array, newest: Array, lags: int) -> Array:
+    """Surprises of embedded rows, at most 4 where no newest row among the last is surprising."""
+    recent, since, out = 0.0, 0, []
+    for row, (whole, alone) in enumerate(zip(embedded, newest, strict=True)):
+        if alone >= recent or row - since >= lags:
+            recent, since = alone, row
+        out.append(min(whole, max(recent, 4.0)))
+    return np.array(out)
 
 
 def surprises(scores: Array, calibration: Array) -> Array:

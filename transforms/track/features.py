@@ -42,7 +42,7 @@ def episode_chunk(episodes: Sequence[Episode], has_time: bool) -> Chunk:
     columns: dict[str, Any] = {
         "index": pa.array([episode.row for episode in episodes], pa.int64()),
         "episode": pa.array([episode.number for episode in episodes], pa.int64()),
-        "state": pa.array(["closed" if e.closed else "open" for e in episodes]),
+        "state": pa.array([e.state for e in episodes]),
         "kind": pa.array([episode.kind for episode in episodes]),
         "severity": pa.array([episode.severity for episode in episodes], pa.float64()),
         "p": pa.array([episode.peak for episode in episodes], pa.float64()),
