@@ -134,7 +134,7 @@ def job_from_flags(
         spec=spec,
         order=_order_from_flags(args, order),
         extras=tuple(args.extras),
-        measure=_measure_from_flags(args, has_time),
+        measure=measure_from_flags(args, has_time),
         drift=spec_options.drift_from_flags(args),
         reference=spec_options.reference_from_flags(args),
         learner=learner,
@@ -179,8 +179,12 @@ def _order_from_flags(args: argparse.Namespace, defaults: dict[str, Any]) -> Ord
     )
 
 
-def _measure_from_flags(args: argparse.Namespace, has_time: bool) -> MeasureMismatch | None:
-    """Return the windows that were asked for, if any."""
+def measure_from_flags(args: argparse.Namespace, has_time: bool) -> MeasureMismatch | None:
+    """Return the windows that were asked for, if any.
+
+    Raises:
+        ConfigError: for a length out of range, or flags that say nothing without others.
+    """
     windows: Any = None
     needed: dict[str, tuple[str, ...]] = {
         "window_period": ("window",),

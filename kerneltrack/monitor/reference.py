@@ -420,6 +420,8 @@ def update(
     state: ReferenceState,
     rows: npt.ArrayLike,
     times: IntArray | None = None,
+    *,
+    learn: bool = True,
 ) -> tuple[ReferenceState, Scores, list[Episode]]:
     """Score rows, each before it is learned, and learn those that the spec lets in.
 
@@ -428,6 +430,8 @@ def update(
         state: Not written to.
         rows: Shape (n, D), finite, in the order of their times.
         times: (n,) event times, ns, for the episodes to name.
+        learn: False keeps a reference that is `ready` as it is, whatever the spec says: evidence
+            and episodes go on, nothing is learned.
 
     Returns:
         The new state, the rows' scores, and the episodes that were opened or closed, in the order
@@ -464,7 +468,7 @@ def update(
         tables.counts[SEEN] += stop - start
         start = stop
         if tables.counts[SEEN] % BLOCK == 0:
-            kernel = _end_block(spec, settings, tables, kernel)
+            kernel = _end_block(spec, settings, tables, kernel, learn)
     return ReferenceState(tables, kernel), Scores(*found), told
 
 
@@ -495,11 +499,11 @@ def _watch(
 
 
 def _end_block(
-    spec: ReferenceSpec, settings: Settings, tables: Tables, kernel: CovarianceState
+    spec: ReferenceSpec, settings: Settings, tables: Tables, kernel: CovarianceState, learn: bool
 ) -> CovarianceState:
     """Learn a whole block's good rows, and calibrate if that is due; the kernel's new state."""
     counts, seen, lags = tables.counts, int(tables.counts[SEEN]), settings.lags
-    learning = seen <= spec.stretch or spec.learning == GATED
+    learning = learn and (seen <= spec.stretch or spec.learning == GATED)
     if learning:
         if seen > spec.fit_rows:
             call("reference_keep", tables)
@@ -563,6 +567,11 @@ def open_episode(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
     room = _room(1, len(tables.scale))
     call("reference_note", tables, room)
     return _episode(room, 0, spec.lags_for(len(tables.scale)))
+
+
+def ready(state: ReferenceState) -> bool:
+    """Check whether the reference is made: rows have a p, and episodes are found, only then."""
+    return bool(state.tables.counts[CALIBRATED] > 0)
 
 
 def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:

@@ -98,6 +98,11 @@ def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
         | "AllSnapshots" >> beam.Flatten()
         | "Write snapshots"
         >> WriteSnapshots(
-            join(ends.output, layout.SNAPSHOTS), job.spec, job.learner, job.float32, job.before
+            join(ends.output, layout.SNAPSHOTS),
+            job.spec,
+            job.learner,
+            job.float32,
+            job.before,
+            job.reference,
         )
     )

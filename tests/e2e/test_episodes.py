@@ -12,31 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli.main import main
-
-BROKEN = {"pump-3": ("shift", 1), "pump-7": ("ramp", 0)}
-PUMPS, ROWS, SINCE = 12, 900, 600
-MINUTE = 60_000_000
+from tests.e2e import fleet as made
+from tests.e2e.fleet import BROKEN, ROWS, SINCE
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of twelve pumps, two of them broken from the 600th row on."""
-    tables = []
-    for number in range(PUMPS):
-        name, rng = f"pump-{number}", np.random.default_rng(number)
-        waves = np.sin(np.arange(ROWS)[:, None] / 9 + rng.uniform(0, 6, 2))
-        rows = waves @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(ROWS, 4))
-        kind, channel = BROKEN.get(name, (None, 0))
-        size = rows[:512, channel].std()
-        if kind == "shift":
-            rows[SINCE:, channel] += 5 * size
-        elif kind == "ramp":
-            rows[SINCE:, channel] += np.linspace(0, 15, ROWS - SINCE) * size
-        times = pa.array(np.arange(ROWS) * MINUTE, pa.timestamp("us", "UTC"))
-        columns = {f"ch{place}": rows[:, place] for place in range(4)}
-        tables.append(pa.table({"pump": [name] * ROWS, "time": times, **columns}))
+    """The made fleet in a file."""
     path = tmp_path_factory.mktemp("fleet") / "fleet.parquet"
-    pq.write_table(pa.concat_tables(tables), path)
+    made.write(path, made.fleet())
     return path
 
 

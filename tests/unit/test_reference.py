@@ -100,6 +100,25 @@ def test_cuts_change_nothing(spec: ReferenceSpec, cuts: list[int]) -> None:
     }
 
 
+def test_what_learns_nothing_goes_on_with_its_evidence() -> None:
+    """As a reference of the kind that is kept does, whatever the spec says."""
+    rows = normal(11, 2500)
+    rows[2000:2100, 1] += 15
+    state, _, _ = run(GATED, rows[:1024])
+    assert reference.ready(state)
+    assert not reference.ready(run(GATED, rows[:384])[0])
+    after, scores, told = reference.update(GATED, state, rows[1024:], learn=False)
+    assert [episode.closed for episode in told] == [False, True]
+    for name in ("mean", "scatter", "whitener", "calibration"):
+        assert as_bytes(getattr(after.tables, name)) == as_bytes(getattr(state.tables, name))
+    kernels = [reference.KERNEL.arrays(each.kernel).values() for each in (after, state)]
+    assert as_bytes(*kernels[0]) == as_bytes(*kernels[1])
+    kept = dataclasses.replace(GATED, learning="first")
+    np.testing.assert_array_equal(reference.update(kept, state, rows[1024:])[1].p, scores.p)
+    moved = reference.update(GATED, state, rows[1024:])[0]
+    assert as_bytes(moved.tables.whitener) != as_bytes(state.tables.whitener)
+
+
 @pytest.mark.parametrize(
     ("kind", "fault"),
     [

@@ -14,6 +14,7 @@ from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.trackers.common.features import Features
 from transforms.chunks import Chunk, matrix_column
 from transforms.track.segments import Alert
+from transforms.write.schemas import REFERENCE_COLUMNS
 
 EXTRAS = ("q", "s")
 
@@ -71,6 +72,12 @@ def alert_chunk(alerts: Sequence[Alert]) -> Chunk:
     return Chunk(pa.RecordBatch.from_pydict(columns))
 
 
+def reference_columns(scores: Scores) -> dict[str, pa.Array]:
+    """Return what a reference says of rows as columns, null where it says nothing yet."""
+    said = zip(REFERENCE_COLUMNS, (scores.residual, scores.distance, scores.p), strict=True)
+    return {name: pa.array(values, mask=np.isnan(values)) for name, values in said}
+
+
 def feature_chunk(
     rows: Chunk, features: Features, good: npt.NDArray[np.int64], scores: Scores | None = None
 ) -> Chunk:
@@ -89,12 +96,7 @@ def feature_chunk(
     columns["loss"] = pa.array(part(features.loss))
     columns["novelty"] = pa.array(part(features.novelty))
     if scores is not None:
-        for name, said in (
-            ("ref_loss", scores.residual),
-            ("ref_distance", scores.distance),
-            ("p", scores.p),
-        ):
-            columns[name] = pa.array(said, mask=np.isnan(said))
+        columns |= reference_columns(scores)
     columns["informative"] = pa.array(part(features.informative))
     columns["evicted"] = pa.array(evicted, mask=evicted < 0)
     columns["initial"] = pa.array(part(features.initial))

@@ -22,6 +22,7 @@ from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow, WindowState
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.registry import get_tracker
+from kerneltrack.specs import spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
 from transforms.read.times import TIME_LIMIT
@@ -49,6 +50,7 @@ class Work:
         reference: What rows are held against to find episodes, if asked for.
         every: Distance of the boundaries at which snapshots are due, ns of event time.
         start: Landmarks that new models begin from, if they do.
+        frozen: Whether nothing is learned: rows are projected on the models as they are.
     """
 
     spec: SubspaceSpec
@@ -59,6 +61,7 @@ class Work:
     reference: ReferenceSpec | None = None
     every: int | None = None
     start: StartSet | None = None
+    frozen: bool = False
 
     @property
     def rows_to_start(self) -> int:
@@ -88,6 +91,7 @@ class Model(NamedTuple):
         reference: What rows are held against, if asked for.
         before: Rows of this model ID before the tracker's first: indexes go on from there. Less
             than 0 if the tracker comes from a snapshot that had seen more.
+        projected: Rows since then that a frozen tracker has not learned.
     """
 
     state: Any
@@ -100,11 +104,17 @@ class Model(NamedTuple):
     drift: Any = None
     reference: ReferenceState | None = None
     before: int = 0
+    projected: int = 0
+
+    @property
+    def seen(self) -> int:
+        """The tracker's index of the next row."""
+        return int(self.state.n) + self.projected
 
     @property
     def rows(self) -> int:
         """Index of the next row."""
-        return self.before + int(self.state.n)
+        return self.before + self.seen
 
 
 def begin(work: Work, key: str, first_rows: npt.NDArray[Any], before: int = 0) -> Model:
@@ -140,6 +150,37 @@ def take_over(work: Work, data: bytes, name: str, before: Model | None, rows: in
     if before is not None:
         model = model._replace(time=before.time, until=before.until)
     return _with_companions(work, model, {}, _typical(state))
+
+
+def frozen(data: bytes, name: str, measure: MeasureMismatch | None = None) -> tuple[Work, Model]:
+    """Make of a snapshot a model that learns nothing, and what is done with its rows.
+
+    They may be of any time. Windows begin anew; the evidence of a reference that was `ready` goes
+    on, and one that was not is left out.
+
+    Args:
+        data: The snapshot.
+        name: Where it came from, for errors.
+        measure: Mismatch of windows, if asked for.
+
+    Raises:
+        DataError: for bytes that are no tracker's state, or damaged ones.
+    """
+    snapshot = codec.decode(data, name)
+    about = read_about(snapshot.header, name)
+    work = Work(spec=snapshot.spec, measure=measure, frozen=True)
+    parts = _parts(snapshot.beside)
+    try:
+        model = Model(snapshot.state, before=about.rows - int(snapshot.state.n))
+        if "reference" in parts:
+            spec = spec_from_dict(ReferenceSpec, snapshot.header["about"]["reference"])
+            made = _checked(reference.from_arrays(spec, parts["reference"]))
+            if reference.ready(made):
+                work = dataclasses.replace(work, reference=spec)
+                model = model._replace(reference=made)
+        return work, _with_windows(work, model, {}, len(snapshot.state.shift))
+    except (ConfigError, KeyError, TypeError, ValueError) as error:
+        raise DataError(name, f"damaged state: {error}") from error
 
 
 def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
@@ -205,11 +246,18 @@ def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
         if not own and model.drift is not None:
             check_given("drift.counts", model.drift.counts)
         if not own and model.reference is not None:
-            check_given("reference.counts", model.reference.tables.counts)
-            check_given("reference.kernel.counts", model.reference.kernel.counts)
+            _checked(model.reference)
         return model
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
+
+
+def _checked(state: ReferenceState) -> ReferenceState:
+    """Return a reference from outside, whose counts were held against their limits."""
+    # No episode is open: -1, which `from_arrays` lets pass there alone.
+    check_given("reference.counts", np.maximum(state.tables.counts, 0))
+    check_given("reference.kernel.counts", state.kernel.counts)
+    return state
 
 
 class LastWritten:
@@ -250,11 +298,7 @@ class LastWritten:
 
 
 def _go_on(work: Work, snapshot: codec.Snapshot, about: About) -> Model:
-    began = snapshot.header["about"]
-    beside: dict[str, dict[str, npt.NDArray[Any]]] = {}
-    for full, array in snapshot.beside.items():
-        part, _, field = full.partition(".")
-        beside.setdefault(part, {})[field] = array
+    began, beside = snapshot.header["about"], _parts(snapshot.beside)
     if work.measure is None or began.get("measure") != work.measure.to_dict():
         beside.pop("open", None)
         beside.pop("moving", None)
@@ -266,6 +310,15 @@ def _go_on(work: Work, snapshot: codec.Snapshot, about: About) -> Model:
     if model.rows != about.rows:
         raise ConfigError("rows", about.rows, f"{model.rows}, as the state counts them")
     return _with_companions(work, model, beside, _typical(snapshot.state))
+
+
+def _parts(beside: Arrays) -> dict[str, dict[str, npt.NDArray[Any]]]:
+    """Return the arrays beside a tracker's by what they are of."""
+    parts: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    for full, array in beside.items():
+        part, _, field = full.partition(".")
+        parts.setdefault(part, {})[field] = array
+    return parts
 
 
 def _with_companions(
@@ -280,6 +333,28 @@ def _with_companions(
         held = Held(**copies_like("held", beside["held"], Held.layout(width)))
         check_whole("held.times", held.times, -TIME_LIMIT, TIME_LIMIT)
         model = model._replace(held=held)
+    model = _with_windows(work, model, beside, width)
+    if work.drift is not None:
+        watched = (
+            drift.from_arrays(work.drift, beside["drift"])
+            if "drift" in beside
+            else drift.init(work.drift)
+        )
+        model = model._replace(drift=watched)
+    if work.reference is not None:
+        held_against = (
+            reference.from_arrays(work.reference, beside["reference"])
+            if "reference" in beside
+            else reference.init(work.reference, first_rows)
+        )
+        model = model._replace(reference=held_against)
+    return model
+
+
+def _with_windows(
+    work: Work, model: Model, beside: dict[str, dict[str, npt.NDArray[Any]]], width: int
+) -> Model:
+    """Give a model its windows, from arrays where there are some."""
     if work.measure is not None and work.measure.windows is not None:
         known = OpenWindows.none(width)
         if "open" in beside:
@@ -295,20 +370,6 @@ def _with_companions(
             ]
             moving = work.window.from_arrays(spec, model.state, arrays)
         model = model._replace(moving=moving, moving_times=times)
-    if work.drift is not None:
-        watched = (
-            drift.from_arrays(work.drift, beside["drift"])
-            if "drift" in beside
-            else drift.init(work.drift)
-        )
-        model = model._replace(drift=watched)
-    if work.reference is not None:
-        held_against = (
-            reference.from_arrays(work.reference, beside["reference"])
-            if "reference" in beside
-            else reference.init(work.reference, first_rows)
-        )
-        model = model._replace(reference=held_against)
     return model
 
 
