@@ -18,13 +18,12 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.monitor.mismatch import stores_rows
-from kerneltrack.monitor.reference import Scores
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.learn.predictions import prediction_arrays
-from transforms.metrics import count
+from transforms.metrics import UNREFERENCED, count, name_model
 from transforms.read.label_values import label_column, label_values
 from transforms.snapshots.folder import SnapshotFolder
 from transforms.track.features import (
@@ -259,7 +258,9 @@ class _ScoreInOrderFn(_Scorer):
             yield self.unknown(key, rows)
             return
         count("models_scored", 1)
-        count("models_without_reference", int(known.model.reference is None))
+        if known.model.reference is None:
+            count(UNREFERENCED, 1)
+            name_model(UNREFERENCED, key)
         for start in range(0, len(rows), SLICE_ROWS):
             piece = rows.slice(start, start + SLICE_ROWS)
             last = start + SLICE_ROWS >= len(rows)
@@ -276,7 +277,7 @@ class _ScoreInOrderFn(_Scorer):
         good = int(features.valid.sum())
         beside = {
             "index": pa.array(features.index[features.valid]),
-            **_against_reference(join_scores(outcome.scores), good),
+            **reference_columns(join_scores(outcome.scores), good),
         }
         yield from self.scored(key, known, piece, features, beside)
         if outcome.measured and work.measure is not None:
@@ -288,13 +289,6 @@ class _ScoreInOrderFn(_Scorer):
             chunk = episode_chunk(outcome.episodes, times is not None)
             yield pvalue.TaggedOutput(EPISODES, (key, chunk))
         return known._replace(model=model)
-
-
-def _against_reference(scores: Scores | None, rows: int) -> dict[str, pa.Array]:
-    """Return the reference's columns, null where the model has none."""
-    if scores is not None:
-        return reference_columns(scores)
-    return {name: pa.nulls(rows, pa.float64()) for name in REFERENCE_COLUMNS}
 
 
 def _predicted(

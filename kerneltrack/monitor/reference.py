@@ -102,6 +102,8 @@ MOST_PEAKS = 64
 """Excursions that the threshold is made of."""
 MOST_COLUMNS = 128
 """Embedded columns, at most: lags are fewer where there would be more."""
+MOST_DEVIATION = 1e3
+"""Largest |x| after scaling, in deviations (native/reference.c)."""
 SPIKE_ROWS = 5
 """An episode of so many odd rows is a spike; each row is seen for as long as its lags."""
 MEMORY = 8
@@ -113,10 +115,10 @@ RAMP = 1.5
 KERNEL = CovarianceTracker()
 
 # Places in the state's `reals` and `counts`, as in native/reference.h.
-MEAN_DISTANCE, MEAN_RESIDUAL, TAIL, SHAPE, WIDTH, THRESHOLD = range(6)
+MEAN_DISTANCE, MEAN_RESIDUAL, TAIL, SHAPE, WIDTH, THRESHOLD, EVIDENCE = range(7)
 REALS = 11
 SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
-SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
+SURPRISES, EPISODES, EXCURSIONS, WATCHED, STRETCHED, STUCK_ROWS = range(8, 14)
 COUNTS = 14
 
 
@@ -458,6 +460,7 @@ def update(
     settings = Settings(lags, spec.ridge, spec.drift, spec.rate, spec.memory)
     kernel, found = state.kernel, np.full((5, len(matrix)), np.nan)
     told: list[Episode] = []
+    _begin_lags(tables, matrix)
     start = 0
     while start < len(matrix):
         first = int(tables.counts[SEEN]) % BLOCK
@@ -470,6 +473,15 @@ def update(
         if tables.counts[SEEN] % BLOCK == 0:
             kernel = _end_block(spec, settings, tables, kernel, learn)
     return ReferenceState(tables, kernel), Scores(*found), told
+
+
+def _begin_lags(tables: Tables, rows: FloatArray) -> None:
+    """Let all before the first of rows be as it is in that, if they follow none (`restarted`)."""
+    first = int(tables.counts[SEEN]) % BLOCK
+    before = tables.rows[first : first + len(tables.rows) - BLOCK]
+    if len(rows) and np.isnan(before).any():
+        scaled = rows[0] / tables.scale - tables.shift
+        before[...] = np.clip(scaled, -MOST_DEVIATION, MOST_DEVIATION)
 
 
 def _watch(
@@ -567,6 +579,25 @@ def open_episode(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
     room = _room(1, len(tables.scale))
     call("reference_note", tables, room)
     return _episode(room, 0, spec.lags_for(len(tables.scale)))
+
+
+def restarted(state: ReferenceState) -> ReferenceState:
+    """Return a reference for rows that do not follow those that it has seen.
+
+    What it was made of stays. The evidence is 0, no episode is open or was, and before the next row
+    all counts as it is in that.
+    """
+    tables = copied(state.tables)
+    for place in (ZERO, LAST_SURPRISE, SURPRISES, EPISODES, STUCK_ROWS):
+        tables.counts[place] = 0
+    tables.counts[OPENED] = -1
+    tables.reals[EVIDENCE:] = 0.0
+    for array in (tables.blame, tables.stuck, tables.runs, tables.times):
+        array[...] = 0
+    tables.previous[...] = np.nan
+    first = int(tables.counts[SEEN]) % BLOCK
+    tables.rows[first : first + len(tables.rows) - BLOCK] = np.nan
+    return ReferenceState(tables, state.kernel)
 
 
 def ready(state: ReferenceState) -> bool:

@@ -72,6 +72,8 @@ def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
         }
     if job.before is not None:
         found["warm_start"] = job.before.folder
+    if job.given is not None:
+        found["reference_from"] = job.given.place
     if start_from is not None:
         found["start_from"] = start_from
     return found

@@ -33,13 +33,15 @@ from pipelines.files.record import (
     parquet_rows,
     performance,
     performance_text,
+    unreferenced,
     versions,
     write_record,
 )
 from pipelines.job import explain, say
 from pipelines.job_spec import measure_from_flags
-from pipelines.report.data.episodes import episode_lines, episodes_of
+from pipelines.report.data.episodes import off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
+from transforms.metrics import UNREFERENCED
 from transforms.paths import join
 from transforms.read.files import ReadChunks
 from transforms.read.label_values import check_label_type
@@ -103,10 +105,14 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),
+            **unreferenced(result, snapshots.reference_spec),
             **local_times(columns, counted(totals)),
         }
         write_record(args.output, record)
-    said = [*_off_lines(args.output, record), *failure_lines(failed)]
+    off = [NO_REFERENCE]
+    if snapshots.reference_spec is not None:
+        off = off_lines(args.output, record, "none that is complete in the snapshots")
+    said = [*off, *failure_lines(failed)]
     say("\n".join([_summary(record), *said]))
     return outcome.end(judged)
 
@@ -164,23 +170,10 @@ def _counts(
             counted[name] = totals.get(name, 0)
     if layout.EPISODES in parts:
         counted["models"] = totals.get("models_scored", 0)
-        counted["models_without_reference"] = totals.get("models_without_reference", 0)
+        counted[UNREFERENCED] = totals.get(UNREFERENCED, 0)
     if learner is not None:
         counted |= performance(output, layout.SCORES, learner)
     return counted
-
-
-def _off_lines(output: str, record: dict[str, Any]) -> list[str]:
-    """Return in a few lines which models are off, or why that is not said."""
-    if record["reference"] is None:
-        return [NO_REFERENCE]
-    counted = record["counts"]
-    models, without = counted["models"], counted["models_without_reference"]
-    lines = episode_lines(episodes_of(output, record), models - without) if without < models else []
-    if without:
-        of = f"{without:,} of {models:,} models"
-        lines.append(f"{of} have no complete reference: nothing is said of them")
-    return lines
 
 
 def _summary(record: dict[str, Any]) -> str:

@@ -102,7 +102,7 @@ def test_rows_and_episodes_are_those_of_the_snapshots_reference(
     assert snapshots_of(tracked.run) == before
     printed = capsys.readouterr().out
     assert "2 of 12 models were off:" in printed
-    assert "reference" not in printed
+    assert "not held" not in printed
     record = record_of(output)
     assert record["reference"] == SPEC.to_dict()
     counts = record["counts"]
@@ -169,7 +169,10 @@ def test_models_without_a_complete_reference_are_told_apart(
     assert set(lines_of(tmp_path / "out", "episodes")) == {"pump-7"}
     printed = capsys.readouterr().out.splitlines()
     assert "1 of 10 models were off:" in printed
-    assert printed[-1] == ("2 of 12 models have no complete reference: nothing is said of them")
+    assert printed[-1] == (
+        "not held against a reference: 2 of 12 models (none that is complete in the snapshots): "
+        "pump-3, pump-4"
+    )
 
 
 def test_snapshots_without_a_reference_say_so(

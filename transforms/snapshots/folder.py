@@ -6,6 +6,7 @@ up to which time, and the file of the tracker's and of the learner's state.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -79,10 +80,18 @@ class SnapshotFolder:
     @property
     def models(self) -> dict[str, Any]:
         """Boundaries by model id."""
+        models: dict[str, Any] = self._read()["models"]
+        return models
+
+    def _read(self) -> dict[str, Any]:
         if self._index is None:
             self._index = read_index(self.folder)
-        models: dict[str, Any] = self._index["models"]
-        return models
+        return self._index
+
+    def digest(self) -> str:
+        """Return a hash of the settings and boundaries of all models."""
+        text = json.dumps(self._read(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def with_learner(self) -> SnapshotFolder:
         """Return the folder for a job that has a learner: it begins where both were written."""
