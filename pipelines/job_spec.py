@@ -160,6 +160,9 @@ def job_from_flags(
         raise ConfigError("--learner", learner.learner, f"none without --label or {labels}")
     if spec.needs_times and not has_time:
         raise ConfigError("--time", None, "the column of event times: the half-life is in seconds")
+    if job.reference is not None and job.reference.needs_times and not has_time:
+        allowed = "the column of event times: the reference's stretch or rate is in time"
+        raise ConfigError("--time", None, allowed)
     if job.before is not None:
         _check_before(job, job.before)
     if given is not None and job.reference is not None:

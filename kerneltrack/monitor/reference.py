@@ -45,6 +45,10 @@ of an episode the channel is taken out without which d² is smallest, then the n
 to three, until what is left is usual; what each took along is its share. It says what the linear
 ties speak of; what only the residual sees has no share.
 
+**Until.** Where the stretch ends at an event time, it is learned from on as above, half of `rows`
+unseen, and calibrated by the last 512 scores before that time. A rate in event time is one in rows
+by the mean distance of the stretch's rows in time.
+
 **Gated.** Every 128 rows those are learned that lie in no episode, with a memory of eight
 stretches; the calibration is made anew when as many rows were kept as it was made of.
 
@@ -80,6 +84,7 @@ from kerneltrack.limits import (
     real,
     whole,
 )
+from kerneltrack.monitor.spans import Span, parse_moment, parse_span
 from kerneltrack.native.binding import call
 from kerneltrack.settings import OneOf, Range
 from kerneltrack.specs import Spec
@@ -106,6 +111,8 @@ MOST_DEVIATION = 1e3
 """Largest |x| after scaling, in deviations (native/reference.c)."""
 SPIKE_ROWS = 5
 """An episode of so many odd rows is a spike; each row is seen for as long as its lags."""
+MOST_RATE = 0.1
+"""False alarms a row, at most."""
 MEMORY = 8
 """Stretches that are remembered by a reference that goes on learning."""
 EARLY_ROWS = 20
@@ -120,6 +127,7 @@ REALS = 11
 SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
 SURPRISES, EPISODES, EXCURSIONS, WATCHED, STRETCHED, STUCK_ROWS = range(8, 14)
 COUNTS = 14
+NEWEST_TIME, FIRST_TIME, STRETCH_TIME = range(3, 6)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,8 +151,15 @@ class ReferenceSpec(Spec):
     rows: Annotated[
         int,
         Range(2 * BLOCK, 10_000_000),
-        "Rows at the start, taken as normal, that the reference is made from.",
+        "Rows at the start, taken as normal, that the reference is made from; the fewest, with "
+        "`until`.",
     ] = 512
+    until: Annotated[
+        str | None,
+        """Event time, in ISO 8601 (UTC unless it says otherwise): the rows before it are those that
+        the reference is made from, however many, in whole blocks of 128. A model with fewer than
+        `rows` of them has none.""",
+    ] = None
     lags: Annotated[
         int, Range(1, MOST_COLUMNS), "Rows that are looked at together: the row and those before."
     ] = 5
@@ -159,19 +174,43 @@ class ReferenceSpec(Spec):
     false_alarms: Annotated[
         float, Range(0, 1e6, "()"), "False alarms of a model that are accepted in `per` rows."
     ] = 1.0
-    per: Annotated[int, Range(1, 10**12), "Rows that `false_alarms` are counted in."] = 1_000_000
+    per: Annotated[
+        str | int,
+        """What `false_alarms` are counted in: rows, or event time (1000000 rows, 30 days), at the
+        pace that the model's rows had while the reference was made.""",
+    ] = "1000000 rows"
+
+    def resolve(self) -> None:
+        """Take a bare number as one of rows."""
+        number = str(self.per).strip()
+        if not isinstance(self.per, bool) and number.isascii() and number.isdigit():
+            self.replace("per", f"{int(number)} rows")
 
     def check_together(self) -> None:
         """Refuse a rate of more than an alarm in ten rows, and a budget below the rank."""
-        if self.false_alarms > self.per / 10:
-            raise ConfigError("false_alarms", self.false_alarms, f"at most {self.per / 10:g}")
+        rows = self.span.rows
+        if rows is not None and self.false_alarms > MOST_RATE * rows:
+            raise ConfigError("false_alarms", self.false_alarms, f"at most {MOST_RATE * rows:g}")
         if self.budget < self.rank:
             raise ConfigError("budget", self.budget, f"at least {self.rank}, the rank")
+        if self.until is not None:
+            parse_moment("until", self.until)
 
     @property
-    def rate(self) -> float:
-        """False alarms a row."""
-        return self.false_alarms / self.per
+    def span(self) -> Span:
+        """What `per` says."""
+        return parse_span("per", str(self.per))
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether rows must have event times."""
+        return self.until is not None or self.span.rows is None
+
+    @property
+    def rate(self) -> float | None:
+        """False alarms a row; None where it depends on the model's pace."""
+        rows = self.span.rows
+        return None if rows is None else self.false_alarms / rows
 
     @property
     def fit_rows(self) -> int:
@@ -234,8 +273,9 @@ class Tables(NamedTuple):
             (-1: none), the last one of p < .01 and how many; episodes; excursions kept, and the
             rows that they came in; rows before the first calibration; rows since S was 0 whose
             surprise was that of a channel that is stuck.
-        times: (4,) event times, ns, of the row at which S left 0, that opened an episode, that was
-            the last one of p < .01, and of the newest; 0 without times.
+        times: (6,) event times, ns, of the row at which S left 0, that opened an episode, that was
+            the last one of p < .01, and of the newest; of the first row, and of the last one that
+            the reference was made from; 0 without times.
     """
 
     shift: FloatArray
@@ -263,7 +303,7 @@ class Tables(NamedTuple):
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(E(2E + 1) + D(L + 135) + 1885) + 128 and those of the kernel
+    The bytes of its arrays are 8(E(2E + 1) + D(L + 135) + 1887) + 128 and those of the kernel
     subspace's `CovarianceState`, E = DL.
 
     Attributes:
@@ -396,7 +436,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "repeated": whole(width),
         "reals": real(REALS),
         "counts": whole(COUNTS),
-        "times": whole(4),
+        "times": whole(6),
     }
 
 
@@ -431,7 +471,8 @@ def update(
         spec: The spec that the state was made with.
         state: Not written to.
         rows: Shape (n, D), finite, in the order of their times.
-        times: (n,) event times, ns, for the episodes to name.
+        times: (n,) event times, ns, none before the one before it, for the episodes to name; a
+            spec with `needs_times` depends on them.
         learn: False keeps a reference that is `ready` as it is, whatever the spec says: evidence
             and episodes go on, nothing is learned.
 
@@ -440,7 +481,8 @@ def update(
         of the rows: the same, bit for bit, however rows are cut into calls.
 
     Raises:
-        ConfigError: for rows of another width, or that are not finite.
+        ConfigError: for rows of another width, or that are not finite, or without the times that
+            the spec needs.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(2000, 3))
@@ -456,8 +498,12 @@ def update(
     stamps = np.zeros(len(matrix), np.int64) if times is None else np.ascontiguousarray(times)
     if stamps.shape != (len(matrix),) or stamps.dtype != np.int64:
         raise ConfigError("times", stamps.shape, f"whole numbers of shape ({len(matrix)},)")
-    lags = spec.lags_for(len(tables.scale))
-    settings = Settings(lags, spec.ridge, spec.drift, spec.rate, spec.memory)
+    if times is None and spec.needs_times:
+        raise ConfigError("times", None, "event times of the rows: the spec goes by them")
+    before = _rows_before_end(spec, state, stamps)
+    if before < len(matrix):
+        return _through_end(spec, state, matrix, stamps, before, learn)
+    settings = _settings(spec, tables)
     kernel, found = state.kernel, np.full((5, len(matrix)), np.nan)
     told: list[Episode] = []
     _begin_lags(tables, matrix)
@@ -472,7 +518,65 @@ def update(
         start = stop
         if tables.counts[SEEN] % BLOCK == 0:
             kernel = _end_block(spec, settings, tables, kernel, learn)
+            settings = _settings(spec, tables)
     return ReferenceState(tables, kernel), Scores(*found), told
+
+
+def _settings(spec: ReferenceSpec, tables: Tables) -> Settings:
+    """Return the spec as numbers, the rate by the model's own pace once that is known."""
+    lags, rate = spec.lags_for(len(tables.scale)), spec.rate
+    if rate is None:
+        first, last = tables.times[[FIRST_TIME, STRETCH_TIME]].tolist()
+        intervals = max(int(tables.counts[STRETCHED]) - 1, 1)
+        # Rows of one time come as fast as can be: no rate is too low for them.
+        pace = max(last - first, 1) / intervals
+        rate = min(spec.false_alarms * pace / (spec.span.time or 1), MOST_RATE)
+    return Settings(lags, spec.ridge, spec.drift, rate, spec.memory)
+
+
+def _rows_before_end(spec: ReferenceSpec, state: ReferenceState, times: IntArray) -> int:
+    """Return how many rows come before the time that ends the stretch; all, if it has ended."""
+    if spec.until is None or ready(state):
+        return len(times)
+    late = times >= parse_moment("until", spec.until)
+    return int(late.argmax()) if late.any() else len(times)
+
+
+def _through_end(
+    spec: ReferenceSpec,
+    state: ReferenceState,
+    rows: FloatArray,
+    times: IntArray,
+    before: int,
+    learn: bool,
+) -> tuple[ReferenceState, Scores, list[Episode]]:
+    """Run rows that the end of the stretch divides; see `update`."""
+    state, scores, told = update(spec, state, rows[:before], times[:before], learn=learn)
+    state = end_stretch(spec, state)
+    nothing = np.full((5, len(rows) - before), np.nan)
+    rest, more = Scores(*nothing), told[:0]
+    if ready(state):
+        state, rest, more = update(spec, state, rows[before:], times[before:], learn=learn)
+    names = [field.name for field in dataclasses.fields(Scores)]
+    joined = [np.concatenate([getattr(scores, name), getattr(rest, name)]) for name in names]
+    return state, Scores(*joined), told + more
+
+
+def end_stretch(spec: ReferenceSpec, state: ReferenceState) -> ReferenceState:
+    """Return the reference made of the whole blocks so far; not `ready` if they are too few."""
+    if state.tables.counts[SEEN] < spec.stretch:
+        return state
+    tables = copied(state.tables)
+    _calibrate(spec, tables)
+    return ReferenceState(tables, state.kernel)
+
+
+def _calibrate(spec: ReferenceSpec, tables: Tables) -> None:
+    """Make the calibration, and say when the next one is due."""
+    if tables.counts[CALIBRATED] == 0:
+        tables.times[STRETCH_TIME] = tables.times[NEWEST_TIME]
+    call("reference_calibrate", _settings(spec, tables), tables)
+    tables.counts[DUE] = tables.counts[KEPT] + min(tables.counts[CALIBRATED], MOST_KEPT)
 
 
 def _begin_lags(tables: Tables, rows: FloatArray) -> None:
@@ -495,6 +599,8 @@ def _watch(
 ) -> FloatArray:
     """Score rows of one block; distance, residual, score, p and evidence of each, (5, n)."""
     seen, lags = int(tables.counts[SEEN]), settings.lags
+    if seen == 0 and len(times):
+        tables.times[FIRST_TIME] = times[0]
     out = np.full((5, len(rows)), np.nan)
     measured, residual = np.zeros(len(rows)), np.zeros(len(rows))
     call("reference_embed", settings, tables, rows, measured)
@@ -515,16 +621,18 @@ def _end_block(
 ) -> CovarianceState:
     """Learn a whole block's good rows, and calibrate if that is due; the kernel's new state."""
     counts, seen, lags = tables.counts, int(tables.counts[SEEN]), settings.lags
-    learning = learn and (seen <= spec.stretch or spec.learning == GATED)
+    made = bool(counts[CALIBRATED] > 0)
+    open_stretch = seen <= spec.stretch if spec.until is None else not made
+    learning = learn and (open_stretch or spec.learning == GATED)
     if learning:
         if seen > spec.fit_rows:
             call("reference_keep", tables)
         call("reference_learn", settings, tables)
         good = np.ascontiguousarray(tables.rows[lags - 1 :][tables.good])
         kernel, _ = KERNEL.update(spec.kernel, kernel, good)
-    if seen == spec.stretch or (seen > spec.stretch and learning and counts[KEPT] >= counts[DUE]):
-        call("reference_calibrate", settings, tables)
-        counts[DUE] = counts[KEPT] + min(counts[CALIBRATED], MOST_KEPT)
+    ends = spec.until is None and seen == spec.stretch
+    if ends or (made and learning and counts[KEPT] >= counts[DUE]):
+        _calibrate(spec, tables)
     tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
     return kernel
 
@@ -591,8 +699,9 @@ def restarted(state: ReferenceState) -> ReferenceState:
     for place in (ZERO, LAST_SURPRISE, SURPRISES, EPISODES, STUCK_ROWS):
         tables.counts[place] = 0
     tables.counts[OPENED] = -1
-    tables.reals[EVIDENCE:] = 0.0
-    for array in (tables.blame, tables.stuck, tables.runs, tables.times):
+    tables.reals[EVIDENCE : EVIDENCE + 5] = 0.0
+    tables.times[: NEWEST_TIME + 1] = 0
+    for array in (tables.blame, tables.stuck, tables.runs):
         array[...] = 0
     tables.previous[...] = np.nan
     first = int(tables.counts[SEEN]) % BLOCK

@@ -68,8 +68,10 @@ def _why_unreferenced(job: Job) -> str:
     """Return why models have no reference, where some have none."""
     if job.given is not None:
         return f"none that is complete in {job.given.place}"
-    rows = 0 if job.reference is None else job.reference.stretch
-    return f"fewer than {rows:,} rows"
+    if job.reference is None:
+        return ""
+    until = "" if job.reference.until is None else f" before {job.reference.until}"
+    return f"fewer than {job.reference.stretch:,} rows{until}"
 
 
 def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> int:

@@ -90,6 +90,32 @@ def test_report_and_record_say_so(tracked: Path) -> None:
     assert section.count("still open") == 2
 
 
+def test_stretch_and_rate_in_event_time(
+    fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows are a minute apart; those of a pump that began later make no reference."""
+    table = pq.read_table(fleet)
+    names = table["pump"].to_numpy(zero_copy_only=False)
+    late = (names == "pump-4") & (np.tile(np.arange(ROWS), made.PUMPS) < 200)
+    rows = made.write(tmp_path / "rows.parquet", table.filter(pa.array(~late)))
+    until = ("--reference-until", "1970-01-01T09:30Z")
+    rate = ("--reference-per", "700 days", "--reference-false-alarms", "1")
+    output = tmp_path / "out"
+    assert track(Path(rows), output, "--reference", "first", *until, *rate) == 0
+    printed = capsys.readouterr().out
+    assert "2 of 11 models were off:" in printed
+    assert (
+        "not held against a reference: 1 of 12 models "
+        "(fewer than 512 rows before 1970-01-01T09:30Z): pump-4"
+    ) in printed
+    features = pq.read_table(output / "features").sort_by([("model_id", "ascending")])
+    for name, known in (("pump-4", 0), ("pump-5", ROWS - 570)):
+        p = features.filter(pa.compute.equal(features["model_id"], name))["p"]
+        assert len(p) - p.null_count == known
+    run = json.loads((output / "run.json").read_text())
+    assert (run["reference"]["until"], run["reference"]["per"]) == (until[1], rate[1])
+
+
 @pytest.mark.parametrize("flags", [(), ("--reference", "none")])
 def test_without_a_reference_nothing_is_said(
     fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
@@ -117,6 +143,8 @@ def test_a_well_fleet_is_said_to_be_well(
     [
         (("--reference", "first", "--reference-rows", "100"), "--reference-rows = 100"),
         (("--reference", "none", "--reference-rows", "1000"), "--reference = 'none'"),
+        (("--reference", "first", "--reference-until", "soon"), "--reference-until = 'soon'"),
+        (("--reference", "first", "--reference-per", "3 moons"), "--reference-per = '3 moons'"),
         (
             ("--reference", "first", "--reference-false-alarms", "1e6"),
             "--reference-false-alarms = 1000000.0",
