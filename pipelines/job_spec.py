@@ -31,6 +31,7 @@ from transforms.learn import transform as learn
 from transforms.learn.transform import LateLabels, TrainLinear
 from transforms.read.columns import Columns
 from transforms.snapshots.folder import SnapshotFolder
+from transforms.snapshots.references import GivenReferences
 from transforms.track import transform as track
 from transforms.track.late_data import late_as_failures
 from transforms.track.order import Order
@@ -59,6 +60,7 @@ class Job:
         measure: Windows whose kernel mismatch is measured.
         drift: How changes of the loss are detected.
         reference: What rows are held against to find episodes.
+        given: Where models take their references from; None: of their own first rows.
         learner: The learner's spec, if labels are to be learned.
         late: How long rows wait for delayed labels; None: there are none.
         metrics_window: Seconds of the windows of the learner's metrics.
@@ -75,6 +77,7 @@ class Job:
     measure: MeasureMismatch | None = None
     drift: DriftSpec | None = None
     reference: ReferenceSpec | None = None
+    given: GivenReferences | None = None
     learner: LearnerSpec | None = None
     late: LateLabels | None = None
     metrics_window: float | None = None
@@ -90,6 +93,7 @@ class Job:
             "learner": self.learner and self.learner.to_dict(),
             "drift": self.drift and self.drift.to_dict(),
             "reference": self.reference and self.reference.to_dict(),
+            **({} if self.given is None else {"reference_from": self.given.digest()}),
             "measure": self.measure and self.measure.to_dict(),
             "order": dataclasses.asdict(self.order),
             "late": self.late and dataclasses.asdict(self.late),
@@ -126,6 +130,8 @@ def job_from_flags(
     start = _start_from_flags(args, columns.width)
     before = None if args.warm_start is None else SnapshotFolder(args.warm_start)
     learner = spec_options.learner_from_flags(args, before.learner_spec if before else None)
+    place = spec_options.reference_place(args)
+    given = None if place is None else GivenReferences(place)
     if not has_time:
         refuse_without(args, "snapshot_every", ["time"])
     spec = spec_options.tracker_from_flags(args, before.spec if before else None)
@@ -134,9 +140,10 @@ def job_from_flags(
         spec=spec,
         order=_order_from_flags(args, order),
         extras=tuple(args.extras),
-        measure=_measure_from_flags(args, has_time),
+        measure=measure_from_flags(args, has_time),
         drift=spec_options.drift_from_flags(args),
-        reference=spec_options.reference_from_flags(args),
+        reference=spec_options.reference_from_flags(args, given.spec if given else None),
+        given=given,
         learner=learner,
         late=_late_from_flags(args, columns, learner, labels),
         metrics_window=args.metrics_window,
@@ -153,8 +160,15 @@ def job_from_flags(
         raise ConfigError("--learner", learner.learner, f"none without --label or {labels}")
     if spec.needs_times and not has_time:
         raise ConfigError("--time", None, "the column of event times: the half-life is in seconds")
+    if job.reference is not None and job.reference.needs_times and not has_time:
+        allowed = "the column of event times: the reference's stretch or rate is in time"
+        raise ConfigError("--time", None, allowed)
     if job.before is not None:
         _check_before(job, job.before)
+    if given is not None and job.reference is not None:
+        with spec_options.REFERENCE.named():
+            given.check(job.reference)
+        given.check_width(columns.width)
     if learner is not None and columns.label is not None:
         learn.check_label_type(learner, columns.label_type)
     return job
@@ -179,8 +193,12 @@ def _order_from_flags(args: argparse.Namespace, defaults: dict[str, Any]) -> Ord
     )
 
 
-def _measure_from_flags(args: argparse.Namespace, has_time: bool) -> MeasureMismatch | None:
-    """Return the windows that were asked for, if any."""
+def measure_from_flags(args: argparse.Namespace, has_time: bool) -> MeasureMismatch | None:
+    """Return the windows that were asked for, if any.
+
+    Raises:
+        ConfigError: for a length out of range, or flags that say nothing without others.
+    """
     windows: Any = None
     needed: dict[str, tuple[str, ...]] = {
         "window_period": ("window",),
@@ -291,6 +309,7 @@ def apply_job(
             measure=job.measure,
             drift=job.drift,
             reference=job.reference,
+            given=job.given,
             snapshot_every=job.snapshot_every,
             warm=job.start or job.before,
             expiry=expiry,

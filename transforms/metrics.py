@@ -10,6 +10,8 @@ import numpy.typing as npt
 from apache_beam.metrics import Metrics
 
 NAMESPACE = "kerneltrack"
+UNREFERENCED = "models_without_reference"
+"""Counter and set of the models whose rows were held against nothing: no reference was made."""
 
 TALLY: Counter[str] = Counter()
 """Totals of this process. In-process runners report metrics only when the job has ended; the
@@ -21,6 +23,14 @@ def count(name: str, amount: int) -> None:
     if amount:
         Metrics.counter(NAMESPACE, name).inc(amount)
         TALLY[name] += amount
+
+
+def name_model(name: str, model_id: str) -> None:
+    """Add a model to a set of this name, from within a DoFn: what the end of a job tells of it.
+
+    Beam stops at a million characters: the set says which, a counter how many.
+    """
+    Metrics.string_set(NAMESPACE, name).add(model_id)
 
 
 LOSS_UNIT = 1e-6

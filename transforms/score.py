@@ -1,27 +1,42 @@
-"""ScoreRows: features and predictions of rows under snapshots, without learning."""
+"""ScoreRows: features, predictions and episodes of rows under snapshots, without learning."""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam import pvalue
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
+from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec, LearnerState
+from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.registry import get_learner, get_tracker
+from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.learn.predictions import prediction_arrays
-from transforms.metrics import count
+from transforms.metrics import UNREFERENCED, count, name_model
 from transforms.read.label_values import label_column, label_values
 from transforms.snapshots.folder import SnapshotFolder
-from transforms.write.schemas import TIME, predictions_schema
+from transforms.track.features import (
+    episode_chunk,
+    join_features,
+    join_scores,
+    reference_columns,
+)
+from transforms.track.model import Model, Work, frozen
+from transforms.track.segments import run_rows
+from transforms.track.step import EPISODES, MISMATCH, SLICE_ROWS
+from transforms.track.windows import MeasureMismatch, mismatch_chunk
+from transforms.write.schemas import REFERENCE_COLUMNS, TIME, predictions_schema
 
 SCORES, FAILURES = "scores", "failures"
 _NUMBERED = ("model_id", "index", "time")
@@ -30,7 +45,12 @@ MODELS_AT_HAND = 256
 
 
 def scores_schema(
-    spec: SubspaceSpec, learner: LearnerSpec | None, label: pa.DataType | None, has_time: bool
+    spec: SubspaceSpec,
+    learner: LearnerSpec | None,
+    label: pa.DataType | None,
+    has_time: bool,
+    in_order: bool = False,
+    reference: bool = False,
 ) -> pa.Schema:
     """Return the schema of scored rows.
 
@@ -39,8 +59,12 @@ def scores_schema(
         learner: The learners' spec, if there are learners.
         label: Type of the label, None without one.
         has_time: Whether the input has a time column.
+        in_order: Whether rows are taken in order, and so have an index.
+        reference: Whether they are held against references.
     """
     fields = [pa.field("model_id", pa.string())]
+    if in_order:
+        fields.append(pa.field("index", pa.int64()))
     if has_time:
         fields.append(pa.field("time", TIME))
     fields += [
@@ -48,6 +72,7 @@ def scores_schema(
         pa.field("row", pa.int64()),
         pa.field("loss", pa.float64()),
         pa.field("novelty", pa.float64()),
+        *(pa.field(name, pa.float64()) for name in (REFERENCE_COLUMNS if reference else ())),
         pa.field(spec.emit, pa.list_(pa.float64(), spec.rank)),
     ]
     if learner is None:
@@ -61,102 +86,93 @@ class ScoreRows(
 ):
     """Project rows on their models' subspaces and predict their labels; nothing is learned.
 
-    Input: `tuple[str, Chunk]`, rows keyed by model ID, in any order and windowing: each row is
-    taken by itself. No state is kept.
+    Input: `tuple[str, Chunk]`, rows keyed by model ID, in any order. Without references and windows
+    each row is taken by itself, in any windowing, and no state is kept. Otherwise the input must
+    end: a model's rows are put in order of (time, sequence, source, row), all in memory at once,
+    and held against the reference of its snapshot, which goes on from there and learns nothing.
+    A model whose snapshot has none, or one that was not made to its end, has null columns.
 
     Output, a dict of PCollections:
       scores: `tuple[str, Chunk]`, one row for each row that the tracker takes, columns as in
         `scores_schema`: the residual of the row as `loss`, its rank among the model's recent
         losses as `novelty`, and, if the snapshots hold learners, prediction, score and margin, and
-        whether the label agrees.
+        whether the label agrees. In order, `index` goes on from the snapshot's rows.
+      mismatch: `tuple[str, Chunk]`, as of `TrackSubspace`, under the subspace of the snapshot. The
+        windows begin anew.
+      episodes: `tuple[str, Chunk]`, as of `TrackSubspace`.
       failures: `Failures`, rows refused with the reason, those of unknown models among them.
 
     Args:
         snapshots: Where the models are; the newest of each is taken.
+        measure: Windows whose kernel mismatch is measured; event-time windows only.
+
+    Raises:
+        ConfigError: for a moving window, or a tracker that stores no rows to measure with.
     """
 
-    def __init__(self, snapshots: SnapshotFolder) -> None:
-        """Keep the folder; see the class."""
+    def __init__(self, snapshots: SnapshotFolder, measure: MeasureMismatch | None = None) -> None:
+        """Keep the arguments; see the class."""
         super().__init__()
-        self._snapshots = snapshots
+        if measure is not None and measure.moving is not None:
+            raise ConfigError("moving", measure.moving, "None: nothing moves where nothing learns")
+        if measure is not None and not stores_rows(get_tracker(snapshots.spec.tracker)):
+            raise ConfigError("measure", measure, f"None for the tracker {snapshots.spec.tracker}")
+        self.snapshots = snapshots
+        self.measure = measure
+
+    @property
+    def in_order(self) -> bool:
+        """Whether rows are taken in the order of their times."""
+        return self.measure is not None or self.snapshots.reference_spec is not None
 
     def expand(
         self, rows: pvalue.PCollection[tuple[str, Chunk]]
     ) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
-        outputs = rows | "Score" >> beam.ParDo(_ScoreFn(self._snapshots)).with_outputs(
-            FAILURES, main=SCORES
-        )
-        outputs[FAILURES].element_type = Failures
-        return {SCORES: outputs[SCORES], FAILURES: outputs[FAILURES]}
+        if self.in_order:
+            outputs = (
+                rows
+                | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
+                | "ByModel" >> beam.GroupByKey()
+                | "Score"
+                >> beam.ParDo(_ScoreInOrderFn(self.snapshots, self.measure)).with_outputs(
+                    MISMATCH, EPISODES, FAILURES, main=SCORES
+                )
+            )
+            names: tuple[str, ...] = (SCORES, MISMATCH, EPISODES, FAILURES)
+        else:
+            outputs = rows | "Score" >> beam.ParDo(_ScoreFn(self.snapshots)).with_outputs(
+                FAILURES, main=SCORES
+            )
+            names = (SCORES, FAILURES)
+        for name in names:
+            outputs[name].element_type = Failures if name == FAILURES else tuple[str, Chunk]
+        return {name: outputs[name] for name in names}
 
 
 class _Known(NamedTuple):
     """A model as its snapshots have it."""
 
-    spec: SubspaceSpec
-    state: Any
+    work: Work
+    model: Model
     learner: tuple[LearnerSpec, LearnerState] | None
 
 
-class _ScoreFn(beam.DoFn):
-    """Yield features and predictions under the model's snapshot."""
+class _Scorer(beam.DoFn):
+    """What both steps share: models from the folder, rows to columns."""
 
-    def __init__(self, snapshots: SnapshotFolder) -> None:
+    def __init__(self, snapshots: SnapshotFolder, measure: MeasureMismatch | None = None) -> None:
         self._snapshots = snapshots
-        self._at_hand: OrderedDict[str, _Known | None] = OrderedDict()
+        self._measure = measure
 
-    @with_input_types(tuple[str, Chunk])
-    @with_output_types(tuple[str, Chunk])
-    def process(self, element: tuple[str, Chunk]) -> Iterator[Any]:
-        key, chunk = element
-        known = self._model(key)
-        if known is None:
-            reason = f"no snapshot of this model in {self._snapshots.folder}"
-            yield _failures(key, chunk, [reason] * len(chunk))
-            return
-        tracker = get_tracker(known.spec.tracker)
-        rows = chunk.column("x")
-        features = tracker.project(known.spec, known.state, rows)
-        good = np.flatnonzero(features.valid)
-        if len(good) < len(chunk):
-            bad = np.flatnonzero(~features.valid)
-            reasons = [tracker.why_refused(known.spec, known.state, row) for row in rows[bad]]
-            yield _failures(key, chunk.take(bad), reasons)
-            chunk = chunk.take(good)
-        if not len(good):
-            return
-        values = getattr(features, known.spec.emit)[good]
-        columns: dict[str, Any] = {
-            name: chunk.batch.column(name)
-            for name in ("time", "source", "row", "label")
-            if chunk.has(name)
-        }
-        columns["loss"] = pa.array(features.loss[good])
-        columns["novelty"] = pa.array(features.novelty[good])
-        columns[known.spec.emit] = matrix_column(values)
-        if known.learner is not None:
-            columns |= _predicted(*known.learner, values, columns.get("label"))
-        count("rows_tracked", len(good))
-        yield key, Chunk(pa.RecordBatch.from_pydict(columns))
-
-    def _model(self, key: str) -> _Known | None:
-        """Return a model, from the folder if it is not at hand."""
-        if key not in self._at_hand:
-            self._at_hand[key] = self._read(key)
-            if len(self._at_hand) > MODELS_AT_HAND:
-                self._at_hand.popitem(last=False)
-        self._at_hand.move_to_end(key)
-        return self._at_hand[key]
-
-    def _read(self, key: str) -> _Known | None:
+    def read(self, key: str) -> _Known | None:
+        """Return a model from the folder; None if there is none."""
         data = self._snapshots.state(key, codec.TRACKER)
         if data is None:
             return None
-        found = codec.decode(data, f"snapshot of model {key!r}")
-        if self._snapshots.learner_spec is None:
-            return _Known(found.spec, found.state, None)
-        return _Known(found.spec, found.state, self._learner(key, self._snapshots.learner_spec))
+        work, model = frozen(data, f"snapshot of model {key!r}", self._measure)
+        learner = self._snapshots.learner_spec
+        return _Known(work, model, None if learner is None else self._learner(key, learner))
 
     def _learner(self, key: str, spec: LearnerSpec) -> tuple[LearnerSpec, LearnerState]:
         """Return a model's learner: one that knows nothing where there is no snapshot of it."""
@@ -165,6 +181,114 @@ class _ScoreFn(beam.DoFn):
             return spec, get_learner(spec.learner).init(spec, self._snapshots.spec.rank)
         found = codec.decode_learner(data, f"learner of model {key!r}")
         return found.spec, found.state
+
+    def unknown(self, key: str, chunk: Chunk) -> pvalue.TaggedOutput[str, Failures]:
+        """Return rows of a model that has no snapshot as failures."""
+        reason = f"no snapshot of this model in {self._snapshots.folder}"
+        return _failures(key, chunk, [reason] * len(chunk))
+
+    def scored(
+        self, key: str, known: _Known, chunk: Chunk, features: Features, beside: dict[str, Any]
+    ) -> Iterator[Any]:
+        """Yield what is said of a chunk's rows, with the columns `beside` of the valid ones."""
+        spec, state = known.work.spec, known.model.state
+        good = np.flatnonzero(features.valid)
+        if len(good) < len(chunk):
+            bad = np.flatnonzero(~features.valid)
+            refused, tracker = chunk.take(bad), get_tracker(spec.tracker)
+            reasons = [tracker.why_refused(spec, state, row) for row in refused.column("x")]
+            yield _failures(key, refused, reasons)
+            chunk = chunk.take(good)
+        if not len(good):
+            return
+        values = getattr(features, spec.emit)[good]
+        columns: dict[str, Any] = {
+            name: chunk.batch.column(name)
+            for name in ("time", "source", "row", "label")
+            if chunk.has(name)
+        }
+        columns |= beside
+        columns["loss"] = pa.array(features.loss[good])
+        columns["novelty"] = pa.array(features.novelty[good])
+        columns[spec.emit] = matrix_column(values)
+        if known.learner is not None:
+            columns |= _predicted(*known.learner, values, columns.get("label"))
+        count("rows_tracked", len(good))
+        yield key, Chunk(pa.RecordBatch.from_pydict(columns))
+
+
+class _ScoreFn(_Scorer):
+    """Yield features and predictions under the model's snapshot."""
+
+    def __init__(self, snapshots: SnapshotFolder) -> None:
+        super().__init__(snapshots)
+        self._at_hand: OrderedDict[str, _Known | None] = OrderedDict()
+
+    @with_input_types(tuple[str, Chunk])
+    @with_output_types(tuple[str, Chunk])
+    def process(self, element: tuple[str, Chunk]) -> Iterator[Any]:
+        key, chunk = element
+        known = self._model(key)
+        if known is None:
+            yield self.unknown(key, chunk)
+            return
+        spec = known.work.spec
+        features = get_tracker(spec.tracker).project(spec, known.model.state, chunk.column("x"))
+        yield from self.scored(key, known, chunk, features, {})
+
+    def _model(self, key: str) -> _Known | None:
+        """Return a model, from the folder if it is not at hand."""
+        if key not in self._at_hand:
+            self._at_hand[key] = self.read(key)
+            if len(self._at_hand) > MODELS_AT_HAND:
+                self._at_hand.popitem(last=False)
+        self._at_hand.move_to_end(key)
+        return self._at_hand[key]
+
+
+class _ScoreInOrderFn(_Scorer):
+    """Yield the same of a model's rows in order, with windows, reference and episodes."""
+
+    @with_input_types(tuple[str, Iterable[Chunk]])
+    @with_output_types(tuple[str, Chunk])
+    def process(self, element: tuple[str, Iterable[Chunk]]) -> Iterator[Any]:
+        key, chunks = element
+        rows, known = Chunk.concat(list(chunks)).in_order(), self.read(key)
+        if known is None:
+            yield self.unknown(key, rows)
+            return
+        count("models_scored", 1)
+        if known.model.reference is None:
+            count(UNREFERENCED, 1)
+            name_model(UNREFERENCED, key)
+        for start in range(0, len(rows), SLICE_ROWS):
+            piece = rows.slice(start, start + SLICE_ROWS)
+            last = start + SLICE_ROWS >= len(rows)
+            known = yield from self._slice(key, known, piece, math.inf if last else -math.inf)
+
+    def _slice(
+        self, key: str, known: _Known, piece: Chunk, until: float
+    ) -> Generator[Any, None, _Known]:
+        """Run ordered rows through a frozen model; the model after them."""
+        work = known.work
+        times = piece.column("time") if piece.has("time") else None
+        model, outcome = run_rows(work, key, known.model, piece.column("x"), times, until)
+        features = join_features(outcome.features)
+        good = int(features.valid.sum())
+        beside = {
+            "index": pa.array(features.index[features.valid]),
+            **reference_columns(join_scores(outcome.scores), good),
+        }
+        yield from self.scored(key, known, piece, features, beside)
+        if outcome.measured and work.measure is not None:
+            count("windows", len(outcome.measured))
+            chunk = mismatch_chunk(outcome.measured, work.spec, work.measure.confidence)
+            yield pvalue.TaggedOutput(MISMATCH, (key, chunk))
+        if outcome.episodes:
+            count("episodes", sum(episode.row == episode.opened for episode in outcome.episodes))
+            chunk = episode_chunk(outcome.episodes, times is not None)
+            yield pvalue.TaggedOutput(EPISODES, (key, chunk))
+        return known._replace(model=model)
 
 
 def _predicted(

@@ -52,6 +52,10 @@ of an episode the channel is taken out without which d² is smallest, then the n
 to three, until what is left is usual; what each took along is its share. It says what the linear
 ties speak of; what only the residual sees has no share.
 
+**Until.** Where the stretch ends at an event time, it is learned from on as above, half of `rows`
+unseen, and calibrated by the last 512 scores before that time. A rate in event time is one in rows
+by the mean distance of the stretch's rows in time.
+
 **A new normal.** An episode that lasts longer than `accept_after` rows is closed as accepted, and
 the reference is made anew, from the rows that follow, by the scale of the last 128. By default none
 is: a fault that lasts stays one.
@@ -91,6 +95,7 @@ from kerneltrack.limits import (
     real,
     whole,
 )
+from kerneltrack.monitor.spans import Span, parse_moment, parse_span
 from kerneltrack.native.binding import call
 from kerneltrack.settings import OneOf, Range
 from kerneltrack.specs import Spec
@@ -113,8 +118,12 @@ MOST_PEAKS = 64
 """Excursions that the threshold is made of."""
 MOST_COLUMNS = 128
 """Embedded columns, at most: lags are fewer where there would be more."""
+MOST_DEVIATION = 1e3
+"""Largest |x| after scaling, in deviations (native/reference.c)."""
 SPIKE_ROWS = 5
 """An episode of so many odd rows is a spike; each row is seen for as long as its lags."""
+MOST_RATE = 0.1
+"""False alarms a row, at most."""
 MEMORY = 8
 """Stretches that are remembered by a reference that goes on learning."""
 EARLY_ROWS = 20
@@ -124,12 +133,13 @@ RAMP = 1.5
 KERNEL = CovarianceTracker()
 
 # Places in the state's `reals` and `counts`, as in native/reference.h.
-THRESHOLD = 12
+THRESHOLD, EVIDENCE = 12, 13
 REALS = 23
 SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
 SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
-RECENT_ROW, BEGAN, PAD = range(14, 17)
+STRETCHED, STUCK_ROWS, RECENT_ROW, BEGAN, PAD = range(12, 17)
 COUNTS = 19
+NEWEST_TIME, FIRST_TIME, STRETCH_TIME = range(3, 6)
 MEASURES = ("d²", "d² of the newest row alone", "α")
 """What is measured of a row."""
 
@@ -155,8 +165,15 @@ class ReferenceSpec(Spec):
     rows: Annotated[
         int,
         Range(2 * BLOCK, 10_000_000),
-        "Rows at the start, taken as normal, that the reference is made from.",
+        "Rows at the start, taken as normal, that the reference is made from; the fewest, with "
+        "`until`.",
     ] = 512
+    until: Annotated[
+        str | None,
+        """Event time, in ISO 8601 (UTC unless it says otherwise): the rows before it are those that
+        the reference is made from, however many, in whole blocks of 128. A model with fewer than
+        `rows` of them has none.""",
+    ] = None
     lags: Annotated[
         int, Range(1, MOST_COLUMNS), "Rows that are looked at together: the row and those before."
     ] = 5
@@ -171,7 +188,12 @@ class ReferenceSpec(Spec):
     false_alarms: Annotated[
         float, Range(0, 1e6, "()"), "False alarms of a model that are accepted in `per` rows."
     ] = 1.0
-    per: Annotated[int, Range(1, 10**12), "Rows that `false_alarms` are counted in."] = 1_000_000
+    per: Annotated[
+        str | int,
+        """What `false_alarms` are counted in: rows, or event time (1000000 rows, 30 days), at the
+        pace that the model's rows had while the reference was made.""",
+    ] = "1000000 rows"
+
     accept_after: Annotated[
         int | None,
         Range(BLOCK, 10**12),
@@ -179,17 +201,37 @@ class ReferenceSpec(Spec):
         anew; none: it stays an episode.""",
     ] = None
 
+    def resolve(self) -> None:
+        """Take a bare number as one of rows."""
+        number = str(self.per).strip()
+        if not isinstance(self.per, bool) and number.isascii() and number.isdigit():
+            self.replace("per", f"{int(number)} rows")
+
     def check_together(self) -> None:
         """Refuse a rate of more than an alarm in ten rows, and a budget below the rank."""
-        if self.false_alarms > self.per / 10:
-            raise ConfigError("false_alarms", self.false_alarms, f"at most {self.per / 10:g}")
+        rows = self.span.rows
+        if rows is not None and self.false_alarms > MOST_RATE * rows:
+            raise ConfigError("false_alarms", self.false_alarms, f"at most {MOST_RATE * rows:g}")
         if self.budget < self.rank:
             raise ConfigError("budget", self.budget, f"at least {self.rank}, the rank")
+        if self.until is not None:
+            parse_moment("until", self.until)
 
     @property
-    def rate(self) -> float:
-        """False alarms a row."""
-        return self.false_alarms / self.per
+    def span(self) -> Span:
+        """What `per` says."""
+        return parse_span("per", str(self.per))
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether rows must have event times."""
+        return self.until is not None or self.span.rows is None
+
+    @property
+    def rate(self) -> float | None:
+        """False alarms a row; None where it depends on the model's pace."""
+        rows = self.span.rows
+        return None if rows is None else self.false_alarms / rows
 
     @property
     def fit_rows(self) -> int:
@@ -252,8 +294,9 @@ class Tables(NamedTuple):
             surprise was that of a channel that is stuck; the row of the largest surprise of late;
             the row that the reference began with; the place of row 0 in its block; rows of the
             squared deviations; excursions so far.
-        times: (4,) event times, ns, of the row at which S left h/10, that opened an episode, that
-            was the last one of p < .01, and of the newest; 0 without times.
+        times: (6,) event times, ns, of the row at which S left h/10, that opened an episode, that
+            was the last one of p < .01, and of the newest; of the first row, and of the last one
+            that the reference was made from; 0 without times.
     """
 
     shift: FloatArray
@@ -281,7 +324,7 @@ class Tables(NamedTuple):
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(E(2E + 1) + D(L + 135) + 3054) + 128 and those of the kernel
+    The bytes of its arrays are 8(E(2E + 1) + D(L + 135) + 3056) + 128 and those of the kernel
     subspace's `CovarianceState`, E = DL.
 
     Attributes:
@@ -422,7 +465,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "repeated": whole(width),
         "reals": real(REALS),
         "counts": whole(COUNTS),
-        "times": whole(4),
+        "times": whole(6),
     }
 
 
@@ -458,6 +501,8 @@ def update(
     state: ReferenceState,
     rows: npt.ArrayLike,
     times: IntArray | None = None,
+    *,
+    learn: bool = True,
 ) -> tuple[ReferenceState, Scores, list[Episode]]:
     """Score rows, each before it is learned, and learn those that the spec lets in.
 
@@ -465,14 +510,18 @@ def update(
         spec: The spec that the state was made with.
         state: Not written to.
         rows: Shape (n, D), finite, in the order of their times.
-        times: (n,) event times, ns, for the episodes to name.
+        times: (n,) event times, ns, none before the one before it, for the episodes to name; a
+            spec with `needs_times` depends on them.
+        learn: False keeps a reference that is `ready` as it is, whatever the spec says: evidence
+            and episodes go on, nothing is learned.
 
     Returns:
         The new state, the rows' scores, and the episodes that were opened or closed, in the order
         of the rows: the same, bit for bit, however rows are cut into calls.
 
     Raises:
-        ConfigError: for rows of another width, or that are not finite.
+        ConfigError: for rows of another width, or that are not finite, or without the times that
+            the spec needs.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(2000, 3))
@@ -488,13 +537,18 @@ def update(
     stamps = np.zeros(len(matrix), np.int64) if times is None else np.ascontiguousarray(times)
     if stamps.shape != (len(matrix),) or stamps.dtype != np.int64:
         raise ConfigError("times", stamps.shape, f"whole numbers of shape ({len(matrix)},)")
-    lags = spec.lags_for(len(tables.scale))
-    settings = Settings(lags, spec.ridge, spec.drift, spec.rate, spec.memory)
+    if times is None and spec.needs_times:
+        raise ConfigError("times", None, "event times of the rows: the spec goes by them")
+    before = _rows_before_end(spec, state, stamps)
+    if before < len(matrix):
+        return _through_end(spec, state, matrix, stamps, before, learn)
+    settings = _settings(spec, tables)
     kernel, found = state.kernel, np.full((5, len(matrix)), np.nan)
     told: list[Episode] = []
+    _begin_lags(tables, matrix)
     start = 0
     while start < len(matrix):
-        first = int(tables.counts[SEEN] + tables.counts[PAD]) % BLOCK
+        first = next_place(tables)
         stop = min(len(matrix), start + BLOCK - first)
         piece = found[:, start:stop]
         there = slice(start, stop)
@@ -502,12 +556,88 @@ def update(
         tables.counts[SEEN] += stop - start
         start = stop
         if first + len(piece[0]) == BLOCK:
-            kernel = _end_block(spec, settings, tables, kernel)
-            state = ReferenceState(tables, kernel)
-            if _is_accepted(spec, tables):
-                told += [_close_accepted(spec, state)]
+            kernel = _end_block(spec, settings, tables, kernel, learn)
+            if learn and _is_accepted(spec, tables):
+                told += [_close_accepted(spec, ReferenceState(tables, kernel))]
                 tables, kernel = _made_anew(spec, tables)
+            settings = _settings(spec, tables)
     return ReferenceState(tables, kernel), Scores(*found), told
+
+
+def _settings(spec: ReferenceSpec, tables: Tables) -> Settings:
+    """Return the spec as numbers, the rate by the model's own pace once that is known."""
+    lags, rate = spec.lags_for(len(tables.scale)), spec.rate
+    if rate is None:
+        first, last = tables.times[[FIRST_TIME, STRETCH_TIME]].tolist()
+        intervals = max(int(tables.counts[STRETCHED]) - 1, 1)
+        # Rows of one time come as fast as can be: no rate is too low for them.
+        pace = max(last - first, 1) / intervals
+        rate = min(spec.false_alarms * pace / (spec.span.time or 1), MOST_RATE)
+    return Settings(lags, spec.ridge, spec.drift, rate, spec.memory)
+
+
+def _rows_before_end(spec: ReferenceSpec, state: ReferenceState, times: IntArray) -> int:
+    """Return how many rows come before the time that ends the stretch; all, if it has ended."""
+    if spec.until is None or _goes_by_rows(spec, state.tables) or ready(state):
+        return len(times)
+    late = times >= parse_moment("until", spec.until)
+    return int(late.argmax()) if late.any() else len(times)
+
+
+def _through_end(
+    spec: ReferenceSpec,
+    state: ReferenceState,
+    rows: FloatArray,
+    times: IntArray,
+    before: int,
+    learn: bool,
+) -> tuple[ReferenceState, Scores, list[Episode]]:
+    """Run rows that the end of the stretch divides; see `update`."""
+    state, scores, told = update(spec, state, rows[:before], times[:before], learn=learn)
+    state = end_stretch(spec, state)
+    nothing = np.full((5, len(rows) - before), np.nan)
+    rest, more = Scores(*nothing), told[:0]
+    if ready(state):
+        state, rest, more = update(spec, state, rows[before:], times[before:], learn=learn)
+    names = [field.name for field in dataclasses.fields(Scores)]
+    joined = [np.concatenate([getattr(scores, name), getattr(rest, name)]) for name in names]
+    return state, Scores(*joined), told + more
+
+
+def end_stretch(spec: ReferenceSpec, state: ReferenceState) -> ReferenceState:
+    """Return the reference made of the whole blocks so far; not `ready` if they are too few."""
+    if state.tables.counts[SEEN] < spec.rows:
+        return state
+    tables = copied(state.tables)
+    _calibrate(spec, tables)
+    return ReferenceState(tables, state.kernel)
+
+
+def _calibrate(spec: ReferenceSpec, tables: Tables) -> None:
+    """Make the calibration, and say when the next one is due."""
+    if tables.counts[CALIBRATED] == 0:
+        tables.times[STRETCH_TIME] = tables.times[NEWEST_TIME]
+    call("reference_calibrate", _settings(spec, tables), tables)
+    tables.counts[DUE] = tables.counts[KEPT] + min(tables.counts[CALIBRATED], MOST_KEPT)
+
+
+def next_place(tables: Tables) -> int:
+    """Return the next row's place in its block."""
+    return int(tables.counts[SEEN] + tables.counts[PAD]) % BLOCK
+
+
+def _goes_by_rows(spec: ReferenceSpec, tables: Tables) -> bool:
+    """Check whether the stretch ends after a number of rows: a new normal's always does."""
+    return spec.until is None or bool(tables.counts[BEGAN] > 0)
+
+
+def _begin_lags(tables: Tables, rows: FloatArray) -> None:
+    """Let all before the first of rows be as it is in that, if they follow none (`restarted`)."""
+    first = next_place(tables)
+    before = tables.rows[first : first + len(tables.rows) - BLOCK]
+    if len(rows) and np.isnan(before).any():
+        scaled = rows[0] / tables.scale - tables.shift
+        before[...] = np.clip(scaled, -MOST_DEVIATION, MOST_DEVIATION)
 
 
 def _watch(
@@ -522,9 +652,12 @@ def _watch(
     """Score rows of one block; distance, residual, score, p and evidence of each, (5, n)."""
     seen, lags = int(tables.counts[SEEN]), settings.lags
     out, residual = np.full((5, len(rows)), np.nan), np.zeros(len(rows))
+    since = seen - int(tables.counts[BEGAN])
+    if since == 0 and len(times):
+        tables.times[FIRST_TIME] = times[0]
     call("reference_embed", settings, tables, rows)
-    if seen - tables.counts[BEGAN] >= spec.fit_rows:
-        first = int(seen + tables.counts[PAD]) % BLOCK
+    if since >= spec.fit_rows:
+        first = next_place(tables)
         scaled = tables.rows[lags - 1 + first :][: len(rows)]
         residual = np.ascontiguousarray(KERNEL.project(spec.kernel, kernel, scaled).loss)
         out[0], out[1] = np.sqrt(tables.measured[0, first : first + len(rows)]), residual
@@ -536,21 +669,21 @@ def _watch(
 
 
 def _end_block(
-    spec: ReferenceSpec, settings: Settings, tables: Tables, kernel: CovarianceState
+    spec: ReferenceSpec, settings: Settings, tables: Tables, kernel: CovarianceState, learn: bool
 ) -> CovarianceState:
     """Learn a whole block's good rows, and calibrate if that is due; the kernel's new state."""
     counts, lags = tables.counts, settings.lags
-    seen = int(counts[SEEN] - counts[BEGAN])
-    learning = seen <= spec.rows or spec.learning == GATED
+    seen, made = int(counts[SEEN] - counts[BEGAN]), bool(counts[CALIBRATED] > 0)
+    learning = learn and (not made or spec.learning == GATED)
     if learning:
         if seen > spec.fit_rows:
             call("reference_keep", tables)
         call("reference_learn", settings, tables)
         good = np.ascontiguousarray(tables.rows[lags - 1 :][tables.good])
         kernel, _ = KERNEL.update(spec.kernel, kernel, good)
-    if seen == spec.rows or (seen > spec.rows and learning and counts[KEPT] >= counts[DUE]):
-        call("reference_calibrate", settings, tables)
-        counts[DUE] = counts[KEPT] + min(counts[CALIBRATED], MOST_KEPT)
+    ends = _goes_by_rows(spec, tables) and seen == spec.rows
+    if ends or (made and learning and counts[KEPT] >= counts[DUE]):
+        _calibrate(spec, tables)
     tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
     return kernel
 
@@ -631,6 +764,31 @@ def open_episode(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
     room = _room(1, len(tables.scale))
     call("reference_note", tables, room)
     return _episode(room, 0, spec.lags_for(len(tables.scale)))
+
+
+def restarted(state: ReferenceState) -> ReferenceState:
+    """Return a reference for rows that do not follow those that it has seen.
+
+    What it was made of stays. The evidence is 0, no episode is open or was, and before the next row
+    all counts as it is in that.
+    """
+    tables = copied(state.tables)
+    for place in (ZERO, LAST_SURPRISE, SURPRISES, EPISODES, STUCK_ROWS):
+        tables.counts[place] = 0
+    tables.counts[OPENED] = -1
+    tables.reals[EVIDENCE : EVIDENCE + 6] = 0.0
+    tables.times[: NEWEST_TIME + 1] = 0
+    for array in (tables.blame, tables.stuck, tables.runs):
+        array[...] = 0
+    tables.previous[...] = np.nan
+    first = next_place(tables)
+    tables.rows[first : first + len(tables.rows) - BLOCK] = np.nan
+    return ReferenceState(tables, state.kernel)
+
+
+def ready(state: ReferenceState) -> bool:
+    """Check whether the reference is made: rows have a p, and episodes are found, only then."""
+    return bool(state.tables.counts[CALIBRATED] > 0)
 
 
 def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:

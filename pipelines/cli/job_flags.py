@@ -65,7 +65,7 @@ def add_job_flags(
     _add_order_flags(parser, without, late)
     spec_options.add_spec_flags(parser)
     _add_label_flags(parser, without, labels)
-    _add_window_flags(parser)
+    add_window_flags(parser)
     _add_snapshot_flags(parser)
 
 
@@ -88,7 +88,8 @@ def _add_order_flags(
     add_flag(group, duplicates, "--duplicates", help_of(duplicates))
 
 
-def _add_window_flags(parser: argparse.ArgumentParser) -> None:
+def add_window_flags(parser: argparse.ArgumentParser, moving: bool = True) -> None:
+    """Add the flags of windows; `moving`: also that of the moving window."""
     group = parser.add_argument_group(
         "kernel mismatch", "How far the kernel matrix of a window's rows is from the subspace's."
     )
@@ -97,13 +98,16 @@ def _add_window_flags(parser: argparse.ArgumentParser) -> None:
         "--window-period", **SECONDS, help="from start to start (default: the length)"
     )
     group.add_argument("--window-offset", **SECONDS, help="start of a window (default 0)")
-    group.add_argument(
-        "--moving-window",
-        type=int,
-        default=None,
-        metavar="ROWS",
-        help="also measure the last so many rows after every row",
-    )
+    if moving:
+        group.add_argument(
+            "--moving-window",
+            type=int,
+            default=None,
+            metavar="ROWS",
+            help="also measure the last so many rows after every row",
+        )
+    else:
+        parser.set_defaults(moving_window=None)
     group.add_argument(
         "--window-rows",
         type=int,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -26,6 +27,7 @@ from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.command_line import flags_named
 from pipelines.cli.setting_flags import add_flag, help_of
+from transforms.paths import is_local
 from transforms.snapshots.files import read_whole
 
 NONE = "none"
@@ -155,10 +157,11 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--reference",
-        choices=[*LEARNINGS, NONE],
         default=None,
+        metavar="{first,gated,FILE,none}",
         help="hold rows against what the model's first rows were like, kept as it was (first) or "
-        "moved on by rows that are not odd (gated) (default none)",
+        "moved on by rows that are not odd (gated), or against the references of another run's "
+        "snapshots: its folder's snapshots/, or one of the files there (default none)",
     )
     REFERENCE.add_flags(group)
 
@@ -202,18 +205,50 @@ def drift_from_flags(args: argparse.Namespace) -> DriftSpec | None:
         return parse_drift_spec({**values, **given})
 
 
-def reference_from_flags(args: argparse.Namespace) -> ReferenceSpec | None:
-    """Build the reference's spec, None without one; see `tracker_from_flags`."""
+def reference_place(args: argparse.Namespace) -> str | None:
+    """Return where the references are that rows are held against, None if models make their own.
+
+    Raises:
+        ConfigError: for what is neither a way to make one nor there.
+    """
+    place = _reference_word(args)
+    if place is None or place in (*LEARNINGS, NONE):
+        return None
+    if is_local(place) and not os.path.exists(place):
+        allowed = f"one of {', '.join((*LEARNINGS, NONE))}, or snapshots that are there"
+        raise ConfigError("--reference", place, allowed)
+    return place
+
+
+def reference_from_flags(
+    args: argparse.Namespace, before: ReferenceSpec | None
+) -> ReferenceSpec | None:
+    """Build the reference's spec, None without one; see `tracker_from_flags`.
+
+    `before` is that of the references at `reference_place`, if they are given.
+    """
     values, given = _section(args, REFERENCE), REFERENCE.given(args, "reference")
-    if args.reference == NONE or not (args.reference or given or values):
+    chosen = _reference_word(args)
+    if chosen == NONE or not (chosen or given or values):
         stray = REFERENCE.first_given(args)
         if stray is not None:
             allowed = f"one of {', '.join(LEARNINGS)}: {stray} is given"
             raise ConfigError("--reference", NONE, allowed)
         return None
-    chosen = {} if args.reference is None else {"learning": args.reference}
+    if before is not None:
+        values = {**before.to_dict(), **values}
+    elif chosen is not None:
+        values = {**values, "learning": chosen}
     with REFERENCE.named():
-        return spec_from_dict(ReferenceSpec, {**values, **given, **chosen})
+        return spec_from_dict(ReferenceSpec, {**values, **given})
+
+
+def _reference_word(args: argparse.Namespace) -> str | None:
+    """Return what `--reference` says, or the file's `reference:`, None if neither says anything."""
+    word = args.reference or _section(args, REFERENCE).get(REFERENCE.name)
+    if word is not None and not isinstance(word, str):
+        raise ConfigError("--reference", word, "a text")
+    return word
 
 
 def _values(

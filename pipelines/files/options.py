@@ -7,7 +7,7 @@ import argparse
 from kerneltrack.batch.landmark_spec import MAX_ROWS
 from pipelines.cli import input_options
 from pipelines.cli.command_line import Parser, folder_name, path_name
-from pipelines.cli.job_flags import COMMON, add_job_flags
+from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
 from pipelines.cli.spec_options import LANDMARKS
 from pipelines.files import max_failures
 from pipelines.files.layout import results_in
@@ -47,6 +47,7 @@ def add_score_flags(parser: argparse.ArgumentParser) -> None:
     )
     _add_run_flags(parser)
     input_options.add_input_flags(parser)
+    add_window_flags(parser, moving=False)
     parser.epilog = _EPILOG
 
 

@@ -72,6 +72,8 @@ def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
         }
     if job.before is not None:
         found["warm_start"] = job.before.folder
+    if job.given is not None:
+        found["reference_from"] = job.given.place
     if start_from is not None:
         found["start_from"] = start_from
     return found
@@ -98,6 +100,11 @@ def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
         | "AllSnapshots" >> beam.Flatten()
         | "Write snapshots"
         >> WriteSnapshots(
-            join(ends.output, layout.SNAPSHOTS), job.spec, job.learner, job.float32, job.before
+            join(ends.output, layout.SNAPSHOTS),
+            job.spec,
+            job.learner,
+            job.float32,
+            job.before,
+            job.reference,
         )
     )

@@ -16,8 +16,9 @@ from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import KerneltrackError, path_text
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.monitor.reference import ReferenceSpec
 from pipelines.files.local_times import local_times_text
-from transforms.metrics import NAMESPACE
+from transforms.metrics import NAMESPACE, UNREFERENCED
 from transforms.paths import join
 from transforms.snapshots.files import write_whole
 
@@ -28,6 +29,7 @@ _COUNTED_IN = {
     "episodes": "episodes",
     "predictions": "predicted",
 }
+_MOST_NAMES = 1000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -54,6 +56,21 @@ def counters(result: Any) -> dict[str, int]:
         name = counter.key.metric.name
         totals[name] = totals.get(name, 0) + (counter.committed or counter.attempted or 0)
     return totals
+
+
+def unreferenced(result: Any, reference: ReferenceSpec | None) -> dict[str, list[str]]:
+    """Return the models whose rows were held against nothing, for the record; the first thousand.
+
+    Args:
+        result: The pipeline's.
+        reference: What rows were to be held against, None if nothing was.
+    """
+    if reference is None:
+        return {}
+    found = result.metrics().query(beam.metrics.MetricsFilter().with_name(UNREFERENCED))
+    sets = [each.committed or each.attempted or () for each in found["string_sets"]]
+    names = {name for each in sets for name in each}
+    return {UNREFERENCED: sorted(names)[:_MOST_NAMES]}
 
 
 def counts(
@@ -90,6 +107,8 @@ def counts(
     for part, name in _COUNTED_IN.items():
         if part in parts:
             counts[name] = counters.get(name, 0)
+    if "episodes" in parts:
+        counts[UNREFERENCED] = counters.get(UNREFERENCED, 0)
     if "models_resumed" in counters:
         counts["models_resumed"] = counters["models_resumed"]
     if "labels_read" in counters:

@@ -1,8 +1,9 @@
-"""The scoring job: rows from files in; features and predictions under a run's snapshots out.
+"""The scoring job: rows from files in; what they are under a run's snapshots out.
 
     kerneltrack score INPUT... --snapshots DIR/snapshots --output DIR2 [flags] [Beam's flags]
 
-Nothing is learned, and nothing waits: every row is projected and predicted by itself.
+Nothing is learned: features, predictions, windows and episodes are those of the models as the run
+left them.
 """
 
 from __future__ import annotations
@@ -32,20 +33,28 @@ from pipelines.files.record import (
     parquet_rows,
     performance,
     performance_text,
+    unreferenced,
     versions,
     write_record,
 )
 from pipelines.job import explain, say
-from pipelines.report.data.failures import FailureKind, failure_lines, failure_reasons, failures_of
+from pipelines.job_spec import measure_from_flags
+from pipelines.report.data.episodes import off_lines
+from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
+from transforms.metrics import UNREFERENCED
 from transforms.paths import join
 from transforms.read.files import ReadChunks
 from transforms.read.label_values import check_label_type
 from transforms.read.look import Input
-from transforms.score import FAILURES, SCORES, ScoreRows, scores_schema
+from transforms.score import FAILURES, ScoreRows, scores_schema
 from transforms.snapshots.folder import SnapshotFolder
 from transforms.write.parquet import WriteChunks, WriteFailures
+from transforms.write.schemas import MISMATCH_SCHEMA, episodes_schema
 
-PARTS = (layout.SCORES, layout.FAILURES)
+NO_REFERENCE = (
+    "the snapshots hold no reference: which models are off is not said (`kerneltrack track "
+    "--reference first` makes one)"
+)
 
 
 def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> int:
@@ -61,22 +70,24 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     if learner is not None and columns.label is not None:
         check_label_type(learner, columns.label_type)
     snapshots.check_width(columns.width)
+    job = ScoreRows(snapshots, measure_from_flags(args, columns.time is not None))
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns)
     try:
         pipeline = beam.Pipeline(options=beam_flags)
-        _build(pipeline, read, snapshots, args.output)
+        outputs = _build(pipeline, read, job, args.output)
     except Exception as error:
         raise explain(error, args.output) from error
     inputs = [*files.paths, snapshots.folder]
-    with output_folder.held(args.output, PARTS, args.overwrite, inputs, args.typed):
+    parts = (*outputs, layout.FAILURES)
+    with output_folder.held(args.output, parts, args.overwrite, inputs, args.typed):
         with StatusLine(sys.stderr, files.rows, args.progress):
             result = pipeline.run()
             state = result.wait_until_finish()
         if state != "DONE":
             raise JobError(f"the job ended in state {state}; see the runner's log")
         totals = counters(result)
-        found = _counts(args.output, totals, learner)
+        found = _counts(args.output, totals, parts, learner)
         judged, failed = outcome.judge(found, allowed), failures_of(args.output)
         record = {
             "kerneltrack": kerneltrack.__version__,
@@ -87,41 +98,60 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             "seconds": {"total": round(time.monotonic() - begin, 3)},
             "inputs": [{"path": info.path, "rows": info.rows} for info in files.infos],
             "snapshots": snapshots.folder,
+            "columns": {"features": list(columns.channels)},
+            "reference": snapshots.reference_spec and snapshots.reference_spec.to_dict(),
+            "measure": job.measure and job.measure.to_dict(),
             "warnings": warnings,
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),
+            **unreferenced(result, snapshots.reference_spec),
             **local_times(columns, counted(totals)),
         }
         write_record(args.output, record)
-    say(_summary(record, failed))
+    off = [NO_REFERENCE]
+    if snapshots.reference_spec is not None:
+        off = off_lines(args.output, record, "none that is complete in the snapshots")
+    said = [*off, *failure_lines(failed)]
+    say("\n".join([_summary(record), *said]))
     return outcome.end(judged)
 
 
 def _build(
-    pipeline: beam.Pipeline, read: ReadChunks, snapshots: SnapshotFolder, output: str
-) -> None:
-    """Put the job's steps into a pipeline."""
+    pipeline: beam.Pipeline, read: ReadChunks, job: ScoreRows, output: str
+) -> tuple[str, ...]:
+    """Put the job's steps into a pipeline; the folders that it writes beside the failures'."""
+    columns, snapshots = read.input.columns, job.snapshots
+    has_time, reference = columns.time is not None, snapshots.reference_spec is not None
+    schemas = {
+        layout.SCORES: scores_schema(
+            snapshots.spec,
+            snapshots.learner_spec,
+            columns.label_type,
+            has_time,
+            job.in_order,
+            reference,
+        )
+    }
+    if job.measure is not None:
+        schemas[layout.MISMATCH] = MISMATCH_SCHEMA
+    if reference:
+        schemas[layout.EPISODES] = episodes_schema(has_time, columns.width)
     rows = pipeline | "Read" >> read
-    scored = rows["rows"] | "ScoreRows" >> ScoreRows(snapshots)
-    schema = scores_schema(
-        snapshots.spec,
-        snapshots.learner_spec,
-        read.input.columns.label_type,
-        read.input.columns.time is not None,
-    )
-    prefix = join(output, layout.SCORES, "part")
-    _ = scored[SCORES] | "Write scores" >> WriteChunks(prefix, schema, read.input.paths)
-    prefix = join(output, layout.FAILURES, "part")
+    scored = rows["rows"] | "ScoreRows" >> job
+    for name, schema in schemas.items():
+        prefix = join(output, name, "part")
+        _ = scored[name] | f"Write {name}" >> WriteChunks(prefix, schema, read.input.paths)
     _ = (
         (rows["failures"], scored[FAILURES])
         | "AllFailures" >> beam.Flatten()
-        | "Write failures" >> WriteFailures(prefix, read.input.paths)
+        | "Write failures" >> WriteFailures(join(output, layout.FAILURES, "part"), read.input.paths)
     )
+    return tuple(schemas)
 
 
 def _counts(
-    output: str, totals: dict[str, int], learner: LearnerSpec | None
+    output: str, totals: dict[str, int], parts: Sequence[str], learner: LearnerSpec | None
 ) -> dict[str, int | float]:
     """Count rows in and out, and how many predictions met a label and were right.
 
@@ -135,12 +165,18 @@ def _counts(
     }
     if counted["rows_in"] != counted["rows_out"] + counted["rows_failed"]:
         raise JobError(f"rows are missing: {counted}")
+    for part, name in (("mismatch", "windows"), ("episodes", "episodes")):
+        if part in parts:
+            counted[name] = totals.get(name, 0)
+    if layout.EPISODES in parts:
+        counted["models"] = totals.get("models_scored", 0)
+        counted[UNREFERENCED] = totals.get(UNREFERENCED, 0)
     if learner is not None:
         counted |= performance(output, layout.SCORES, learner)
     return counted
 
 
-def _summary(record: dict[str, Any], kinds: Sequence[FailureKind]) -> str:
+def _summary(record: dict[str, Any]) -> str:
     counted, seconds = record["counts"], record["seconds"]["total"]
     text = (
         f"{counted['rows_in']:,} rows in: {counted['rows_out']:,} scored, "
@@ -149,4 +185,4 @@ def _summary(record: dict[str, Any], kinds: Sequence[FailureKind]) -> str:
     text += local_times_text(record)
     if "scored" in counted:
         text += "\n" + performance_text(counted)
-    return "\n".join([text, *failure_lines(kinds)])
+    return text

@@ -26,13 +26,14 @@ from pipelines.files.record import (
     counters,
     counts,
     summary,
+    unreferenced,
     versions,
     write_record,
 )
 from pipelines.job import explain, say
 from pipelines.job_spec import Job, job_from_flags
 from pipelines.report import write_report
-from pipelines.report.data.episodes import episode_lines, episodes_of
+from pipelines.report.data.episodes import off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
 from transforms.learn import transform as learn
 from transforms.read.files import ReadChunks
@@ -61,6 +62,16 @@ def _labels(args: argparse.Namespace, files: Input, job: Job) -> ReadLabels | No
         labels = ReadLabels(args.labels, columns, formats, first_source=len(files.paths))
     learn.check_label_type(job.learner, labels.input.columns.label_type)
     return labels
+
+
+def _why_unreferenced(job: Job) -> str:
+    """Return why models have no reference, where some have none."""
+    if job.given is not None:
+        return f"none that is complete in {job.given.place}"
+    if job.reference is None:
+        return ""
+    until = "" if job.reference.until is None else f" before {job.reference.until}"
+    return f"fewer than {job.reference.rows:,} rows{until}"
 
 
 def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> int:
@@ -97,6 +108,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         raise explain(error, args.output) from error
     # Nothing of an earlier run is removed before all that can be refused has been.
     inputs = [*ends.sources, *([] if job.before is None else [job.before.folder])]
+    inputs += [] if job.given is None else [job.given.place]
     inputs += [] if args.start_from is None else [args.start_from]
     parts = parts_of(job)
     with output_folder.held(args.output, parts, args.overwrite, inputs, args.typed):
@@ -123,6 +135,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),
+            **unreferenced(result, job.reference),
             **local_times(
                 columns, counted(totals), counted(totals, "labels") if ends.labels else None
             ),
@@ -133,7 +146,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         # The last of all: a run without it is not finished.
         write_record(args.output, record)
     said = [
-        *episode_lines(episodes_of(args.output, record), int(found["models"])),
+        *off_lines(args.output, record, _why_unreferenced(job)),
         *failure_lines(failed),
     ]
     say(summary(record, said, report))

@@ -12,31 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli.main import main
-
-BROKEN = {"pump-3": ("shift", 1), "pump-7": ("ramp", 0)}
-PUMPS, ROWS, SINCE = 12, 900, 600
-MINUTE = 60_000_000
+from tests.e2e import fleet as made
+from tests.e2e.fleet import BROKEN, ROWS, SINCE
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of twelve pumps, two of them broken from the 600th row on."""
-    tables = []
-    for number in range(PUMPS):
-        name, rng = f"pump-{number}", np.random.default_rng(100 + number)
-        waves = np.sin(np.arange(ROWS)[:, None] / 9 + rng.uniform(0, 6, 2))
-        rows = waves @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(ROWS, 4))
-        kind, channel = BROKEN.get(name, (None, 0))
-        size = rows[:512, channel].std()
-        if kind == "shift":
-            rows[SINCE:, channel] += 5 * size
-        elif kind == "ramp":
-            rows[SINCE:, channel] += np.linspace(0, 15, ROWS - SINCE) * size
-        times = pa.array(np.arange(ROWS) * MINUTE, pa.timestamp("us", "UTC"))
-        columns = {f"ch{place}": rows[:, place] for place in range(4)}
-        tables.append(pa.table({"pump": [name] * ROWS, "time": times, **columns}))
+    """The made fleet in a file."""
     path = tmp_path_factory.mktemp("fleet") / "fleet.parquet"
-    pq.write_table(pa.concat_tables(tables), path)
+    made.write(path, made.fleet())
     return path
 
 
@@ -106,6 +90,32 @@ def test_report_and_record_say_so(tracked: Path) -> None:
     assert section.count("still open") == 2
 
 
+def test_stretch_and_rate_in_event_time(
+    fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows are a minute apart; those of a pump that began later make no reference."""
+    table = pq.read_table(fleet)
+    names = table["pump"].to_numpy(zero_copy_only=False)
+    late = (names == "pump-4") & (np.tile(np.arange(ROWS), made.PUMPS) < 200)
+    rows = made.write(tmp_path / "rows.parquet", table.filter(pa.array(~late)))
+    until = ("--reference-until", "1970-01-01T09:30Z")
+    rate = ("--reference-per", "700 days", "--reference-false-alarms", "1")
+    output = tmp_path / "out"
+    assert track(Path(rows), output, "--reference", "first", *until, *rate) == 0
+    printed = capsys.readouterr().out
+    assert "2 of 11 models were off:" in printed
+    assert (
+        "not held against a reference: 1 of 12 models "
+        "(fewer than 512 rows before 1970-01-01T09:30Z): pump-4"
+    ) in printed
+    features = pq.read_table(output / "features").sort_by([("model_id", "ascending")])
+    for name, known in (("pump-4", 0), ("pump-5", ROWS - 570)):
+        p = features.filter(pa.compute.equal(features["model_id"], name))["p"]
+        assert len(p) - p.null_count == known
+    run = json.loads((output / "run.json").read_text())
+    assert (run["reference"]["until"], run["reference"]["per"]) == (until[1], rate[1])
+
+
 @pytest.mark.parametrize("flags", [(), ("--reference", "none")])
 def test_without_a_reference_nothing_is_said(
     fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
@@ -133,6 +143,8 @@ def test_a_well_fleet_is_said_to_be_well(
     [
         (("--reference", "first", "--reference-rows", "100"), "--reference-rows = 100"),
         (("--reference", "none", "--reference-rows", "1000"), "--reference = 'none'"),
+        (("--reference", "first", "--reference-until", "soon"), "--reference-until = 'soon'"),
+        (("--reference", "first", "--reference-per", "3 moons"), "--reference-per = '3 moons'"),
         (
             ("--reference", "first", "--reference-false-alarms", "1e6"),
             "--reference-false-alarms = 1000000.0",

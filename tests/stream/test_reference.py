@@ -110,6 +110,30 @@ def test_episodes_are_the_cores_however_rows_come(
     hold(outcome, rows)
 
 
+@settings(max_examples=6)
+@given(
+    st.sampled_from(ORDERS),
+    st.lists(st.integers(1, 90), min_size=1, max_size=30),
+    st.integers(0, 2**32),
+)
+def test_a_stretch_until_a_time_is_the_cores_too(
+    max_disorder: float, sizes: list[int], seed: int
+) -> None:
+    spec = dataclasses.replace(HELD, until="1970-01-01T00:05:00", false_alarms=3600, per="1 hour")
+    rows = {key: faulty(number) for number, key in enumerate("ab")}
+    rows["late"] = dataclasses.replace(rows["a"], time=np.arange(620) * SECOND + 60 * SECOND)
+    elements: list[Element] = []
+    for key, of_model in rows.items():
+        elements += [(key, chunk) for chunk in arriving(of_model, max_disorder, seed).cut(sizes)]
+    order = Order(max_disorder=max_disorder)
+    outcome = step_through(elements, order=order, reference=spec, snapshot_every=50.0)
+    for key, of_model in rows.items():
+        scores, told = by_the_core(of_model, spec)
+        assert outcome.episodes.get(key, []) == [as_line(episode) for episode in told]
+        assert outcome.table(key)["p"].tobytes() == scores.p.tobytes()
+        assert np.isnan(scores.p).all() == (key == "late")
+
+
 @pytest.mark.parametrize("max_disorder", [0.0, math.inf])
 def test_both_pipelines_give_the_cores_episodes(max_disorder: float) -> None:
     rows = {key: faulty(number) for number, key in enumerate(["a", "b/c"])}

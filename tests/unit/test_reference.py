@@ -163,6 +163,132 @@ def test_cuts_change_nothing(spec: ReferenceSpec, cuts: list[int]) -> None:
     }
 
 
+MINUTE = 60 * 10**9
+
+
+def timed(
+    spec: ReferenceSpec, rows: Array, times: npt.NDArray[np.int64], *cuts: int
+) -> tuple[Any, bytes, list[Episode]]:
+    """As `run`, with times: state, p's bytes, episodes."""
+    state, p, told = reference.init(spec, rows[:512]), b"", []
+    for piece, stamps in zip(np.split(rows, cuts), np.split(times, cuts), strict=True):
+        state, scores, found = reference.update(spec, state, piece, stamps)
+        p += scores.p.tobytes()
+        told += found
+    return state, p, told
+
+
+@settings(max_examples=10, deadline=None)
+@given(cuts=st.lists(st.integers(0, 1800), max_size=12), until=st.integers(384, 1300))
+def test_a_stretch_ends_at_its_time_whatever_the_cuts(cuts: list[int], until: int) -> None:
+    """Its last 512 scores calibrate, and what comes in the block that is open is not learned."""
+    rows, times = normal(12, 1800), np.arange(1800) * MINUTE
+    rows[1500:1560, 1] -= 20
+    moment = f"1970-01-01T{until // 60:02}:{until % 60:02}Z"
+    spec = ReferenceSpec(rows=384, until=moment)
+    whole, p, told = timed(spec, rows, times)
+    state, again, episodes = timed(spec, rows, times, *sorted(cuts))
+    assert again == p
+    assert [told_of(e) for e in episodes] == [told_of(e) for e in told]
+    assert as_bytes(*state.tables) == as_bytes(*whole.tables)
+    found = np.frombuffer(p)
+    assert np.isnan(found[:until]).all()
+    assert not np.isnan(found[until:]).any()
+    assert whole.tables.counts[reference.LEARNED] == until // 128 * 128
+    assert whole.tables.times[reference.STRETCH_TIME] == times[until - 1]
+    assert any(1400 < episode.start < 1560 for episode in told)
+
+
+def test_a_stretch_of_so_many_rows_is_one_until_the_time_after_them() -> None:
+    rows, times = normal(13, 1400), np.arange(1400) * MINUTE
+    _, p, told = timed(ReferenceSpec(), rows, times)
+    _, again, episodes = timed(ReferenceSpec(until="1970-01-01T08:32:00+00:00"), rows, times)
+    assert again == p
+    assert [told_of(e) for e in episodes] == [told_of(e) for e in told]
+
+
+@pytest.mark.parametrize("first", [0, 200, 1000])
+def test_rows_too_few_before_its_time_make_no_reference(first: int) -> None:
+    """A model that began later has none, and none is made of what comes then."""
+    rows, times = normal(14, 1800), (first + np.arange(1800)) * MINUTE
+    spec = ReferenceSpec(until="1970-01-01T08:31:00")
+    state, p, told = timed(spec, rows, times, 100, 700)
+    assert np.isnan(np.frombuffer(p)).all()
+    assert not told and not reference.ready(state)
+    assert state.tables.counts[reference.SEEN] == max(511 - first, 0)
+    named = reference.from_arrays(spec, reference.arrays(state))
+    assert reference.update(spec, named, rows[:9], times[-1] + np.arange(9))[0].tables.counts[
+        reference.SEEN
+    ] == max(511 - first, 0)
+
+
+@pytest.mark.parametrize(
+    ("per", "rows"), [("30 days", 43_200), ("12 hours", 720), ("720.5 minutes", 720.5)]
+)
+def test_a_rate_in_time_is_one_in_rows_at_the_models_pace(per: str, rows: float) -> None:
+    matrix, times = normal(15, 1500), np.arange(1500) * MINUTE
+    spec = ReferenceSpec(false_alarms=2, per=per)
+    assert spec.rate is None and spec.needs_times
+    state, p, _ = timed(spec, matrix, times)
+    plain = ReferenceSpec(false_alarms=2 / rows * 1e6, per=1_000_000)
+    assert plain.rate is not None
+    other, same, _ = timed(plain, matrix, times)
+    assert same == p
+    threshold = state.tables.reals[reference.THRESHOLD]
+    np.testing.assert_allclose(threshold, other.tables.reals[reference.THRESHOLD], rtol=1e-9)
+    # Twice as fast, the same rate in time is half as many in rows.
+    quick, _, _ = timed(spec, matrix, times // 2)
+    assert quick.tables.reals[reference.THRESHOLD] > threshold
+    # All at one time: no rate is too low.
+    timed(spec, matrix, times * 0)
+
+
+def test_a_rate_per_rows_may_be_a_bare_number() -> None:
+    for per in (5000, "5000", "5000 rows", " 5000 rows"):
+        spec = ReferenceSpec(per=per)
+        assert spec.rate == 1 / 5000
+    assert ReferenceSpec(per="5000").to_dict()["per"] == "5000 rows"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("per", value) for value in ("0 rows", "1.5 rows", "soon", "3 months", "-1", True, "")],
+        *[("per", value) for value in ("0 days", "99999999999 weeks", "1e6", None, 2.5)],
+        *[("until", value) for value in ("yesterday", "2026-13-01", 5, "")],
+    ],
+)
+def test_odd_rates_and_times_are_refused(field: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=field):
+        ReferenceSpec(**{field: value})
+
+
+def test_times_that_a_spec_goes_by_must_be_there() -> None:
+    for spec in (ReferenceSpec(until="2026-01-01"), ReferenceSpec(per="3 days")):
+        state = reference.init(spec, normal(16, 50))
+        with pytest.raises(ConfigError, match="times"):
+            reference.update(spec, state, normal(16, 50))
+
+
+def test_what_learns_nothing_goes_on_with_its_evidence() -> None:
+    """As a reference of the kind that is kept does, whatever the spec says."""
+    rows = normal(11, 2500)
+    rows[2000:2100, 1] += 15
+    state, _, _ = run(GATED, rows[:1024])
+    assert reference.ready(state)
+    assert not reference.ready(run(GATED, rows[:384])[0])
+    after, scores, told = reference.update(GATED, state, rows[1024:], learn=False)
+    assert [episode.closed for episode in told] == [False, True]
+    for name in ("mean", "scatter", "whitener", "calibration"):
+        assert as_bytes(getattr(after.tables, name)) == as_bytes(getattr(state.tables, name))
+    kernels = [reference.KERNEL.arrays(each.kernel).values() for each in (after, state)]
+    assert as_bytes(*kernels[0]) == as_bytes(*kernels[1])
+    kept = dataclasses.replace(GATED, learning="first")
+    np.testing.assert_array_equal(reference.update(kept, state, rows[1024:])[1].p, scores.p)
+    moved = reference.update(GATED, state, rows[1024:])[0]
+    assert as_bytes(moved.tables.whitener) != as_bytes(state.tables.whitener)
+
+
 @pytest.mark.parametrize(
     ("kind", "fault"),
     [
@@ -218,6 +344,7 @@ def test_the_stated_rate_is_kept(spec: ReferenceSpec) -> None:
         _, _, told = run(stated, data)
         alarms += sum(not episode.closed for episode in told)
         rows += len(data) - stated.rows
+    assert stated.rate is not None
     assert 0.3 < alarms / rows / stated.rate < 2
 
 
@@ -241,7 +368,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
     for width, lags in ((1, 5), (12, 5), (38, 3), (52, 2), (200, 1)):
         state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
         columns = width * lags
-        own = 8 * (columns * (2 * columns + 1) + width * (lags + 135) + 3054) + 128
+        own = 8 * (columns * (2 * columns + 1) + width * (lags + 135) + 3056) + 128
         assert sum(array.nbytes for array in state.tables) == own
 
 

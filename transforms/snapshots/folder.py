@@ -6,6 +6,7 @@ up to which time, and the file of the tracker's and of the learner's state.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +17,9 @@ from apache_beam import pvalue
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.registry import parse_learner_spec, parse_spec
+from kerneltrack.specs import spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.paths import join
 from transforms.snapshots.files import read_whole, snapshot_name, write_whole
@@ -25,6 +28,7 @@ from transforms.snapshots.index import (
     INDEX,
     INDEX_VERSION,
     LISTED,
+    REFERENCE,
     lines_of,
     models_of,
     read_index,
@@ -57,6 +61,9 @@ class SnapshotFolder:
             self.learner_spec: LearnerSpec | None = (
                 parse_learner_spec(index["learner"]) if index["learner"] else None
             )
+            self.reference_spec: ReferenceSpec | None = (
+                spec_from_dict(ReferenceSpec, index[REFERENCE]) if REFERENCE in index else None
+            )
         except (KerneltrackError, KeyError, TypeError, ValueError) as error:
             raise DataError(path, f"not an index of snapshots: {error}") from error
         if learner and self.learner_spec is None:
@@ -73,10 +80,18 @@ class SnapshotFolder:
     @property
     def models(self) -> dict[str, Any]:
         """Boundaries by model id."""
+        models: dict[str, Any] = self._read()["models"]
+        return models
+
+    def _read(self) -> dict[str, Any]:
         if self._index is None:
             self._index = read_index(self.folder)
-        models: dict[str, Any] = self._index["models"]
-        return models
+        return self._index
+
+    def digest(self) -> str:
+        """Return a hash of the settings and boundaries of all models."""
+        text = json.dumps(self._read(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def with_learner(self) -> SnapshotFolder:
         """Return the folder for a job that has a learner: it begins where both were written."""
@@ -177,6 +192,7 @@ class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection
         float32: Store the trackers' reals in single precision.
         before: Snapshots that the job began from: of models that had no rows since they are
             taken over.
+        reference: The spec of the models' references, if they have some.
     """
 
     def __init__(
@@ -186,6 +202,7 @@ class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection
         learner: LearnerSpec | None = None,
         float32: bool = False,
         before: SnapshotFolder | None = None,
+        reference: ReferenceSpec | None = None,
     ) -> None:
         """Keep the arguments; see the class."""
         super().__init__()
@@ -193,6 +210,7 @@ class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection
         self._specs = {
             codec.TRACKER: spec.to_dict(),
             codec.LEARNER: None if learner is None else learner.to_dict(),
+            **({} if reference is None else {REFERENCE: reference.to_dict()}),
         }
         self._float32 = float32
         self._before = before

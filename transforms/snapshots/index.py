@@ -16,6 +16,8 @@ from transforms.snapshots.header import LAST_TIME, read_about
 
 INDEX = "index.json"
 INDEX_VERSION = 2
+REFERENCE = "reference"
+"""Settings of the models' references; left out where they have none."""
 LISTED = "listed"
 """Whether an index was made of the files themselves."""
 MOST_INDEX = 256 << 20
@@ -68,6 +70,8 @@ def _trouble(index: dict[str, Any]) -> str | None:
     for kind, types in ((codec.TRACKER, (dict,)), (codec.LEARNER, (dict, NoneType))):
         if kind not in index or not isinstance(index[kind], types):
             return f"no {kind}'s settings"
+    if not isinstance(index.get(REFERENCE, {}), dict):
+        return "no reference's settings"
     models = index.get("models")
     if not isinstance(models, dict):
         return "no models"
@@ -118,7 +122,7 @@ def _list(folder: str) -> dict[str, Any] | None:
             are of models with different settings.
     """
     specs: dict[str, Any] = {codec.TRACKER: None, codec.LEARNER: None}
-    entries = []
+    entries, references = [], {}
     for name, size in files_in(folder, ENDING):
         path = join(folder, name)
         header = codec.read_header(_read_beginning(path), path)
@@ -126,6 +130,9 @@ def _list(folder: str) -> dict[str, Any] | None:
         if specs[kind] not in (None, spec):
             raise DataError(path, "made with other settings than others of the folder")
         specs[kind] = spec
+        held = header["about"].get(REFERENCE)
+        if isinstance(held, dict):
+            references[REFERENCE] = held
         entry = {"rows": told.rows, "time": told.time, kind: name}
         trouble = _entry_trouble(told.model_id, entry)
         if trouble is not None:
@@ -134,7 +141,7 @@ def _list(folder: str) -> dict[str, Any] | None:
     if specs[codec.TRACKER] is None:
         return None
     models = models_of(lines_of(entries))
-    return {"version": INDEX_VERSION, **specs, "models": models, LISTED: True}
+    return {"version": INDEX_VERSION, **specs, **references, "models": models, LISTED: True}
 
 
 def _read_beginning(path: str) -> bytes:

@@ -14,6 +14,7 @@ from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.trackers.common.features import Features
 from transforms.chunks import Chunk, matrix_column
 from transforms.track.segments import Alert
+from transforms.write.schemas import REFERENCE_COLUMNS
 
 EXTRAS = ("q", "s")
 
@@ -71,10 +72,30 @@ def alert_chunk(alerts: Sequence[Alert]) -> Chunk:
     return Chunk(pa.RecordBatch.from_pydict(columns))
 
 
+def reference_columns(scores: Scores | None, rows: int) -> dict[str, pa.Array]:
+    """Return what a reference says of rows as columns, null where it says nothing or is none."""
+    if scores is None:
+        return {name: pa.nulls(rows, pa.float64()) for name in REFERENCE_COLUMNS}
+    said = zip(REFERENCE_COLUMNS, (scores.residual, scores.distance, scores.p), strict=True)
+    return {name: pa.array(values, mask=np.isnan(values)) for name, values in said}
+
+
 def feature_chunk(
-    rows: Chunk, features: Features, good: npt.NDArray[np.int64], scores: Scores | None = None
+    rows: Chunk,
+    features: Features,
+    good: npt.NDArray[np.int64],
+    held: bool = False,
+    scores: Scores | None = None,
 ) -> Chunk:
-    """Put the features of a chunk's valid rows, and their scores, beside where they came from."""
+    """Put the features of a chunk's valid rows beside where they came from.
+
+    Args:
+        rows: The chunk.
+        features: What the tracker says of its rows.
+        good: Places of the valid ones.
+        held: Whether rows are held against references.
+        scores: What the model's reference says of the valid rows; None if it has none.
+    """
     whole = len(good) == len(rows)
     source = rows if whole else rows.take(good)
 
@@ -88,13 +109,8 @@ def feature_chunk(
             columns[name] = source.batch.column(name)
     columns["loss"] = pa.array(part(features.loss))
     columns["novelty"] = pa.array(part(features.novelty))
-    if scores is not None:
-        for name, said in (
-            ("ref_loss", scores.residual),
-            ("ref_distance", scores.distance),
-            ("p", scores.p),
-        ):
-            columns[name] = pa.array(said, mask=np.isnan(said))
+    if held:
+        columns |= reference_columns(scores, len(good))
     columns["informative"] = pa.array(part(features.informative))
     columns["evicted"] = pa.array(evicted, mask=evicted < 0)
     columns["initial"] = pa.array(part(features.initial))

@@ -26,6 +26,12 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
 from transforms.read.times import TIME_LIMIT
 from transforms.snapshots.header import About, read_about
+from transforms.snapshots.references import (
+    GivenReferences,
+    beside_of,
+    check_reference,
+    reference_of,
+)
 from transforms.track.forward_fill import Held
 from transforms.track.windows import MeasureMismatch, OpenWindows
 
@@ -47,8 +53,10 @@ class Work:
         measure: Mismatch of windows, if asked for.
         drift: Alerts when the loss changes regime, if asked for.
         reference: What rows are held against to find episodes, if asked for.
+        given: Where models take their references from; None: they make their own.
         every: Distance of the boundaries at which snapshots are due, ns of event time.
         start: Landmarks that new models begin from, if they do.
+        frozen: Whether nothing is learned: rows are projected on the models as they are.
     """
 
     spec: SubspaceSpec
@@ -57,8 +65,10 @@ class Work:
     measure: MeasureMismatch | None = None
     drift: DriftSpec | None = None
     reference: ReferenceSpec | None = None
+    given: GivenReferences | None = None
     every: int | None = None
     start: StartSet | None = None
+    frozen: bool = False
 
     @property
     def rows_to_start(self) -> int:
@@ -85,9 +95,11 @@ class Model(NamedTuple):
         moving: The moving window, if asked for.
         moving_times: Times of the last N - 1 rows or fewer, ns, the newest last.
         drift: State of the drift detector, if asked for.
-        reference: What rows are held against, if asked for.
+        reference: What rows are held against, if asked for and there.
+        origin: Which of the given references that is (`Given`); "" for the model's own.
         before: Rows of this model ID before the tracker's first: indexes go on from there. Less
             than 0 if the tracker comes from a snapshot that had seen more.
+        projected: Rows since then that a frozen tracker has not learned.
     """
 
     state: Any
@@ -99,12 +111,19 @@ class Model(NamedTuple):
     moving_times: IntArray = np.zeros(0, np.int64)
     drift: Any = None
     reference: ReferenceState | None = None
+    origin: str = ""
     before: int = 0
+    projected: int = 0
+
+    @property
+    def seen(self) -> int:
+        """The tracker's index of the next row."""
+        return int(self.state.n) + self.projected
 
     @property
     def rows(self) -> int:
         """Index of the next row."""
-        return self.before + int(self.state.n)
+        return self.before + self.seen
 
 
 def begin(work: Work, key: str, first_rows: npt.NDArray[Any], before: int = 0) -> Model:
@@ -116,17 +135,20 @@ def begin(work: Work, key: str, first_rows: npt.NDArray[Any], before: int = 0) -
         state = start_from(work.spec, work.start, key)
     else:
         state = get_tracker(work.spec.tracker).init(work.spec, first_rows, key)
-    return _with_companions(work, Model(state, before=before), {}, first_rows)
+    return _with_companions(work, key, Model(state, before=before), {}, first_rows)
 
 
-def take_over(work: Work, data: bytes, name: str, before: Model | None, rows: int) -> Model:
+def take_over(
+    work: Work, key: str, data: bytes, name: str, before: Model | None, rows: int
+) -> Model:
     """Make the working state of a model that goes on with a snapshot's tracker.
 
     Windows, what is held of missing values, the drift detector and the reference begin anew; the
-    reference by the snapshot's scale.
+    reference by the snapshot's scale, unless it is given.
 
     Args:
         work: What is done with its rows.
+        key: Its ID.
         data: The snapshot.
         name: Where it came from, for errors.
         before: What the model was; None before its first rows. Its times are kept.
@@ -139,7 +161,32 @@ def take_over(work: Work, data: bytes, name: str, before: Model | None, rows: in
     model = Model(state, before=rows - int(state.n))
     if before is not None:
         model = model._replace(time=before.time, until=before.until)
-    return _with_companions(work, model, {}, _typical(state))
+    return _with_companions(work, key, model, {}, _typical(state))
+
+
+def frozen(data: bytes, name: str, measure: MeasureMismatch | None = None) -> tuple[Work, Model]:
+    """Make of a snapshot a model that learns nothing, and what is done with its rows.
+
+    They may be of any time. Windows begin anew; the evidence of a reference that was `ready` goes
+    on, and one that was not is left out.
+
+    Args:
+        data: The snapshot.
+        name: Where it came from, for errors.
+        measure: Mismatch of windows, if asked for.
+
+    Raises:
+        DataError: for bytes that are no tracker's state, or damaged ones.
+    """
+    snapshot = codec.decode(data, name)
+    about = read_about(snapshot.header, name)
+    work = Work(spec=snapshot.spec, measure=measure, frozen=True)
+    model = Model(snapshot.state, before=about.rows - int(snapshot.state.n))
+    held = reference_of(snapshot, name)
+    if held is not None and reference.ready(held[1]):
+        work = dataclasses.replace(work, reference=held[0])
+        model = model._replace(reference=held[1])
+    return work, _with_windows(work, model, {}, len(snapshot.state.shift))
 
 
 def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
@@ -171,9 +218,12 @@ def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
     if work.drift is not None:
         about["drift"] = work.drift.to_dict()
         parts["drift"] = drift.arrays(model.drift)
-    if work.reference is not None and model.reference is not None:
+    if work.reference is not None:
         about["reference"] = work.reference.to_dict()
-        parts["reference"] = reference.arrays(model.reference)
+        if model.origin:
+            about["reference_from"] = model.origin
+        if model.reference is not None:
+            parts["reference"] = reference.arrays(model.reference)
     beside = {
         f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()
     }
@@ -201,12 +251,11 @@ def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
     if snapshot.spec.to_dict() != work.spec.to_dict():
         raise DataError(name, "the state of a tracker with other settings")
     try:
-        model = _go_on(work, snapshot, about)
+        model = _go_on(work, snapshot, about, own)
         if not own and model.drift is not None:
             check_given("drift.counts", model.drift.counts)
         if not own and model.reference is not None:
-            check_given("reference.counts", model.reference.tables.counts)
-            check_given("reference.kernel.counts", model.reference.kernel.counts)
+            check_reference(model.reference)
         return model
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
@@ -249,12 +298,8 @@ class LastWritten:
         return found
 
 
-def _go_on(work: Work, snapshot: codec.Snapshot, about: About) -> Model:
-    began = snapshot.header["about"]
-    beside: dict[str, dict[str, npt.NDArray[Any]]] = {}
-    for full, array in snapshot.beside.items():
-        part, _, field = full.partition(".")
-        beside.setdefault(part, {})[field] = array
+def _go_on(work: Work, snapshot: codec.Snapshot, about: About, own: bool) -> Model:
+    began, beside = snapshot.header["about"], beside_of(snapshot.beside)
     if work.measure is None or began.get("measure") != work.measure.to_dict():
         beside.pop("open", None)
         beside.pop("moving", None)
@@ -265,11 +310,29 @@ def _go_on(work: Work, snapshot: codec.Snapshot, about: About) -> Model:
     model = Model(snapshot.state, about.time, about.until, before=about.before)
     if model.rows != about.rows:
         raise ConfigError("rows", about.rows, f"{model.rows}, as the state counts them")
-    return _with_companions(work, model, beside, _typical(snapshot.state))
+    model = model._replace(origin=str(began.get("reference_from", "")))
+    if not own and model.origin != _given_origin(work, about.model_id):
+        beside.pop("reference", None)
+    if own and "reference" not in beside:
+        # The model has none: none was given, and it makes none.
+        work = dataclasses.replace(work, reference=None)
+    return _with_companions(work, about.model_id, model, beside, _typical(snapshot.state))
+
+
+def _given_origin(work: Work, key: str) -> str | None:
+    """Return the origin that a model's reference must have: "" if it is to be the model's own.
+
+    None if it is to have none.
+    """
+    if work.given is None:
+        return ""
+    given = work.given.of(key)
+    return None if given is None else given.origin
 
 
 def _with_companions(
     work: Work,
+    key: str,
     model: Model,
     beside: dict[str, dict[str, npt.NDArray[Any]]],
     first_rows: npt.NDArray[Any],
@@ -280,6 +343,42 @@ def _with_companions(
         held = Held(**copies_like("held", beside["held"], Held.layout(width)))
         check_whole("held.times", held.times, -TIME_LIMIT, TIME_LIMIT)
         model = model._replace(held=held)
+    model = _with_windows(work, model, beside, width)
+    if work.drift is not None:
+        watched = (
+            drift.from_arrays(work.drift, beside["drift"])
+            if "drift" in beside
+            else drift.init(work.drift)
+        )
+        model = model._replace(drift=watched)
+    if work.reference is not None:
+        model = _with_reference(work, work.reference, key, model, beside, first_rows)
+    return model
+
+
+def _with_reference(
+    work: Work,
+    spec: ReferenceSpec,
+    key: str,
+    model: Model,
+    beside: dict[str, dict[str, npt.NDArray[Any]]],
+    first_rows: npt.NDArray[Any],
+) -> Model:
+    """Give a model its reference: that of arrays, a given one, or one that is yet to be made."""
+    if "reference" in beside:
+        return model._replace(reference=reference.from_arrays(spec, beside["reference"]))
+    if work.given is None:
+        return model._replace(reference=reference.init(spec, first_rows), origin="")
+    given = work.given.of(key)
+    if given is None:
+        return model._replace(reference=None, origin="")
+    return model._replace(reference=given.state, origin=given.origin)
+
+
+def _with_windows(
+    work: Work, model: Model, beside: dict[str, dict[str, npt.NDArray[Any]]], width: int
+) -> Model:
+    """Give a model its windows, from arrays where there are some."""
     if work.measure is not None and work.measure.windows is not None:
         known = OpenWindows.none(width)
         if "open" in beside:
@@ -295,20 +394,6 @@ def _with_companions(
             ]
             moving = work.window.from_arrays(spec, model.state, arrays)
         model = model._replace(moving=moving, moving_times=times)
-    if work.drift is not None:
-        watched = (
-            drift.from_arrays(work.drift, beside["drift"])
-            if "drift" in beside
-            else drift.init(work.drift)
-        )
-        model = model._replace(drift=watched)
-    if work.reference is not None:
-        held_against = (
-            reference.from_arrays(work.reference, beside["reference"])
-            if "reference" in beside
-            else reference.init(work.reference, first_rows)
-        )
-        model = model._replace(reference=held_against)
     return model
 
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from kerneltrack.monitor import drift, reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
-from kerneltrack.monitor.moving import MovingMismatch, WindowState
-from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
+from kerneltrack.monitor.moving import MovingMismatch
+from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.features import Features
 from transforms.track.clock import NEVER
@@ -146,7 +146,7 @@ def run_rows(
         last = reference.open_episode(work.reference, model.reference)
         if last is not None:
             seen = int(model.reference.tables.counts[reference.SEEN])
-            outcome.episodes.append(last.moved(int(model.state.n) - seen))
+            outcome.episodes.append(last.moved(model.seen - seen))
     if model.before:
         outcome.move_on(model.before)
     return model, outcome
@@ -243,18 +243,18 @@ def next_event(work: Work, model: Model) -> int:
 
 def _run_segment(work: Work, model: Model, segment: _Segment, outcome: Outcome) -> Model:
     """Run rows that no event divides through the tracker and what works along with it."""
-    rows, held, before = segment.rows, model.held, int(model.state.n)
+    rows, held, before = segment.rows, model.held, model.seen
     if work.hold is not None:
         times = np.zeros(len(rows), np.int64) if segment.times is None else segment.times
         rows, held = hold_last(rows, times, held, work.hold)
-    state, moving, features, sliding = _track(work, model, rows, segment.clock)
+    model, features, sliding = _track(work, model, rows, segment.clock)
     outcome.features.append(features)
     outcome.filled.append(rows)
     good = np.flatnonzero(features.valid)
     index = features.index[good]
     clock = segment.clock
     stamps = None if clock is None else clock[good]
-    model = model._replace(state=state, held=held, moving=moving)
+    model = model._replace(held=held)
     if clock is not None:
         model = model._replace(time=int(clock[-1]), until=int(clock[-1]))
     if sliding is not None:
@@ -268,28 +268,32 @@ def _run_segment(work: Work, model: Model, segment: _Segment, outcome: Outcome) 
     if work.drift is not None:
         model = _watch(work.drift, model, features.loss[good], index, stamps, outcome)
     if work.reference is not None:
-        model = _refer(work.reference, model, rows[good], before, stamps, outcome)
+        model = _refer(work, model, rows[good], before, stamps, outcome)
     return model
 
 
 def _track(
     work: Work, model: Model, rows: npt.NDArray[Any], clock: IntArray | None
-) -> tuple[Any, WindowState | None, Features, MovingMismatch | None]:
+) -> tuple[Model, Features, MovingMismatch | None]:
     """Run rows through the tracker, and the moving window if there is one."""
-    window = work.window
+    window, tracker = work.window, get_tracker(work.spec.tracker)
+    if work.frozen:
+        features = tracker.project(work.spec, model.state, rows, work.extras)
+        valid = np.cumsum(features.valid)
+        features = dataclasses.replace(features, index=model.seen + valid - features.valid)
+        return model._replace(projected=model.projected + int(features.valid.sum())), features, None
     if window is None or model.moving is None:
-        tracker = get_tracker(work.spec.tracker)
         state, features = tracker.update(work.spec, model.state, rows, work.extras, clock)
-        return state, None, features, None
+        return model._replace(state=state), features, None
     spec: Any = work.spec
     state, moving, features, sliding = window.update(
         spec, model.state, model.moving, rows, work.extras, clock
     )
-    return state, moving, features, sliding
+    return model._replace(state=state, moving=moving), features, sliding
 
 
 def _refer(
-    spec: ReferenceSpec,
+    work: Work,
     model: Model,
     rows: FloatArray,
     before: int,
@@ -297,11 +301,13 @@ def _refer(
     outcome: Outcome,
 ) -> Model:
     """Hold rows against the reference; `before`: the tracker's index of the first."""
-    if model.reference is None:
+    if work.reference is None or model.reference is None:
         return model
     # It may have begun later than the tracker, with a snapshot of that.
     later = before - int(model.reference.tables.counts[reference.SEEN])
-    after, scores, episodes = reference.update(spec, model.reference, rows, stamps)
+    after, scores, episodes = reference.update(
+        work.reference, model.reference, rows, stamps, learn=not work.frozen
+    )
     outcome.scores.append(scores)
     outcome.episodes += [episode.moved(later) for episode in episodes]
     return model._replace(reference=after)
@@ -360,7 +366,7 @@ def _close(work: Work, model: Model, event: Event, complete: bool, outcome: Outc
     if model.open is None or work.measure is None:
         return model
     line = model.open.windows[model.open.windows[:, 0] == event.start][0]
-    next_row = int(model.state.n)
+    next_row = model.seen
     count = next_row - int(line[1])
     if count:
         found = window_mismatch(work.spec, model.state, model.open.rows_of(line))

@@ -16,13 +16,14 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
+from kerneltrack.monitor import reference
 from kerneltrack.registry import get_tracker
 from transforms.chunks import Chunk, Failures
 from transforms.kafka.commands import Command, as_chunk, command_of
 from transforms.keyed.expiry import Expiry, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
-from transforms.metrics import count, count_lags, count_losses
+from transforms.metrics import UNREFERENCED, count, count_lags, count_losses, name_model
 from transforms.snapshots.files import read_whole
 from transforms.snapshots.folder import SnapshotFolder
 from transforms.track.clock import (
@@ -137,7 +138,7 @@ class TrackFn(beam.DoFn):
             now = now._replace(started=False, due=NEVER, before=rows)
             count("models_reset", 1)
         else:
-            after = take_over(self._work, command.tracker, name, known, rows)
+            after = take_over(self._work, key, command.tracker, name, known, rows)
             log.put_model(self._written.put(self._work, key, after))
             now = now._replace(started=True, due=next_event(self._work, after))
             count("models_replaced", 1)
@@ -161,8 +162,17 @@ class TrackFn(beam.DoFn):
             ready = without_duplicates(self._order, ready.in_order())
         after = yield from self._run(key, ready, encoded, math.inf, now.before)
         if after is not None:
+            self._tell_unreferenced(key, after)
             data = encode(self._work, key, after, final=True)
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
+
+    def _tell_unreferenced(self, key: str, model: Model) -> None:
+        """Count a model whose rows were held against nothing, since its reference is not made."""
+        if self._work.reference is None:
+            return
+        if model.reference is None or not reference.ready(model.reference):
+            count(UNREFERENCED, 1)
+            name_model(UNREFERENCED, key)
 
     def _resume(self, key: str) -> tuple[Clock, bytes | None]:
         """Return the clock and the state that a model begins with."""
@@ -173,6 +183,8 @@ class TrackFn(beam.DoFn):
         model = decode(self._work, encoded, path)
         count("models_resumed", 1)
         due = next_event(self._work, model)
+        # As this job has it: what of the snapshot does not go on is left out once and for all.
+        encoded = self._written.put(self._work, key, model)
         return Clock(started=True, due=due, learned=model.until), encoded
 
     def _unlearned(self, key: str, now: Clock, chunk: Chunk) -> Generator[Any, None, Chunk]:
@@ -286,7 +298,9 @@ class TrackFn(beam.DoFn):
             count_losses(features.loss[good])
             if piece.has("time") and not self._order.waits_for_end:
                 count_lags(piece.column("time")[good])
-            yield key, feature_chunk(piece, features, good, join_scores(outcome.scores))
+            held = self._work.reference is not None
+            scores = join_scores(outcome.scores) if held else None
+            yield key, feature_chunk(piece, features, good, held, scores)
 
     def _reasons(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:
         return [

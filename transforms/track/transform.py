@@ -22,6 +22,7 @@ from transforms.chunks import Chunk, Failures
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
 from transforms.snapshots.folder import SnapshotFolder
+from transforms.snapshots.references import GivenReferences
 from transforms.track.clock import nanoseconds
 from transforms.track.features import EXTRAS
 from transforms.track.live_step import live_track_fn
@@ -97,6 +98,8 @@ class TrackSubspace(
             event-time window.
         drift: How changes of the loss are detected; None: not at all.
         reference: What rows are held against to find episodes; None: nothing.
+        given: Where models take their references from; None: of their own first rows. A model
+            that finds none there is tracked without.
         snapshot_every: Seconds of event time between the boundaries at which snapshots are
             written: multiples of it since 1970, where a row passes one.
         warm: Snapshots of an earlier job to begin from: rows of a time that a model had learned
@@ -118,6 +121,7 @@ class TrackSubspace(
         measure: MeasureMismatch | None = None,
         drift: DriftSpec | None = None,
         reference: ReferenceSpec | None = None,
+        given: GivenReferences | None = None,
         snapshot_every: float | None = None,
         warm: SnapshotFolder | StartSet | None = None,
         expiry: Expiry | None = None,
@@ -135,6 +139,8 @@ class TrackSubspace(
             raise ConfigError("measure", measure, f"None for the tracker {spec.tracker}")
         if snapshot_every is not None:
             check_number("snapshot_every", snapshot_every, Range(1e-3, 1e9))
+        if given is not None and reference != given.spec:
+            raise ConfigError("reference", reference, f"that of {given.place}: {given.spec}")
         if warm is not None:
             warm.check(spec)
         self._order = order or Order()
@@ -146,6 +152,7 @@ class TrackSubspace(
             measure=measure,
             drift=drift,
             reference=reference,
+            given=given,
             every=None if snapshot_every is None else nanoseconds(snapshot_every),
             start=warm if isinstance(warm, StartSet) else None,
         )

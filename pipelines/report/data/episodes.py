@@ -8,11 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from kerneltrack.errors import printable
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.text import moment, natural
 
 MOST_LISTED = 100
 """Models that the table lists, those that are off most first."""
+MOST_NAMED = 5
+"""Models that the end of a job names."""
 MOST_CHANNELS = 3
 LEAST_SHARE = 0.05
 """A channel with less of the blame is not named."""
@@ -120,10 +123,32 @@ def _off(line: dict[str, Any], channels: list[str], episodes: int) -> Off:
     )
 
 
-def episode_lines(found: Episodes | None, models: int, most: int = 5) -> list[str]:
-    """Return what the end of a job says of the models that are off, in a few lines."""
+def off_lines(output: str, run: Mapping[str, Any], why: str) -> list[str]:
+    """Return what the end of a job says of the models that are off, in a few lines.
+
+    Args:
+        output: The run's folder.
+        run: Its `run.json`; `models_without_reference` are those of which nothing can be said.
+        why: Why they have none.
+    """
+    found, counts = episodes_of(output, run), run["counts"]
     if found is None:
         return []
+    models, without = counts["models"], counts["models_without_reference"]
+    lines = episode_lines(found, models - without) if models > without or not models else []
+    if without:
+        names = sorted(run["models_without_reference"], key=natural)
+        named = [printable(name) for name in names[:MOST_NAMED]]
+        more = [f"and {without - len(named):,} more"] if without > len(named) else []
+        lines.append(
+            f"not held against a reference: {without:,} of {models:,} models ({why}): "
+            + ", ".join([*named, *more])
+        )
+    return lines
+
+
+def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[str]:
+    """Return which models are off, of so many that were held against a reference."""
     if not found.models:
         return [f"none of {models:,} models was off"]
     lines = [f"{found.models:,} of {models:,} models were off:"]

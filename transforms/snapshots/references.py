@@ -1,0 +1,176 @@
+"""References that snapshots hold, for models that are held against those of another time or device.
+
+What a folder of snapshots of a known good time says of a model, its rows of today are held against.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack import codec
+from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.limits import check_given
+from kerneltrack.monitor import reference
+from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
+from kerneltrack.specs import spec_from_dict
+from transforms.snapshots.files import ENDING, read_whole
+from transforms.snapshots.folder import SnapshotFolder
+from transforms.snapshots.header import read_about
+
+_MAKES_ONE = "holds no reference: `kerneltrack track --reference first` writes snapshots with one"
+
+
+class Given(NamedTuple):
+    """A model's reference from a snapshot.
+
+    Attributes:
+        state: The reference, its evidence begun anew.
+        origin: Hash of the snapshot's bytes.
+    """
+
+    state: ReferenceState
+    origin: str
+
+
+class GivenReferences:
+    """The references of a folder of snapshots, or of one of its files.
+
+    A model takes that of the snapshot of its own ID, the newest; without one that of the only
+    model, where folder or file hold just one. A reference whose stretch was not complete counts as
+    none. Picklable; a snapshot is read where its model begins.
+
+    Args:
+        place: A run's `snapshots` folder, or a .safetensors file.
+
+    Raises:
+        DataError: if it cannot be read, or holds no reference.
+    """
+
+    def __init__(self, place: str) -> None:
+        """Look at the folder's index, or at the file; see the class."""
+        self.place = place
+        self._folder = None if place.endswith(ENDING) else SnapshotFolder(place)
+        self._last: tuple[str, Given | None] | None = None
+        if self._folder is not None:
+            spec, names = self._folder.reference_spec, list(self._folder.models)
+            self._only = names[0] if len(names) == 1 else None
+        else:
+            snapshot = codec.decode(read_whole(place), place)
+            held = reference_of(snapshot, place)
+            spec = None if held is None else held[0]
+            self._only = read_about(snapshot.header, place).model_id
+        if spec is None:
+            raise DataError(place, _MAKES_ONE)
+        self.spec = spec
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read last."""
+        return {**self.__dict__, "_last": None}
+
+    def digest(self) -> str:
+        """Return a hash of what is there: the folder's index, or the file."""
+        if self._folder is None:
+            return _hash(read_whole(self.place))
+        return self._folder.digest()
+
+    def check(self, spec: ReferenceSpec) -> None:
+        """Refuse settings that are not those of the references.
+
+        Raises:
+            ConfigError: naming the first that differs and its value there.
+        """
+        now = spec.to_dict()
+        for name, value in self.spec.to_dict().items():
+            if now[name] != value:
+                raise ConfigError(name, now[name], f"{value!r}, as in {self.place}")
+
+    def check_width(self, width: int) -> None:
+        """Refuse rows of other channels than the models have, as far as their number tells.
+
+        Raises:
+            ConfigError: naming both numbers.
+            DataError: if the first model's snapshot cannot be read.
+        """
+        if self._folder is not None:
+            self._folder.check_width(width)
+            return
+        known = len(codec.decode(read_whole(self.place), self.place).state.shift)
+        if known != width:
+            raise ConfigError("number of features", width, f"{known}, as in {self.place}")
+
+    def of(self, model_id: str) -> Given | None:
+        """Return the reference that a model of this ID is held against, None if there is none.
+
+        Raises:
+            DataError: if its snapshot cannot be read, or is damaged.
+        """
+        path = self._path(model_id)
+        if path is None:
+            return None
+        if self._last is None or self._last[0] != path:
+            self._last = path, self._read(path)
+        return self._last[1]
+
+    def _path(self, model_id: str) -> str | None:
+        if self._folder is None:
+            return self.place
+        found = self._folder.path(model_id, codec.TRACKER)
+        if found is None and self._only is not None:
+            found = self._folder.path(self._only, codec.TRACKER)
+        return found
+
+    def _read(self, path: str) -> Given | None:
+        data = read_whole(path)
+        held = reference_of(codec.decode(data, path), path)
+        if held is None or held[0] != self.spec or not reference.ready(held[1]):
+            return None
+        return Given(reference.restarted(held[1]), _hash(data))
+
+
+def reference_of(
+    snapshot: codec.Snapshot, name: str
+) -> tuple[ReferenceSpec, ReferenceState] | None:
+    """Return the reference that a snapshot holds and its spec, None if it holds none.
+
+    Raises:
+        DataError: if it is damaged; `name` is where the snapshot came from.
+    """
+    arrays = beside_of(snapshot.beside).get("reference")
+    if arrays is None:
+        return None
+    try:
+        spec = spec_from_dict(ReferenceSpec, snapshot.header["about"]["reference"])
+        state = reference.from_arrays(spec, arrays)
+        check_reference(state)
+    except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(name, f"damaged state: {error}") from error
+    return spec, state
+
+
+def check_reference(state: ReferenceState) -> None:
+    """Hold a reference's counts against the limits of what comes from outside.
+
+    Raises:
+        ConfigError: naming the one that is beyond them.
+    """
+    # No episode is open: -1, which `from_arrays` lets pass there alone.
+    check_given("reference.counts", np.maximum(state.tables.counts, 0))
+    check_given("reference.kernel.counts", state.kernel.counts)
+
+
+def beside_of(beside: Mapping[str, npt.NDArray[Any]]) -> dict[str, dict[str, npt.NDArray[Any]]]:
+    """Return the arrays beside a tracker's by what they are of."""
+    parts: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    for full, array in beside.items():
+        part, _, field = full.partition(".")
+        parts.setdefault(part, {})[field] = array
+    return parts
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
