@@ -96,7 +96,7 @@ from kerneltrack.limits import (
     whole,
 )
 from kerneltrack.monitor.spans import Span, parse_moment, parse_span
-from kerneltrack.native.binding import call
+from kerneltrack.native.binding import call, packed
 from kerneltrack.settings import OneOf, Range
 from kerneltrack.specs import Spec
 from kerneltrack.trackers.common import scaling
@@ -542,26 +542,17 @@ def update(
     before = _rows_before_end(spec, state, stamps)
     if before < len(matrix):
         return _through_end(spec, state, matrix, stamps, before, learn)
-    settings = _settings(spec, tables)
-    kernel, found = state.kernel, np.full((5, len(matrix)), np.nan)
+    run, found = _Run(spec, tables, state.kernel, learn), np.full((5, len(matrix)), np.nan)
     told: list[Episode] = []
     _begin_lags(tables, matrix)
     start = 0
     while start < len(matrix):
-        first = next_place(tables)
-        stop = min(len(matrix), start + BLOCK - first)
-        piece = found[:, start:stop]
-        there = slice(start, stop)
-        piece[...] = _watch(spec, settings, tables, kernel, matrix[there], stamps[there], told)
-        tables.counts[SEEN] += stop - start
+        stop = min(len(matrix), start + BLOCK - next_place(run.tables))
+        found[:, start:stop] = run.watch(matrix, stamps, start, stop, told)
+        if next_place(run.tables) == 0:
+            run.end_block(told)
         start = stop
-        if first + len(piece[0]) == BLOCK:
-            kernel = _end_block(spec, settings, tables, kernel, learn)
-            if learn and _is_accepted(spec, tables):
-                told += [_close_accepted(spec, ReferenceState(tables, kernel))]
-                tables, kernel = _made_anew(spec, tables)
-            settings = _settings(spec, tables)
-    return ReferenceState(tables, kernel), Scores(*found), told
+    return ReferenceState(run.tables, run.kernel), Scores(*found), told
 
 
 def _settings(spec: ReferenceSpec, tables: Tables) -> Settings:
@@ -640,52 +631,80 @@ def _begin_lags(tables: Tables, rows: FloatArray) -> None:
         before[...] = np.clip(scaled, -MOST_DEVIATION, MOST_DEVIATION)
 
 
-def _watch(
-    spec: ReferenceSpec,
-    settings: Settings,
-    tables: Tables,
-    kernel: CovarianceState,
-    rows: FloatArray,
-    times: IntArray,
-    told: list[Episode],
-) -> FloatArray:
-    """Score rows of one block; distance, residual, score, p and evidence of each, (5, n)."""
-    seen, lags = int(tables.counts[SEEN]), settings.lags
-    out, residual = np.full((5, len(rows)), np.nan), np.zeros(len(rows))
-    since = seen - int(tables.counts[BEGAN])
-    if since == 0 and len(times):
-        tables.times[FIRST_TIME] = times[0]
-    call("reference_embed", settings, tables, rows)
-    if since >= spec.fit_rows:
-        first = next_place(tables)
-        scaled = tables.rows[lags - 1 + first :][: len(rows)]
-        residual = np.ascontiguousarray(KERNEL.project(spec.kernel, kernel, scaled).loss)
-        out[0], out[1] = np.sqrt(tables.measured[0, first : first + len(rows)]), residual
-    room = _room(len(rows), len(tables.scale))
-    watched = Watched(*out[2:])
-    many = call("reference_watch", settings, tables, residual, times, watched, room)
-    told += [_episode(room, at, lags) for at in range(many)]
-    return out
+class _Run:
+    """One call's way through the rows, block by block."""
 
+    def __init__(
+        self, spec: ReferenceSpec, tables: Tables, kernel: CovarianceState, learn: bool
+    ) -> None:
+        self.spec, self.learn = spec, learn
+        self._take(tables, kernel)
 
-def _end_block(
-    spec: ReferenceSpec, settings: Settings, tables: Tables, kernel: CovarianceState, learn: bool
-) -> CovarianceState:
-    """Learn a whole block's good rows, and calibrate if that is due; the kernel's new state."""
-    counts, lags = tables.counts, settings.lags
-    seen, made = int(counts[SEEN] - counts[BEGAN]), bool(counts[CALIBRATED] > 0)
-    learning = learn and (not made or spec.learning == GATED)
-    if learning:
-        if seen > spec.fit_rows:
-            call("reference_keep", tables)
-        call("reference_learn", settings, tables)
-        good = np.ascontiguousarray(tables.rows[lags - 1 :][tables.good])
-        kernel, _ = KERNEL.update(spec.kernel, kernel, good)
-    ends = _goes_by_rows(spec, tables) and seen == spec.rows
-    if ends or (made and learning and counts[KEPT] >= counts[DUE]):
-        _calibrate(spec, tables)
-    tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
-    return kernel
+    def _take(self, tables: Tables, kernel: CovarianceState) -> None:
+        """Go on with these; what the loops are told in every call is laid out once."""
+        self.tables, self.kernel = tables, kernel
+        self.settings = _settings(self.spec, tables)
+        self.room = _room(BLOCK, len(tables.scale))
+        self._fixed = packed(self.settings), packed(tables)
+        self._packed_room = packed(self.room)
+        self._ahead: FloatArray | None = None
+
+    def watch(
+        self, rows: FloatArray, times: IntArray, start: int, stop: int, told: list[Episode]
+    ) -> FloatArray:
+        """Score rows of one block; distance, residual, score, p and evidence of each, (5, n)."""
+        tables, there = self.tables, slice(start, stop)
+        out, residual = np.full((5, stop - start), np.nan), np.zeros(stop - start)
+        since, first = int(tables.counts[SEEN] - tables.counts[BEGAN]), next_place(tables)
+        if since == 0:
+            tables.times[FIRST_TIME] = times[start]
+        call("reference_embed", *self._fixed, rows[there])
+        if since >= self.spec.fit_rows:
+            residual = self._residual(rows, start, stop)
+            out[0], out[1] = np.sqrt(tables.measured[0, first:][: len(residual)]), residual
+        watched = Watched(*out[2:])
+        parts = residual, times[there], watched, self._packed_room
+        many = call("reference_watch", *self._fixed, *parts)
+        told += [_episode(self.room, at, self.settings.lags) for at in range(many)]
+        tables.counts[SEEN] += stop - start
+        return out
+
+    @property
+    def _learns(self) -> bool:
+        """Whether further rows may change the reference."""
+        made = self.tables.counts[CALIBRATED] > 0
+        return self.learn and (not made or self.spec.learning == GATED)
+
+    def _residual(self, rows: FloatArray, start: int, stop: int) -> FloatArray:
+        """Return ℓ of rows; of all that are left, at once, if the kernel subspace stays."""
+        if self._ahead is None or self._learns:
+            tables, end = self.tables, stop if self._learns else len(rows)
+            scaled = rows[start:end] / tables.scale - tables.shift
+            scaled = np.clip(scaled, -MOST_DEVIATION, MOST_DEVIATION)
+            self._ahead = KERNEL.project(self.spec.kernel, self.kernel, scaled).loss
+            self._ahead_from = start
+        return np.ascontiguousarray(self._ahead[start - self._ahead_from : stop - self._ahead_from])
+
+    def end_block(self, told: list[Episode]) -> None:
+        """Learn a whole block's good rows, and calibrate if that is due, or begin anew."""
+        spec, tables = self.spec, self.tables
+        counts, lags = tables.counts, self.settings.lags
+        seen, made = int(counts[SEEN] - counts[BEGAN]), bool(counts[CALIBRATED] > 0)
+        learning = self._learns
+        if learning:
+            if seen > spec.fit_rows:
+                call("reference_keep", tables)
+            call("reference_learn", *self._fixed)
+            good = np.ascontiguousarray(tables.rows[lags - 1 :][tables.good])
+            self.kernel, _ = KERNEL.update(spec.kernel, self.kernel, good)
+        ends = _goes_by_rows(spec, tables) and seen == spec.rows
+        if ends or (made and learning and counts[KEPT] >= counts[DUE]):
+            _calibrate(spec, tables)
+            self._take(tables, self.kernel)
+        tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
+        if self.learn and _is_accepted(spec, tables):
+            told.append(_close_accepted(spec, ReferenceState(tables, self.kernel)))
+            self._take(*_made_anew(spec, tables))
 
 
 def _is_accepted(spec: ReferenceSpec, tables: Tables) -> bool:

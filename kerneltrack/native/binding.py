@@ -90,13 +90,19 @@ def _add(fields: tuple[Any, ...], form: list[str], words: list[Any]) -> None:
             words.append(int(field))
 
 
-def call(name: str, *arguments: tuple[Any, ...] | np.ndarray[Any, Any]) -> int:
+def _laid_out(value: tuple[Any, ...] | np.ndarray[Any, Any] | bytes) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return packed(value if isinstance(value, tuple) else (value,))
+
+
+def call(name: str, *arguments: tuple[Any, ...] | np.ndarray[Any, Any] | bytes) -> int:
     """Call a function of the library.
 
     Args:
         name: The function, `kt_` left out.
-        arguments: Structures: named tuples, or arrays as structures of one field. What they point
-            to must live until the call returns.
+        arguments: Structures: named tuples, arrays as structures of one field, or what `packed`
+            made of them before. What they point to must live until the call returns.
 
     Returns:
         What the function returns.
@@ -104,8 +110,7 @@ def call(name: str, *arguments: tuple[Any, ...] | np.ndarray[Any, Any]) -> int:
     Raises:
         MemoryError: if there was none for its scratch space.
     """
-    given = [packed(value if isinstance(value, tuple) else (value,)) for value in arguments]
-    result = int(_function(name)(*given))
+    result = int(_function(name)(*[_laid_out(value) for value in arguments]))
     if result == NO_MEMORY:
         raise MemoryError(f"no room for the scratch space of {name}")
     return result
