@@ -67,12 +67,14 @@ test-fast: env ## run the unit and stream tests that need no cluster and no data
 # Loops whose every address and conversion is checked, under states and rows that mean harm.
 SANITIZED := build/sanitized
 
+sanitize: BUILD = $(shell $(PY) -c 'from kerneltrack.native import binding; print(binding.build())')
 sanitize: env ## run the contracts and crafted states with the address and undefined-behaviour sanitizers
 	@$(VENV)/bin/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja \
 		-DKERNELTRACK_SANITIZE=ON -DKERNELTRACK_OUTPUT=$(CURDIR)/$(SANITIZED)/lib >/dev/null
-	@$(VENV)/bin/cmake --build $(SANITIZED) >/dev/null
+	@$(VENV)/bin/cmake --build $(SANITIZED) --target $(BUILD) >/dev/null
 	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
-		ASAN_OPTIONS=detect_leaks=0 KERNELTRACK_NATIVE_FOLDER=$(CURDIR)/$(SANITIZED)/lib \
+		ASAN_OPTIONS=detect_leaks=0 KERNELTRACK_NATIVE=$(BUILD) \
+		KERNELTRACK_NATIVE_FOLDER=$(CURDIR)/$(SANITIZED)/lib \
 		$(PY) -m pytest tests/unit/test_crafted_states.py tests/unit/test_tracker_contract.py \
 		tests/unit/test_learners_contract.py tests/unit/test_native.py \
 		tests/unit/test_reference.py --numprocesses auto --maxprocesses 4

@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
 from pipelines.cluster.resolve import Jars, resolve
+from tests import quick_beam
 from tests.parts import IN_CI, missing, program
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,6 +26,7 @@ hypothesis.settings.register_profile(
     "kerneltrack", deadline=None, derandomize=IN_CI, print_blob=True
 )
 hypothesis.settings.load_profile("kerneltrack")
+quick_beam.remember()
 
 
 USES_CLUSTER = re.compile(

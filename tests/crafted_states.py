@@ -52,7 +52,7 @@ TRACKERS: dict[str, dict[str, Any]] = {
         "policy": "compensated",
         "censor": "moving",
     },
-    "okfe": {},
+    "okfe": {"max_rows": 100},
     "covariance": {"budget": 6, "admission": "leverage", "halflife_seconds": 40.0},
     "covariance-chosen": {"budget": 6, "halflife": 40.0, "rank_factor": 1.5},
     "oana": {"budget": 6, "threshold": 0.2},

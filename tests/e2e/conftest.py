@@ -12,12 +12,19 @@ from pipelines.cluster.resolve import Jars
 from tests.e2e.clusters import LocalCluster, running
 from tests.e2e.secure import Secure, free_ports, make_certificates
 
+QUICK_JAVA = (
+    "-XX:TieredStopAtLevel=1",
+    # Jars come by their checksums: their classes are not verified over again in each process.
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_java() -> Iterator[None]:
     """Compile Java quickly and once: a cluster is gone before better code would pay for itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        patch.setenv("JAVA_TOOL_OPTIONS", " ".join(QUICK_JAVA))
         yield
 
 

@@ -108,7 +108,10 @@ def test_no_print_and_no_pickle(module: str) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel, built without a network from a copy: a build leaves folders in its tree."""
+    """The wheel, built without a network from a copy: a build leaves folders in its tree.
+
+    Its loops are compiled without optimisation: what is looked at is that they are there.
+    """
     folder = tmp_path_factory.mktemp("wheel")
     shutil.copytree(
         ROOT,
@@ -120,7 +123,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     offline = ("--no-index", "--no-deps", "--no-build-isolation")
     built = run(
         *(sys.executable, "-m", "pip", "wheel", *offline),
-        *("--quiet", "--wheel-dir", str(folder), str(folder / "tree")),
+        *("--quiet", "--config-settings=cmake.build-type=Debug"),
+        *("--wheel-dir", str(folder), str(folder / "tree")),
     )
     assert built.returncode == 0, built.stdout + built.stderr
     (path,) = folder.glob("*.whl")

@@ -52,8 +52,10 @@ SPECS: dict[str, SubspaceSpec] = {
     "okfeb-raw": OKFEBSpec(
         **SMALL, budget=5, kernel="linear", standardise=False, emit="q", policy="fifo"
     ),
-    "okfe": OKFESpec(**SMALL),
-    "okfe-paper": OKFESpec(**SMALL, rule="nonparametric", step="inverse_n2", start="rank_one"),
+    "okfe": OKFESpec(**SMALL, max_rows=200),
+    "okfe-paper": OKFESpec(
+        **SMALL, max_rows=200, rule="nonparametric", step="inverse_n2", start="rank_one"
+    ),
     "okfe-full": OKFESpec(**SMALL, max_rows=40),
     "covariance": CovarianceSpec(**SMALL, budget=5),
     "covariance-leverage": CovarianceSpec(

@@ -1,0 +1,59 @@
+"""Beam looks at functions and flags anew for each step of each pipeline: here it does so once.
+
+Building a small pipeline costs more than running it: most of it goes into the signatures of the
+same functions and into parsers of the same flags. Tests build thousands.
+"""
+
+from __future__ import annotations
+
+from functools import cache, wraps
+from types import MethodType
+from typing import Any
+
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms import core
+
+
+def remember() -> None:
+    """Let Beam keep what depends on a function, or on the flags and their class, alone."""
+    core.get_function_args_defaults = _of_functions(core.get_function_args_defaults)
+    PipelineOptions.__init__ = _of_flags(PipelineOptions.__init__)  # type: ignore[method-assign]
+
+
+def _of_functions(look: Any) -> Any:
+    @cache
+    def of_method(function: Any, owner: type) -> Any:
+        return look(MethodType(function, owner))
+
+    @wraps(look)
+    def remembered(f: Any) -> tuple[list[str], list[Any]]:
+        if not isinstance(f, MethodType):
+            return look(f)  # type: ignore[no-any-return]
+        names, defaults = of_method(f.__func__, object)
+        return list(names), list(defaults)
+
+    return remembered
+
+
+def _of_flags(parse: Any) -> Any:
+    parsed: dict[Any, tuple[Any, dict[str, Any]]] = {}
+
+    @wraps(parse)
+    def remembered(self: PipelineOptions, flags: Any = None, **given: Any) -> None:
+        if flags is None or given:
+            parse(self, flags, **given)
+            return
+        key = type(self), tuple(flags)
+        if key not in parsed:
+            parse(self, flags)
+            parsed[key] = self._visible_options, _copied(self._all_options)
+        self._flags = flags
+        self._visible_options, options = parsed[key]
+        self._all_options = _copied(options)
+
+    return remembered
+
+
+def _copied(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as an object's own: lists are added to."""
+    return {k: list(v) if isinstance(v, list) else v for k, v in options.items()}
