@@ -1,4 +1,6 @@
-"""Crafted states of every tracker, learner and companion: `python -m tests.crafted_states`.
+"""Crafted states of every tracker, learner and companion, clocks and landmarks.
+
+Run by `python -m tests.crafted_states`.
 
 Each trial changes some arrays of a real state, or what its header says, reads it as a job reads
 bytes from outside, and if it is taken runs rows through it. Under `make sanitize` the
@@ -13,7 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,16 +24,22 @@ from apache_beam.transforms.window import SlidingWindows
 from safetensors.numpy import load, save
 
 from kerneltrack import codec
-from kerneltrack.errors import DataError
+from kerneltrack.batch.landmark_spec import LandmarkSpec
+from kerneltrack.batch.landmarks import choose_landmarks
+from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.reference import BLOCK, ReferenceSpec
 from kerneltrack.registry import get_learner, get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.trackers.common.spec import SubspaceSpec
+from kerneltrack.trackers.common.start import start_from
+from pipelines.files import landmarks
 from tests.oracles.streams import walk
 from transforms.learn import learner as learning
 from transforms.learn import run as prequential
 from transforms.learn.delayed_labels import LateLabels
 from transforms.learn.waiting import FeatureRows
+from transforms.read.sample import Sample
 from transforms.track import model, segments
 from transforms.track.clock import Clock
 from transforms.track.windows import MeasureMismatch, mismatch_chunk
@@ -108,6 +116,7 @@ def cases() -> dict[str, Callable[[], Case]]:
     }
     found |= {f"learner {name}": partial(_learner, _learner_spec(name)) for name in LEARNERS}
     found |= {f"model {name}": partial(_model, _spec(name)) for name in ("okfeb", "covariance")}
+    found["model reference"] = partial(_referred, _spec("okfeb"))
     for name in ("ridge", "ridge-targets", "polk", "nolana"):
         found[f"learning {name}"] = partial(_learning, _learner_spec(name))
     return found
@@ -143,10 +152,12 @@ def _learner(spec: LearnerSpec) -> Case:
     learner = get_learner(spec.learner)
 
     def run(state: Any) -> bytes:
-        learner.predict(spec, state, ROWS[:5])
-        learner.values(spec, state, ROWS[:5])
+        # A state of one array may be that of rows of another width.
+        rows = np.resize(ROWS, (70, learner.width(spec, state)))
+        learner.predict(spec, state, rows[:5])
+        learner.values(spec, state, rows[:5])
         learner.settled(spec, state)
-        state, _ = learner.update(spec, state, ROWS[:70], _labels(spec)[:70])
+        state, _ = learner.update(spec, state, rows, _labels(spec)[:70])
         return codec.encode_learner(spec, state)
 
     def read(data: bytes, own: bool) -> Any:
@@ -172,6 +183,24 @@ def _model(spec: SubspaceSpec) -> Case:
         return model.decode(work, data, "state", own)
 
     return Case(run(model.begin(work, "a", ROWS[:20])), read, run)
+
+
+def _referred(spec: SubspaceSpec) -> Case:
+    """Return a model whose reference has an open episode, and soon learns a block of rows."""
+    asked = ReferenceSpec(rows=2 * BLOCK, learning="gated", lags=3, rank=3, budget=6)
+    work = model.Work(spec=spec, reference=asked)
+    seen = walk(seed=8, count=5 * BLOCK - 30, width=4)
+    seen[-10:] += 20.0
+
+    def run(now: model.Model) -> bytes:
+        now, _ = segments.run_rows(work, "a", now, ROWS[:50], None, 0)
+        return model.encode(work, "a", now)
+
+    def read(data: bytes, own: bool) -> model.Model:
+        return model.decode(work, data, "state", own)
+
+    now, _ = segments.run_rows(work, "a", model.begin(work, "a", seen[:20]), seen, None, 0)
+    return Case(model.encode(work, "a", now), read, run)
 
 
 def _learning(spec: LearnerSpec) -> Case:
@@ -291,6 +320,42 @@ def clock_trial(seed: int) -> bool:
     return True
 
 
+def landmarks_trial(seed: int) -> bool:
+    """Begin a model from a crafted file of landmarks; return whether they were taken."""
+    rng = np.random.default_rng(seed)
+    values = json.loads(_landmarks())
+    for _ in range(int(rng.choice([1, 1, 2]))):
+        name = str(rng.choice(["rows", "shift", "scale", "gamma", "spec", "version"]))
+        value = (*ODD, *REALS)[int(rng.integers(len(ODD) + len(REALS)))]
+        if name == "spec":
+            values[name][str(rng.choice(["kernel", "standardise"]))] = value
+        elif isinstance(values[name], list) and values[name] and rng.random() < 0.9:
+            inner = values[name][0] if name == "rows" and rng.random() < 0.9 else values[name]
+            if isinstance(inner, list) and inner:
+                inner[int(rng.integers(len(inner)))] = value
+        else:
+            values[name] = value
+    spec: Any = _spec("okfeb")
+    with np.errstate(all="ignore"):
+        try:
+            start = landmarks.decode(json.dumps(values).encode(), "landmarks.json")
+            state = start_from(spec, start)
+        except (ConfigError, DataError):
+            return False
+        tracker = get_tracker("okfeb")
+        state, _ = tracker.update(spec, state, ROWS[:40])
+        codec.decode(codec.encode(spec, state), own=True)
+    return True
+
+
+@cache
+def _landmarks() -> bytes:
+    """Return a file of landmarks as the command writes it."""
+    spec = LandmarkSpec(count=5, rank=3)
+    sample = Sample(ROWS, np.zeros(len(ROWS), np.int64), np.arange(len(ROWS)), len(ROWS), 0, {})
+    return landmarks.encode(spec, choose_landmarks(spec, ROWS), sample, ["a.csv"], "a.json")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run trials of every case; print what went wrong, and how many states were taken."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -314,6 +379,9 @@ def main(arguments: list[str] | None = None) -> int:
     if args.only in "clock":
         taken = sum(clock_trial(seed) for seed in range(args.trials))
         sys.stdout.write(f"clock: {taken} of {args.trials} taken\n")
+    if args.only in "landmarks":
+        taken = sum(landmarks_trial(seed) for seed in range(args.trials))
+        sys.stdout.write(f"landmarks: {taken} of {args.trials} taken\n")
     return int(found > 0)
 
 

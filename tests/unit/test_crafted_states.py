@@ -17,7 +17,7 @@ from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import CovarianceSpec, OKFEBSpec
 from kerneltrack.trackers.common import state as places
-from tests.crafted_states import ROWS, Case, cases, clock_trial, trial
+from tests.crafted_states import ROWS, Case, cases, clock_trial, landmarks_trial, trial
 from transforms.track.windows import MeasureMismatch, OpenWindows
 
 TRIALS = 60
@@ -35,6 +35,10 @@ def test_crafted_states_are_refused_or_gone_on_from(make: Callable[[], Case]) ->
 
 def test_crafted_clocks_are_refused_or_read() -> None:
     assert 0 < sum(map(clock_trial, range(200))) < 200
+
+
+def test_models_begin_from_crafted_landmarks_or_refuse_them() -> None:
+    assert 0 < sum(map(landmarks_trial, range(200))) < 200
 
 
 def refused(spec: Any, place: int, value: int, message: str) -> None:
