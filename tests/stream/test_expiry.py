@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.monitor.reference import ReferenceSpec
 from tests.stream.learning import SPEC as LEARNER
 from tests.stream.learning import Late, Step, label_chunk, make_features
 from tests.stream.running import (
@@ -43,8 +44,10 @@ KEY = "robot/7"
 class Tracking:
     """The keyed step of one model; what it keeps can be put back, as a checkpoint does."""
 
-    def __init__(self, folder: Path, order: Order = ORDER) -> None:
-        work = Work(spec=SPEC)
+    def __init__(
+        self, folder: Path, order: Order = ORDER, reference: ReferenceSpec | None = None
+    ) -> None:
+        work = Work(spec=SPEC, reference=reference)
         self.step: Any = live_track_fn("end")(work, order, None, Expiry(str(folder), 60))
         self.cells = empty_cells()
         self.end, self.idle, self.silent = Timer(), Timer(), Timer()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,16 @@ from tests.stream.running import (
     Line,
     Outcome,
     Rows,
+    Step,
     make_rows,
     step_through,
     track,
     track_stream,
 )
+from tests.stream.test_boundaries import write_folder
 from tests.stream.test_drift_alerts import arriving
+from tests.stream.test_expiry import KEY, Tracking
+from transforms.kafka.commands import Command, as_chunk
 from transforms.track.model import Work, decode
 from transforms.track.order import Order
 
@@ -149,24 +154,110 @@ def test_both_pipelines_give_the_cores_episodes(max_disorder: float) -> None:
     assert live.snapshots == bounded.snapshots
 
 
-def test_a_model_goes_on_with_its_reference_from_a_snapshot() -> None:
-    """And begins one anew, by the snapshot's scale, where the snapshot has none of its kind."""
+FOLLOWED = Order(max_disorder=0, max_jump=3600)
+
+
+def later(rows: Rows) -> Rows:
+    """The same rows, a thousand seconds later."""
+    return dataclasses.replace(rows, time=np.asarray(rows.time) + 1000 * SECOND)
+
+
+def test_a_silent_model_comes_back_with_its_reference(tmp_path: Path) -> None:
+    """In the middle of its stretch, and of an episode, which goes on."""
+    rows = faulty(1)
+    tracking = Tracking(tmp_path, FOLLOWED, HELD)
+    for start, stop in ((0, 200), (200, 520), (520, 620)):
+        tracking.push(rows.take(np.arange(start, stop)))
+        if stop < 620:
+            tracking.expire()
+    outcome = tracking.finish()
+    scores, told = by_the_core(rows)
+    assert outcome.episodes[KEY] == [as_line(episode) for episode in told]
+    assert outcome.table(KEY)["p"].tobytes() == scores.p.tobytes()
+
+
+def test_a_model_that_is_reset_makes_a_new_reference() -> None:
+    """Of the rows that come then, whose episodes have the later indexes."""
+    rows, again = faulty(1), later(faulty(2))
+    step = Step(order=FOLLOWED, reference=HELD)
+    step.push("m", rows.take(np.arange(530)).chunk())
+    step.push("m", as_chunk(Command(None, None)))
+    before = len(step.outcome.episodes["m"])
+    step.push("m", again.chunk())
+    outcome = step.finish()
+    usable = int(np.isfinite(rows.x[:530]).all(axis=1).sum())
+    scores, told = by_the_core(again)
+    lines = [as_line(episode.moved(usable)) for episode in told]
+    assert outcome.episodes["m"][before:] == lines
+    assert outcome.table("m")["p"][usable:].tobytes() == scores.p.tobytes()
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_model_that_is_replaced_makes_a_new_reference(held: bool) -> None:
+    """By the snapshot's scale, whatever the snapshot's own reference was."""
+    given = step_through([("other", faulty(3).chunk())], reference=HELD if held else None)
+    ((_, data),) = given.snapshots
+    rows, again = faulty(1), later(faulty(2))
+    step = Step(order=FOLLOWED, reference=HELD)
+    step.push("m", rows.take(np.arange(530)).chunk())
+    before = len(step.outcome.episodes["m"])
+    step.push("m", as_chunk(Command(data, None)))
+    step.push("m", again.chunk())
+    outcome = step.finish()
+    usable = int(np.isfinite(rows.x[:530]).all(axis=1).sum())
+    state = codec.decode(data).state
+    centre, deviation = state.shift * state.scale, state.scale / np.sqrt(2.0)
+    good = again.take(np.flatnonzero(np.isfinite(again.x).all(axis=1)))
+    made = reference.init(HELD, np.stack([centre - deviation, centre + deviation]))
+    made, scores, told = reference.update(HELD, made, good.x, np.asarray(good.time))
+    still = reference.open_episode(HELD, made)
+    told += [still] if still else []
+    lines = [as_line(episode.moved(usable)) for episode in told]
+    assert outcome.episodes["m"][before:] == lines
+    assert outcome.table("m")["p"][usable:].tobytes() == scores.p.tobytes()
+
+
+@pytest.mark.parametrize("cut", [150, 300, 520])
+def test_a_warm_start_is_one_job(cut: int, tmp_path: Path) -> None:
+    """Within the stretch, after it, and within an episode."""
     rows = faulty(3)
-    whole = step_through([("m", rows.take(np.arange(620)).cut([620])[0])], reference=HELD)
-    first = step_through([("m", rows.take(np.arange(520)).cut([520])[0])], reference=HELD)
-    (_, data) = first.snapshots[-1]
-    snapshot = codec.decode(data)
-    assert snapshot.header["about"]["reference"] == HELD.to_dict()
-    beside = {
-        name.removeprefix("reference."): array
-        for name, array in snapshot.beside.items()
-        if name.startswith("reference.")
-    }
-    state = reference.from_arrays(HELD, beside)
-    rest = rows.take(np.arange(520, 620))
-    good = np.isfinite(rest.x).all(axis=1)
-    _, scores, _ = reference.update(HELD, state, rest.x[good], np.asarray(rest.time)[good])
-    assert whole.table("m")["p"][-len(scores.p) :].tobytes() == scores.p.tobytes()
+    whole = step_through([("m", rows.chunk())], reference=HELD)
+    first = step_through([("m", rows.take(np.arange(cut)).chunk())], reference=HELD)
+    warm = write_folder(first, tmp_path, reference=HELD)
+    rest = rows.take(np.arange(cut, 620)).chunk()
+    second = step_through([("m", rest)], reference=HELD, warm=warm)
+    assert second.snapshots == whole.snapshots
+    p = whole.table("m")["p"]
+    again = second.table("m")["p"]
+    assert again.tobytes() == p[-len(again) :].tobytes()
+    # What was open when the first job ended is not said to open again.
+    lines = [line for line in whole.episodes["m"] if line["index"] >= rows_before(rows, cut)]
+    assert second.episodes["m"] == lines
+
+
+def rows_before(rows: Rows, stop: int) -> int:
+    """How many of the first rows are usable."""
+    return int(np.isfinite(rows.x[:stop]).all(axis=1).sum())
+
+
+@pytest.mark.parametrize(
+    "change", [{"learning": "gated"}, {"lags": 2}, {"per": "2 rows"}, {"until": "2026-01-01"}]
+)
+def test_a_warm_start_with_other_settings_makes_a_new_reference(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = faulty(3)
+    first = step_through([("m", rows.chunk())], reference=HELD)
+    warm = write_folder(first, tmp_path, reference=HELD)
+    other = dataclasses.replace(HELD, **change)
+    outcome = step_through(
+        [("m", later(rows).take(np.arange(300)).chunk())],
+        reference=other,
+        warm=warm,
+    )
+    p = outcome.table("m")["p"]
+    assert np.isnan(p[:256]).all()
+    assert np.isnan(p[256:]).all() == ("until" in change)
 
 
 def test_without_a_reference_nothing_of_it_is_there() -> None:

@@ -1,0 +1,88 @@
+"""Episodes of a live job on a real Flink: a line when one opens, one when it closes, once each."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.cli.main import main
+from tests.e2e.clusters import PATIENCE, LocalCluster
+from tests.e2e.jobs import command, environment, features_of, table_of, track
+from tests.e2e.kills import Killer
+from tests.e2e.live import CHANNELS, COLUMNS, SPECS, Live, Recording, assert_same_bits, record
+
+ROWS = 1200
+BROKEN = range(610, 650)
+REFERENCE = ("--reference", "first", "--reference-per", "100000 rows", "--reference-rows", "384")
+SCORES = ("ref_loss", "ref_distance", "p")
+EPISODE = (
+    *("episode", "state", "kind", "severity", "p", "time", "start_index", "start"),
+    *("detected_index", "detected", "last_index", "last", "shares"),
+)
+SEED = 7
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """Rows of four devices, 50 a second; two of them are off for forty rows."""
+    folder, tables = tmp_path_factory.mktemp("episodes"), []
+    for number in range(4):
+        rng = np.random.default_rng(number)
+        waves = np.sin(np.arange(ROWS)[:, None] / 9 + rng.uniform(0, 6, 2))
+        rows = waves @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(ROWS, 6))
+        if number % 2:
+            rows[BROKEN, number] += 12 * rows[:, number].std()
+        columns = {
+            "model_id": [f"device-{number}"] * ROWS,
+            "time": pa.array(np.arange(ROWS) * 20, pa.timestamp("ms", "UTC")),
+            **{name: rows[:, place] for place, name in enumerate(CHANNELS)},
+            "label": np.where(waves[:, 0] > 0, "up", "down").tolist(),
+        }
+        tables.append(pa.table(columns))
+    path = folder / "made.parquet"
+    pq.write_table(pa.concat_tables(tables), path)
+    return record(path, folder / "rows", ROWS)
+
+
+def test_episodes_are_those_of_the_file_job_through_a_kill_and_a_savepoint(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    output = tmp_path / "files"
+    files = [str(path) for path in recording.files]
+    track(*files, *COLUMNS, *SPECS, *REFERENCE, "--output", str(output))
+    wanted = table_of(output, "episodes").sort_by(
+        [("model_id", "ascending"), ("index", "ascending")]
+    )
+    # None lasts to the end, which a live job does not have.
+    for name in ("device-1", "device-3"):
+        lines = wanted.filter(pa.compute.equal(wanted["model_id"], name))
+        assert lines["state"].to_pylist() == ["open", "closed"]
+    assert len(wanted) == 2 * 2
+    live = Live(cluster, "episodes", "json")
+    live.make_topic(4)
+    first, second, third, last = recording.portions
+    live.send(first, 5)
+    live.send(second, 5)
+    every = "--checkpointing_interval=500"
+    job = live.start(*REFERENCE, every)
+    live.read("", 1, tmp_path)
+    killer = Killer(live, job, SEED)
+    sending = command(*live.replay(third, 5, "--speed", "0.4"))
+    with subprocess.Popen(sending, env=environment()) as feed:
+        killer.kill("taskmanager")
+        assert feed.wait(PATIENCE) == 0
+    assert main(["stop", *live.place, "--savepoint"]) == 0
+    with live.running(*REFERENCE, every, "--resume", "latest"):
+        live.send(last, 5)
+        rows = recording.features.num_rows
+        features = live.read("", rows, tmp_path)
+        episodes = live.read("-episodes", len(wanted), tmp_path)
+    expected = features_of(output)
+    expected = expected.filter(pa.compute.less(expected["index"], ROWS))
+    assert_same_bits(features, expected, SCORES)
+    assert_same_bits(episodes, wanted, EPISODE)
