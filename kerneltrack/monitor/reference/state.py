@@ -38,6 +38,8 @@ KERNEL = CovarianceTracker()
 
 # Places in the state's `reals` and `counts`, as in native/reference.h.
 THRESHOLD, EVIDENCE = 12, 13
+EVIDENCES = slice(EVIDENCE, EVIDENCE + 6)
+"""S and what goes along with it, none of it below 0."""
 REALS = 23
 SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
 SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
@@ -204,7 +206,7 @@ def restarted(state: ReferenceState) -> ReferenceState:
     for place in (ZERO, LAST_SURPRISE, SURPRISES, EPISODES, STUCK_ROWS):
         tables.counts[place] = 0
     tables.counts[OPENED] = -1
-    tables.reals[EVIDENCE : EVIDENCE + 6] = 0.0
+    tables.reals[EVIDENCES] = 0.0
     tables.times[: NEWEST_TIME + 1] = 0
     for array in (tables.blame, tables.stuck, tables.runs):
         array[...] = 0
@@ -252,13 +254,26 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
     check_counts(
         "reference.counts",
         tables.counts,
-        Limit("rows learned", LEARNED, seen),
-        Limit("scores kept", KEPT, seen),
-        Limit("rows of the calibration", CALIBRATED, MOST_KEPT),
         Limit("row that opened an episode", OPENED, seen),
+        Limit("row at which the evidence was low", ZERO, seen),
+        Limit("last surprising row", LAST_SURPRISE, seen),
+        Limit("surprising rows", SURPRISES, seen),
+        Limit("rows of stuck channels", STUCK_ROWS, seen),
+        Limit("row of the largest surprise of late", RECENT_ROW, seen),
+        Limit("episodes", EPISODES, seen),
+        Limit("rows before the calibration", STRETCHED, seen),
+        Limit("rows of the calibration", CALIBRATED, MOST_KEPT),
         Limit("excursions", EXCURSIONS, MOST_PEAKS),
         Limit("row that the reference began with", BEGAN, seen),
         Limit("place of row 0", PAD, BLOCK - 1),
+    )
+    # A block's rows are learned at its end: up to all of them, whatever part of it was seen here.
+    whole_blocks = seen - next_place(tables) + BLOCK
+    check_counts(
+        "reference.counts",
+        tables.counts,
+        Limit("rows learned", LEARNED, whole_blocks),
+        Limit("scores kept", KEPT, whole_blocks),
     )
     tables.counts[OPENED] = max(int(opened), -1)
     for name in ("runs", "longest", "repeated"):
