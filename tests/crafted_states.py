@@ -197,7 +197,8 @@ def _referred(spec: SubspaceSpec) -> Case:
 
     def run(now: model.Model) -> bytes:
         now, _ = segments.run_rows(work, "a", now, ROWS[:50], None, 0)
-        reference.open_episode(asked, now.reference)
+        if now.reference is not None:
+            reference.open_episode(asked, now.reference)
         return model.encode(work, "a", now)
 
     def read(data: bytes, own: bool) -> model.Model:
