@@ -2,7 +2,7 @@ from .chunks import Chunk as Chunk
 from .chunks import Failures as Failures
 from .kafka.read import ReadMessages as ReadMessages
 from .kafka.send import SendMessages as SendMessages
-from .learn.delayed_labels import LateLabels as LateLabels
+from .learn.late_labels import LateLabels as LateLabels
 from .learn.transform import TrainLinear as TrainLinear
 from .read.column_options import ColumnOptions as ColumnOptions
 from .read.files import ReadChunks as ReadChunks

@@ -11,7 +11,7 @@ from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
 from pipelines.cli.spec_options import LANDMARKS
 from pipelines.files import max_failures
 from pipelines.files.layout import results_in
-from transforms.read.look import Input, look_at_files
+from transforms.read.look import Input
 
 SAMPLE = 2000
 _EPILOG = (
@@ -105,6 +105,4 @@ def check(args: argparse.Namespace) -> Input:
     """
     max_failures.read_limit(args.max_failures)
     results_in(args.output, args.overwrite)
-    return look_at_files(
-        args.input, input_options.columns_from_flags(args), input_options.formats_from_flags(args)
-    )
+    return input_options.look_at_input(args)
