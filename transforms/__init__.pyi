@@ -6,7 +6,7 @@ from .learn.late_labels import LateLabels as LateLabels
 from .learn.transform import TrainLinear as TrainLinear
 from .read.column_options import ColumnOptions as ColumnOptions
 from .read.files import ReadChunks as ReadChunks
-from .read.formats.options import FormatOptions as FormatOptions
+from .read.format_options import FormatOptions as FormatOptions
 from .read.label_files import ReadLabels as ReadLabels
 from .score import ScoreRows as ScoreRows
 from .snapshots.folder import SnapshotFolder as SnapshotFolder

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from pipelines.cli.setting_flags import FlagsOf
 from transforms.read.column_options import ColumnOptions
-from transforms.read.formats.options import FormatOptions
-from transforms.read.look import Input, look_at_files
+from transforms.read.format_options import FormatOptions
 
 _COLUMN = dict.fromkeys(("model_id", "time", "sequence", "label", "features", "exclude"), "COLUMN")
 COLUMNS = FlagsOf(ColumnOptions, metavars={**_COLUMN, "time_zone": "ZONE", "time_format": "FORMAT"})
 FORMATS = FlagsOf(FormatOptions, metavars=dict.fromkeys(("delimiter", "quote", "decimal"), "CHAR"))
+
+
+if TYPE_CHECKING:
+    from transforms.read.look import Input
 
 
 def add_input_flags(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +31,9 @@ def look_at_input(args: argparse.Namespace) -> Input:
         ConfigError: for a bad flag or column.
         DataError: for input that cannot be read.
     """
+    # Not for the help: Arrow takes longer to import than that takes.
+    from transforms.read.look import look_at_files  # noqa: PLC0415
+
     return look_at_files(args.input, COLUMNS.read(args), formats_from_flags(args))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from kerneltrack.batch.landmark_spec import MAX_ROWS
 from pipelines.cli import input_options
@@ -11,7 +12,9 @@ from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
 from pipelines.cli.spec_options import LANDMARKS
 from pipelines.files import max_failures
 from pipelines.files.layout import results_in
-from transforms.read.look import Input
+
+if TYPE_CHECKING:
+    from transforms.read.look import Input
 
 SAMPLE = 2000
 _EPILOG = (
