@@ -23,13 +23,13 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.places import DATA, ROOT
 from pipelines.cluster import records
 from pipelines.cluster.folder import Folder, load
-from pipelines.live.options import RUNNER_FLAGS
+from pipelines.live.options import RunnerFlags
 from transforms.chunks import encode_batch
 
 PARTITIONS = 4
 SECOND = 1_000_000_000
 STEP = SECOND // 50
-BUNDLE, _ = RUNNER_FLAGS["max_bundle_time_mills"]
+BUNDLE = RunnerFlags.max_bundle_time_mills
 LEAST_SPAN = 20 * SECOND
 """Of a model's rows in a backlog: warm-up and max_disorder are over long before its end."""
 

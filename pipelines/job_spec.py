@@ -22,13 +22,22 @@ from kerneltrack.trackers import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.cli import spec_options
 from pipelines.cli.command_line import flags_named
-from pipelines.cli.job_flags import FLAGS, HOLD_FOR, MOST_WAITING, refuse_without
-from pipelines.cli.setting_flags import from_flags
+from pipelines.cli.job_flags import (
+    FLAGS,
+    HOLD_FOR,
+    LATE_LABELS,
+    MOST_WAITING,
+    ORDER,
+    WINDOWS,
+    refuse_without,
+)
+from pipelines.cli.setting_flags import FlagsOf
 from pipelines.files import landmarks
 from transforms.chunks import Failures
 from transforms.keyed.expiry import Expiry
 from transforms.learn import transform as learn
-from transforms.learn.transform import LateLabels, TrainLinear
+from transforms.learn.late_labels import LateLabels
+from transforms.learn.transform import TrainLinear
 from transforms.read.columns import Columns
 from transforms.snapshots.folder import SnapshotFolder
 from transforms.snapshots.references import GivenReferences
@@ -185,7 +194,7 @@ def _check_before(job: Job, before: SnapshotFolder) -> None:
 
 
 def _order_from_flags(args: argparse.Namespace, defaults: dict[str, Any]) -> Order:
-    order = from_flags(Order, args, **defaults)
+    order = ORDER.read(args, **defaults)
     if args.missing != "hold":
         return dataclasses.replace(order, hold_for=None)
     return dataclasses.replace(
@@ -221,13 +230,8 @@ def measure_from_flags(args: argparse.Namespace, has_time: bool) -> MeasureMisma
             windows = SlidingWindows(length, _length("--window-period", args.window_period), offset)
     if windows is None and args.moving_window is None:
         return None
-    with flags_named({**FLAGS, "most_rows": "--window-rows"}):
-        return MeasureMismatch(
-            windows,
-            args.moving_window,
-            MeasureMismatch.most_rows if args.window_rows is None else args.window_rows,
-            MeasureMismatch.confidence if args.confidence is None else args.confidence,
-        )
+    with flags_named(FLAGS):
+        return FlagsOf(MeasureMismatch, WINDOWS.names).read(args, windows=windows)
 
 
 def _length(flag: str, value: float) -> float:
@@ -265,11 +269,9 @@ def _late_from_flags(
         refuse_without(args, "label_wait", ["time"])
         if args.label_index is None:
             raise ConfigError(flag, shown, "left out without --label-index or --time")
-    most = args.label_rows
-    if most is None:
-        most = 1 if args.label_wait is None else MOST_WAITING
-    with flags_named({"wait": "--label-wait", "most_rows": "--label-rows"}):
-        return LateLabels(wait=args.label_wait, most_rows=most)
+    return LATE_LABELS.read(
+        args, wait=None, most_rows=1 if args.label_wait is None else MOST_WAITING
+    )
 
 
 class Results(NamedTuple):

@@ -39,7 +39,7 @@ from pipelines.files import landmarks
 from tests.oracles.streams import walk
 from transforms.learn import learner as learning
 from transforms.learn import run as prequential
-from transforms.learn.delayed_labels import LateLabels
+from transforms.learn.late_labels import LateLabels
 from transforms.learn.waiting import FeatureRows
 from transforms.read.sample import Sample
 from transforms.track import model, segments

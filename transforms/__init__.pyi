@@ -2,11 +2,11 @@ from .chunks import Chunk as Chunk
 from .chunks import Failures as Failures
 from .kafka.read import ReadMessages as ReadMessages
 from .kafka.send import SendMessages as SendMessages
-from .learn.delayed_labels import LateLabels as LateLabels
+from .learn.late_labels import LateLabels as LateLabels
 from .learn.transform import TrainLinear as TrainLinear
 from .read.column_options import ColumnOptions as ColumnOptions
 from .read.files import ReadChunks as ReadChunks
-from .read.formats.options import FormatOptions as FormatOptions
+from .read.format_options import FormatOptions as FormatOptions
 from .read.label_files import ReadLabels as ReadLabels
 from .score import ScoreRows as ScoreRows
 from .snapshots.folder import SnapshotFolder as SnapshotFolder

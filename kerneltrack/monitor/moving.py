@@ -41,6 +41,7 @@ from kerneltrack.limits import (
     real,
     whole,
 )
+from kerneltrack.monitor.window_settings import MOST_MOVING
 from kerneltrack.settings import check_int
 from kerneltrack.trackers.common.calls import copied, run, stamps_of
 from kerneltrack.trackers.common.features import Features
@@ -61,8 +62,6 @@ LOOPS: dict[type[SubspaceSpec], tuple[str, Callable[..., Any], bool]] = {
 loop, the spec as it takes it, and whether it takes event times."""
 ON_A_BUDGET = tuple(LOOPS)
 """Their specs."""
-MAX_ROWS = 2000
-"""Longest window: its state is 8N² bytes and more."""
 
 # Places in the window's `counts`.
 SEEN, DIRECTIONS, STALE = range(3)
@@ -171,7 +170,7 @@ class MovingWindow:
         Raises:
             ConfigError: if it is out of range.
         """
-        check_int("length", self.length, 1, MAX_ROWS)
+        check_int("length", self.length, 1, MOST_MOVING)
 
     def init(self, spec: SubspaceSpec, state: Any) -> WindowState:
         """Make an empty window beside a tracker's state, a new one or one that has seen rows."""

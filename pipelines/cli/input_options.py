@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pipelines.cli.setting_flags import add_flags_of, from_flags
+from pipelines.cli.setting_flags import FlagsOf
 from transforms.read.column_options import ColumnOptions
-from transforms.read.formats.options import FormatOptions
+from transforms.read.format_options import FormatOptions
 
 _COLUMN = dict.fromkeys(("model_id", "time", "sequence", "label", "features", "exclude"), "COLUMN")
-_MARK = dict.fromkeys(("delimiter", "quote", "decimal"), "CHAR")
+COLUMNS = FlagsOf(ColumnOptions, metavars={**_COLUMN, "time_zone": "ZONE", "time_format": "FORMAT"})
+FORMATS = FlagsOf(FormatOptions, metavars=dict.fromkeys(("delimiter", "quote", "decimal"), "CHAR"))
+
+
+if TYPE_CHECKING:
+    from transforms.read.look import Input
 
 
 def add_input_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of columns and file formats."""
-    add_column_flags(parser, {})
-    group = parser.add_argument_group("file formats")
-    add_flags_of(group, FormatOptions, _MARK, {})
+    COLUMNS.add(parser.add_argument_group("columns"))
+    FORMATS.add(parser.add_argument_group("file formats"))
 
 
-def add_column_flags(parser: argparse.ArgumentParser, abouts: Mapping[str, str]) -> None:
-    """Add the flags of columns.
+def look_at_input(args: argparse.Namespace) -> Input:
+    """Look at the files that a command reads.
 
-    Args:
-        parser: Where to.
-        abouts: What help says of those that mean something else here, by field.
+    Raises:
+        ConfigError: for a bad flag or column.
+        DataError: for input that cannot be read.
     """
-    metavars = {**_COLUMN, "time_zone": "ZONE", "time_format": "FORMAT"}
-    add_flags_of(parser.add_argument_group("columns"), ColumnOptions, metavars, abouts)
+    # Not for the help: Arrow takes longer to import than that takes.
+    from transforms.read.look import look_at_files  # noqa: PLC0415
 
-
-def columns_from_flags(args: argparse.Namespace) -> ColumnOptions:
-    """Build the column options."""
-    return from_flags(ColumnOptions, args)
+    return look_at_files(args.input, COLUMNS.read(args), formats_from_flags(args))
 
 
 def formats_from_flags(args: argparse.Namespace) -> FormatOptions:
     """Build the format options; a tab may be written as a backslash and t."""
     if args.delimiter == "\\t":
         args = argparse.Namespace(**{**vars(args), "delimiter": "\t"})
-    return from_flags(FormatOptions, args)
+    return FORMATS.read(args)

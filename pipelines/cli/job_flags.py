@@ -11,19 +11,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.settings import settings_of
+from kerneltrack.monitor.window_settings import WindowSettings
 from pipelines.cli import spec_options
-from pipelines.cli.setting_flags import add_flag, help_of
+from pipelines.cli.setting_flags import FlagsOf
+from transforms.learn.late_labels import LateLabels
 from transforms.track.order import Order
 
 HOLD_FOR = 1.0
 MOST_WAITING = 10_000
 """Rows of a model that wait for their labels, unless told otherwise."""
+ORDER = FlagsOf(
+    Order,
+    metavars=dict.fromkeys(("max_disorder", "max_jump", "hold_for", "idle_flush"), "SECONDS"),
+)
+WINDOWS = FlagsOf(
+    WindowSettings,
+    {"moving": "--moving-window", "most_rows": "--window-rows"},
+    {"moving": "ROWS", "confidence": "P"},
+)
+LATE_LABELS = FlagsOf(
+    LateLabels, {"wait": "--label-wait", "most_rows": "--label-rows"}, {"wait": "SECONDS"}
+)
 FLAGS = {
-    "length": "--moving-window",
-    "moving": "--moving-window",
+    **WINDOWS.names,
     "period": "--window-period",
-    "confidence": "--confidence",
     "window": "--metrics-window",
     "snapshot_every": "--snapshot-every",
     "wait": "--label-wait",
@@ -73,7 +84,6 @@ def _add_order_flags(
     parser: argparse.ArgumentParser, without: Mapping[str, str], late: str
 ) -> None:
     group = parser.add_argument_group("order")
-    settings, seconds = settings_of(Order), {"metavar": "SECONDS"}
     abouts = {
         "max_disorder": "rows that come later than this behind their model's newest are late data "
         f"and go to the {late} (default: {without['max_disorder']})",
@@ -82,10 +92,7 @@ def _add_order_flags(
         "hold_for": "with --missing hold: how long a channel's last value stands in for a missing "
         f"one (default {HOLD_FOR:g})",
     }
-    for name, about in abouts.items():
-        add_flag(group, settings[name], "--" + name.replace("_", "-"), about, **seconds)
-    duplicates = settings["duplicates"]
-    add_flag(group, duplicates, "--duplicates", help_of(duplicates))
+    ORDER.add(group, abouts, "idle_flush")
 
 
 def add_window_flags(parser: argparse.ArgumentParser, moving: bool = True) -> None:
@@ -98,31 +105,9 @@ def add_window_flags(parser: argparse.ArgumentParser, moving: bool = True) -> No
         "--window-period", **SECONDS, help="from start to start (default: the length)"
     )
     group.add_argument("--window-offset", **SECONDS, help="start of a window (default 0)")
-    if moving:
-        group.add_argument(
-            "--moving-window",
-            type=int,
-            default=None,
-            metavar="ROWS",
-            help="also measure the last so many rows after every row",
-        )
-    else:
+    if not moving:
         parser.set_defaults(moving_window=None)
-    group.add_argument(
-        "--window-rows",
-        type=int,
-        default=None,
-        metavar="N",
-        help="rows of a model kept for its windows; one with more is measured on some of them "
-        "(default 1000)",
-    )
-    group.add_argument(
-        "--confidence",
-        type=float,
-        default=None,
-        metavar="P",
-        help="of the bound on future rows (default 0.95)",
-    )
+    WINDOWS.add(group, {}, *([] if moving else ["moving"]))
 
 
 def _add_label_flags(
@@ -142,20 +127,13 @@ def _add_label_flags(
         metavar="COLUMN",
         help="label in them (default: that of --label, or label)",
     )
-    group.add_argument(
-        "--label-wait",
-        **SECONDS,
-        help="rows wait so long, in event time, for their labels, then are learned from in order "
-        "(default: not at all, as with labels beside the rows)",
-    )
-    group.add_argument(
-        "--label-rows",
-        type=int,
-        default=None,
-        metavar="N",
-        help="most rows of a model that wait for their labels; of more the oldest wait no longer "
-        f"(default {MOST_WAITING} with --label-wait)",
-    )
+    abouts = {
+        "wait": "rows wait so long, in event time, for their labels, then are learned from in "
+        "order (default: not at all, as with labels beside the rows)",
+        "most_rows": "most rows of a model that wait for their labels; of more the oldest wait no "
+        f"longer (default {MOST_WAITING} with --label-wait)",
+    }
+    LATE_LABELS.add(group, abouts)
     group.add_argument(
         "--metrics-window",
         **SECONDS,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kerneltrack.settings import OneOf, Setting, Settings, settings_of
+from pipelines.cli.command_line import flags_named
 
 _S = TypeVar("_S", bound=Settings)
 _METAVARS = {int: "N", float: "X", str: "NAME", tuple: "NAME"}
@@ -47,37 +49,56 @@ def add_flag(group: Any, setting: Setting, flag: str, about: str, **options: Any
     group.add_argument(flag, **shared)
 
 
-def add_flags_of(
-    group: Any, kind: type[Settings], metavars: Mapping[str, str], abouts: Mapping[str, str]
-) -> None:
-    """Add the flags of all settings of a class.
+@dataclasses.dataclass(frozen=True)
+class FlagsOf(Generic[_S]):
+    """The flags of a class of settings.
 
-    Args:
-        group: Argument group or parser.
+    Attributes:
         kind: The class.
+        names: Flags of fields that are not called after them, by field.
         metavars: What stands for the value of some, by field.
-        abouts: The help of those that mean something else here, by field.
     """
-    for name, setting in settings_of(kind).items():
-        options = {"metavar": metavars[name]} if name in metavars else {}
-        about = abouts.get(name) or help_of(setting)
-        add_flag(group, setting, f"--{name}".replace("_", "-"), about, **options)
 
+    kind: type[_S]
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    metavars: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-def from_flags(kind: type[_S], args: argparse.Namespace, **others: Any) -> _S:
-    """Build settings from the flags that were given.
+    def flag(self, field: str) -> str:
+        """Return the flag of a field."""
+        return self.names.get(field) or f"--{field}".replace("_", "-")
 
-    Args:
-        kind: The settings' class.
-        args: The parsed flags; those of fields that are not there have their defaults.
-        others: Fields that do not come from flags, or have other defaults.
+    def place(self, field: str) -> str:
+        """Return the parsed flags' attribute of a field."""
+        return self.flag(field).removeprefix("--").replace("-", "_")
 
-    Raises:
-        ConfigError: for a bad value.
-    """
-    given = dict(others)
-    for name, setting in settings_of(kind).items():
-        value = getattr(args, name, None)
-        if value is not None:
-            given[name] = tuple(value) if isinstance(value, list) else setting.read(value)
-    return kind(**given)
+    def add(self, group: Any, abouts: Mapping[str, str] | None = None, *without: str) -> None:
+        """Add the flags.
+
+        Args:
+            group: Argument group or parser.
+            abouts: The help of those that mean something else here, by field.
+            without: Fields that have no flag here.
+        """
+        for name, setting in settings_of(self.kind).items():
+            if name not in without:
+                options = {"metavar": self.metavars[name]} if name in self.metavars else {}
+                about = (abouts or {}).get(name) or help_of(setting)
+                add_flag(group, setting, self.flag(name), about, dest=self.place(name), **options)
+
+    def read(self, args: argparse.Namespace, **others: Any) -> _S:
+        """Build the settings from the flags that were given.
+
+        Args:
+            args: The parsed flags; fields whose flags are not there have their defaults.
+            others: Fields that do not come from flags, or have other defaults.
+
+        Raises:
+            ConfigError: for a bad value, naming the flag.
+        """
+        given = dict(others)
+        with flags_named(self.names):
+            for name, setting in settings_of(self.kind).items():
+                value = getattr(args, self.place(name), None)
+                if value is not None:
+                    given[name] = tuple(value) if isinstance(value, list) else setting.read(value)
+            return self.kind(**given)

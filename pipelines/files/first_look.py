@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 
 from kerneltrack.errors import ConfigError, DataError
 from pipelines.job import say
+from transforms.read.column_options import UNITS
 from transforms.read.columns import Columns
 from transforms.read.formats import FileInfo, Rows
 from transforms.read.kinds import as_bytes, is_number, is_text, texts_of
 from transforms.read.parse import ParsedRows, parse, plain
-from transforms.read.times import UNITS
 from transforms.reasons import kinds_of
 
 ROWS = 1_000

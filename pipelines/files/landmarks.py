@@ -36,7 +36,6 @@ from pipelines.files.record import JobError
 from pipelines.job import say
 from transforms.paths import exists
 from transforms.read.local_times import with_passages
-from transforms.read.look import look_at_files
 from transforms.read.sample import Sample, sample_rows
 from transforms.snapshots.files import read_whole, write_whole
 
@@ -66,9 +65,7 @@ def run(args: argparse.Namespace) -> int:
     check_int("--sample", args.sample, 1, MAX_ROWS)
     with LANDMARKS.named():
         spec = LandmarkSpec(**LANDMARKS.given(args, "landmarks"))
-    looked = look_at_files(
-        args.input, input_options.columns_from_flags(args), input_options.formats_from_flags(args)
-    )
+    looked = input_options.look_at_input(args)
     infos = looked.infos
     if os.path.realpath(args.output) in {os.path.realpath(info.path) for info in infos}:
         raise ConfigError("--output", args.output, "another file than the input's")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from kerneltrack.batch.landmark_spec import MAX_ROWS
 from pipelines.cli import input_options
@@ -11,7 +12,9 @@ from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
 from pipelines.cli.spec_options import LANDMARKS
 from pipelines.files import max_failures
 from pipelines.files.layout import results_in
-from transforms.read.look import Input, look_at_files
+
+if TYPE_CHECKING:
+    from transforms.read.look import Input
 
 SAMPLE = 2000
 _EPILOG = (
@@ -105,6 +108,4 @@ def check(args: argparse.Namespace) -> Input:
     """
     max_failures.read_limit(args.max_failures)
     results_in(args.output, args.overwrite)
-    return look_at_files(
-        args.input, input_options.columns_from_flags(args), input_options.formats_from_flags(args)
-    )
+    return input_options.look_at_input(args)

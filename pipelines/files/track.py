@@ -46,7 +46,7 @@ def _labels(args: argparse.Namespace, files: Input, job: Job) -> ReadLabels | No
     if job.late is None or job.learner is None:
         return None
     columns = dataclasses.replace(
-        input_options.columns_from_flags(args),
+        input_options.COLUMNS.read(args),
         time=None if args.label_index else files.columns.time,
         sequence=args.label_index,
         label=args.label_column or args.label or "label",

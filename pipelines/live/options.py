@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.settings import settings_of
+from kerneltrack.settings import Range, Settings, settings_of
 from pipelines.cli import input_options, job_flags, kafka_options
 from pipelines.cli.command_line import Parser
 from pipelines.cli.job_flags import COMMON
-from pipelines.cli.setting_flags import add_flag
+from pipelines.cli.setting_flags import FlagsOf
 from transforms.kafka.messages import FORMATS, MESSAGE_KEY, OUTPUT_FORMATS, RECORD_TIME
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
@@ -29,13 +29,21 @@ MOST = 2**31 - 1
 TOPICS = ("predictions", "scored", "metrics", "mismatch", "alerts", "episodes", "dead-letters")
 """Outputs beside the features; their topics are called OUTPUT-NAME unless named."""
 
-RUNNER_FLAGS = {
-    "parallelism": (1, "subtasks of each step"),
-    "checkpointing_interval": (1000, "ms between checkpoints"),
-    "max_bundle_time_mills": (50, "ms that a bundle gathers rows at most"),
-    "max_bundle_size": (100_000, "messages that it gathers at most"),
-}
-"""Flags of Beam's Flink runner: default and meaning."""
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunnerFlags(Settings):
+    """Flags of Beam's Flink runner that have other defaults here."""
+
+    parallelism: Annotated[int, Range(1, MOST), "Subtasks of each step."] = 1
+    checkpointing_interval: Annotated[int, Range(1, MOST), "Ms between checkpoints."] = 1000
+    max_bundle_time_mills: Annotated[
+        int, Range(1, MOST), "Ms that a bundle gathers messages at most."
+    ] = 50
+    max_bundle_size: Annotated[int, Range(1, MOST), "Messages that it gathers at most."] = 100_000
+
+
+RUNNER = FlagsOf(RunnerFlags, {name: f"--{name}" for name in settings_of(RunnerFlags)})
+"""Called as Beam has them, with underscores."""
 
 _ABOUTS = {
     "model_id": "field of model ids; without: the message's key",
@@ -62,7 +70,7 @@ def add_flags(parser: Parser) -> None:
     )
     _add_kafka_flags(parser)
     _add_place_flags(parser)
-    input_options.add_column_flags(parser, _ABOUTS)
+    input_options.COLUMNS.add(parser.add_argument_group("columns"), _ABOUTS)
     without = {
         "max_disorder": f"{MAX_DISORDER:g}; 0: order of arrival",
         "max_jump": f"{MAX_JUMP:g}",
@@ -75,8 +83,8 @@ def add_flags(parser: Parser) -> None:
         "rows of a model that has sent none for so long are taken without waiting for newer ones "
         f"(default {IDLE_FLUSH:g}; 0: never)"
     )
-    idle = settings_of(Order)["idle_flush"]
-    add_flag(silent, idle, "--idle-flush", about, metavar="SECONDS")
+    others = set(settings_of(Order)) - {"idle_flush"}
+    job_flags.ORDER.add(silent, {"idle_flush": about}, *others)
     silent.add_argument(
         "--expire-after",
         **job_flags.SECONDS,
@@ -172,9 +180,7 @@ def _add_place_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--expansion-service", default=None, metavar="HOST:PORT", help="Beam's, for KafkaIO"
     )
-    for name, (default, about) in RUNNER_FLAGS.items():
-        text = f"{about} (default {default})"
-        group.add_argument(f"--{name}", type=int, default=default, metavar="N", help=text)
+    RUNNER.add(group)
     group.add_argument(
         "--detach", action="store_true", help="return once Flink says that the job runs"
     )
@@ -210,26 +216,13 @@ def add_cluster_flags(group: Any) -> None:
     )
 
 
-def runner_flags(args: argparse.Namespace) -> dict[str, int]:
-    """Return the flags of Beam's Flink runner that are ours to pass on.
-
-    Raises:
-        ConfigError: for one that is out of range.
-    """
-    found = {name: getattr(args, name) for name in RUNNER_FLAGS}
-    for name, value in found.items():
-        if not 1 <= value <= MOST:
-            raise ConfigError(f"--{name}", value, f"1 to {MOST}")
-    return found
-
-
 def columns_from_flags(args: argparse.Namespace) -> Columns:
     """Return what each field of a message is.
 
     Raises:
         ConfigError: for a bad flag, a field with two meanings, or no features.
     """
-    given = input_options.columns_from_flags(args)
+    given = input_options.COLUMNS.read(args)
     if args.missing == "drop":
         raise ConfigError("--missing", "drop", "fail or hold: a stream cannot be looked at whole")
     if args.time_ambiguous == "infer":

@@ -118,7 +118,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
         raise ConfigError("max_disorder", job.order.max_disorder, "a finite number of seconds")
     snapshots = _snapshots_from_flags(args)
     expiry = _expiry_from_flags(args, snapshots, job.order)
-    settings, runner = job.settings(), stream_options.runner_flags(args)
+    settings, runner = job.settings(), dataclasses.asdict(stream_options.RUNNER.read(args))
     place = find_place(args.cluster, args.flink, args.state_folder)
     left = None
     if args.resume is not None:

@@ -31,7 +31,7 @@ from transforms.kafka.send import SETTINGS
 from transforms.read.columns import Columns
 from transforms.read.formats import Rows
 from transforms.read.local_times import LocalTimes, Places, read_times, settle, with_passages
-from transforms.read.look import Input, look_at_files
+from transforms.read.look import Input
 from transforms.read.model_ids import model_ids
 
 SECOND = 1_000_000_000
@@ -189,9 +189,7 @@ def run(args: argparse.Namespace) -> int:
     if args.create_topic:
         topics.create([args.topic], args.create_topic)
     topics.check_output("--topic", args.topic)
-    looked = look_at_files(
-        args.input, input_options.columns_from_flags(args), input_options.formats_from_flags(args)
-    )
+    looked = input_options.look_at_input(args)
     files = Input(looked.infos, with_passages(looked.infos, looked.columns))
     replay = Replay(files)
     messages = replay.messages(args.message_rows, round(args.disorder * SECOND))

@@ -297,11 +297,11 @@ LEARNING_MISTAKES = {
     ),
     "a wait without labels": (
         f"{LEARNS} --label-wait 5",
-        r"--label-wait = 5.0: must be left out without --labels",
+        r"--label-wait = '5': must be left out without --labels",
     ),
     "rows that wait without labels": (
         f"{LEARNS} --label-rows 5",
-        r"--label-rows = 5: must be left out without --labels",
+        r"--label-rows = '5': must be left out without --labels",
     ),
     "an index without labels": (
         f"{LEARNS} --label-index index",
@@ -314,7 +314,7 @@ LEARNING_MISTAKES = {
     "a wait without times": (
         "--model-id model_id --exclude time --learner ridge --labels labels.csv "
         "--label-index index --label-wait 3",
-        r"--label-wait = 3.0: must be left out without --time",
+        r"--label-wait = '3': must be left out without --time",
     ),
     "a negative wait": (f"{LABELS} --label-wait -1", r"--label-wait = -1.0: must be a number >= 0"),
     "no rows that wait": (f"{LABELS} --label-rows 0", r"--label-rows = 0: must be an integer from"),
@@ -345,11 +345,11 @@ LEARNING_MISTAKES = {
     ),
     "rows of no windows": (
         f"{IDS} --window-rows 100",
-        r"--window-rows = 100: must be left out without --window or --moving-window",
+        r"--window-rows = '100': must be left out without --window or --moving-window",
     ),
     "a confidence in nothing": (
         f"{IDS} --confidence 0.9",
-        r"--confidence = 0.9: must be left out without --window or --moving-window",
+        r"--confidence = '0.9': must be left out without --window or --moving-window",
     ),
     "a confidence above 1": (
         f"{IDS} --moving-window 5 --confidence 95",

@@ -25,7 +25,7 @@ from kerneltrack.learners import (
     Predictions,
     RidgeSpec,
 )
-from kerneltrack.registry import get_learner
+from kerneltrack.registry import LEARNERS, get_learner
 
 WIDTH = 3
 CLASSES = ("still", "walk", "run", "climb")
@@ -52,6 +52,9 @@ SPECS: tuple[LearnerSpec, ...] = (
     RidgeSpec(),
     RidgeSpec(forgetting=1.0, bias=False),
     RidgeSpec(task="regression", forgetting=0.95),
+)
+SPECS += tuple(
+    LEARNERS.spec_type(name)() for name in LEARNERS if all(spec.learner != name for spec in SPECS)
 )
 
 

@@ -23,7 +23,7 @@ from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.kafka.commands import command_of
 from transforms.keyed.expiry import Expiry
 from transforms.learn.run import Plan
-from transforms.learn.step import expiring_learn_fn, learn_fn
+from transforms.learn.step import learn_fn
 from transforms.learn.transform import (
     FAILURES,
     METRICS,
@@ -276,8 +276,8 @@ class Step:
     ) -> None:
         self.learner, self.early = _Cell(), _Bag()
         self._spec = spec
-        make = learn_fn if expiry is None else expiring_learn_fn
-        self._step: Any = make("end")(Plan(spec=spec, **plan), None, bounded, expiry)
+        step = learn_fn("end", expiry is not None)
+        self._step: Any = step(Plan(spec=spec, **plan), None, bounded, expiry)
         self._timers = (
             {"end": _Timer()} if expiry is None else {"end": _Timer(), "silent": _Timer()}
         )

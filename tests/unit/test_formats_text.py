@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.read.formats import PAMAP2_NAMES, FormatOptions, inspect
+from transforms.read.formats import FormatOptions, inspect
 from transforms.read.formats import lines as lines_module
+from transforms.read.formats.delimited import PAMAP2_NAMES
 
 TEXT, REAL, WHOLE = pa.string(), pa.float64(), pa.int64()
 

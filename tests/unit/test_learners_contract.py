@@ -18,6 +18,7 @@ from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import Learner, LearnerSpec, LinearSpec, NOLANASpec
 from kerneltrack.learners.kernel.spec import DictionarySpec
 from kerneltrack.registry import get_learner, parse_learner_spec
+from kerneltrack.settings import settings_of
 from tests.oracles.learner_cases import (
     WIDTH,
     arrays_of,
@@ -28,19 +29,6 @@ from tests.oracles.learner_cases import (
     same_state,
     stream,
 )
-
-# Whole numbers where reals are meant.
-WHOLE: dict[str, dict[str, Any]] = {
-    "pegasos": {"ridge": 1},
-    "hinge": {"ridge": 0, "step_size": 1},
-    "logistic": {"ridge": 0, "step_size": 1},
-    "lms": {"ridge": 0, "step_size": 1},
-    "pa": {"aggressiveness": 1, "insensitivity": 0},
-    "bsgd": {"ridge": 0, "step_size": 1, "gamma": 1},
-    "nolana": {"ridge": 0, "step_size": 1, "gamma": 1, "threshold": 0, "refit_ridge": 1},
-    "polk": {"ridge": 0, "step_size": 1, "parsimony": 1, "gamma": 1},
-    "ridge": {"ridge": 1, "forgetting": 1},
-}
 
 
 @every_spec
@@ -132,7 +120,10 @@ def test_predictions_that_are_scored_may_be_every_other_one(spec: LearnerSpec) -
 @every_spec
 def test_whole_numbers_are_as_good_as_reals(spec: LearnerSpec) -> None:
     rows, labels = stream(spec, seed=2)
-    whole = WHOLE[spec.learner]
+    reals_of = [each for each in settings_of(type(spec)).values() if each.kind is float]
+    whole: dict[str, Any] = {
+        each.name: int(each.limits is None or 1 in each.limits) for each in reals_of
+    }
     reals: dict[str, Any] = {name: float(value) for name, value in whole.items()}
     state, said = learn_all(dataclasses.replace(spec, **whole), rows, labels)
     again, expected = learn_all(dataclasses.replace(spec, **reals), rows, labels)

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
-from kerneltrack.monitor.moving import MAX_ROWS, MovingMismatch, MovingWindow, WindowState
+from kerneltrack.monitor.moving import MovingMismatch, MovingWindow, WindowState
+from kerneltrack.monitor.window_settings import MOST_MOVING
 from kerneltrack.registry import get_tracker
 from kerneltrack.specs import KERNELS
 from kerneltrack.trackers import (
@@ -397,7 +398,7 @@ def wrong_tracker(spec: OKFEBSpec, state: SubspaceState) -> None:
         (wrong_width, "rows"),
         (wrong_tracker, "tracker"),
         (lambda spec, state: MovingWindow(0), "length"),
-        (lambda spec, state: MovingWindow(MAX_ROWS + 1), "length"),
+        (lambda spec, state: MovingWindow(MOST_MOVING + 1), "length"),
         (lambda spec, state: window_mismatch(spec, state, np.zeros((1, 3))), "rows"),
     ],
 )

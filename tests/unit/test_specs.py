@@ -129,15 +129,8 @@ def test_a_spec_goes_there_and_back() -> None:
 def test_the_default_tracker() -> None:
     assert parse_spec({}) == OKFEBSpec()
     assert isinstance(parse_spec({"tracker": "okfe"}), OKFESpec)
-    assert {name: tracker.name for name, tracker in TRACKERS.items()} == {
-        "okfeb": "okfeb",
-        "okfe": "okfe",
-        "covariance": "covariance",
-        "dskpca": "dskpca",
-        "dspair": "dspair",
-        "oana": "oana",
-        "rows": "rows",
-    }
+    assert len(TRACKERS) > 5
+    assert [tracker.name for tracker in TRACKERS.values()] == list(TRACKERS)
 
 
 @pytest.mark.parametrize(

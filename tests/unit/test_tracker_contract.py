@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
-from kerneltrack.registry import get_tracker
+from kerneltrack.registry import TRACKERS, get_tracker
 from kerneltrack.trackers import (
     CovarianceSpec,
     DSKPCASpec,
@@ -103,6 +103,7 @@ PAIRS: dict[str, SubspaceSpec] = {
 }
 """They take rows of two columns at least."""
 SPECS |= PAIRS
+SPECS |= {name: TRACKERS.spec_type(name)(**SMALL) for name in TRACKERS if name not in SPECS}
 ROWS = walk(seed=7, count=120, width=3)
 EXTRAS = ("q", "s")
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.settings import Range, check_number
+from kerneltrack.settings import Range, Settings
 from transforms.chunks import Chunk, decode_batch, encode_batch
 from transforms.metrics import count
 from transforms.paths import join
@@ -51,26 +51,16 @@ class Kept(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Expiry:
-    """When models expire, and where to.
+class Expiry(Settings):
+    """When models expire, and where to."""
 
-    Attributes:
-        folder: Of the files.
-        after: Seconds, on the worker's own clock, without rows of a model; None: no model
-            expires, those that have done so come back.
-    """
-
-    folder: str
-    after: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check every field.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        if self.after is not None:
-            check_number("after", self.after, Range(LEAST_AFTER, MOST_AFTER))
+    folder: Annotated[str, "Where their files lie."]
+    after: Annotated[
+        float | None,
+        Range(LEAST_AFTER, MOST_AFTER),
+        """Seconds, on the worker's own clock, without rows of a model; None: no model expires,
+        those that have done so come back.""",
+    ] = None
 
     def check_longer(self, idle_flush: float | None) -> None:
         """Refuse to let models expire before the rows that wait are taken.

@@ -8,7 +8,6 @@ So a row's label depends on the labels that came before the row's deadline, not 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,15 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.settings import Range, check_int, check_number
 from transforms.chunks import Chunk
 from transforms.read.label_values import LabelArray, is_missing, label_values, no_labels
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-MAX_ROWS = 10_000_000
-MAX_WAIT = 1e9
 NAMED, TAKEN = 1, 2
 """Values of `used`: a settled row was named but had another label; a settled row took it."""
 
@@ -34,35 +30,6 @@ NO_ROW_OF_TIME = "no row of this time waits for a label: there is none, or the l
 NO_TIMES = "the model's rows have no times"
 NEVER_CAME = "no such row came before the input ended"
 NO_MODEL = "no row of this model came"
-
-
-@dataclasses.dataclass(frozen=True)
-class LateLabels:
-    """How long a model's rows wait for labels that come as a stream of their own.
-
-    Row i is settled, that is scored and learned from, just before the first row j is predicted
-    with time_j >= time_i + wait or j >= i + most_rows; what still waits at the end of the input
-    is settled then. A row without a label by then is never learned from.
-
-    Attributes:
-        wait: Longest wait in seconds of event time, 0 to 1e9; None: only `most_rows` counts
-            (all there is for rows without times).
-        most_rows: Most rows of a model that wait, 1 to 10,000,000, and most labels that wait for
-            rows to come. The rows that wait are part of the model's state, 8(r + 8) bytes each.
-    """
-
-    wait: float | None
-    most_rows: int
-
-    def __post_init__(self) -> None:
-        """Check the fields.
-
-        Raises:
-            ConfigError: naming the field, the value and what is allowed.
-        """
-        if self.wait is not None:
-            check_number("wait", self.wait, Range(0, MAX_WAIT))
-        check_int("most_rows", self.most_rows, 1, MAX_ROWS)
 
 
 class Lost(NamedTuple):

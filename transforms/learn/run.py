@@ -11,13 +11,13 @@ import pyarrow as pa
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.registry import get_learner
 from transforms.learn.delayed_labels import (
-    LateLabels,
     Lost,
     Pending,
     left_over,
     let_go,
     take_labels,
 )
+from transforms.learn.late_labels import LateLabels
 from transforms.learn.learner import Learning, encode_snapshot
 from transforms.learn.metrics import Line, add_rows, close_window, scored_rows
 from transforms.learn.waiting import (

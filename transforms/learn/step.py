@@ -261,9 +261,13 @@ class LearnFn(beam.DoFn):
                 yield _failures(key, lost)
 
 
-def learn_fn(timer: str) -> type[LearnFn]:
-    """Return the step with its timer under this name (see `timers`)."""
+def learn_fn(timer: str, expire: bool) -> type[LearnFn]:
+    """Return the step with its timers under this name (see `timers`).
+
+    Where silent models `expire`, it has one for that, too.
+    """
     end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
+    silence = TimerSpec(f"{timer}_silent", TimeDomain.REAL_TIME)
 
     class _LearnFn(LearnFn):
         """The stateful step of one transform."""
@@ -288,16 +292,8 @@ def learn_fn(timer: str) -> type[LearnFn]:
         ) -> Iterator[Any]:
             return self.finish(key, learner, early)
 
-    return _LearnFn
-
-
-def expiring_learn_fn(timer: str) -> type[LearnFn]:
-    """Return the step that also lets silent models expire, with timers under this name."""
-    end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
-    silence = TimerSpec(f"{timer}_silent", TimeDomain.REAL_TIME)
-
-    class _ExpiringLearnFn(LearnFn):
-        """The stateful step of one transform, with a timer of the worker's own time."""
+    class _ExpiringLearnFn(_LearnFn):
+        """The same with a timer of the worker's own time."""
 
         @with_input_types(tuple[str, Chunk])
         @with_output_types(tuple[str, Chunk])
@@ -313,15 +309,6 @@ def expiring_learn_fn(timer: str) -> type[LearnFn]:
             if self._expire_after is not None:
                 silent.set(Timestamp.of(time.time() + self._expire_after))
 
-        @on_timer(end_of_input)
-        def at_end(
-            self,
-            key: Any = beam.DoFn.KeyParam,
-            learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
-            early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
-        ) -> Iterator[Any]:
-            return self.finish(key, learner, early)
-
         @on_timer(silence)
         def at_silence(
             self,
@@ -336,7 +323,7 @@ def expiring_learn_fn(timer: str) -> type[LearnFn]:
                 yield from self.expire(key, learner, early)
                 end.clear()
 
-    return _ExpiringLearnFn
+    return _ExpiringLearnFn if expire else _LearnFn
 
 
 def _with_early(now: Learning, chunk: Chunk) -> Learning:

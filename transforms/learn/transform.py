@@ -14,7 +14,7 @@ from kerneltrack.settings import Range, check_number
 from transforms.chunks import Chunk, Failures
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
-from transforms.learn.delayed_labels import LateLabels
+from transforms.learn.late_labels import LateLabels
 from transforms.learn.run import Plan
 from transforms.learn.step import (
     FAILURES,
@@ -23,7 +23,6 @@ from transforms.learn.step import (
     PREDICTIONS,
     SCORED,
     SNAPSHOTS,
-    expiring_learn_fn,
     learn_fn,
 )
 from transforms.learn.turns import NarrowFn, narrow_labels
@@ -153,8 +152,7 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         names = [PREDICTIONS, METRICS, SNAPSHOTS, FAILURES]
         if late is not None and not self._bounded:
             names.append(SCORED)
-        make = learn_fn if self._expiry is None else expiring_learn_fn
-        step = make(timer_name(features.pipeline))
+        step = learn_fn(timer_name(features.pipeline), self._expiry is not None)
         learn = step(self._plan, self._warm, self._bounded, self._expiry)
         outputs = rows | "Learn" >> beam.ParDo(learn).with_outputs(*names[1:], main=PREDICTIONS)
         kinds = {SNAPSHOTS: tuple[str, bytes], FAILURES: Failures}

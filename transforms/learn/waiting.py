@@ -19,7 +19,7 @@ from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.base import CORRECT, SCORED
 from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
-from transforms.learn.delayed_labels import LateLabels
+from transforms.learn.late_labels import LateLabels
 from transforms.learn.predictions import prediction_arrays
 from transforms.read.label_values import LabelArray, no_labels
 from transforms.track.clock import nanoseconds

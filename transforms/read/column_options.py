@@ -9,7 +9,9 @@ from typing import Annotated
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.settings import OneOf, Settings
-from transforms.read.times import UNITS, check_zone
+
+UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+"""Nanoseconds of each unit of time."""
 
 ONLY_MODEL = "all"
 """The model id of an input that has no model-id column."""
@@ -79,6 +81,9 @@ class ColumnOptions(Settings):
 
     def check_together(self) -> None:
         """Check zone and format of times."""
+        # Not for the help: Arrow takes longer to import than that takes.
+        from transforms.read.times import check_zone  # noqa: PLC0415
+
         if not check_zone(self.time_zone):
             raise ConfigError("time_zone", self.time_zone, "an IANA zone, such as Europe/Berlin")
         if self.time_format is not None and not _is_format(self.time_format):

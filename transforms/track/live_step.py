@@ -25,7 +25,7 @@ from transforms.track.clock import Clock, flush, may_release
 from transforms.track.log import BUFFER, LOG, Cells, ModelLog
 from transforms.track.model import Work
 from transforms.track.order import Order
-from transforms.track.step import SNAPSHOTS, TrackFn
+from transforms.track.step import SNAPSHOTS, TrackFn, track_fn
 
 
 class LiveTrackFn(TrackFn):
@@ -74,11 +74,11 @@ class LiveTrackFn(TrackFn):
 
 def live_track_fn(timer: str) -> type[LiveTrackFn]:
     """Return the step with its timers under this name (see `timers`)."""
-    end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
+    bounded: Any = track_fn(timer)
     idleness = TimerSpec(f"{timer}_idle", TimeDomain.REAL_TIME)
     silence = TimerSpec(f"{timer}_silent", TimeDomain.REAL_TIME)
 
-    class _LiveTrackFn(LiveTrackFn):
+    class _LiveTrackFn(LiveTrackFn, bounded):  # type: ignore[misc]
         """The stateful step of one transform, with timers of the worker's own time."""
 
         @with_input_types(tuple[str, Chunk])
@@ -88,7 +88,7 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             element: tuple[str, Chunk],
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
-            end: Any = beam.DoFn.TimerParam(end_of_input),
+            end: Any = beam.DoFn.TimerParam(bounded.END),
             idle: Any = beam.DoFn.TimerParam(idleness),
             silent: Any = beam.DoFn.TimerParam(silence),
         ) -> Iterator[Any]:
@@ -98,15 +98,6 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             yield from self.take(element, kept)
             self.watch(kept, idle, silent)
             kept.commit()
-
-        @on_timer(end_of_input)
-        def at_end(
-            self,
-            key: Any = beam.DoFn.KeyParam,
-            log: Any = beam.DoFn.StateParam(LOG),
-            buffer: Any = beam.DoFn.StateParam(BUFFER),
-        ) -> Iterator[Any]:
-            return self.finish(key, Cells(log, buffer))
 
         @on_timer(idleness)
         def at_idle(
@@ -128,7 +119,7 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             key: Any = beam.DoFn.KeyParam,
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
-            end: Any = beam.DoFn.TimerParam(end_of_input),
+            end: Any = beam.DoFn.TimerParam(bounded.END),
             silent: Any = beam.DoFn.TimerParam(silence),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:

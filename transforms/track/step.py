@@ -318,6 +318,8 @@ def track_fn(timer: str) -> type[TrackFn]:
     class _TrackFn(TrackFn):
         """The stateful step of one transform."""
 
+        END = end_of_input
+
         @with_input_types(tuple[str, Chunk])
         @with_output_types(tuple[str, Chunk])
         def process(

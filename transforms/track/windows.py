@@ -21,8 +21,8 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.limits import check_whole, copies_like, likes
 from kerneltrack.monitor.bounds import future_residual
 from kerneltrack.monitor.mismatch import Mismatch
-from kerneltrack.monitor.moving import MovingWindow
-from kerneltrack.settings import Range, check_int, check_number
+from kerneltrack.monitor.window_settings import WindowSettings
+from kerneltrack.settings import Range, check_number
 from kerneltrack.specs import NEEDS_BANDWIDTH
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk
@@ -42,22 +42,15 @@ THIN_AGAIN = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class MeasureMismatch:
+class MeasureMismatch(WindowSettings):
     """Asks `TrackSubspace` for the kernel mismatch (1/N)‖K - K̂‖_F of windows of rows.
 
     Every value comes with its window, the rows it was measured on, the mean residual, and its
     bounds: the trace certificate, (28b), and Prop. 4 for as many future rows (kernels with
     κ(x,x) = 1 only; rows assumed i.i.d., see `kerneltrack.monitor.bounds.future_residual`).
 
-    Attributes:
-        windows: Beam's `FixedWindows` or `SlidingWindows` of event time: one value a window that
-            holds rows, under the subspace held when it closes. None: no such windows.
-        moving: N of the paper's moving window: one value a row from the N-th on, of the last N
-            rows under the subspace after the row. None: no moving window.
-        most_rows: Rows kept per model for windows that are open, at least 2. A window with more
-            is measured on some of its rows at equal spacing, at least about half as many: the
-            cost of a window is quadratic in the rows that are measured.
-        confidence: Probability that Prop. 4's bound holds.
+    `windows`, Beam's `FixedWindows` or `SlidingWindows` of event time, give one value a window that
+    holds rows, under the subspace held when it closes; None: there are no such windows.
 
     Example:
         >>> from apache_beam.transforms.window import SlidingWindows
@@ -67,17 +60,9 @@ class MeasureMismatch:
     """
 
     windows: WindowFn | None = None
-    moving: int | None = None
-    most_rows: int = 1_000
-    confidence: float = 0.95
 
-    def __post_init__(self) -> None:
-        """Check the fields.
-
-        Raises:
-            ConfigError: for no window at all, windows of another kind, too many of them on one
-                row, or a number out of range.
-        """
+    def check_together(self) -> None:
+        """Refuse no window at all, windows of another kind, or too many of them on one row."""
         if self.windows is None and self.moving is None:
             raise ConfigError("windows", None, "FixedWindows or SlidingWindows, or moving = N")
         if self.windows is not None:
@@ -89,10 +74,6 @@ class MeasureMismatch:
                 raise ConfigError(
                     "period", self.period / 1e9, f"at least size / {MOST_WINDOWS}, in seconds"
                 )
-        if self.moving is not None:
-            MovingWindow(self.moving)
-        check_int("most_rows", self.most_rows, 2, 100_000)
-        check_number("confidence", self.confidence, Range(0, 1, "()"))
 
     @property
     def kind(self) -> str:

@@ -6,22 +6,16 @@ told by the file's ending; text may be compressed (.gz, .bz2, .xz, .zst).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Callable
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.read.formats.arrays import inspect_npy, inspect_npz
-from transforms.read.formats.arrow_ipc import inspect_arrow
+from transforms.read.format_options import FORMATS, FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested
-from transforms.read.formats.delimited import PAMAP2_NAMES, inspect_csv, inspect_pamap2
 from transforms.read.formats.files import match, split_ending
-from transforms.read.formats.libsvm import inspect_libsvm
-from transforms.read.formats.options import FORMATS, FormatOptions
-from transforms.read.formats.parquet import inspect_parquet
 
 __all__ = [
-    "ENDINGS",
     "FORMATS",
-    "PAMAP2_NAMES",
     "FileInfo",
     "FormatOptions",
     "Piece",
@@ -32,40 +26,7 @@ __all__ = [
     "match",
 ]
 
-_INSPECT: Mapping[str, Callable[[str, FormatOptions], FileInfo]] = {
-    "parquet": inspect_parquet,
-    "csv": inspect_csv,
-    "arrow": inspect_arrow,
-    "libsvm": inspect_libsvm,
-    "npy": inspect_npy,
-    "npz": inspect_npz,
-    "pamap2": inspect_pamap2,
-}
-
-TEXT_FORMATS = ("csv", "libsvm", "pamap2")
-"""Formats that may be compressed."""
-
-ENDINGS: Mapping[str, str] = {
-    ".parquet": "parquet",
-    ".parq": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".tab": "csv",
-    ".txt": "csv",
-    ".data": "csv",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".libsvm": "libsvm",
-    ".svm": "libsvm",
-    ".svmlight": "libsvm",
-    ".npy": "npy",
-    ".npz": "npz",
-    ".dat": "pamap2",
-}
-"""Formats by the file's ending, after that of the compression."""
+ENDINGS = {ending: name for name, found in FORMATS.items() for ending in found.endings}
 
 
 def format_of(path: str, options: FormatOptions | None = None) -> str:
@@ -88,7 +49,7 @@ def format_of(path: str, options: FormatOptions | None = None) -> str:
     if name is None:
         known = ", ".join(ENDINGS)
         raise DataError(path, f"ending {ending!r} is not known ({known}); set the format")
-    if compression and name not in TEXT_FORMATS:
+    if compression and not FORMATS[name].text:
         raise DataError(path, f"{name} inside {compression} cannot be read; unpack it first")
     return name
 
@@ -104,4 +65,8 @@ def inspect(path: str, options: FormatOptions | None = None) -> FileInfo:
         ConfigError: if the options name an unknown format.
     """
     options = options or FormatOptions()
-    return _INSPECT[format_of(path, options)](path, options)
+    module, _, name = FORMATS[format_of(path, options)].inspect.partition(":")
+    look: Callable[[str, FormatOptions], FileInfo] = getattr(
+        importlib.import_module(f"{__name__}.{module}"), name
+    )
+    return look(path, options)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import DataError, shorten
+from transforms.read.format_options import MAX_WIDTH, FormatOptions
 from transforms.read.formats.base import (
     PIECE_BYTES,
     PIECE_ROWS,
@@ -27,7 +28,6 @@ from transforms.read.formats.base import (
     check_names,
 )
 from transforms.read.formats.files import open_file, reading
-from transforms.read.formats.options import MAX_WIDTH, FormatOptions
 
 MATRIX = "x"
 """Column name of a plain `.npy` array."""

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack.errors import DataError
+from transforms.read.format_options import FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, batch_rows, check_names
 from transforms.read.formats.files import open_file, reading
-from transforms.read.formats.options import FormatOptions
 
 _FILE_MAGIC, _FEATHER1_MAGIC = b"ARROW1", b"FEA1"
 

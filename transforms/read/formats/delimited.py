@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack.errors import ConfigError, DataError, shorten
+from transforms.read.format_options import FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested, batch_rows, check_names
 from transforms.read.formats.fields import Dialect, field_texts, number_pattern, parse_fields
 from transforms.read.formats.files import split_ending
 from transforms.read.formats.lines import BLOCK_BYTES, Lines, read_lines
-from transforms.read.formats.options import FormatOptions
 from transforms.read.kinds import is_number
 
 _TYPING_LINES = 20_000

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from kerneltrack.errors import shorten
+from transforms.read.format_options import NULL_VALUES
 from transforms.read.formats.lines import Lines
-from transforms.read.formats.options import NULL_VALUES
 
 _MOST_COLUMNS = 16_384
 """Columns that Arrow converts at a time: each takes 10 kB of its memory, however few its rows."""

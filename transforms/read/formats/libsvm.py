@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import DataError, shorten
+from transforms.read.format_options import MAX_WIDTH, FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested, batch_rows
 from transforms.read.formats.delimited import collapse_blanks
 from transforms.read.formats.fields import Dialect, parse_fields
 from transforms.read.formats.lines import Lines, read_lines
-from transforms.read.formats.options import MAX_WIDTH, FormatOptions
 
 LABEL, MATRIX = "label", "x"
 """The two columns of every LIBSVM file."""

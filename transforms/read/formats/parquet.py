@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kerneltrack.errors import DataError
+from transforms.read.format_options import FormatOptions
 from transforms.read.formats.base import (
     PIECE_BYTES,
     PIECE_ROWS,
@@ -20,7 +21,6 @@ from transforms.read.formats.base import (
     check_names,
 )
 from transforms.read.formats.files import open_file, reading
-from transforms.read.formats.options import FormatOptions
 from transforms.read.kinds import is_text
 
 _BUFFER = 1 << 16

@@ -5,12 +5,36 @@ from __future__ import annotations
 import codecs
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.settings import OneOf, Range, Settings
 
-FORMATS = ("parquet", "csv", "arrow", "libsvm", "npy", "npz", "pamap2")
+
+class Format(NamedTuple):
+    """A file format.
+
+    Attributes:
+        inspect: What looks at a file of it, as module and function here.
+        endings: Of its files, before that of a compression.
+        text: Whether its files may be compressed.
+    """
+
+    inspect: str
+    endings: tuple[str, ...]
+    text: bool = False
+
+
+FORMATS = {
+    "parquet": Format("parquet:inspect_parquet", (".parquet", ".parq", ".pq")),
+    "csv": Format("delimited:inspect_csv", (".csv", ".tsv", ".tab", ".txt", ".data"), text=True),
+    "arrow": Format("arrow_ipc:inspect_arrow", (".arrow", ".arrows", ".feather", ".ipc")),
+    "libsvm": Format("libsvm:inspect_libsvm", (".libsvm", ".svm", ".svmlight"), text=True),
+    "npy": Format("arrays:inspect_npy", (".npy",)),
+    "npz": Format("arrays:inspect_npz", (".npz",)),
+    "pamap2": Format("delimited:inspect_pamap2", (".dat",), text=True),
+}
+"""By name. To add one: its file, and a line here. What is named is imported when a file is read."""
 NULL_VALUES = ("", "NA", "N/A", "#N/A", "NULL", "null", "NaN", "nan", "-nan", "-NaN", "n/a")
 """Texts that stand for a missing number unless the options name others."""
 MAX_WIDTH = 1_000_000
@@ -26,7 +50,7 @@ class FormatOptions(Settings):
     """
 
     format: Annotated[
-        str | None, OneOf(FORMATS), "Format of all files; without: by each file's ending."
+        str | None, OneOf(tuple(FORMATS)), "Format of all files; without: by each file's ending."
     ] = None
     delimiter: Annotated[
         str | None,
