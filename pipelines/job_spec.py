@@ -290,6 +290,66 @@ class Results(NamedTuple):
     snapshots: list[Any]
 
 
+def transforms_of(
+    job: Job, *, bounded: bool = True, expiry: Expiry | None = None
+) -> tuple[TrackSubspace, TrainLinear | None]:
+    """Return a job's two transforms, the learner's if it has one.
+
+    Raises:
+        ConfigError: for a setting out of range, or those that do not go together.
+    """
+    with flags_named(FLAGS):
+        tracked = TrackSubspace(
+            job.spec,
+            job.order,
+            job.extras,
+            measure=job.measure,
+            drift=job.drift,
+            reference=job.reference,
+            given=job.given,
+            snapshot_every=job.snapshot_every,
+            warm=job.start or job.before,
+            expiry=expiry,
+        )
+        if job.learner is None:
+            return tracked, None
+        learned = TrainLinear(
+            job.learner,
+            late=job.late,
+            window=job.metrics_window,
+            snapshot_every=job.snapshot_every,
+            warm=job.before,
+            bounded=bounded,
+            expiry=expiry,
+        )
+    return tracked, learned
+
+
+def schemas_of(job: Job) -> dict[str, pa.Schema]:
+    """Return the schema of each output of a bounded job, but failures and snapshots."""
+    has_time = job.columns.time is not None
+    schemas = {
+        "features": features_schema(
+            job.spec,
+            job.columns.label_type,
+            has_time,
+            job.extras,
+            budget=getattr(job.spec, "budget", getattr(job.spec, "max_rows", 0)),
+            reference=job.reference is not None,
+        )
+    }
+    if job.measure is not None:
+        schemas["mismatch"] = MISMATCH_SCHEMA
+    if job.drift is not None:
+        schemas["alerts"] = alerts_schema(has_time)
+    if job.reference is not None:
+        schemas["episodes"] = episodes_schema(has_time, job.columns.width)
+    if job.learner is not None:
+        schemas["predictions"] = predictions_schema(job.learner, has_time)
+        schemas["metrics"] = metrics_schema(job.learner)
+    return schemas
+
+
 def apply_job(
     job: Job, rows: Any, labels: Any = None, *, bounded: bool = True, expiry: Expiry | None = None
 ) -> Results:
@@ -302,60 +362,34 @@ def apply_job(
         bounded: Whether the input ends.
         expiry: When models that are silent leave the runner's state; None: never.
     """
-    has_time = job.columns.time is not None
+    track_subspace, train = transforms_of(job, bounded=bounded, expiry=expiry)
+    schemas = schemas_of(job)
     with flags_named(FLAGS):
-        tracked = rows | "TrackSubspace" >> TrackSubspace(
-            job.spec,
-            job.order,
-            job.extras,
-            measure=job.measure,
-            drift=job.drift,
-            reference=job.reference,
-            given=job.given,
-            snapshot_every=job.snapshot_every,
-            warm=job.start or job.before,
-            expiry=expiry,
-        )
+        tracked = rows | "TrackSubspace" >> track_subspace
     late = tracked[track.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
         Failures
     )
     found = Results({}, [tracked[track.FAILURES], late], [], [tracked[track.SNAPSHOTS]])
-    features = features_schema(
-        job.spec,
-        job.columns.label_type,
-        has_time,
-        job.extras,
-        budget=getattr(job.spec, "budget", getattr(job.spec, "max_rows", 0)),
-        reference=job.reference is not None,
-    )
-    found.chunks["features"] = (tracked[track.FEATURES], features)
-    if job.measure is not None:
-        found.chunks["mismatch"] = (tracked[track.MISMATCH], MISMATCH_SCHEMA)
-    if job.drift is not None:
-        found.chunks["alerts"] = (tracked[track.ALERTS], alerts_schema(has_time))
-    if job.reference is not None:
-        episodes = episodes_schema(has_time, job.columns.width)
-        found.chunks["episodes"] = (tracked[track.EPISODES], episodes)
-    if job.learner is not None:
+    for name, tag in (
+        ("features", track.FEATURES),
+        ("mismatch", track.MISMATCH),
+        ("alerts", track.ALERTS),
+        ("episodes", track.EPISODES),
+    ):
+        if name in schemas:
+            found.chunks[name] = (tracked[tag], schemas[name])
+    if train is not None:
         inputs: Any = tracked[track.FEATURES]
         if labels is not None:
             inputs = (inputs, labels)
         with flags_named(FLAGS):
-            learned = inputs | "TrainLinear" >> TrainLinear(
-                job.learner,
-                late=job.late,
-                window=job.metrics_window,
-                snapshot_every=job.snapshot_every,
-                warm=job.before,
-                bounded=bounded,
-                expiry=expiry,
-            )
+            learned = inputs | "TrainLinear" >> train
         found.lost_labels.append(learned[learn.FAILURES])
         found.snapshots.append(learned[learn.SNAPSHOTS])
-        predictions = predictions_schema(job.learner, has_time)
+        predictions = schemas["predictions"]
         found.chunks["predictions"] = (learned[learn.PREDICTIONS], predictions)
         if learn.SCORED in learned:
             found.chunks["scored"] = (learned[learn.SCORED], predictions)
         if bounded or job.metrics_window is not None:
-            found.chunks["metrics"] = (learned[learn.METRICS], metrics_schema(job.learner))
+            found.chunks["metrics"] = (learned[learn.METRICS], schemas["metrics"])
     return found

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +22,47 @@ TALLY: Counter[str] = Counter()
 status line reads this meanwhile. Nothing else may: no result depends on it."""
 
 
+@dataclass
+class Counts:
+    """What a task counted that is run once, or again from its beginning.
+
+    Attributes:
+        totals: By name of the counter.
+        models: By name of the set, the models in it.
+    """
+
+    totals: Counter[str] = field(default_factory=Counter)
+    models: dict[str, set[str]] = field(default_factory=dict)
+
+
+_COUNTING: list[Counts] = []
+"""Where counts go instead of to Beam, while a task collects them."""
+
+
+@contextmanager
+def counting() -> Iterator[Counts]:
+    """Collect what is counted within, in this thread's process, instead of telling Beam."""
+    counts = Counts()
+    _COUNTING.append(counts)
+    try:
+        yield counts
+    finally:
+        _COUNTING.remove(counts)
+
+
 def count(name: str, amount: int) -> None:
-    """Add to the Beam counter of this name, from within a DoFn."""
+    """Add to the Beam counter of this name, from within a DoFn; or to what a task collects."""
     if amount:
-        Metrics.counter(NAMESPACE, name).inc(amount)
         TALLY[name] += amount
+        if _COUNTING:
+            _COUNTING[-1].totals[name] += amount
+        else:
+            _counter(name).inc(amount)
+
+
+@cache
+def _counter(name: str) -> Metrics.DelegatingCounter:
+    return Metrics.counter(NAMESPACE, name)
 
 
 def name_model(name: str, model_id: str) -> None:
@@ -30,7 +70,10 @@ def name_model(name: str, model_id: str) -> None:
 
     Beam stops at a million characters: the set says which, a counter how many.
     """
-    Metrics.string_set(NAMESPACE, name).add(model_id)
+    if _COUNTING:
+        _COUNTING[-1].models.setdefault(name, set()).add(model_id)
+    else:
+        Metrics.string_set(NAMESPACE, name).add(model_id)
 
 
 LOSS_UNIT = 1e-6

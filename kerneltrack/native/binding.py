@@ -60,7 +60,7 @@ def packed(fields: tuple[Any, ...]) -> bytes:
     return struct.pack("".join(form), *words)
 
 
-def _address(array: npt.NDArray[Any]) -> int:
+def address(array: npt.NDArray[Any]) -> int:
     """Return where an array's numbers lie, by the fastest way that there is for it."""
     if not array.size:
         return _NOWHERE
@@ -78,7 +78,7 @@ def _add(fields: tuple[Any, ...], form: list[str], words: list[Any]) -> None:
         if isinstance(field, np.ndarray):
             shape = field.shape
             form.append(_FORMS[len(shape)])
-            words.append(_address(field))
+            words.append(address(field))
             words += shape
         elif isinstance(field, tuple):
             _add(field, form, words)
@@ -114,6 +114,11 @@ def call(name: str, *arguments: tuple[Any, ...] | np.ndarray[Any, Any] | bytes) 
     if result == NO_MEMORY:
         raise MemoryError(f"no room for the scratch space of {name}")
     return result
+
+
+def function(name: str) -> Callable[..., int]:
+    """Return a function of the library, of structures as bytes; see `call`."""
+    return _function(name)
 
 
 @cache

@@ -42,7 +42,7 @@ class Command(NamedTuple):
         about: What it does.
         add_flags: The function that adds its flags, as MODULE.NAME below `pipelines`; "": none.
         run: The function that runs it: of its arguments and, of jobs, what was checked, Beam's
-            options. The whole command line is the arguments' `typed`.
+            options. The whole command line is the arguments' `typed`, Beam's part of it `for_beam`.
         check: Of jobs: the function that checks what can be checked before Beam is imported; they
             take Beam's flags.
     """
@@ -186,6 +186,7 @@ def _run(given: list[str]) -> int:
         parser.print_help()
         return 0
     command, args.typed = COMMANDS[args.command], ["kerneltrack", *given]
+    args.for_beam = rest
     with flags_named(flags_by_field(parser, args)):
         if not command.check:
             return int(_function(command.run)(args))

@@ -11,25 +11,102 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack import codec
-from kerneltrack.errors import printable
+from kerneltrack.errors import ConfigError, printable
 from kerneltrack.registry import get_learner, get_tracker
-from transforms.snapshots.files import read_whole
+from pipelines.cli.command_line import path_name
+from transforms.snapshots.files import read_whole, write_whole
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags to a parser."""
-    parser.add_argument("file", metavar="FILE", help="a .safetensors file of a run")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a .safetensors file of a run, or with --model its folder of snapshots",
+    )
+    parser.add_argument(
+        "--model",
+        default=None,
+        metavar="ID",
+        help="the model whose snapshot is taken from a folder",
+    )
+    parser.add_argument(
+        "--kind",
+        choices=(codec.TRACKER, codec.LEARNER),
+        default=None,
+        help=f"with --model: of which of the two (default {codec.TRACKER})",
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=None,
+        metavar="N",
+        help="with --model: the snapshot after so many rows (default: the newest)",
+    )
+    parser.add_argument(
+        "--output",
+        default=None,
+        type=path_name,
+        metavar="FILE",
+        help="with --model: write the snapshot as a .safetensors file instead",
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what a snapshot holds; the exit code is 0.
+    """Print what a snapshot holds, or write it; the exit code is 0.
 
     Raises:
+        ConfigError: for a model or boundary that is not there, or flags that say nothing.
         DataError: if it cannot be read or is no snapshot.
     """
-    sys.stdout.write(describe(args.file, as_json=args.json) + "\n")
+    if args.model is None:
+        for flag in ("kind", "rows", "output"):
+            if getattr(args, flag) is not None:
+                raise ConfigError(f"--{flag}", getattr(args, flag), "given with --model only")
+        text = describe(args.file, as_json=args.json)
+    else:
+        place, data = take_out(args.file, args.model, args.kind or codec.TRACKER, args.rows)
+        if args.output is None:
+            text = describe_bytes(data, place, as_json=args.json)
+        else:
+            write_whole(args.output, data)
+            text = f"{printable(place)}: written to {printable(args.output)}"
+    sys.stdout.write(text + "\n")
     return 0
+
+
+def take_out(folder: str, model_id: str, kind: str, rows: int | None) -> tuple[str, bytes]:
+    """Return where a model's snapshot lies in a folder, and its bytes.
+
+    Args:
+        folder: Snapshots, packed or a file each.
+        model_id: The model.
+        kind: "tracker" or "learner".
+        rows: After how many rows; None: the newest.
+
+    Raises:
+        ConfigError: if there is none.
+        DataError: if it cannot be read.
+    """
+    # It imports Beam, which takes longer than the rest of the command.
+    from transforms.snapshots.folder import SnapshotFolder  # noqa: PLC0415
+
+    snapshots = SnapshotFolder(folder)
+    found = [entry for entry in snapshots.models.get(model_id, []) if kind in entry]
+    if not found:
+        raise ConfigError("--model", model_id, f"one with a {kind}'s snapshot in {folder}")
+    chosen = found[-1:] if rows is None else [entry for entry in found if entry["rows"] == rows]
+    if not chosen:
+        known = ", ".join(str(entry["rows"]) for entry in found[-_MOST_NAMED:])
+        raise ConfigError("--rows", rows, f"rows of one of the {kind}'s snapshots: {known}")
+    entry = chosen[0]
+    return f"{folder}, {kind} of model {model_id!r} after {entry['rows']:,} rows", snapshots.read(
+        entry, kind
+    )
+
+
+_MOST_NAMED = 10
 
 
 def describe(path: str, as_json: bool = False) -> str:
@@ -42,7 +119,11 @@ def describe(path: str, as_json: bool = False) -> str:
     Raises:
         DataError: if it cannot be read or is no snapshot.
     """
-    data = read_whole(path)
+    return describe_bytes(read_whole(path), path, as_json)
+
+
+def describe_bytes(data: bytes, path: str, as_json: bool = False) -> str:
+    """Return what a snapshot's bytes hold; `path` says where they came from."""
     kind = codec.kind_of(codec.read_header(data, path))
     facts = _of_learner(data, path) if kind == codec.LEARNER else _of_tracker(data, path)
     facts = {"kind": kind, "bytes": len(data), **facts}

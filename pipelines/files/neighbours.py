@@ -87,7 +87,7 @@ def find_neighbours(
 
 
 def _read(folder: SnapshotFolder, model_id: str) -> Fingerprint | None:
-    path, data = folder.path(model_id, codec.TRACKER), folder.state(model_id, codec.TRACKER)
+    path, data = folder.place(model_id, codec.TRACKER), folder.state(model_id, codec.TRACKER)
     if path is None or data is None:
         return None
     snapshot = codec.decode(data, path, own=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kerneltrack.batch.landmark_spec import MAX_ROWS
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.neighbours import MOST_COMPARED
+from kerneltrack.settings import check_int
 from pipelines.cli import input_options
 from pipelines.cli.command_line import Parser, folder_name, path_name
 from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
 SAMPLE = 2000
 NEIGHBOURS = "--neighbours"
+MOST_WORKERS = 1024
 _EPILOG = (
-    "Beam's own flags are given as --name=value (--runner=..., --direct_num_workers=...). The "
-    "default runner works in this process."
+    "Beam's own flags are given as --name=value (--runner=..., --direct_num_workers=...). Where "
+    "none is, no runner is needed."
 )
 
 
@@ -30,6 +32,21 @@ def add_track_flags(parser: Parser) -> None:
     """Add the flags of `track` to a parser."""
     parser.usage = "kerneltrack track INPUT... --output DIR [flags] [Beam's flags]"
     _add_run_flags(parser)
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=None,
+        metavar="N",
+        help="processes that work side by side (default: one a core; small inputs need none)",
+    )
+    parser.add_argument(
+        "--temp-dir",
+        default=None,
+        type=path_name,
+        metavar="DIR",
+        help="local folder for rows on their way to their models, about as large as the input "
+        "(default: in --output, or the system's if that is not local)",
+    )
     parser.add_argument("--labels", nargs="+", default=(), metavar="FILE", help="files of labels")
     parser.add_argument(
         NEIGHBOURS,
@@ -122,5 +139,7 @@ def check(args: argparse.Namespace) -> Input:
     max_failures.read_limit(args.max_failures)
     if getattr(args, "neighbours", 0) < 0:
         raise ConfigError(NEIGHBOURS, args.neighbours, "a number of models, 0 for none")
+    if getattr(args, "workers", None) is not None:
+        check_int("--workers", args.workers, 1, MOST_WORKERS)
     results_in(args.output, args.overwrite)
     return input_options.look_at_input(args)

@@ -21,6 +21,7 @@ from pipelines.files.local_times import local_times_text
 from transforms.metrics import NAMESPACE, UNREFERENCED
 from transforms.paths import join
 from transforms.snapshots.files import write_whole
+from transforms.snapshots.index import count_models
 
 RUN = "run.json"
 _COUNTED_IN = {
@@ -67,10 +68,15 @@ def unreferenced(result: Any, reference: ReferenceSpec | None) -> dict[str, list
     """
     if reference is None:
         return {}
+    return {UNREFERENCED: unreferenced_names(result)}
+
+
+def unreferenced_names(result: Any) -> list[str]:
+    """Return the models whose rows were held against nothing, the first thousand."""
     found = result.metrics().query(beam.metrics.MetricsFilter().with_name(UNREFERENCED))
     sets = [each.committed or each.attempted or () for each in found["string_sets"]]
     names = {name for each in sets for name in each}
-    return {UNREFERENCED: sorted(names)[:_MOST_NAMES]}
+    return sorted(names)[:_MOST_NAMES]
 
 
 def counts(
@@ -98,7 +104,7 @@ def counts(
         "rows_out": rows_out,
         "rows_failed": rows_failed - labels_failed,
         "rows_late": counters.get("rows_late", 0),
-        "models": len(_read_index(output)),
+        "models": count_models(join(output, "snapshots")),
     }
     for name in ("informative", "evicted", "dropped_at_once", "mended", "unseen"):
         counts[name] = counters.get(name, 0)
@@ -139,13 +145,6 @@ def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int |
     if learner.classifies:
         return {"scored": scored, "correct": round(total), "accuracy": round(mean, 6)}
     return {"scored": scored, "rmse": mean**0.5}
-
-
-def _read_index(output: str) -> dict[str, Any]:
-    path = join(output, "snapshots", "index.json")
-    with FileSystems.open(path) as handle:
-        models: dict[str, Any] = json.loads(handle.read())["models"]
-    return models
 
 
 def _files(output: str, part: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import shlex
 import sys
 import time
@@ -13,9 +14,10 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import kerneltrack
+from kerneltrack.errors import ConfigError
 from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
-from pipelines.files import outcome, output_folder
+from pipelines.files import outcome, output_folder, partitioned
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.max_failures import read_limit
@@ -27,16 +29,17 @@ from pipelines.files.record import (
     counters,
     counts,
     summary,
-    unreferenced,
+    unreferenced_names,
     versions,
     write_record,
 )
 from pipelines.job import explain, say
-from pipelines.job_spec import Job, job_from_flags
+from pipelines.job_spec import Job, job_from_flags, transforms_of
 from pipelines.report import write_report
 from pipelines.report.data.episodes import off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
 from transforms.learn import transform as learn
+from transforms.metrics import UNREFERENCED
 from transforms.read.files import ReadChunks
 from transforms.read.label_files import ReadLabels
 from transforms.read.look import Input
@@ -75,6 +78,45 @@ def _why_unreferenced(job: Job) -> str:
     return f"fewer than {job.reference.rows:,} rows{until}"
 
 
+PROCESSES = "processes"
+"""What the record calls the way of the default runner's name: no runner at all."""
+
+
+def workers_of(args: argparse.Namespace) -> int | None:
+    """Return how many processes run the job; None: one of Beam's runners does.
+
+    Raises:
+        ConfigError: for flags of processes together with Beam's.
+    """
+    if not args.for_beam:
+        return available_cores() if args.workers is None else int(args.workers)
+    for flag in ("workers", "temp_dir"):
+        value = getattr(args, flag)
+        if value is not None:
+            raise ConfigError(f"--{flag.replace('_', '-')}", value, "left out with Beam's flags")
+    return None
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _runner(beam_flags: PipelineOptions) -> str:
+    return str(beam_flags.view_as(StandardOptions).runner).rpartition(".")[2]
+
+
+def _run_pipeline(pipeline: beam.Pipeline) -> tuple[dict[str, int], list[str]]:
+    """Run a pipeline; return its counters, and the models that were held against nothing."""
+    result = pipeline.run()
+    state = result.wait_until_finish()
+    if state != "DONE":
+        raise JobError(f"the job ended in state {state}; see the runner's log")
+    return counters(result), unreferenced_names(result)
+
+
 def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> int:
     """Run the job.
 
@@ -102,9 +144,13 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     if ends.labels is not None:
         say(ends.labels.describe())
         warnings += look_and_warn(ends.labels.input.infos, ends.labels.input.columns)
+    workers = workers_of(args)
     try:
-        pipeline = beam.Pipeline(options=beam_flags)
-        build(pipeline, job, ends)
+        if workers is None:
+            pipeline = beam.Pipeline(options=beam_flags)
+            build(pipeline, job, ends)
+        else:
+            transforms_of(job)
     except Exception as error:
         raise explain(error, args.output) from error
     # Nothing of an earlier run is removed before all that can be refused has been.
@@ -115,19 +161,19 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     with output_folder.held(args.output, parts, args.overwrite, inputs, args.typed):
         ready = time.monotonic()
         with StatusLine(sys.stderr, files.rows, args.progress):
-            result = pipeline.run()
-            state = result.wait_until_finish()
-        if state != "DONE":
-            raise JobError(f"the job ended in state {state}; see the runner's log")
+            if workers is None:
+                (totals, bare), processes = _run_pipeline(pipeline), None
+            else:
+                totals, bare, processes = partitioned.run(job, ends, workers, args.temp_dir)
         ended = time.monotonic()
-        totals = counters(result)
         found = counts(args.output, totals, parts, job.learner)
         judged, failed = outcome.judge(found, allowed), failures_of(args.output)
         record = {
             "kerneltrack": kerneltrack.__version__,
             "versions": versions(),
             "command": shlex.join(args.typed),
-            "runner": beam_flags.view_as(StandardOptions).runner.rpartition(".")[2],
+            "runner": _runner(beam_flags) if workers is None else PROCESSES,
+            **({} if processes is None else {"processes": processes}),
             "started": started.isoformat(timespec="seconds").replace("+00:00", "Z"),
             "seconds": {"prepare": round(ready - begin, 3), "track": round(ended - ready, 3)},
             "inputs": [{"path": info.path, "rows": info.rows} for info in files.infos],
@@ -136,7 +182,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),
-            **unreferenced(result, job.reference),
+            **({} if job.reference is None else {UNREFERENCED: bare}),
             **find_neighbours(args.output, job.spec, args.neighbours, int(found["models"])),
             **local_times(
                 columns, counted(totals), counted(totals, "labels") if ends.labels else None

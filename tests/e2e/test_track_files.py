@@ -141,7 +141,7 @@ def test_the_record_of_a_run(reference: Path) -> None:
     }
     assert record["tracker"] == "okfeb"
     assert record["spec"] == {**SPEC.to_dict(), "digest": SPEC.digest()}
-    assert record["runner"] == "FnApiRunner"
+    assert record["runner"] == "processes"
     assert record["failures"] == {}
     assert record["command"].startswith("kerneltrack track ")
     assert set(record["seconds"]) == {"prepare", "track", "report", "total"}

@@ -232,3 +232,24 @@ def test_a_number_too_large_for_a_float(spec: SubspaceSpec) -> None:
     data = codec.encode(spec, run_all(spec, ROWS[:50])[0])
     with pytest.raises(DataError):
         codec.decode(rewritten(data, lambda header: header["spec"].update(gamma=10**400)))
+
+
+def _arrays(letters: str) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    kinds = {"d": np.float64, "f": np.float32, "l": np.int64}
+    return {
+        f"a{letter}.{number}": (10 * rng.normal(size=(number, 3))).astype(kinds[letter])
+        for number, letter in enumerate(letters)
+    }
+
+
+@pytest.mark.parametrize("letters", ["", "d", "fld", "dlfdlf", "ffll"])
+@pytest.mark.parametrize("text", ["{}", '{"about": {"model_id": "\\u00e9\\\\ \\"q\\""}}'])
+def test_bytes_are_those_that_safetensors_writes(letters: str, text: str) -> None:
+    arrays = _arrays(letters)
+    assert codec.to_bytes(arrays, text) == save(arrays, metadata={codec.KEY: text})
+
+
+def test_arrays_that_no_state_has_are_not_written() -> None:
+    with pytest.raises(TypeError, match="array x is of type int32"):
+        codec.to_bytes({"x": np.zeros(2, np.int32)}, "{}")

@@ -54,8 +54,8 @@ def write(folder: Path, index: Any) -> str:
 def test_an_index_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_index(write(tmp_path, good_index())) == {**good_index(), LISTED: False}
     folder = SnapshotFolder(str(tmp_path), learner=True)
-    assert folder.path("m/1", codec.TRACKER) == str(tmp_path / "m%2F1.safetensors")
-    assert folder.path("m/1", codec.LEARNER) == str(tmp_path / "m%2F1@learner.safetensors")
+    assert folder.place("m/1", codec.TRACKER) == str(tmp_path / "m%2F1.safetensors")
+    assert folder.place("m/1", codec.LEARNER) == str(tmp_path / "m%2F1@learner.safetensors")
 
 
 def entry(**change: Any) -> Callable[[dict[str, Any]], Any]:
@@ -148,10 +148,12 @@ def test_an_index_that_no_job_wrote_is_refused(name: str, tmp_path: Path) -> Non
     assert str(caught.value) == f"{tmp_path}/index.json: {expected}"
 
 
-@pytest.mark.parametrize("version", [1, 3, "2", True, 2.0, [2], None])
+@pytest.mark.parametrize("version", [1, 4, "2", True, 2.0, [2], None])
 def test_an_index_of_another_version_is_refused(version: Any, tmp_path: Path) -> None:
     folder = write(tmp_path, {**good_index(), "version": version})
-    with pytest.raises(DataError, match=re.escape(f"index version {version!r}: this code reads 2")):
+    with pytest.raises(
+        DataError, match=re.escape(f"index version {version!r}: this code reads 2 and 3")
+    ):
         read_index(folder)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -162,6 +162,20 @@ class LearnFn(beam.DoFn):
                 before, outcome = now, Outcome()
         elif now.early is not None:
             raise gap(key, now.rows, now.early)
+        yield from self._end(key, before, now, outcome)
+
+    def take_all(self, key: str, features: Iterable[Chunk]) -> Iterator[Any]:
+        """Take all of a model's features, narrow and in order, and end; no labels come later."""
+        before = now = self._read(key, None)
+        for chunk in features:
+            outcome = Outcome()
+            now = self._run(key, now, chunk, outcome)
+            yield from self._outputs(key, before, now, outcome)
+            before = now
+        yield from self._end(key, before, now, Outcome())
+
+    def _end(self, key: str, before: Learning, now: Learning, outcome: Outcome) -> Iterator[Any]:
+        """Settle what waits, write the last snapshot."""
         if now.state is None:
             outcome.lost.append(left_over(now.pending, now.open_rows))
         else:

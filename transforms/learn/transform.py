@@ -23,6 +23,7 @@ from transforms.learn.step import (
     PREDICTIONS,
     SCORED,
     SNAPSHOTS,
+    LearnFn,
     learn_fn,
 )
 from transforms.learn.turns import NarrowFn, narrow_labels
@@ -131,6 +132,11 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         self._warm = warm
         self._bounded = bounded
         self._expiry = expiry
+
+    def steps(self) -> tuple[NarrowFn, LearnFn]:
+        """Return the two steps themselves, for drivers that hold the models' rows in memory."""
+        narrow = NarrowFn(self._plan.spec, self._timed_by)
+        return narrow, LearnFn(self._plan, self._warm, self._bounded, self._expiry)
 
     def expand(self, inputs: Any) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""

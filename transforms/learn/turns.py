@@ -27,7 +27,7 @@ class NarrowFn(beam.DoFn):
 
     def __init__(self, spec: LearnerSpec, timed_by: dict[str, float]) -> None:
         """Keep the arguments; see the class."""
-        self._spec = spec
+        self.spec = spec
         self._timed_by = timed_by
 
     def process(self, element: tuple[str, Chunk]) -> Iterator[tuple[str, Chunk]]:
@@ -49,7 +49,7 @@ class NarrowFn(beam.DoFn):
             raise ConfigError(name, value, "None: the rows have no times")
         columns["z"] = batch.column("z" if chunk.has("z") else "q")
         if chunk.has("label"):
-            columns["label"] = label_column(self._spec, batch.column("label"))
+            columns["label"] = label_column(self.spec, batch.column("label"))
         narrow = Chunk(pa.RecordBatch.from_pydict(columns))
         breaks = np.flatnonzero(np.diff(chunk.column("index")) != 1) + 1
         edges = [0, *breaks.tolist(), len(chunk)]

@@ -152,11 +152,11 @@ def split(
     gathered = [part for part in gathered if len(part)]
     if not gathered:
         return
-    models, model = _join_models(gathered)
-    time = None if columns.time is None else _join([p.time for p in gathered])
-    sequence = None if columns.sequence is None else _join([p.sequence for p in gathered])
+    models, model = join_models(gathered)
+    time = None if columns.time is None else join_parts([p.time for p in gathered])
+    sequence = None if columns.sequence is None else join_parts([p.sequence for p in gathered])
     order = _order(model, time, sequence)
-    batch = _batch(gathered, columns, time, sequence, order)
+    batch = batch_of(gathered, columns, time, sequence, order)
     model = model if order is None else model[order]
     starts = np.flatnonzero(np.diff(model, prepend=-1))
     stops = np.append(starts[1:], len(model))
@@ -177,14 +177,14 @@ def _is_enough(gathered: Sequence[ParsedRows], gather_rows: int) -> bool:
     return rows > 0
 
 
-def _join_models(gathered: Sequence[ParsedRows]) -> tuple[list[str], npt.NDArray[np.int32]]:
+def join_models(gathered: Sequence[ParsedRows]) -> tuple[list[str], npt.NDArray[np.int32]]:
     """Number the models of all parts in the order in which they are first named."""
     positions: dict[str, int] = {}
     parts = []
     for part in gathered:
         codes = [positions.setdefault(name, len(positions)) for name in part.models]
         parts.append(np.array(codes, dtype=np.int32)[part.model])
-    return list(positions), _join(parts)
+    return list(positions), join_parts(parts)
 
 
 def _order(
@@ -200,12 +200,12 @@ def _order(
         order = np.argsort(small, kind="stable")
     else:
         order = None
-    if keys and not _is_sorted(model, keys, order):
+    if keys and not is_sorted(model, keys, order):
         return np.lexsort((*keys, model.astype(np.int64)))
     return order
 
 
-def _is_sorted(
+def is_sorted(
     model: npt.NDArray[np.int32],
     keys: Sequence[npt.NDArray[np.int64]],
     order: npt.NDArray[np.int64] | None,
@@ -221,7 +221,7 @@ def _is_sorted(
     return True
 
 
-def _batch(
+def batch_of(
     gathered: Sequence[ParsedRows],
     columns: Columns,
     time: npt.NDArray[np.int64] | None,
@@ -234,10 +234,10 @@ def _batch(
         arrays["time"] = _taken(time, order)
     if sequence is not None:
         arrays["sequence"] = _taken(sequence, order)
-    arrays["source"] = _taken(_join([part.source for part in gathered]), order)
-    arrays["row"] = _taken(_join([part.row for part in gathered]), order)
+    arrays["source"] = _taken(join_parts([part.source for part in gathered]), order)
+    arrays["row"] = _taken(join_parts([part.row for part in gathered]), order)
     if columns.width:
-        x = _join([part.x for part in gathered])
+        x = join_parts([part.x for part in gathered])
         arrays["x"] = matrix_column(x if order is None else x[order])
     if columns.label is not None:
         label = pa.concat_arrays([part.label for part in gathered])
@@ -249,5 +249,6 @@ def _taken(values: npt.NDArray[Any], order: npt.NDArray[np.int64] | None) -> pa.
     return pa.array(values if order is None else values[order])
 
 
-def _join(parts: Sequence[Any]) -> Any:
+def join_parts(parts: Sequence[Any]) -> Any:
+    """Join arrays, at least one."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -141,8 +141,7 @@ def write_whole(path: str, data: bytes, mime_type: str = "application/octet-stre
     unfinished = f"{path}.{secrets.token_hex(_TOKEN)}{UNFINISHED}"
     try:
         if is_local(path):
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            Path(unfinished).write_bytes(data)
+            _write(unfinished, data)
             os.replace(unfinished, path)
         else:
             with remote().create(unfinished, mime_type=mime_type, **as_stored()) as handle:
@@ -153,6 +152,20 @@ def write_whole(path: str, data: bytes, mime_type: str = "application/octet-stre
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             raise OSError(error.errno, error.strerror, path) from error
         raise
+
+
+def _write(path: str, data: bytes) -> None:
+    try:
+        with open(path, "wb", buffering=0) as handle:
+            left = memoryview(data)
+            while left:
+                left = left[handle.write(left) :]
+    except FileNotFoundError:
+        folder = Path(path).parent
+        if folder.is_dir():
+            raise
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(path, data)
 
 
 def remove_file(path: str) -> None:

@@ -1,14 +1,15 @@
 """A folder of snapshots: what a job leaves of its models, for one that goes on from there.
 
 `index.json` lists, per model, the boundaries at which states were written: after how many rows,
-up to which time, and the file of the tracker's and of the learner's state.
+up to which time, and the file of the tracker's and of the learner's state. Of a run with many
+models the states are packed, and it lists the files that they are in (see `packed`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -29,10 +30,13 @@ from transforms.snapshots.index import (
     INDEX_VERSION,
     LISTED,
     REFERENCE,
+    is_packed,
     lines_of,
     models_of,
+    names_of_slots,
     read_index,
 )
+from transforms.snapshots.packed import PackedFiles
 
 
 class SnapshotFolder:
@@ -55,6 +59,10 @@ class SnapshotFolder:
         self._wants_learner = learner
         index = read_index(folder)
         self._index: dict[str, Any] | None = index
+        self._packed: PackedModels | None = None
+        if is_packed(index):
+            files = PackedFiles(folder, index["slots"], names_of_slots(index))
+            self._packed = PackedModels(files, sum(file["models"] for file in index["files"]))
         path = join(folder, INDEX)
         try:
             self.spec: SubspaceSpec = parse_spec(index["tracker"])
@@ -72,14 +80,17 @@ class SnapshotFolder:
     def __getstate__(self) -> dict[str, Any]:
         """Leave the index out: workers read it themselves, it may be large.
 
-        One that was made of the files goes along: other jobs may write more of them.
+        One that was made of the files goes along: other jobs may write more of them. So does one
+        of packed files: it is small.
         """
-        listed = self._index is not None and self._index[LISTED]
-        return self.__dict__ if listed else {**self.__dict__, "_index": None}
+        kept = self._packed is not None or (self._index is not None and self._index[LISTED])
+        return self.__dict__ if kept else {**self.__dict__, "_index": None}
 
     @property
-    def models(self) -> dict[str, Any]:
+    def models(self) -> Mapping[str, Any]:
         """Boundaries by model id."""
+        if self._packed is not None:
+            return self._packed
         models: dict[str, Any] = self._read()["models"]
         return models
 
@@ -91,7 +102,11 @@ class SnapshotFolder:
     def digest(self) -> str:
         """Return a hash of the settings and boundaries of all models."""
         text = json.dumps(self._read(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        hashed = hashlib.sha256(text.encode())
+        if self._packed is not None:
+            for boundary in self._packed.boundaries():
+                hashed.update(json.dumps(boundary).encode())
+        return hashed.hexdigest()[:32]
 
     def with_learner(self) -> SnapshotFolder:
         """Return the folder for a job that has a learner: it begins where both were written."""
@@ -118,7 +133,7 @@ class SnapshotFolder:
             DataError: if the first model's snapshot cannot be read.
         """
         for model_id in self.models:
-            path, data = self.path(model_id, codec.TRACKER), self.state(model_id, codec.TRACKER)
+            path, data = self.place(model_id, codec.TRACKER), self.state(model_id, codec.TRACKER)
             if path is not None and data is not None:
                 known = len(codec.decode(data, path).state.shift)
                 if known != width:
@@ -142,13 +157,25 @@ class SnapshotFolder:
         entry = self.boundary(model_id)
         return int(entry["rows"]) if entry else 0
 
-    def path(self, model_id: str, kind: str) -> str | None:
-        """Return the file of the model's "tracker" or "learner", None if there is none."""
-        entry = self.boundary(model_id)
-        if entry is None or kind not in entry or (kind == "learner" and not self._wants_learner):
+    def place(self, model_id: str, kind: str) -> str | None:
+        """Return where the model's "tracker" or "learner" lies, None if there is none.
+
+        The path of its file; of a packed one with what tells it apart there.
+        """
+        entry = self._entry(model_id, kind)
+        if entry is None:
             return None
+        if self._packed is not None:
+            name, group, at = entry[kind]
+            return f"{join(self.folder, name)}, row group {group}, state {at}"
         path: str = join(self.folder, entry[kind])
         return path
+
+    def _entry(self, model_id: str, kind: str) -> dict[str, Any] | None:
+        if kind == codec.LEARNER and not self._wants_learner:
+            return None
+        entry = self.boundary(model_id)
+        return entry if entry is not None and kind in entry else None
 
     def state(self, model_id: str, kind: str) -> bytes | None:
         """Return the bytes of the model's "tracker" or "learner", None if there are none.
@@ -156,8 +183,18 @@ class SnapshotFolder:
         Raises:
             DataError: if the file cannot be read.
         """
-        path = self.path(model_id, kind)
-        return None if path is None else read_whole(path)
+        entry = self._entry(model_id, kind)
+        return None if entry is None else self.read(entry, kind)
+
+    def read(self, entry: Mapping[str, Any], kind: str) -> bytes:
+        """Return the bytes of the "tracker" or "learner" of one of the boundaries in `models`.
+
+        Raises:
+            DataError: if the file cannot be read.
+        """
+        if self._packed is not None:
+            return self._packed.files.state(entry[kind]).data
+        return read_whole(join(self.folder, entry[kind]))
 
     def checked(self, model_id: str, kind: str) -> bytes | None:
         """Return the bytes of `state`, decoded once to see that they are what the index says.
@@ -166,7 +203,7 @@ class SnapshotFolder:
             DataError: if the file cannot be read, is no state of this kind, or one of another
                 model, other settings or another boundary.
         """
-        path, data = self.path(model_id, kind), self.state(model_id, kind)
+        path, data = self.place(model_id, kind), self.state(model_id, kind)
         if path is None or data is None:
             return None
         learns = kind == codec.LEARNER
@@ -177,6 +214,55 @@ class SnapshotFolder:
         if found.spec != spec:
             raise DataError(path, f"a {kind} of other settings than the index says")
         return data
+
+
+class PackedModels(Mapping[str, Any]):
+    """Boundaries by model id, of packed files: read where they are asked for.
+
+    Args:
+        files: The files.
+        count: Models in them.
+    """
+
+    def __init__(self, files: PackedFiles, count: int) -> None:
+        """Keep the arguments."""
+        self.files = files
+        self._count = count
+
+    def __getitem__(self, model_id: str) -> list[dict[str, Any]]:
+        """Return the boundaries of a model."""
+        entries: list[tuple[bool, dict[str, Any]]] = []
+        for place in self.files.places(model_id):
+            kind, rows, time, final = self.files.about(place)
+            entries.append((final, {"rows": rows, "time": time, kind: place}))
+        # As in an index of single files: a final state in place of a boundary's of as many rows,
+        # and the tracker's time before the learner's.
+        entries.sort(key=lambda found: (found[1]["rows"], found[0], codec.TRACKER in found[1]))
+        lines: dict[int, dict[str, Any]] = {}
+        for _, entry in entries:
+            lines.setdefault(entry["rows"], {}).update(entry)
+        found = [lines[rows] for rows in sorted(lines) if codec.TRACKER in lines[rows]]
+        if not found:
+            raise KeyError(model_id)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the models, file by file."""
+        for file in self.files.all():
+            last = None
+            for name in file.names():
+                if name != last:
+                    yield name
+                last = name
+
+    def __len__(self) -> int:
+        """Return how many models there are."""
+        return self._count
+
+    def boundaries(self) -> Iterator[tuple[Any, ...]]:
+        """Return model, kind, rows, time and `final` of all states."""
+        for file in self.files.all():
+            yield from file.boundaries()
 
 
 class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
@@ -207,11 +293,7 @@ class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection
         """Keep the arguments; see the class."""
         super().__init__()
         self._folder = folder
-        self._specs = {
-            codec.TRACKER: spec.to_dict(),
-            codec.LEARNER: None if learner is None else learner.to_dict(),
-            **({} if reference is None else {REFERENCE: reference.to_dict()}),
-        }
+        self._specs = specs_of(spec, learner, reference)
         self._float32 = float32
         self._before = before
 
@@ -221,9 +303,20 @@ class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection
             snapshots
             | "WriteState" >> beam.ParDo(_WriteStateFn(self._folder, self._float32))
             | "ListStates" >> beam.combiners.ToList()
-            | "WriteIndex" >> beam.Map(_write_index, self._folder, self._specs, self._before)
+            | "WriteIndex" >> beam.Map(write_index, self._folder, self._specs, self._before)
         )
         return written
+
+
+def specs_of(
+    spec: SubspaceSpec, learner: LearnerSpec | None, reference: ReferenceSpec | None
+) -> dict[str, Any]:
+    """Return what an index says of the settings."""
+    return {
+        codec.TRACKER: spec.to_dict(),
+        codec.LEARNER: None if learner is None else learner.to_dict(),
+        **({} if reference is None else {REFERENCE: reference.to_dict()}),
+    }
 
 
 class WriteStates(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
@@ -272,12 +365,20 @@ class _WriteStateFn(beam.DoFn):
         yield model_id, {**entry, kind: name, f"{kind}_bytes": len(data)}
 
 
-def _write_index(
+def write_index(
     entries: list[tuple[str, dict[str, Any]]],
     folder: str,
     specs: dict[str, Any],
     before: SnapshotFolder | None,
 ) -> None:
+    """Write an index of single files, and take over what `before` has of other models.
+
+    Args:
+        entries: Model and line of each file.
+        folder: Where to.
+        specs: From `specs_of`.
+        before: Snapshots that the job began from.
+    """
     found = lines_of(entries)
     if before is not None:
         _take_over(before, folder, found)
@@ -304,5 +405,13 @@ def _take_over(
         for kind in codec.TRACKER, codec.LEARNER:
             data = None if kind in line else before.checked(model_id, kind)
             if data is not None:
-                write_whole(join(folder, kept[kind]), data)
-                line |= {kind: kept[kind], f"{kind}_bytes": len(data)}
+                name = kept[kind] if isinstance(kept[kind], str) else _name_of(data, model_id)
+                write_whole(join(folder, name), data)
+                line |= {kind: name, f"{kind}_bytes": len(data)}
+
+
+def _name_of(data: bytes, model_id: str) -> str:
+    """Return the name of the file that a state belongs in."""
+    header = codec.read_header(data, f"state of model {model_id!r}")
+    about = header["about"]
+    return snapshot_name(model_id, None if about["final"] else about["rows"], codec.kind_of(header))

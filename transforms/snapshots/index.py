@@ -13,9 +13,14 @@ from kerneltrack.limits import MOST_GIVEN
 from transforms.paths import exists, join
 from transforms.snapshots.files import ENDING, files_in, opened, read_whole, snapshot_name
 from transforms.snapshots.header import LAST_TIME, read_about
+from transforms.snapshots.packed import is_part
 
 INDEX = "index.json"
 INDEX_VERSION = 2
+"""Of an index that lists single files."""
+PACKED_INDEX_VERSION = 3
+"""Of an index that lists packed files; see `packed`."""
+MOST_SLOTS = 1 << 16
 REFERENCE = "reference"
 """Settings of the models' references; left out where they have none."""
 LISTED = "listed"
@@ -49,9 +54,13 @@ def read_index(folder: str) -> dict[str, Any]:
         version = index["version"]
     except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise DataError(path, "not an index of snapshots") from error
-    if type(version) is not int or version != INDEX_VERSION:
-        raise DataError(path, f"index version {version!r}: this code reads {INDEX_VERSION}")
-    trouble = _trouble(index)
+    if type(version) is not int or version not in (INDEX_VERSION, PACKED_INDEX_VERSION):
+        reads = f"{INDEX_VERSION} and {PACKED_INDEX_VERSION}"
+        raise DataError(path, f"index version {version!r}: this code reads {reads}")
+    packed = version == PACKED_INDEX_VERSION
+    trouble = _trouble_of_specs(index)
+    if trouble is None:
+        trouble = _trouble_of_files(index) if packed else _trouble_of_models(index)
     if trouble is not None:
         raise DataError(path, f"not an index of snapshots: {trouble}")
     return {**index, LISTED: False}
@@ -65,13 +74,82 @@ def _is_there(path: str) -> bool:
     return there
 
 
-def _trouble(index: dict[str, Any]) -> str | None:
-    """Return what keeps an index of this version from being one, None if nothing does."""
+def is_packed(index: dict[str, Any]) -> bool:
+    """Check whether an index lists packed files."""
+    return bool(index["version"] == PACKED_INDEX_VERSION)
+
+
+def count_models(folder: str) -> int:
+    """Return how many models a folder's index knows.
+
+    Raises:
+        DataError: as `read_index`.
+    """
+    index = read_index(folder)
+    if is_packed(index):
+        return sum(file["models"] for file in index["files"])
+    return len(index["models"])
+
+
+def names_of_slots(index: dict[str, Any]) -> list[str | None]:
+    """Return the file of each slot by an index of packed files, None where no model is."""
+    names: list[str | None] = [None] * index["slots"]
+    for file in index["files"]:
+        for slot in file["slots"]:
+            names[slot] = file["name"]
+    return names
+
+
+def _trouble_of_files(index: dict[str, Any]) -> str | None:
+    """Return what keeps an index of packed files from being one, None if nothing does."""
+    slots, files = index.get("slots"), index.get("files")
+    if type(slots) is not int or not 1 <= slots <= MOST_SLOTS:
+        return f"slots = {str(slots)[:_SHOWN]}: a number from 1 to {MOST_SLOTS}"
+    if not isinstance(files, list):
+        return "no files"
+    taken: set[int] = set()
+    names: set[str] = set()
+    for number, file in enumerate(files):
+        trouble = _trouble_of_file(file, slots)
+        if trouble is not None:
+            return f"file {number}: {trouble}"
+        if taken & {*file["slots"]} or file["name"] in names:
+            return f"file {number}: its name or one of its slots is another's too"
+        taken |= {*file["slots"]}
+        names.add(file["name"])
+    return None
+
+
+def _trouble_of_file(file: Any, slots: int) -> str | None:
+    """Return what keeps a packed file's entry from being one, None if nothing does."""
+    if not isinstance(file, dict) or not is_part(file.get("name")):
+        return "another name than a job gives"
+    own = file.get("slots")
+    if not isinstance(own, list) or not all(
+        type(slot) is int and 0 <= slot < slots for slot in own
+    ):
+        return f"slots that are not numbers from 0 to {slots - 1}"
+    if len({*own}) != len(own):
+        return "a slot twice"
+    for field in ("models", "states"):
+        value = file.get(field)
+        if type(value) is not int or not 0 <= value <= MOST_GIVEN:
+            return f"no number of {field}"
+    return None
+
+
+def _trouble_of_specs(index: dict[str, Any]) -> str | None:
+    """Return what keeps an index's settings from being some, None if nothing does."""
     for kind, types in ((codec.TRACKER, (dict,)), (codec.LEARNER, (dict, NoneType))):
         if kind not in index or not isinstance(index[kind], types):
             return f"no {kind}'s settings"
     if not isinstance(index.get(REFERENCE, {}), dict):
         return "no reference's settings"
+    return None
+
+
+def _trouble_of_models(index: dict[str, Any]) -> str | None:
+    """Return what keeps an index of single files from being one, None if nothing does."""
     models = index.get("models")
     if not isinstance(models, dict):
         return "no models"

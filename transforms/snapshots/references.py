@@ -63,8 +63,8 @@ class GivenReferences:
         self._folder = None if place.endswith(ENDING) else SnapshotFolder(place)
         self._last: tuple[str, Given | None] | None = None
         if self._folder is not None:
-            spec, names = self._folder.reference_spec, list(self._folder.models)
-            self._only = names[0] if len(names) == 1 else None
+            spec, models = self._folder.reference_spec, self._folder.models
+            self._only = next(iter(models)) if len(models) == 1 else None
         else:
             snapshot = codec.decode(read_whole(place), place)
             held = reference_of(snapshot, place)
@@ -115,23 +115,24 @@ class GivenReferences:
         Raises:
             DataError: if its snapshot cannot be read, or is damaged.
         """
-        path = self._path(model_id)
-        if path is None:
+        if self._folder is None:
+            place: str | None = self.place
+        else:
+            place = self._folder.place(model_id, codec.TRACKER)
+            if place is None and self._only is not None:
+                model_id = self._only
+                place = self._folder.place(model_id, codec.TRACKER)
+        if place is None:
             return None
-        if self._last is None or self._last[0] != path:
-            self._last = path, self._read(path)
+        if self._last is None or self._last[0] != place:
+            self._last = place, self._read(place, model_id)
         return self._last[1]
 
-    def _path(self, model_id: str) -> str | None:
+    def _read(self, path: str, model_id: str) -> Given | None:
         if self._folder is None:
-            return self.place
-        found = self._folder.path(model_id, codec.TRACKER)
-        if found is None and self._only is not None:
-            found = self._folder.path(self._only, codec.TRACKER)
-        return found
-
-    def _read(self, path: str) -> Given | None:
-        data = read_whole(path)
+            data = read_whole(path)
+        else:
+            data = self._folder.state(model_id, codec.TRACKER) or b""
         held = reference_of(codec.decode(data, path), path)
         if held is None or held[0] != self.spec or not reference.ready(held[1]):
             return None

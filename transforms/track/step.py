@@ -24,7 +24,6 @@ from transforms.keyed.expiry import Expiry, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
 from transforms.metrics import UNREFERENCED, count, count_lags, count_losses, name_model
-from transforms.snapshots.files import read_whole
 from transforms.snapshots.folder import SnapshotFolder
 from transforms.track.clock import (
     NEVER,
@@ -82,6 +81,16 @@ class TrackFn(beam.DoFn):
         self._expiry = expiry
         self._tracker = get_tracker(work.spec.tracker)
         self._written = LastWritten()
+
+    @property
+    def work(self) -> Work:
+        """What is done with every model's rows."""
+        return self._work
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether no model goes on from a snapshot."""
+        return self._warm is None
 
     def setup(self) -> None:
         """Prepare the worker that this runs in."""
@@ -176,11 +185,10 @@ class TrackFn(beam.DoFn):
 
     def _resume(self, key: str) -> tuple[Clock, bytes | None]:
         """Return the clock and the state that a model begins with."""
-        path = None if self._warm is None else self._warm.path(key, codec.TRACKER)
-        if path is None:
+        encoded = None if self._warm is None else self._warm.state(key, codec.TRACKER)
+        if self._warm is None or encoded is None:
             return Clock(), None
-        encoded = read_whole(path)
-        model = decode(self._work, encoded, path)
+        model = decode(self._work, encoded, str(self._warm.place(key, codec.TRACKER)))
         count("models_resumed", 1)
         due = next_event(self._work, model)
         # As this job has it: what of the snapshot does not go on is left out once and for all.
@@ -245,11 +253,14 @@ class TrackFn(beam.DoFn):
         elif ready is None or not len(ready):
             return None
         else:
-            usable = self._usable(ready)
+            most = self._work.rows_to_start
+            usable = self._usable(ready.slice(0, min(most, len(ready))))
+            if len(usable) < most < len(ready):
+                usable = self._usable(ready)
             if not len(usable):
                 yield _failures(key, ready, [NOTHING_HELD] * len(ready))
                 return None
-            model = begin(self._work, key, usable[: self._work.rows_to_start], before)
+            model = begin(self._work, key, usable[:most], before)
         earlier = self._tracker.counters(model.state)
         length = 0 if ready is None else len(ready)
         for start in range(0, max(length, 1), SLICE_ROWS):

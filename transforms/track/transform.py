@@ -37,6 +37,7 @@ from transforms.track.step import (
     MISMATCH,
     SLICE_ROWS,
     SNAPSHOTS,
+    TrackFn,
     track_fn,
 )
 from transforms.track.windows import MeasureMismatch
@@ -160,6 +161,10 @@ class TrackSubspace(
         self._expiry = expiry
         if expiry is not None:
             expiry.check_longer(self._order.idle_flush)
+
+    def step(self) -> TrackFn:
+        """Return the step itself, for drivers that hold the models' rows in memory."""
+        return TrackFn(self._work, self._order, self._warm, self._expiry)
 
     def expand(
         self, rows: pvalue.PCollection[tuple[str, Chunk]]

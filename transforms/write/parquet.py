@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam import coders, pvalue
@@ -58,11 +59,7 @@ class WriteFailures(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[
 
     def expand(self, failures: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
         """Apply the transform."""
-        position = FAILURE_SCHEMA.get_field_index("source")
-        schema = FAILURE_SCHEMA.set(
-            position, pa.field("source", pa.dictionary(pa.int32(), pa.string()))
-        )
-        sink = _ParquetSink(self._prefix, schema, self._sources)
+        sink = _ParquetSink(self._prefix, failures_schema(), self._sources)
         written: pvalue.PCollection[Any] = (
             failures
             | "Unkeyed" >> beam.Map(lambda part: (None, Chunk(part.batch)))
@@ -71,10 +68,17 @@ class WriteFailures(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[
         return written
 
 
-class _RowGroups:
+def failures_schema() -> pa.Schema:
+    """Return the schema of the failures files."""
+    position = FAILURE_SCHEMA.get_field_index("source")
+    return FAILURE_SCHEMA.set(position, pa.field("source", pa.dictionary(pa.int32(), pa.string())))
+
+
+class RowGroups:
     """A Parquet file being written: rows gather until they fill a row group."""
 
     def __init__(self, handle: Any, schema: pa.Schema, sources: Sequence[str]) -> None:
+        """Begin a file that is open for writing; paths of the source numbers, if it has any."""
         self._handle = handle
         self._writer = pq.ParquetWriter(
             handle,
@@ -86,33 +90,57 @@ class _RowGroups:
         self._schema = schema
         self._sources = pa.array([path_text(path) for path in sources], pa.string())
         self._batches: list[pa.RecordBatch] = []
+        self._models: list[str | None] = []
+        self._lengths: list[int] = []
         self._rows = 0
 
     def add(self, model_id: str | None, batch: pa.RecordBatch) -> None:
-        columns = []
-        for field in self._schema:
-            if field.name == "model_id" and batch.schema.get_field_index("model_id") < 0:
-                column = pa.array([model_id], pa.string()).take(pa.array([0] * batch.num_rows))
-            elif field.name == "source":
-                column = pa.DictionaryArray.from_arrays(batch.column("source"), self._sources)
-            else:
-                column = batch.column(field.name).cast(field.type)
-            columns.append(column)
-        self._batches.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        """Add rows of one model; of None the batch says which."""
+        self.add_block([model_id], [batch.num_rows], batch)
+
+    def add_block(
+        self, models: Sequence[str | None], lengths: Sequence[int], batch: pa.RecordBatch
+    ) -> None:
+        """Add rows of several models, so many of each."""
+        if self._batches and batch.schema != self._batches[0].schema:
+            self._flush()
+        self._batches.append(batch)
+        self._models += models
+        self._lengths += lengths
         self._rows += batch.num_rows
         if self._rows >= ROW_GROUP_ROWS:
             self._flush()
 
     def _flush(self) -> None:
-        if self._batches:
-            table = pa.Table.from_batches(self._batches, schema=self._schema)
-            self._writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_ROWS)
-        self._batches, self._rows = [], 0
+        """Write what has gathered: columns are made of many models' rows at once."""
+        if not self._batches:
+            return
+        rows = pa.Table.from_batches(self._batches).combine_chunks()
+        columns = []
+        for field in self._schema:
+            if field.name == "model_id" and rows.schema.get_field_index("model_id") < 0:
+                place = np.repeat(np.arange(len(self._lengths)), self._lengths)
+                column = pa.array(self._models, pa.string()).take(pa.array(place))
+            elif field.name == "source":
+                found = _whole(rows.column("source"))
+                column = pa.DictionaryArray.from_arrays(found, self._sources)
+            else:
+                column = _whole(rows.column(field.name).cast(field.type))
+            columns.append(column)
+        table = pa.Table.from_arrays(columns, schema=self._schema)
+        self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        self._batches, self._models, self._lengths, self._rows = [], [], [], 0
 
     def close(self) -> None:
+        """Write what is left and close the file."""
         self._flush()
         self._writer.close()
         self._handle.close()
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column that is in one piece, or none, as an array."""
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
 def _repeating(schema: pa.Schema) -> list[str]:
@@ -139,12 +167,12 @@ class _ParquetSink(FileBasedSink):
         self._schema = schema
         self._sources = list(sources)
 
-    def open(self, temp_path: str) -> _RowGroups:
-        return _RowGroups(super().open(temp_path), self._schema, self._sources)
+    def open(self, temp_path: str) -> RowGroups:
+        return RowGroups(super().open(temp_path), self._schema, self._sources)
 
-    def write_record(self, writer: _RowGroups, value: tuple[str | None, Chunk]) -> None:
+    def write_record(self, writer: RowGroups, value: tuple[str | None, Chunk]) -> None:
         writer.add(value[0], value[1].batch)
 
-    def close(self, writer: _RowGroups | None) -> None:
+    def close(self, writer: RowGroups | None) -> None:
         if writer is not None:
             writer.close()

@@ -57,9 +57,33 @@ def standard_scaling(rows: FloatArray, clip: float) -> Scaling:
         spread = MAD_TO_DEVIATION * np.median(np.abs(units - middle), axis=0)
         reach = np.where(spread > 0, clip * spread, np.inf)
         units = np.clip(units, middle - reach, middle + reach)
-    centre = units.mean(axis=0)
-    deviation = units.std(axis=0)
+    # As `mean` and `std` work it out, without what they ask first: models may have few rows.
+    centre = np.add.reduce(units, axis=0) / len(units)
+    apart = units - centre
+    deviation = np.sqrt(np.add.reduce(apart * apart, axis=0) / len(units))
     # Below rounding of the values themselves there is no spread, only noise of the mean.
+    flat = deviation <= 1e-12 * np.maximum(np.abs(centre), np.finfo(np.float64).tiny)
+    scale = np.where(flat, 1.0, deviation * unit)
+    scale = np.where(scale > 0, scale, 1.0)
+    return Scaling(centre * unit / scale, scale)
+
+
+def standard_scaling_of_each(rows: FloatArray) -> Scaling:
+    """Return `standard_scaling` of each of several blocks of rows, outliers kept.
+
+    Args:
+        rows: Shape (m, n, D), finite, n >= 1, D >= 2.
+
+    Returns:
+        The scaling, shift and scale of shape (m, D): the same bits, since NumPy adds rows up in
+        their order either way.
+    """
+    largest = np.abs(rows).max(axis=1)
+    unit = np.where(largest > 0, largest, 1.0)
+    units = rows / unit[:, np.newaxis]
+    centre = np.add.reduce(units, axis=1) / rows.shape[1]
+    apart = units - centre[:, np.newaxis]
+    deviation = np.sqrt(np.add.reduce(apart * apart, axis=1) / rows.shape[1])
     flat = deviation <= 1e-12 * np.maximum(np.abs(centre), np.finfo(np.float64).tiny)
     scale = np.where(flat, 1.0, deviation * unit)
     scale = np.where(scale > 0, scale, 1.0)

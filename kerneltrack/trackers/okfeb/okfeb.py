@@ -54,6 +54,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,17 +102,21 @@ def padded(count: int) -> int:
 
 def make_state(spec: GradientSpec, first_rows: npt.ArrayLike, slots: int) -> SubspaceState:
     """Make a state with room for `slots` stored rows, scaled and tuned to the first rows."""
-    seen, rank = look_at(spec, first_rows), spec.rank
+    seen = look_at(spec, first_rows)
     arrays = {name: like.zeros() for name, like in layout(spec, slots, len(seen.scale)).items()}
-    ones = spec.tracker == "okfe" and spec.start == "rank_one"
     return SubspaceState(**arrays)._replace(
-        frame=np.eye(rank, padded(rank)) / math.sqrt(spec.ridge),
-        seeds=_seed_rows(spec.seed, rank, ones),
-        shift=seen.shift,
-        scale=seen.scale,
-        bandwidth=seen.bandwidth,
-        reals=np.array([spec.ridge, 0.0, 0.0, 0.0, 1.0, 0.0]),
+        **first_state(spec), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
     )
+
+
+def first_state(spec: GradientSpec) -> dict[str, Any]:
+    """Return the arrays of a state that are not zero at first, but for scaling and bandwidth."""
+    rank, ones = spec.rank, spec.tracker == "okfe" and spec.start == "rank_one"
+    return {
+        "frame": np.eye(rank, padded(rank)) / math.sqrt(spec.ridge),
+        "seeds": _seed_rows(spec.seed, rank, ones),
+        "reals": np.array([spec.ridge, 0.0, 0.0, 0.0, 1.0, 0.0]),
+    }
 
 
 def rows_to_begin(spec: GradientSpec) -> int:

@@ -1,0 +1,197 @@
+"""What a model costs beside its rows, and what more cores bring.
+
+    python benchmarks/bench_partition.py [--models N] [--rows N] [--workers N ...] [--runs N]
+    python benchmarks/bench_partition.py --snapshots N
+
+Runs `kerneltrack track` on made rows by one of Beam's runners and in processes of its own, in
+turns, and prints wall time, processor time of all its processes, the largest one's memory,
+and the times as a share of the runner's (medians). Exit code 1 if features or snapshots differ
+in a bit. With `--runner no` the runner is left out.
+
+`--snapshots`: writes the states of so many models packed and as single files, reads and decodes all
+of both, and prints seconds and bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.bench_job import write_models
+from kerneltrack import codec
+from kerneltrack.trackers import OKFEBSpec
+from pipelines.cli.beam_options import DEFAULT_RUNNER
+from transforms.snapshots.files import read_whole, snapshot_name, write_whole
+from transforms.snapshots.folder import SnapshotFolder
+from transforms.snapshots.packed import PackedFile, PackedState, PackedWriter
+from transforms.track.model import Work, begin, encode
+from transforms.track.segments import run_rows
+
+FLAGS = ("--model-id", "model_id", "--time", "time", "--rank", "10", "--budget", "15")
+SPEC = OKFEBSpec(rank=10, budget=15)
+KIND = 20
+"""Different states that the snapshots are made of."""
+
+
+class Ran(NamedTuple):
+    """A run: seconds by the clock, of processors, and MB of its largest process."""
+
+    wall: float
+    cpu: float
+    peak: float
+
+
+def run(source: Path, output: Path, *flags: str) -> Ran:
+    """Run the job as a process of its own."""
+    command = [sys.executable, "-m", "pipelines.cli", "track", str(source), "--output", str(output)]
+    begun = time.monotonic()
+    process = subprocess.Popen([*command, "--overwrite", *FLAGS, *flags], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise RuntimeError(f"the job ended with {status}")
+    wall, cpu, peak = time.monotonic() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    record = json.loads((output / "run.json").read_text(encoding="utf-8"))
+    workers = record.get("processes", {"workers": 1})
+    if workers["workers"] > 1:
+        # They are no children of the job's process: what they took is in the record.
+        cpu, peak = cpu + workers["processor_seconds"], max(peak, workers["peak_mb"])
+    return Ran(wall, cpu, peak)
+
+
+def digest(output: Path) -> tuple[str, str]:
+    """Hashes of features and snapshots, whatever files they are in."""
+    table = pa.concat_tables(pq.read_table(path) for path in (output / "features").iterdir())
+    table = table.set_column(
+        table.schema.get_field_index("source"), "source", table.column("source").cast(pa.string())
+    )
+    table = table.sort_by([("model_id", "ascending"), ("index", "ascending")]).combine_chunks()
+    features = hashlib.sha256()
+    for batch in table.to_batches():
+        features.update(batch.serialize().to_pybytes())
+    folder, states = SnapshotFolder(str(output / "snapshots")), hashlib.sha256()
+    for model_id in sorted(folder.models):
+        states.update(folder.state(model_id, codec.TRACKER) or b"")
+    return features.hexdigest(), states.hexdigest()
+
+
+def compare(models: int, rows: int, workers: list[int], runs: int, runner: bool) -> bool:
+    """Run all ways in turns, print them, and tell whether they gave the same."""
+    ways: dict[str, tuple[str, ...]] = {
+        f"{count} process{'' if count == 1 else 'es'}": ("--workers", str(count))
+        for count in workers
+    }
+    if runner:
+        ways = {"runner": (f"--runner={DEFAULT_RUNNER}",), **ways}
+    with tempfile.TemporaryDirectory() as place:
+        source = Path(place) / "in.parquet"
+        write_models(source, models, rows)
+        found: dict[str, list[Ran]] = {name: [] for name in ways}
+        for _ in range(runs):
+            for name, flags in ways.items():
+                found[name].append(run(source, Path(place) / name, *flags))
+        digests = {name: digest(Path(place) / name) for name in ways}
+    first = next(iter(ways))
+    for name, each in found.items():
+        middle = Ran(*(statistics.median(values) for values in zip(*each, strict=True)))
+        shares = [
+            statistics.median(
+                now[field] / then[field] for now, then in zip(each, found[first], strict=True)
+            )
+            for field in range(2)
+        ]
+        say(
+            f"{models:,} x {rows:,}, {name}: {middle.wall:.1f} s, processors {middle.cpu:.1f} s, "
+            f"{middle.cpu / models * 1e6:,.0f} us a model, peak {middle.peak:.0f} MB; "
+            f"of {first}: wall {shares[0]:.2f}, processors {shares[1]:.2f}"
+        )
+    same = len(set(digests.values())) == 1
+    say("the same features and snapshots, bit for bit" if same else "NOT the same")
+    return same
+
+
+def states(models: int) -> Iterator[PackedState]:
+    """States of so many models, in order of their names."""
+    rng, work = np.random.default_rng(0), Work(spec=SPEC)
+    made = []
+    for _ in range(KIND):
+        rows = rng.normal(size=(10, 6))
+        model, _ = run_rows(work, "m", begin(work, "m", rows), rows, np.arange(10), math.inf)
+        made.append(model)
+    for number in range(models):
+        name = f"model-{number:09d}"
+        data = encode(work, name, made[number % KIND], final=True)
+        yield PackedState(name, codec.TRACKER, 10, 9, True, data)
+
+
+def snapshots(models: int) -> None:
+    """Write and read snapshots both ways, and print seconds and bytes."""
+    with tempfile.TemporaryDirectory() as place:
+        folder, given = Path(place), list(states(models))
+        begun = time.process_time()
+        with (folder / "part-00000-of-00001.parquet").open("wb") as handle:
+            writer = PackedWriter(handle)
+            for state in given:
+                writer.add(state)
+            writer.close()
+        packed_write = time.process_time() - begun
+        begun = time.process_time()
+        for state in PackedFile(str(folder / "part-00000-of-00001.parquet")).states():
+            codec.decode(state.data)
+        packed_read = time.process_time() - begun
+        packed = (folder / "part-00000-of-00001.parquet").stat().st_size
+        begun = time.process_time()
+        for state in given:
+            write_whole(str(folder / "single" / snapshot_name(state.model_id)), state.data)
+        single_write = time.process_time() - begun
+        begun = time.process_time()
+        for state in given:
+            codec.decode(read_whole(str(folder / "single" / snapshot_name(state.model_id))))
+        single_read = time.process_time() - begun
+    size = sum(len(state.data) for state in given)
+    say(f"{models:,} models, processor seconds")
+    say(f"single files: write {single_write:.2f}, read {single_read:.2f}, {size:,} bytes")
+    say(f"packed: write {packed_write:.2f}, read {packed_read:.2f}, {packed:,} bytes")
+    total = (packed_write + packed_read) / (single_write + single_read)
+    say(f"packed of single: {total:.2f} of the seconds, {packed / size:.2f} of the bytes")
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Read the flags and measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--models", type=int, default=10_000)
+    parser.add_argument("--rows", type=int, default=10, help="of each (default %(default)s)")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runner", choices=("yes", "no"), default="yes")
+    parser.add_argument("--snapshots", type=int, metavar="N")
+    args = parser.parse_args()
+    if args.snapshots is not None:
+        snapshots(args.snapshots)
+        return 0
+    same = compare(args.models, args.rows, args.workers, args.runs, args.runner == "yes")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

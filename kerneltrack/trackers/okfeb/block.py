@@ -1,0 +1,176 @@
+"""Many models of OK-FEB at once: their states as columns, their rows one after the other.
+
+What Python and NumPy cost for each call is paid once a block, not once a model: states are made
+as columns, first rows are looked at together, and where the arrays of each model lie is worked out
+for all of them. The row loop is the same, and so are the bits; a block of one is `init` and
+`update`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.kernels import make_kernel, median_bandwidth
+from kerneltrack.native.binding import address, function, packed
+from kerneltrack.trackers.common.calls import features_of, look_at, outputs_for
+from kerneltrack.trackers.common.features import Features
+from kerneltrack.trackers.common.scaling import apply_scaling, no_scaling, standard_scaling_of_each
+from kerneltrack.trackers.common.state import Outputs
+from kerneltrack.trackers.okfeb.okfeb import first_state, layout, settings_of
+from kerneltrack.trackers.okfeb.spec import OKFEBSpec
+from kerneltrack.trackers.okfeb.state import SubspaceState
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOST_TOGETHER = 64
+"""First rows of models that are looked at together; more are worth calls of their own."""
+
+
+class BlockRun(NamedTuple):
+    """What came of a block of m models and n rows.
+
+    Attributes:
+        columns: By name of a state's array, (m, ...): the states after the rows.
+        features: Of the n rows; indexes are each model's own.
+    """
+
+    columns: dict[str, npt.NDArray[Any]]
+    features: Features
+
+
+def run_block(
+    spec: OKFEBSpec, rows: npt.ArrayLike, starts: IntArray, stops: IntArray, first: int
+) -> BlockRun:
+    """Begin models and run their rows.
+
+    Args:
+        spec: The spec.
+        rows: (n, D), finite; a model's follow one another.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after each model's last row.
+        first: Rows that a model's scaling and bandwidth are taken from, at most.
+
+    Returns:
+        The states and the rows' features, bit for bit those of `OKFEB.init` and `update`.
+
+    Example:
+        >>> spec = OKFEBSpec(rank=2, budget=4, warmup=5)
+        >>> rows = np.random.default_rng(0).normal(size=(30, 3))
+        >>> done = run_block(spec, rows, np.array([0, 20]), np.array([20, 30]), 5)
+        >>> done.columns["counts"][:, 0].tolist()
+        [20, 10]
+    """
+    matrix = np.ascontiguousarray(rows, dtype=np.float64)
+    models, width = len(starts), matrix.shape[1]
+    likes = layout(spec, spec.budget + 1, width)
+    columns: dict[str, Any] = {
+        name: np.zeros((models, *like.shape), like.dtype) for name, like in likes.items()
+    }
+    for name, array in first_state(spec).items():
+        columns[name][...] = array
+    lengths = np.minimum(stops - starts, first)
+    for length in np.unique(lengths).tolist():
+        _look_at_each(spec, matrix, starts, np.flatnonzero(lengths == length), length, columns)
+    out = outputs_for(spec, len(matrix), spec.budget, ())
+    states = [_places(columns[name], np.arange(models)) for name in SubspaceState._fields]
+    state_words = np.concatenate(states, axis=1)
+    row_words = _spans(matrix, starts, stops)
+    out_words = np.concatenate(
+        [_spans(getattr(out, name), starts, stops) for name in Outputs._fields], axis=1
+    )
+    kernels = _kernel_words(spec, columns["bandwidth"][:, 0])
+    settings, loop = packed(settings_of(spec, True)), function("okfeb_run")
+    for words in zip(kernels, state_words, row_words, out_words, strict=True):
+        if loop(settings, *[part.tobytes() for part in words]) < 0:
+            raise MemoryError("no room for the scratch space of okfeb_run")
+    return BlockRun(columns, features_of(out))
+
+
+def _places(column: npt.NDArray[Any], models: IntArray) -> IntArray:
+    """Return address and lengths of each model's array in a column, (m, 1 + dimensions)."""
+    words = np.empty((len(models), column.ndim), np.int64)
+    words[:, 0] = address(column) + models * column.strides[0]
+    words[:, 1:] = column.shape[1:]
+    return words
+
+
+def _spans(array: npt.NDArray[Any], starts: IntArray, stops: IntArray) -> IntArray:
+    """Return address and lengths of each model's rows of an array, (m, 1 + dimensions)."""
+    words = np.empty((len(starts), 1 + array.ndim), np.int64)
+    if not array.size:
+        words[:, 0], words[:, 1:] = address(array), array.shape
+        return words
+    words[:, 0] = address(array) + starts * array.strides[0]
+    words[:, 1] = stops - starts
+    words[:, 2:] = array.shape[1:]
+    return words
+
+
+def _kernel_words(spec: OKFEBSpec, bandwidths: FloatArray) -> IntArray:
+    """Return the kernel of each model as the loop takes it, (m, 4)."""
+    kind, _, degree, offset = make_kernel(spec.kernel, 1.0, spec.degree, spec.offset)
+    words = np.empty((len(bandwidths), 4), np.int64)
+    words[:, 0], words[:, 2] = kind, degree
+    words[:, 1] = (1.0 / bandwidths).view(np.int64)
+    words[:, 3] = np.array([offset], np.float64).view(np.int64)
+    return words
+
+
+def _look_at_each(
+    spec: OKFEBSpec,
+    matrix: FloatArray,
+    starts: IntArray,
+    models: IntArray,
+    length: int,
+    columns: dict[str, npt.NDArray[Any]],
+) -> None:
+    """Fill in scaling and bandwidth of models that have so many first rows."""
+    # NumPy adds up a single column in another order.
+    if length > MOST_TOGETHER or spec.clip is not None or matrix.shape[1] < 2:
+        for model in models.tolist():
+            seen = look_at(spec, matrix[starts[model] : starts[model] + length])
+            for name in ("shift", "scale", "bandwidth"):
+                columns[name][model] = getattr(seen, name)
+        return
+    rows = matrix[starts[models, np.newaxis] + np.arange(length)]
+    if spec.standardise:
+        scaling = standard_scaling_of_each(rows)
+    else:
+        scaling = no_scaling(matrix.shape[1])
+    columns["shift"][models], columns["scale"][models] = scaling
+    bandwidth = columns["bandwidth"]
+    bandwidth[models] = 1.0
+    if spec.kernel not in spec.bandwidths:
+        return
+    if not isinstance(spec.gamma, str):
+        bandwidth[models] = spec.gamma
+    elif length > 1:
+        shift, scale = (columns[name][models][:, np.newaxis] for name in ("shift", "scale"))
+        scaled = np.ascontiguousarray(apply_scaling(type(scaling)(shift, scale), rows, np.inf))
+        bandwidth[models, 0] = _median_bandwidths(spec.kernel, scaled)
+
+
+def _median_bandwidths(name: str, rows: FloatArray) -> FloatArray:
+    """Return `median_bandwidth` of each of (m, n, D) rows, n > 1."""
+    models, count, _ = rows.shape
+    distances = np.empty((models, count * (count - 1) // 2))
+    of = packed(make_kernel("laplacian" if name == "laplacian" else "gaussian"))
+    everywhere, measure = np.arange(models), function("pair_distances")
+    words = zip(_places(rows, everywhere), _places(distances, everywhere), strict=True)
+    for of_rows, of_distances in words:
+        measure(of, of_rows.tobytes(), of_distances.tobytes())
+    half = distances.shape[1] // 2
+    if distances.shape[1] % 2:
+        middle = np.partition(distances, half, axis=1)[:, half]
+    else:
+        both = np.partition(distances, (half - 1, half), axis=1)
+        middle = (both[:, half - 1] + both[:, half]) / 2.0
+    odd = ~((middle > 0) & np.isfinite(distances).all(axis=1))
+    for model in np.flatnonzero(odd).tolist():
+        middle[model] = median_bandwidth(name, rows[model])
+    found: FloatArray = middle
+    return found

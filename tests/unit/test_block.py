@@ -1,0 +1,64 @@
+"""Models in blocks: the bits of one model at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kerneltrack.trackers import OKFEBSpec
+from kerneltrack.trackers.common.scaling import standard_scaling, standard_scaling_of_each
+from kerneltrack.trackers.okfeb.block import MOST_TOGETHER, run_block
+from kerneltrack.trackers.okfeb.okfeb import OKFEB
+from tests.oracles.streams import walk
+
+SIZES = [10, 1, 2, 300, 10, 65, 10, 3, 40]
+SPECS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "nonparametric": {"rule": "nonparametric", "policy": "compensated"},
+    "laplacian": {"kernel": "laplacian", "censor": "moving"},
+    "a bandwidth": {"gamma": 3.0, "emit": "q"},
+    "polynomial": {"kernel": "polynomial", "standardise": False},
+    "as they are": {"standardise": False},
+    "clip": {"clip": 2.0},
+}
+
+
+@pytest.mark.parametrize("width", [1, 2, 6, 13])
+@pytest.mark.parametrize("name", SPECS)
+def test_a_block_gives_the_bits_of_each_model(name: str, width: int) -> None:
+    spec = OKFEBSpec(rank=3, budget=5, warmup=50, **SPECS[name])
+    rows = walk(3, sum(SIZES), width)
+    # All rows of one model alike, and one without spread in a channel.
+    rows[1:3] = rows[1]
+    rows[-40:, 0] = 7.0
+    stops = np.cumsum(np.array(SIZES, np.int64))
+    starts: npt.NDArray[np.int64] = stops - np.array(SIZES, np.int64)
+    done = run_block(spec, rows, starts, stops, spec.rows_to_start)
+    tracker = OKFEB()
+    for place, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+        own = rows[start:stop]
+        state, features = tracker.update(spec, tracker.init(spec, own[: spec.rows_to_start]), own)
+        for field, array in state._asdict().items():
+            assert done.columns[field][place].tobytes() == array.tobytes(), (place, field)
+        for field in ("valid", "index", "z", "loss", "novelty", "informative", "evicted", "q"):
+            wanted, found = getattr(features, field), getattr(done.features, field)
+            assert (wanted is None) == (found is None)
+            if wanted is not None:
+                assert found[start:stop].tobytes() == wanted.tobytes(), (place, field)
+
+
+@pytest.mark.parametrize("width", [2, 3, 8, 39])
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 17, MOST_TOGETHER])
+def test_scaling_together_is_scaling_alone(count: int, width: int) -> None:
+    rng = np.random.default_rng(count * 100 + width)
+    rows = rng.normal(size=(5, count, width)) * np.exp(3 * rng.normal(size=(5, 1, width)))
+    rows[2, :, 0] = 0.0
+    rows[3, :, 1] = 1e200
+    together = standard_scaling_of_each(rows)
+    for place in range(5):
+        alone = standard_scaling(rows[place], np.inf)
+        assert together.shift[place].tobytes() == alone.shift.tobytes()
+        assert together.scale[place].tobytes() == alone.scale.tobytes()

@@ -1,0 +1,1 @@
+"""Bounded input by partition: rows of a model come together in one process, without Beam."""

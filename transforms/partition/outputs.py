@@ -1,0 +1,140 @@
+"""What a task writes: Parquet files by name of the output, and packed snapshots.
+
+All under names of the task, so that a task that runs again overwrites what it left before; whoever
+drives the tasks gives the files their final names once all are complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from kerneltrack import codec
+from transforms.partition.blocks import BlockStates
+from transforms.partition.steps import Rows
+from transforms.paths import as_stored, is_local, join, remote
+from transforms.snapshots.files import UNFINISHED
+from transforms.snapshots.packed import PackedState, PackedWriter
+from transforms.write.parquet import RowGroups
+
+SNAPSHOTS = "snapshots"
+
+
+class Written(NamedTuple):
+    """A file of a task.
+
+    Attributes:
+        part: Name of the output: its folder.
+        path: The file, complete under a name that is not final.
+        rows: Rows in it, or states.
+        models: Of snapshots: models in it.
+        slots: Of snapshots: the slots that its models are of.
+    """
+
+    part: str
+    path: str
+    rows: int
+    models: int = 0
+    slots: tuple[int, ...] = ()
+
+
+def create(path: str) -> Any:
+    """Open a file to write it, on any of Beam's file systems; its folder is there."""
+    if is_local(path):
+        return open(path, "wb")
+    return remote().create(path, **as_stored())
+
+
+class TaskFiles:
+    """The files of a task being written.
+
+    Args:
+        output: The run's folder.
+        name: The task's, as part of the files' names.
+        schemas: Of each output; a file is written for each, if only without rows.
+        sources: Path of each source number.
+    """
+
+    def __init__(
+        self, output: str, name: str, schemas: Mapping[str, pa.Schema], sources: Sequence[str]
+    ) -> None:
+        """Open the files."""
+        self._paths = {part: join(output, part, f"{name}.parquet{UNFINISHED}") for part in schemas}
+        self._rows = dict.fromkeys(schemas, 0)
+        self._files: dict[str, RowGroups] = {}
+        for part, schema in schemas.items():
+            self._files[part] = RowGroups(create(self._paths[part]), schema, sources)
+
+    def add(self, model_id: str, rows: Rows) -> None:
+        """Add rows of a model to an output."""
+        self._files[rows.part].add(model_id, rows.batch)
+        self._rows[rows.part] += rows.batch.num_rows
+
+    def add_block(self, models: Sequence[str], lengths: Sequence[int], rows: Rows) -> None:
+        """Add rows of several models, so many of each, to an output."""
+        self._files[rows.part].add_block(models, lengths, rows.batch)
+        self._rows[rows.part] += rows.batch.num_rows
+
+    def close(self) -> list[Written]:
+        """Complete the files, and return what is in them."""
+        for file in self._files.values():
+            file.close()
+        return [Written(part, path, self._rows[part]) for part, path in self._paths.items()]
+
+
+class TaskStates:
+    """The packed snapshots of a task being written.
+
+    Args:
+        output: The run's folder.
+        name: The task's.
+        float32: Whether the trackers' reals are written in single precision.
+    """
+
+    def __init__(self, output: str, name: str, float32: bool) -> None:
+        """Open the file."""
+        self._path = join(output, SNAPSHOTS, f"{name}.parquet{UNFINISHED}")
+        self._handle = create(self._path)
+        self._writer = PackedWriter(self._handle, float32)
+
+    def add(self, states: Sequence[PackedState]) -> None:
+        """Add a model's states; models come in order."""
+        for state in sorted(states, key=lambda found: (found.rows, found.final, found.kind)):
+            self._writer.add(state)
+
+    def add_block(self, states: BlockStates) -> None:
+        """Add the last states of models, each one's only state."""
+        self._writer.add_columns(
+            codec.TRACKER,
+            states.names,
+            states.rows,
+            states.times,
+            states.headers,
+            states.columns,
+        )
+
+    def add_block_state(self, states: BlockStates, place: int) -> None:
+        """Add one of the states of a block."""
+        name, rows, time = states.names[place], states.rows[place], states.times[place]
+        self._writer.add_parts(
+            PackedState(name, codec.TRACKER, rows, time, True, b""),
+            states.headers[place],
+            states.arrays(place),
+        )
+
+    def close(self, slots: Sequence[int]) -> Written:
+        """Complete the file, and return what is in it."""
+        self._writer.close()
+        self._handle.close()
+        writer = self._writer
+        return Written(SNAPSHOTS, self._path, writer.states, writer.models, tuple(slots))
+
+
+def packed_state(data: bytes, model_id: str) -> PackedState:
+    """Return a state with what its header says."""
+    header = codec.read_header(data, f"state of model {model_id!r}")
+    about = header["about"]
+    kind = codec.kind_of(header)
+    return PackedState(model_id, kind, about["rows"], about["time"], about["final"], data)
