@@ -18,7 +18,7 @@ from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import Learner, LearnerSpec, LinearSpec, NOLANASpec
 from kerneltrack.learners.kernel.spec import DictionarySpec
 from kerneltrack.registry import get_learner, parse_learner_spec
-from kerneltrack.settings import settings_of
+from kerneltrack.settings import Range, settings_of
 from tests.oracles.learner_cases import (
     WIDTH,
     arrays_of,
@@ -122,7 +122,7 @@ def test_whole_numbers_are_as_good_as_reals(spec: LearnerSpec) -> None:
     rows, labels = stream(spec, seed=2)
     reals_of = [each for each in settings_of(type(spec)).values() if each.kind is float]
     whole: dict[str, Any] = {
-        each.name: int(each.limits is None or 1 in each.limits) for each in reals_of
+        each.name: int(not isinstance(each.limits, Range) or 1 in each.limits) for each in reals_of
     }
     reals: dict[str, Any] = {name: float(value) for name, value in whole.items()}
     state, said = learn_all(dataclasses.replace(spec, **whole), rows, labels)
