@@ -99,6 +99,9 @@ def flink(cluster: Cluster) -> dict[str, Any]:
         "rest.bind-address": HOST,
         # Jars come by the job server; nobody else is to run code by the web page.
         "web.submit.enable": False,
+        # All jobs are Beam's, of the version that is here: its classes are loaded, and compiled,
+        # once. Of its own each job would have them again: a third of what a small one costs.
+        "classloader.resolve-order": "parent-first",
         "web.tmpdir": str(folder / "tmp"),
         "io.tmp.dirs": str(folder / "tmp"),
         "state.backend.type": "rocksdb",
@@ -106,6 +109,8 @@ def flink(cluster: Cluster) -> dict[str, Any]:
         "state.checkpoints.dir": (folder / "checkpoints").as_uri(),
         "state.savepoints.dir": (folder / "savepoints").as_uri(),
         **_jobs(),
+        # Of 10 s a busy machine makes too little.
+        "pekko.startup-timeout": "60 s",
         "heartbeat.interval": 2500,
         "heartbeat.timeout": 10000,
         # No metric is fetched before the last fetch has ended: one of a TaskManager that died

@@ -101,11 +101,16 @@ def kafka_format(cluster: Cluster, kafka_id: str) -> list[str]:
     ]
 
 
+def _classes(cluster: Cluster) -> str:
+    """Flink's, and Beam's behind them, which would else be loaded anew with each job."""
+    return os.pathsep.join((cluster.jars.flink, str(cluster.jars.jobserver)))
+
+
 def _jobmanager(cluster: Cluster) -> list[str]:
     main = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
     return [
         *_java(cluster, "jobmanager", *LIGHT_FLAGS, _heap(cluster, "jobmanager"), *FLINK_FLAGS),
-        *("-cp", cluster.jars.flink, main),
+        *("-cp", _classes(cluster), main),
         *("--configDir", str(cluster.folder / "config" / "flink")),
         *_metrics(cluster, "jobmanager"),
     ]
@@ -121,7 +126,7 @@ def _taskmanager(cluster: Cluster) -> list[str]:
     )
     return [
         *_java(cluster, "taskmanager", *sizes, *FLINK_FLAGS),
-        *("-cp", cluster.jars.flink, "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"),
+        *("-cp", _classes(cluster), "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"),
         *("--configDir", str(cluster.folder / "config" / "flink")),
         *_metrics(cluster, "taskmanager"),
     ]

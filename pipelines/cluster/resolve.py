@@ -1,4 +1,7 @@
-"""Get the jars with Maven, once: they stay in the user's cache under the hash of the poms."""
+"""Get the jars with Maven, once: they stay in the user's cache under the hash of the poms.
+
+`python -m pipelines.cluster.resolve` does so before a cluster is started.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pathlib import Path
 
 from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.interruption import Interruption
-from pipelines.cluster.java import Java
+from pipelines.cluster.java import Java, find_java
 from pipelines.cluster.versions import POMS, versions
 
 POLL = 0.1
@@ -158,3 +161,7 @@ def _reason(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     errors = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
     return next(iter(errors), lines[-1] if lines else "no output")
+
+
+if __name__ == "__main__":
+    resolve(find_java(), Interruption(), print)

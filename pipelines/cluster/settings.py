@@ -33,8 +33,8 @@ MOST_SLOTS = 256
 LAST_PORT = 65535
 FIRST_PORT = 1024
 CLASSES = 64
-"""MiB for a job's classes in the TaskManager: 46, and room for those of jobs that have ended, which
-go only when Java needs theirs. Each slot may be another job's."""
+"""MiB of the TaskManager for each slot's classes. Jobs share Beam's, of 46 MiB, and bring few of
+their own, which go some time after them."""
 
 OWN_FLAGS = {
     "jobmanager.memory.": "--memory jobmanager=MIB",

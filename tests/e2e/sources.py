@@ -29,8 +29,7 @@ class Sources:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for name in PACKAGES:
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+            shutil.copytree(ROOT / name, folder / name)
 
     def change(self, file: str, pattern: str, replacement: str) -> None:
         """Replace the one place where a pattern is found."""
