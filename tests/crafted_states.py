@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.monitor import reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.reference import BLOCK, ReferenceSpec
 from kerneltrack.registry import get_learner, get_tracker, parse_learner_spec, parse_spec
@@ -60,7 +62,7 @@ TRACKERS: dict[str, dict[str, Any]] = {
         "policy": "compensated",
         "censor": "moving",
     },
-    "okfe": {"max_rows": 100},
+    "okfe": {"max_rows": 40},
     "covariance": {"budget": 6, "admission": "leverage", "halflife_seconds": 40.0},
     "covariance-chosen": {"budget": 6, "halflife": 40.0, "rank_factor": 1.5},
     "oana": {"budget": 6, "threshold": 0.2},
@@ -117,6 +119,7 @@ def cases() -> dict[str, Callable[[], Case]]:
     found |= {f"learner {name}": partial(_learner, _learner_spec(name)) for name in LEARNERS}
     found |= {f"model {name}": partial(_model, _spec(name)) for name in ("okfeb", "covariance")}
     found["model reference"] = partial(_referred, _spec("okfeb"))
+    found["model given"] = partial(_given, _spec("okfeb"))
     for name in ("ridge", "ridge-targets", "polk", "nolana"):
         found[f"learning {name}"] = partial(_learning, _learner_spec(name))
     return found
@@ -167,14 +170,14 @@ def _learner(spec: LearnerSpec) -> Case:
 
 
 def _model(spec: SubspaceSpec) -> Case:
-    measure = MeasureMismatch(SlidingWindows(size=20, period=5), moving=15, most_rows=8)
+    measure = MeasureMismatch(SlidingWindows(size=20, period=10), moving=15, most_rows=8)
     drift = DriftSpec(settle=20, block=5)
-    work = model.Work(spec=spec, hold=10**9, measure=measure, drift=drift, every=7 * 10**9)
+    work = model.Work(spec=spec, hold=10**9, measure=measure, drift=drift, every=17 * 10**9)
 
     def run(now: model.Model) -> bytes:
         begin = 0 if now.time is None else now.time + 10**9
         begin = min(begin, 8 * 10**18)
-        now, outcome = segments.run_rows(work, "a", now, ROWS[:50], begin + TIMES[:50], begin)
+        now, outcome = segments.run_rows(work, "a", now, ROWS[:30], begin + TIMES[:30], begin)
         segments.next_event(work, now)
         mismatch_chunk(outcome.measured, spec, 0.95)
         return model.encode(work, "a", now)
@@ -194,6 +197,8 @@ def _referred(spec: SubspaceSpec) -> Case:
 
     def run(now: model.Model) -> bytes:
         now, _ = segments.run_rows(work, "a", now, ROWS[:50], None, 0)
+        if now.reference is not None:
+            reference.open_episode(asked, now.reference)
         return model.encode(work, "a", now)
 
     def read(data: bytes, own: bool) -> model.Model:
@@ -201,6 +206,23 @@ def _referred(spec: SubspaceSpec) -> Case:
 
     now, _ = segments.run_rows(work, "a", model.begin(work, "a", seen[:20]), seen, None, 0)
     return Case(model.encode(work, "a", now), read, run)
+
+
+def _given(spec: SubspaceSpec) -> Case:
+    """Return a snapshot that rows are only scored against, or whose reference others are given."""
+    made = _referred(spec)
+
+    def run(now: tuple[bytes, model.Work, model.Model]) -> bytes:
+        data, work, held = now
+        segments.run_rows(work, "a", held, ROWS[:50], None, math.inf)
+        if work.reference is not None and held.reference is not None:
+            reference.update(work.reference, reference.restarted(held.reference), ROWS[:50])
+        return data
+
+    def read(data: bytes, own: bool) -> tuple[bytes, model.Work, model.Model]:
+        return data, *model.frozen(data, "state", MeasureMismatch(SlidingWindows(20, 10)))
+
+    return Case(made.data, read, run)
 
 
 def _learning(spec: LearnerSpec) -> Case:

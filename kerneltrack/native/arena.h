@@ -8,6 +8,16 @@
 
 #include "shapes.h"
 
+/* Under the address sanitizer pieces lie apart, and what is between them is forbidden. */
+#ifdef KT_SANITIZE
+#include <sanitizer/asan_interface.h>
+#define KT_GAP 64
+#define KT_FORBID(at, bytes) ASAN_POISON_MEMORY_REGION(at, bytes)
+#else
+#define KT_GAP 0
+#define KT_FORBID(at, bytes) ((void)0)
+#endif
+
 /* Pieces are asked for twice by the same function: first to add up their sizes, while there is no
 block, then to get their places. */
 typedef struct {
@@ -17,8 +27,9 @@ typedef struct {
 } arena;
 
 static inline void *piece(arena *from, int64_t count, size_t size) {
-  size_t bytes = ((size_t)count * size + 63) / 64 * 64;
-  void *at = from->block ? from->block + from->used : NULL;
+  size_t asked = (size_t)count * size, bytes = (asked + 63) / 64 * 64 + KT_GAP;
+  char *at = from->block ? from->block + from->used : NULL;
+  if (at) KT_FORBID(at + asked, bytes - asked);
   from->used += bytes;
   return at;
 }

@@ -1,5 +1,6 @@
 /* The reference's row loops: distances of embedded rows, evidence over time, learning of good rows,
-calibration. Equations and symbols are in `kerneltrack/monitor/reference.py`. */
+calibration. Equations and symbols are in
+`kerneltrack/monitor/reference/__init__.py`. */
 #include "reference.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* A model's reference: what its rows were like while all was well. See
-`kerneltrack/monitor/reference.py` for symbols and equations. */
+`kerneltrack/monitor/reference/__init__.py` for symbols and equations. */
 #ifndef KT_REFERENCE_H
 #define KT_REFERENCE_H
 

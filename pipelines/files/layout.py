@@ -8,8 +8,11 @@ from transforms.paths import exists, join
 FEATURES, FAILURES, SNAPSHOTS = "features", "failures", "snapshots"
 MISMATCH, PREDICTIONS, METRICS, ALERTS = "mismatch", "predictions", "metrics", "alerts"
 EPISODES = "episodes"
-SCORES = "scores"
-PARTS = (FEATURES, FAILURES, SNAPSHOTS, MISMATCH, PREDICTIONS, METRICS, ALERTS, EPISODES, SCORES)
+SCORES, NEIGHBOURS = "scores", "neighbours"
+PARTS = (
+    *(FEATURES, FAILURES, SNAPSHOTS, MISMATCH, PREDICTIONS, METRICS, ALERTS, EPISODES, SCORES),
+    NEIGHBOURS,
+)
 RUN = "run.json"
 REPORT = "report.html"
 

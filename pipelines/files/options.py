@@ -6,6 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kerneltrack.batch.landmark_spec import MAX_ROWS
+from kerneltrack.errors import ConfigError
+from kerneltrack.monitor.neighbours import MOST_COMPARED
 from pipelines.cli import input_options
 from pipelines.cli.command_line import Parser, folder_name, path_name
 from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from transforms.read.look import Input
 
 SAMPLE = 2000
+NEIGHBOURS = "--neighbours"
 _EPILOG = (
     "Beam's own flags are given as --name=value (--runner=..., --direct_num_workers=...). The "
     "default runner works in this process."
@@ -28,6 +31,14 @@ def add_track_flags(parser: Parser) -> None:
     parser.usage = "kerneltrack track INPUT... --output DIR [flags] [Beam's flags]"
     _add_run_flags(parser)
     parser.add_argument("--labels", nargs="+", default=(), metavar="FILE", help="files of labels")
+    parser.add_argument(
+        NEIGHBOURS,
+        type=int,
+        default=MOST_COMPARED,
+        metavar="N",
+        help="models that are compared with each other at the end, at most, to find those that are "
+        f"unlike the others; 0: none (default {MOST_COMPARED})",
+    )
     input_options.add_input_flags(parser)
     without = {
         "max_disorder": "none is, the whole input is put in order",
@@ -36,7 +47,9 @@ def add_track_flags(parser: Parser) -> None:
     }
     add_job_flags(parser, without, "failures", "from --labels")
     parser.epilog = _EPILOG
-    parser.show_common((*COMMON, "--output", "--overwrite", "--labels", "--max-failures"))
+    parser.show_common(
+        (*COMMON, "--output", "--overwrite", "--labels", "--max-failures", NEIGHBOURS)
+    )
 
 
 def add_score_flags(parser: argparse.ArgumentParser) -> None:
@@ -107,5 +120,7 @@ def check(args: argparse.Namespace) -> Input:
         DataError: for input that cannot be read.
     """
     max_failures.read_limit(args.max_failures)
+    if getattr(args, "neighbours", 0) < 0:
+        raise ConfigError(NEIGHBOURS, args.neighbours, "a number of models, 0 for none")
     results_in(args.output, args.overwrite)
     return input_options.look_at_input(args)

@@ -19,6 +19,7 @@ from pipelines.files import outcome, output_folder
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.max_failures import read_limit
+from pipelines.files.neighbours import find_neighbours, neighbour_lines
 from pipelines.files.pipeline import Ends, build, parts_of, settings_of
 from pipelines.files.progress import StatusLine
 from pipelines.files.record import (
@@ -136,6 +137,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             "counts": found,
             "failures": failure_reasons(failed),
             **unreferenced(result, job.reference),
+            **find_neighbours(args.output, job.spec, args.neighbours, int(found["models"])),
             **local_times(
                 columns, counted(totals), counted(totals, "labels") if ends.labels else None
             ),
@@ -147,6 +149,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         write_record(args.output, record)
     said = [
         *off_lines(args.output, record, _why_unreferenced(job)),
+        *neighbour_lines(record),
         *failure_lines(failed),
     ]
     say(summary(record, said, report))

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 
+SECOND = 10**9
 _IN_FULL_FROM = 1_000
 _IN_FULL_BELOW = 10_000_000
 
@@ -31,9 +32,9 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if in_full else f"{value:#.3g}".rstrip(".")
 
 
-def moment(time: int) -> str:
-    """Return a time in ns since 1970 as `2017-07-14 02:40:00.5`, UTC."""
-    day, _, clock = str(np.datetime64(time, "ns")).partition("T")
+def moment(time: int, to: int = 1) -> str:
+    """Return a time in ns since 1970 as `2017-07-14 02:40:00.5`, UTC, in whole units of `to` ns."""
+    day, _, clock = str(np.datetime64(time // to * to, "ns")).partition("T")
     return f"{day} {clock.rstrip('0').rstrip('.') if '.' in clock else clock}"
 
 

@@ -43,7 +43,7 @@ def test_the_broken_ones_are_named_at_the_end(
     assert track(fleet, tmp_path / "out", "--reference", "gated") == 0
     lines = capsys.readouterr().out.splitlines()
     at = next(place for place, line in enumerate(lines) if "models were off" in line)
-    assert lines[at] == "2 of 12 models were off:"
+    assert lines[at] == "2 of 12 models were off, all to the end:"
     for line in lines[at + 1 : at + 3]:
         name, said = line.strip().split(": ", 1)
         kind, channel = BROKEN[name]
@@ -85,9 +85,9 @@ def test_report_and_record_say_so(tracked: Path) -> None:
     assert run["counts"]["episodes"] == 2
     page = (tracked / "report.html").read_text(encoding="utf-8")
     section = page[page.index("Which models are off") : page.index('id="drawn"')]
-    assert "2 models of 12 had 2 episodes" in section
+    assert "2 of 12 models</b> were off, <b>2</b> of them to the end" in section
     assert section.index("pump-3") < section.index("pump-7")
-    assert section.count("still open") == 2
+    assert section.count("still off") == 2
 
 
 def test_stretch_and_rate_in_event_time(
@@ -103,7 +103,7 @@ def test_stretch_and_rate_in_event_time(
     output = tmp_path / "out"
     assert track(Path(rows), output, "--reference", "first", *until, *rate) == 0
     printed = capsys.readouterr().out
-    assert "2 of 11 models were off:" in printed
+    assert "2 of 11 models were off, all to the end:" in printed
     assert (
         "not held against a reference: 1 of 12 models "
         "(fewer than 512 rows before 1970-01-01T09:30Z): pump-4"
@@ -135,7 +135,7 @@ def test_a_well_fleet_is_said_to_be_well(
     pq.write_table(well, tmp_path / "well.parquet")
     assert track(tmp_path / "well.parquet", tmp_path / "out", "--reference", "first") == 0
     assert "none of 10 models was off" in capsys.readouterr().out
-    assert "None: every row" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "None of 10 models." in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

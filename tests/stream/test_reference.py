@@ -269,10 +269,20 @@ def test_without_a_reference_nothing_of_it_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "place", "value"), [("counts", 0, 2**60), ("kernel.counts", 1, 10**6)]
+    ("name", "place", "value"),
+    [
+        ("counts", 0, 2**60),
+        ("kernel.counts", 1, 10**6),
+        ("times", 0, 2**63 - 1),
+        ("reals", reference.THRESHOLD, np.nan),
+        ("reals", reference.EVIDENCE + 2, -1e308),
+        ("whitener", (0, 0), np.inf),
+        ("calibration", (1, 3), np.nan),
+        ("peaks", 0, np.inf),
+    ],
 )
 def test_a_reference_that_leads_astray_is_a_damaged_state(
-    name: str, place: int, value: int
+    name: str, place: Any, value: float
 ) -> None:
     outcome = step_through([("m", faulty(1).cut([620])[0])], reference=HELD)
     (_, data) = outcome.snapshots[-1]

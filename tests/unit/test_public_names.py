@@ -9,7 +9,10 @@ import sys
 import pytest
 
 HEAVY = {"apache_beam", "numpy", "pyarrow"}
-PACKAGES = ("kerneltrack", "kerneltrack.trackers", "kerneltrack.learners", "transforms")
+PACKAGES = (
+    *("kerneltrack", "kerneltrack.trackers", "kerneltrack.learners", "kerneltrack.monitor"),
+    "transforms",
+)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

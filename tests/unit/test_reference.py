@@ -21,6 +21,11 @@ Array = npt.NDArray[np.float64]
 
 SPEC = ReferenceSpec()
 GATED = ReferenceSpec(learning="gated")
+UP_TO_SEEN = (
+    *(reference.ZERO, reference.LAST_SURPRISE, reference.SURPRISES, reference.EPISODES),
+    *(reference.STRETCHED, reference.STUCK_ROWS, reference.RECENT_ROW),
+)
+"""Places of counts that no rows seen so far have made larger than their number."""
 
 
 def normal(seed: int, count: int, width: int = 6) -> Array:
@@ -391,6 +396,10 @@ def test_a_state_goes_on_from_its_arrays() -> None:
         ("counts", reference.OPENED, 10**6),
         ("counts", reference.BEGAN, 10**6),
         ("counts", reference.PAD, 128),
+        *(("counts", place, 701) for place in UP_TO_SEEN),
+        # What is whole of 700 rows, 640, and a block.
+        ("counts", reference.LEARNED, 769),
+        ("counts", reference.KEPT, 769),
         ("runs", 0, 2**62),
         ("longest", 1, -1),
         ("scale", 0, 0.0),
@@ -403,6 +412,21 @@ def test_a_state_that_leads_astray_is_refused(name: str, place: int, value: floa
     arrays[name][place] = value
     with pytest.raises(ConfigError, match=name.rpartition(".")[2]):
         reference.from_arrays(SPEC, arrays)
+
+
+def test_counts_at_their_limits_stay_within_them() -> None:
+    spec = dataclasses.replace(GATED, rows=256)
+    state, _, _ = run(spec, normal(7, 700))
+    arrays = reference.arrays(state)
+    for place in (*UP_TO_SEEN, reference.LEARNED, reference.KEPT):
+        arrays["counts"][place] = 700
+    arrays["counts"][[reference.LEARNED, reference.KEPT]] = 640 + reference.BLOCK
+    arrays["good"][:] = 1
+    for _ in range(4):
+        state = reference.from_arrays(spec, arrays)
+        state, _, _ = reference.update(spec, state, normal(8, 70))
+        arrays = reference.arrays(state)
+    assert arrays["counts"][reference.KEPT] > 640 + reference.BLOCK
 
 
 @settings(max_examples=30, deadline=None)

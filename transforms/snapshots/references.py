@@ -14,15 +14,21 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.limits import check_given
+from kerneltrack.limits import check_finite, check_given, check_not_negative, check_whole
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.specs import spec_from_dict
+from transforms.read.times import TIME_LIMIT
 from transforms.snapshots.files import ENDING, read_whole
 from transforms.snapshots.folder import SnapshotFolder
 from transforms.snapshots.header import read_about
 
 _MAKES_ONE = "holds no reference: `kerneltrack track --reference first` writes snapshots with one"
+_FINITE = (
+    *("shift", "mean", "scatter", "whitener", "scores", "calibration", "measured"),
+    *("peaks", "blame", "stuck", "reals"),
+)
+"""A reference's reals: all but those of rows, which are none where it begins anew."""
 
 
 class Given(NamedTuple):
@@ -153,13 +159,20 @@ def reference_of(
 
 
 def check_reference(state: ReferenceState) -> None:
-    """Hold a reference's counts against the limits of what comes from outside.
+    """Hold a reference's numbers against the limits of what comes from outside.
+
+    A number that is none would make a reference that finds nothing, without a word.
 
     Raises:
         ConfigError: naming the one that is beyond them.
     """
+    tables = state.tables
     # No episode is open: -1, which `from_arrays` lets pass there alone.
-    check_given("reference.counts", np.maximum(state.tables.counts, 0))
+    check_given("reference.counts", np.maximum(tables.counts, 0))
+    check_whole("reference.times", tables.times, -TIME_LIMIT, TIME_LIMIT)
+    for name in _FINITE:
+        check_finite(f"reference.{name}", getattr(tables, name))
+    check_not_negative("reference.reals, evidence", tables.reals[reference.EVIDENCES])
     check_given("reference.kernel.counts", state.kernel.counts)
 
 

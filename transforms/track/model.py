@@ -389,9 +389,9 @@ def _with_windows(
         moving, times = work.window.init(spec, model.state), model.moving_times
         if "moving" in beside:
             arrays = dict(beside["moving"])
-            times = copies_like("moving", {"times": arrays.pop("times")}, TIMES, ("times",))[
-                "times"
-            ]
+            stamps = {"times": arrays.pop("times")}
+            times = copies_like("moving", stamps, TIMES, ("times",))["times"]
+            check_whole("moving.times", times, -TIME_LIMIT, TIME_LIMIT)
             moving = work.window.from_arrays(spec, model.state, arrays)
         model = model._replace(moving=moving, moving_times=times)
     return model

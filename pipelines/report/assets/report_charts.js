@@ -100,6 +100,27 @@
     ctx.restore();
   };
 
+  /* Shades episodes, at least two pixels wide, with an edge on top and their names if there is room. */
+  const shadeEpisodes = (u, episodes) => {
+    const { ctx, bbox } = u;
+    const ratio = devicePixelRatio;
+    ctx.save();
+    ctx.font = `600 ${11 * ratio}px system-ui, -apple-system, sans-serif`;
+    ctx.textBaseline = "bottom";
+    for (const { name, start, end } of episodes) {
+      const from = u.valToPos(start, "x", true);
+      const left = Math.max(bbox.left, from);
+      const right = Math.min(bbox.left + bbox.width, Math.max(u.valToPos(end, "x", true), from + 2 * ratio));
+      if (right <= left) continue;
+      ctx.fillStyle = color("episode");
+      ctx.fillRect(left, bbox.top, right - left, bbox.height);
+      ctx.fillStyle = color("alert");
+      ctx.fillRect(left, bbox.top, right - left, 3 * ratio);
+      if (ctx.measureText(name).width + 8 * ratio <= right - left) ctx.fillText(name, left + 4 * ratio, bbox.top + bbox.height - 4 * ratio);
+    }
+    ctx.restore();
+  };
+
   const guides = (u, levels) => {
     const { ctx, bbox } = u;
     ctx.save();
@@ -262,7 +283,7 @@
         axes: axes(spec),
         cursor: { sync: { key: "kerneltrack", scales: ["x", null] }, y: false, points: { size: 6 }, drag: { x: true, y: false } },
         hooks: {
-          drawClear: [(plot) => shade(plot, spec.regimes ?? [])],
+          drawClear: [(plot) => shade(plot, spec.regimes ?? []), (plot) => shadeEpisodes(plot, spec.episodes ?? [])],
           drawAxes: [(plot) => guides(plot, spec.guides ?? []), drawing.start],
           draw: [drawing.end, (plot) => lines(plot, spec.marks ?? [])],
           setCursor: [(plot) => readout(spec, plot.cursor.idx ?? null)],

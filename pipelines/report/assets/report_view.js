@@ -9,7 +9,7 @@
   const findFrom = 12;
   const finest = 0.1;
   const unpacked = new Map();
-  let current = curves.reduce((best, curve, k) => (curve.rows > curves[best].rows ? k : best), 0);
+  let current = data.first ?? curves.reduce((best, curve, k) => (curve.rows > curves[best].rows ? k : best), 0);
   let wanted = null;
 
   const unpack = (index) => {
@@ -72,7 +72,8 @@
       const label = labelAt(regimes, x[idx]);
       return axis.words(x[idx]) + (label === undefined ? "" : ` · ${label}`) + (aside?.(x, idx) ?? "");
     };
-    chart({ id, x, series: wide, isTime: axis.isTime, xLabel: axis.xLabel, where, extent, ...more });
+    const episodes = episodesOf(axis);
+    chart({ id, x, series: wide, isTime: axis.isTime, xLabel: axis.xLabel, where, extent, episodes, ...more });
   };
 
   /* Drift alerts of the model: where they stand, and words for those nearest to a place. */
@@ -85,6 +86,27 @@
       return near.map(({ before, after }) => ` · alert: mean error ${figure(before)} → ${figure(after)}`).join("");
     };
     return { marks: marks.map(({ at }) => at), markName: "drift alert", aside };
+  };
+
+  /* Episodes of the model, from where to where, and what they are called. */
+  const episodesOf = (axis) =>
+    (data.episodes?.[current] ?? []).map(([kind, state, first, stop, start, end]) => ({
+      name: state === "closed" ? kind : `${kind} (${state})`, start: axis.place([first, start]), end: axis.place([stop, end]),
+    }));
+
+  const drawSurprise = (curve, { loss }) => {
+    if (!document.getElementById("surprise")) return;
+    if (!loss.odd?.some((value) => value !== null)) {
+      bare("surprise", "This model has no complete reference.");
+      return;
+    }
+    draw("surprise", curve, axisFor(curve, loss), [
+      { values: loss.odd, ink: "range", isArea: true, width: 0, name: "oddest row of the bin" },
+      { values: loss.surprise, ink: "average", width: 2, name: "mean of the bin" },
+    ], {
+      name: `Surprise of the rows of ${curve.id}, and its episodes.`, format: (values, idx) => figure(values[idx]),
+      yLabel: "−log₁₀ p", yRange: (u, min, max) => [0, Math.max(1.05 * (max ?? 0), 5)], guides: [2],
+    });
   };
 
   const drawLoss = (curve, { loss }) => {
@@ -174,6 +196,8 @@
     if (curve.mean === null) sentences.push("All rows of this model are start rows, which count in no mean.");
     const alerts = data.alerts?.counts[current] ?? 0;
     const marked = data.alerts?.marks[current].length ?? 0;
+    const episodes = data.episodes?.[current].length ?? 0;
+    if (episodes) sentences.push(`${count(episodes)} ${episodes === 1 ? "episode" : "episodes"}, shaded.`);
     if (alerts) sentences.push(`${count(alerts)} drift ${alerts === 1 ? "alert" : "alerts"}${marked < alerts ? `, the first ${count(marked)} marked` : ""}.`);
     document.getElementById("loss-note").textContent = sentences.join(" ");
     document.getElementById("chosen").textContent = `${count(curve.rows)} ${curve.rows === 1 ? "row" : "rows"} · mean error ${figure(curve.mean)}`;
@@ -197,6 +221,7 @@
     controls(curve);
     legend(curve);
     notes(curve);
+    drawSurprise(curve, parts);
     drawLoss(curve, parts);
     drawTarget(curve, parts);
     drawNovelty(curve, parts);
@@ -225,12 +250,21 @@
     if (next !== undefined) choose(next);
   };
 
+  for (const name of document.querySelectorAll("[data-draw]")) {
+    const button = element("button", { type: "button", title: "Draw this model" }, name.textContent);
+    button.addEventListener("click", () => {
+      choose(Number(name.dataset.draw));
+      document.getElementById("toolbar").scrollIntoView();
+    });
+    name.replaceWith(button);
+  }
+
   /* What other scripts draw with: `along` and `axisFor` give axes, `wanted` the reader's choice. */
   const axes = { along, axisFor, draw, wanted: () => wanted };
   Object.assign(kerneltrack, { select: choose, current: () => (curves.length ? current : -1) });
 
   if (!curves.length) {
-    for (const id of ["loss", "novelty", "fates"]) bare(id, "There are no rows to draw.");
+    for (const id of ["surprise", "loss", "novelty", "fates"].filter((name) => document.getElementById(name))) bare(id, "There are no rows to draw.");
     for (const section of sections) section(-1, axes);
     document.getElementById("toolbar").hidden = true;
     document.body.dataset.plotsDrawn = "";

@@ -18,6 +18,7 @@ MOST_SHOWN = 1_000
 """Up to so many models the tables have all of them."""
 
 _EXTREMES_SHOWN = 200
+_ODD_DRAWN = 40
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,23 @@ class Choice:
         return dict(self.models)
 
 
-def models_with_curves(totals: Totals) -> list[str]:
+def models_with_curves(totals: Totals, odd: Sequence[str] = ()) -> list[str]:
     """Choose the models that the page draws, in the natural order of their names.
 
-    All, up to 50. Beyond, the 20 with the most rows, the 20 that fit worst and the 10 that fit
-    best; the first named are filled up with more of those with the most rows.
+    All, up to 50. Beyond, the first 40 of those that are off or unlike the others; then the 20 with
+    the most rows, the 20 that fit worst and the 10 that fit best; what is left is filled up with
+    more of those with the most rows.
+
+    Args:
+        totals: What the first pass found.
+        odd: Models that are off or unlike the others, the worst first.
     """
     names = list(totals.models)
     if len(names) > MOST_CURVES:
         by_rows = np.argsort(-totals.counts.rows, kind="stable")
         best = _by_mean(totals.means())
-        order = [*by_rows[:20], *best[::-1][:20], *best[:10], *by_rows[: MOST_CURVES * 2]]
+        first = [totals.models[name] for name in odd if name in totals.models][:_ODD_DRAWN]
+        order = [*first, *by_rows[:20], *best[::-1][:20], *best[:10], *by_rows[: MOST_CURVES * 2]]
         names = [names[code] for code in dict.fromkeys(int(code) for code in order)][:MOST_CURVES]
     return sorted(names, key=natural)
 

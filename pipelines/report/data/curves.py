@@ -30,6 +30,7 @@ _ALL_BINS = 24_000
 _FEWEST_BINS = 480
 _MOST_BINS = 1_200
 _MOST_BLOCKS = 2_000_000
+_LEAST_P = 1e-300
 _BLOCK_SIZES = (1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100, WINDOW)
 
 
@@ -49,9 +50,11 @@ class Curve:
     """What is drawn for one model, NaN where a line must break.
 
     `loss` maps names to arrays of one length, down-sampled to bins: `row` and `time` (s since
-    `start`; absent where time does not order the rows), `mean`, `low`, `high`, `average` and, for
-    a numeric label, `target`. `rates` does so in coarser bins: `row`, `time`, `novelty`, `novel`,
-    `censored`, `replaced`, `dropped` (shares of the bin's rows). `start` is in ns.
+    `start`; absent where time does not order the rows), `mean`, `low`, `high`, `average`, for a
+    numeric label `target`, and where rows were held against a reference `surprise` and `odd`, the
+    mean and the most of -log₁₀ p over the rows that have one. `rates` does so in coarser bins:
+    `row`, `time`, `novelty`, `novel`, `censored`, `replaced`, `dropped` (shares of the bin's rows).
+    `start` is in ns.
     """
 
     start: int | None
@@ -103,6 +106,7 @@ class Curves:
         self._slots = slots_of(totals.models, names)
         self._labels = totals.labels if "label" in columns else None
         self._timed = "time" in columns
+        self._held = "p" in columns
         lengths = totals.length[codes_of(totals.models, names)]
         share = max(1, most_blocks // max(1, len(names)))
         self.size = np.array([block_size(n, share) for n in lengths.tolist()], dtype=np.int64)
@@ -111,6 +115,9 @@ class Curves:
         ranges: dict[str, type] = {"index": np.int64, "loss": np.float64}
         if self._timed:
             ranges["time"] = np.int64
+        if self._held:
+            sums |= {"surprise": np.float64, "held": np.int32}
+            ranges["surprise"] = np.float64
         if self._labels is not None:
             if self._labels.is_target:
                 sums |= {"target": np.float64, "targets": np.int32}
@@ -134,6 +141,10 @@ class Curves:
         }
         if self._timed:
             values["time"] = times_of(batch.column("time"))
+        if self._held:
+            p = array_of(batch, "p")
+            values["held"] = np.isfinite(p)
+            values["surprise"] = -np.log10(np.maximum(np.where(values["held"], p, 1.0), _LEAST_P))
         if self._labels is not None and self._labels.is_target:
             target = label_values(batch.column("label"))
             values["targets"] = np.isfinite(target)
@@ -227,6 +238,11 @@ def _loss_curve(part: Part, size: int, bins: Bins) -> dict[str, Floats]:
         "high": np.maximum.reduceat(part.high["loss"], bins.starts),
         "average": bins.total(moving_average(part, size)) / bins.total(np.ones(len(part.rows))),
     }
+    if "held" in part.sums:
+        held = bins.total(part.sums["held"])
+        curve["surprise"] = mean_of(bins.total(part.sums["surprise"]), held)
+        most = np.maximum.reduceat(part.high["surprise"], bins.starts)
+        curve["odd"] = np.where(held > 0, most, np.nan)
     if "target" in part.sums:
         curve["target"] = mean_of(bins.total(part.sums["target"]), bins.total(part.sums["targets"]))
     return bins.broken(curve)

@@ -9,13 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from kerneltrack.errors import printable
+from pipelines.report.data.choice import Choice
 from pipelines.report.data.files import column_names, parquet_files, read_batches
-from pipelines.report.text import moment, natural
+from pipelines.report.text import SECOND, moment, natural
 
 MOST_LISTED = 100
 """Models that the table lists, those that are off most first."""
 MOST_NAMED = 5
 """Models that the end of a job names."""
+MOST_BANDS = 100
+"""Episodes that are drawn on the curves of a model, its worst."""
 MOST_CHANNELS = 3
 LEAST_SHARE = 0.05
 """A channel with less of the blame is not named."""
@@ -35,6 +38,8 @@ class Off:
         last: Event time of the last surprising row.
         severity: Sum of -log₁₀ p over the episode.
         channels: Names and shares of the channels, the largest first; empty if none stands out.
+        further: How many more channels have a share.
+        of: How many channels there are.
         episodes: How many episodes the model had.
     """
 
@@ -46,7 +51,36 @@ class Off:
     last: int | None
     severity: float
     channels: list[tuple[str, float]]
+    further: int
+    of: int
     episodes: int
+
+    @property
+    def where(self) -> str:
+        """The channels in words."""
+        if not self.channels:
+            return "no single channel"
+        if self.of > MOST_CHANNELS and len(self.channels) + self.further == self.of:
+            return f"all channels, {self.channels[0][0]} first"
+        names = ", ".join(name for name, _ in self.channels)
+        return f"{names} and {self.further} more" if self.further else names
+
+
+@dataclass(frozen=True)
+class Band:
+    """An episode on the curves of its model: rows and times from its start to its last odd row.
+
+    Attributes:
+        kind: As of `Off`.
+        state: "open", "closed" or "accepted".
+        rows: Indices of the first and the last row.
+        times: Event times, ns, of these; None without times.
+    """
+
+    kind: str
+    state: str
+    rows: tuple[int, int]
+    times: tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -55,11 +89,13 @@ class Episodes:
 
     Attributes:
         models: How many.
+        still: How many of them the input ended within an episode of.
         total: Episodes of all of them.
         worst: The first 100, by severity.
     """
 
     models: int
+    still: int
     total: int
     worst: list[Off]
 
@@ -79,11 +115,14 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     paths = parquet_files(output, "episodes")
     names = column_names(paths)
     worst: dict[str, dict[str, Any]] = {}
+    newest: dict[str, tuple[int, int, bool]] = {}
     seen: dict[str, set[int]] = {}
     for batch in read_batches(paths, names):
         for line in _plain(batch):
             model = line["model_id"]
             seen.setdefault(model, set()).add(line["episode"])
+            said = line["episode"], line["index"], line["state"] == "open"
+            newest[model] = max(newest.get(model, said), said)
             known = worst.get(model)
             if known is not None and known["episode"] == line["episode"]:
                 later = line["index"] > known["index"]
@@ -93,7 +132,34 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
                 worst[model] = line
     found = [_off(line, channels, len(seen[model])) for model, line in worst.items()]
     found.sort(key=lambda off: (-off.severity, natural(off.model)))
-    return Episodes(len(found), sum(map(len, seen.values())), found[:MOST_LISTED])
+    still = sum(is_open for _, _, is_open in newest.values())
+    return Episodes(len(found), still, sum(map(len, seen.values())), found[:MOST_LISTED])
+
+
+def bands_of(output: str, choice: Choice) -> list[list[Band]]:
+    """Read the episodes of each model drawn, in the order of their rows; the worst 100 of each.
+
+    Cost: O(episodes) time, O(models drawn) memory.
+    """
+    paths = parquet_files(output, "episodes")
+    names = column_names(paths)
+    found: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in choice.drawn}
+    for batch in read_batches(paths, names):
+        for line in _plain(batch):
+            own = found.get(line["model_id"])
+            if own is None:
+                continue
+            known = own.get(line["episode"])
+            if known is None or line["index"] > known["index"]:
+                own[line["episode"]] = line
+            if len(own) > MOST_BANDS:
+                del own[min(own, key=lambda number: own[number]["severity"])]
+    return [[_band(own[number]) for number in sorted(own)] for own in found.values()]
+
+
+def _band(line: dict[str, Any]) -> Band:
+    times = None if line.get("start") is None else (line["start"], line["last"])
+    return Band(line["kind"], line["state"], (line["start_index"], line["last_index"]), times)
 
 
 def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
@@ -110,6 +176,7 @@ def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def _off(line: dict[str, Any], channels: list[str], episodes: int) -> Off:
     shares = sorted(zip(line["shares"], channels, strict=True), key=lambda pair: -pair[0])
+    shares = [pair for pair in shares if pair[0] >= LEAST_SHARE]
     return Off(
         model=line["model_id"],
         kind=line["kind"],
@@ -118,7 +185,9 @@ def _off(line: dict[str, Any], channels: list[str], episodes: int) -> Off:
         start=line.get("start"),
         last=line.get("last"),
         severity=line["severity"],
-        channels=[(name, s) for s, name in shares[:MOST_CHANNELS] if s >= LEAST_SHARE],
+        channels=[(name, share) for share, name in shares[:MOST_CHANNELS]],
+        further=max(len(shares) - MOST_CHANNELS, 0),
+        of=len(channels),
         episodes=episodes,
     )
 
@@ -151,12 +220,20 @@ def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[
     """Return which models are off, of so many that were held against a reference."""
     if not found.models:
         return [f"none of {models:,} models was off"]
-    lines = [f"{found.models:,} of {models:,} models were off:"]
+    were = "was" if found.models == 1 else "were"
+    lines = [f"{found.models:,} of {models:,} models {were} off{_to_the_end(found)}:"]
     for off in found.worst[:most]:
-        since = f"row {off.row:,}" if off.start is None else moment(off.start)
-        named = ", ".join(name for name, _ in off.channels) or "no single channel"
+        since = f"row {off.row:,}" if off.start is None else moment(off.start, to=SECOND)
         lasting = "" if off.open else ", over"
-        lines.append(f"  {off.model}: since {since}, {off.kind}{lasting}, {named}")
+        lines.append(f"  {printable(off.model)}: since {since}, {off.kind}{lasting}, {off.where}")
     if found.models > most:
         lines.append(f"  and {found.models - most:,} more")
     return lines
+
+
+def _to_the_end(found: Episodes) -> str:
+    if not found.still:
+        return ""
+    if found.still < found.models:
+        return f", {found.still:,} of them to the end"
+    return ", to the end" if found.models == 1 else ", all to the end"

@@ -12,13 +12,17 @@ from pipelines.report.data.alerts import Alerts, alerts_of
 from pipelines.report.data.choice import Choice, models_shown, models_with_curves
 from pipelines.report.data.columns import model_numbers
 from pipelines.report.data.curves import Curve, Curves
-from pipelines.report.data.episodes import Episodes, episodes_of
+from pipelines.report.data.episodes import Band, Episodes, bands_of, episodes_of
 from pipelines.report.data.failures import FailureKind, failures_of
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.data.learning import Learning, learning_of
 from pipelines.report.data.mismatch import Mismatch, mismatch_of
 from pipelines.report.data.models import ShownModels
+from pipelines.report.data.neighbours import Fleet, fleet_of
 from pipelines.report.data.totals import Totals, add_up, columns_for_totals
+
+MOST_OFF = 30
+"""Models that are off whose curves come before those of models that are unlike the others."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Report:
     learning: Learning | None
     alerts: Alerts | None
     episodes: Episodes | None
+    bands: Sequence[Sequence[Band]]
+    fleet: Fleet | None
     failures: Sequence[FailureKind]
 
 
@@ -56,7 +62,8 @@ def report_of(output: str, run: Mapping[str, Any]) -> Report:
     paths = parquet_files(output, "features")
     names = column_names(paths)
     totals = add_up(read_batches(paths, columns_for_totals(names)))
-    drawn = models_with_curves(totals)
+    episodes, fleet = episodes_of(output, run), fleet_of(output, run)
+    drawn = models_with_curves(totals, _odd_ones(episodes, fleet))
     shown = models_shown(totals, drawn)
     curves, table = _second_pass(paths, names, totals, drawn, shown)
     choice = Choice(totals.models, drawn, shown, [curves[name].start for name in drawn])
@@ -71,16 +78,25 @@ def report_of(output: str, run: Mapping[str, Any]) -> Report:
         mismatch=mismatch_of(output, choice),
         learning=learning_of(output, choice),
         alerts=alerts_of(output, choice),
-        episodes=episodes_of(output, run),
+        episodes=episodes,
+        bands=bands_of(output, choice),
+        fleet=fleet,
         failures=failures_of(output),
     )
+
+
+def _odd_ones(episodes: Episodes | None, fleet: Fleet | None) -> list[str]:
+    """Return the models whose curves are looked for first, in their order."""
+    off = [] if episodes is None else [found.model for found in episodes.worst]
+    unlike = [] if fleet is None else [found.model for found in fleet.unlike]
+    return list(dict.fromkeys([*off[:MOST_OFF], *unlike, *off]))
 
 
 def _second_pass(
     paths: list[str], names: list[str], totals: Totals, drawn: list[str], shown: list[str]
 ) -> tuple[dict[str, Curve], dict[str, npt.NDArray[Any]]]:
     curves, table = Curves(totals, drawn, names), ShownModels(totals, shown)
-    wanted = [*columns_for_totals(names), *({"time", "novelty"} & set(names))]
+    wanted = [*columns_for_totals(names), *({"time", "novelty", "p"} & set(names))]
     for batch in read_batches(paths, wanted):
         model = model_numbers(batch, totals.models)
         curves.add(batch, model)

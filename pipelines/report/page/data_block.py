@@ -36,6 +36,8 @@ def data_block(report: Report) -> str:
         "mismatch": _mismatch(report.mismatch, choice),
         "learning": _learning(report.learning, choice),
         "alerts": _alerts(report.alerts, choice),
+        "episodes": None if report.episodes is None else _episodes(report),
+        "first": _first(report),
     }
     text = json.dumps(block, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
@@ -147,6 +149,38 @@ def _alerts(alerts: Alerts | None, choice: Choice) -> dict[str, Any] | None:
         for own, start in zip(alerts.marks, choice.starts, strict=True)
     ]
     return {"counts": [alerts.counts.get(name, 0) for name in choice.drawn], "marks": marks}
+
+
+def _episodes(report: Report) -> list[list[list[Any]]]:
+    """Return for each model drawn its episodes.
+
+    Each is its kind, its state, its first row and the one after its last, and the times (s since
+    the model's axis starts) of its first and last row.
+    """
+    return [
+        [
+            [
+                band.kind,
+                band.state,
+                band.rows[0],
+                band.rows[1] + 1,
+                *(
+                    [None, None]
+                    if band.times is None or start is None
+                    else [(time - start) / 1e9 for time in band.times]
+                ),
+            ]
+            for band in own
+        ]
+        for own, start in zip(report.bands, report.choice.starts, strict=True)
+    ]
+
+
+def _first(report: Report) -> int | None:
+    """Return which curve the page shows first: that of the model that is off most, if one is."""
+    named = [off.model for off in report.episodes.worst] if report.episodes else []
+    named += [model.model for model in report.fleet.unlike] if report.fleet else []
+    return next((report.choice.drawn.index(n) for n in named if n in report.choice.drawn), None)
 
 
 def _number(value: float) -> float | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from pipelines.report.data.neighbours import REASONS
 from pipelines.report.data.report import Report
+from pipelines.report.page.answer import answer
 from pipelines.report.page.data_block import data_block
 from pipelines.report.page.learning import learning_texts
 from pipelines.report.page.summary import (
@@ -13,11 +15,12 @@ from pipelines.report.page.summary import (
     head,
     histogram,
     labels_shown,
+    models_without,
     plain,
     provenance,
     title_of,
 )
-from pipelines.report.text import counted, figure, moment, percent
+from pipelines.report.text import SECOND, counted, figure, moment, percent
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -59,6 +62,11 @@ def render_page(report: Report) -> str:
         learning=learning_texts(report.learning, report.choice),
         alerts=report.alerts,
         episodes=report.episodes,
+        fleet=report.fleet,
+        reasons=REASONS,
+        answer=answer(report),
+        held=len(totals.models) - models_without(run),
+        held_rows=any("odd" in curve.loss for curve in report.curves.values()),
         failures=report.failures,
         has_failed=has_failed(run, totals),
         command=run.get("command", "–"),
@@ -81,6 +89,7 @@ def templates() -> Environment:
     environment.filters |= {
         "counted": counted,
         "figure": figure,
+        "clock": lambda time: moment(time, to=SECOND),
         "moment": moment,
         "percent": percent,
         "plain": plain,

@@ -92,6 +92,11 @@ def has_failed(run: Mapping[str, Any], totals: Totals) -> bool:
     return bool(run.get("exit_code")) or (not _rows(totals) and _count(run, "rows_failed") > 0)
 
 
+def models_without(run: Mapping[str, Any]) -> int:
+    """Return how many models were held against no reference."""
+    return _count(run, "models_without_reference")
+
+
 def labels_shown(totals: Totals) -> dict[str, Any]:
     """Return the fitting error by label: name, rows, mean and sd over the rows of all models."""
     names, moments = ["no label", *totals.labels.names()], totals.by_label

@@ -1,0 +1,16 @@
+from .bounds import fitting_bound as fitting_bound
+from .detector import ReferenceDetector as ReferenceDetector
+from .drift import DriftSpec as DriftSpec
+from .find import Found as Found
+from .find import find_episodes as find_episodes
+from .mismatch import Mismatch as Mismatch
+from .mismatch import window_mismatch as window_mismatch
+from .moving import MovingWindow as MovingWindow
+from .neighbours import Neighbour as Neighbour
+from .neighbours import Neighbours as Neighbours
+from .neighbours import compare as compare
+from .neighbours import fingerprint as fingerprint
+from .reference import Episode as Episode
+from .reference import ReferenceSpec as ReferenceSpec
+from .reference import ReferenceState as ReferenceState
+from .reference import Scores as Scores

@@ -1,0 +1,166 @@
+"""Which device is off, since when, and why: a reference of its rows while all was well.
+
+The moving subspace learns every row, a fault as well: within some twenty rows its loss says nothing
+of it any more. So beside it stands a reference, made from a stretch of rows and then kept
+("first"), or moved on slowly by rows that were not odd ("gated").
+
+**What is held.** Rows are scaled as at the start and embedded: e_t = (x_t, ..., x_{t-L+1}), with L
+`lags`, fewer where D·L would be above 128. Of them, over the n rows learned, mean m and scatter; of
+C = scatter/n + ρ(tr C/E)I, E = DL, the root W with WᵀW = C⁻¹. And a kernel subspace of the rows
+themselves, tracked by the covariance tracker, which takes a tenth of them in, by leverage.
+
+**Scores.** d² = ‖W(e - m)‖² sees what is far out or breaks the channels' linear ties, now and over
+time. α = √-ln ‖q‖² sees what lies where no row was, between the modes of a device too: ‖q‖² is the
+squared cosine between a row and the kernel subspace, 1 - ℓ, so that α grows as the distance from
+the nearest rows of the reference does and goes on where the residual ℓ is all but 1. In standard
+deviations from their means, u and v, they make ln(e^u + e^v), about the larger one; the score is
+its root, of the same sign. The units of d² are those of rows that were just learned, as those to
+come will be measured.
+
+**Calibration.** The first half of the stretch is learned unseen. From then on each row is scored
+before it is learned, so that the second half's scores are those of rows that the reference did not
+know. p is the share of them that is not below a score; beyond the highest tenth a generalised
+Pareto tail (Hosking and Wallis 1987; Siffer et al. 2017) takes over, with a shape from .1 to .5. A
+small p is surprising.
+
+**Evidence.** S ← max(0, S - ln p - k), k `drift`: Page's sum (1954) of surprises, whose mean is 1
+while all is well. A spike raises it at once, a slow ramp over time. A change between two modes that
+are both usual is odd in its order alone, and for as long as there are lags: where no newest row
+among the last L is surprising by itself, one by the first D entries of W(e - m), -ln p counts as
+at most 4. Excursions of S from 0 have heights with an exponential tail (Cramér and Lundberg); h is
+where one is as rare as stated, by the highest quarter of those so far, ten to 64: by their lowest
+h₀, how many rows they came in, and the mean m of what the k others have beyond it. As m is
+estimated, the tail is that of the predictive distribution, (1 + (h - h₀)/km)^-k. So rows that
+resemble their neighbours, or that are wilder than the calibration's, raise h by themselves; no
+independence is assumed. m is at least that of independent rows. An episode that is over counts,
+too: where they come more often than stated, h rises.
+
+**Stuck channels** may lie well inside all that is usual. A channel that repeats its value for k
+rows more than four times its longest run before the calibration, and five, has the surprise
+-k ln q, q how often it repeated one then, at most ½; a row's surprise is at least the largest of
+its channels'.
+
+**Episodes.** One is open from where S exceeds h until it fell by 60 from its highest, or to 0; S
+stays below 1.5h. So it ends some hundred usual rows after the last odd one, which `last` names: the
+last of p < .01 before S fell by 15. It began where S last was below h/10. Its kind is `spike` (a
+few odd rows), `ramp` (rows became odder after it was noticed), `stuck` (a channel is, in most of
+its rows) or `shift`. One that never came to 1.5h may be none: its rows may be learned.
+
+**Why.** With Ω = C⁻¹ and A the entries of some channels, d² would fall by v_AᵀΩ_AA⁻¹v_A, v = Ωe, if
+these were what the others make of them (the conditional mean of a normal distribution). Of each row
+of an episode the channel is taken out without which d² is smallest, then the next one beside it, up
+to three, until what is left is usual; what each took along is its share. It says what the linear
+ties speak of; what only the residual sees has no share.
+
+**Until.** Where the stretch ends at an event time, it is learned from on as above, half of `rows`
+unseen, and calibrated by the last 512 scores before that time. A rate in event time is one in rows
+by the mean distance of the stretch's rows in time.
+
+**A new normal.** An episode that lasts longer than `accept_after` rows is closed as accepted, and
+the reference is made anew, from the rows that follow, by the scale of the last 128. By default none
+is: a fault that lasts stays one.
+
+**Gated.** Every 128 rows those are learned that lie in no episode, with a memory of eight
+stretches; the calibration is made anew when as many rows were kept as it was made of.
+
+Cost per row: O(E²) for d², O(BD + Br) for ℓ; O(128E + E³/128) where it learns. State: see
+`ReferenceState`. All sums have one order: the same bits however rows are cut into calls.
+
+References: E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954. J. R. M. Hosking,
+J. R. Wallis, "Parameter and quantile estimation for the generalized Pareto distribution",
+Technometrics 29, 1987. A. Siffer, P.-A. Fouque, A. Termier, C. Largouët, "Anomaly detection in
+streams with extreme value theory", KDD 2017. S. Asmussen, "Applied Probability and Queues", 2003,
+section XIII.5, for the excursions. The combination is this project's.
+"""
+
+from __future__ import annotations
+
+from kerneltrack.monitor.reference.episodes import (
+    Episode,
+    open_episode,
+)
+from kerneltrack.monitor.reference.run import (
+    Scores,
+    end_stretch,
+    update,
+)
+from kerneltrack.monitor.reference.spec import (
+    BLOCK,
+    FIRST,
+    GATED,
+    LEARNINGS,
+    ReferenceSpec,
+)
+from kerneltrack.monitor.reference.state import (
+    BEGAN,
+    CALIBRATED,
+    EPISODES,
+    EVIDENCE,
+    EVIDENCES,
+    EXCURSIONS,
+    KEPT,
+    KERNEL,
+    LAST_SURPRISE,
+    LEARNED,
+    OPENED,
+    PAD,
+    RECENT_ROW,
+    SEEN,
+    STRETCH_TIME,
+    STRETCHED,
+    STUCK_ROWS,
+    SURPRISES,
+    THRESHOLD,
+    ZERO,
+    ReferenceState,
+    Tables,
+    arrays,
+    from_arrays,
+    init,
+    layout,
+    next_place,
+    ready,
+    restarted,
+)
+
+__all__ = [
+    "BEGAN",
+    "BLOCK",
+    "CALIBRATED",
+    "EPISODES",
+    "EVIDENCE",
+    "EVIDENCES",
+    "EXCURSIONS",
+    "FIRST",
+    "GATED",
+    "KEPT",
+    "KERNEL",
+    "LAST_SURPRISE",
+    "LEARNED",
+    "LEARNINGS",
+    "OPENED",
+    "PAD",
+    "RECENT_ROW",
+    "SEEN",
+    "STRETCHED",
+    "STRETCH_TIME",
+    "STUCK_ROWS",
+    "SURPRISES",
+    "THRESHOLD",
+    "ZERO",
+    "Episode",
+    "ReferenceSpec",
+    "ReferenceState",
+    "Scores",
+    "Tables",
+    "arrays",
+    "end_stretch",
+    "from_arrays",
+    "init",
+    "layout",
+    "next_place",
+    "open_episode",
+    "ready",
+    "restarted",
+    "update",
+]

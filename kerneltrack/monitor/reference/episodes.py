@@ -1,0 +1,145 @@
+"""Episodes: stretches of rows that do not look like the reference."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.monitor.reference.spec import ReferenceSpec
+from kerneltrack.monitor.reference.state import OPENED, ReferenceState
+from kerneltrack.native.binding import call
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+SPIKE_ROWS = 5
+"""An episode of so many odd rows is a spike; each row is seen for as long as its lags."""
+EARLY_ROWS = 20
+"""Rows of an episode that say how it began (native/reference.h)."""
+RAMP = 1.5
+"""A ramp's mean surprise is so many times that of its first rows."""
+
+
+class Episode(NamedTuple):
+    """A stretch of rows that do not look like the reference.
+
+    Attributes:
+        number: Of the model's episodes, from 1: with the model's ID it is the episode's own.
+        kind: "spike", "ramp", "stuck" or "shift".
+        start: Index of the row since when.
+        opened: Index of the row at which it was noticed.
+        row: Index of the row that this was said after.
+        closed: Whether it is over.
+        accepted: Whether that is because its rows are taken as the new normal.
+        last: Index of the last row that was surprising by itself (p < .01), `start` if none was.
+        severity: Sum of -log₁₀ p of its rows.
+        peak: Smallest p.
+        times: Event times, ns, of the rows `start`, `opened`, `row` and `last`; 0 without times.
+        shares: (D,) what each channel contributes, adding up to 1.
+    """
+
+    number: int
+    kind: str
+    start: int
+    opened: int
+    row: int
+    closed: bool
+    last: int
+    severity: float
+    peak: float
+    times: tuple[int, int, int, int]
+    shares: FloatArray
+    accepted: bool = False
+
+    @property
+    def state(self) -> str:
+        """One of "open", "closed" and "accepted"."""
+        if self.accepted:
+            return "accepted"
+        return "closed" if self.closed else "open"
+
+    def moved(self, rows: int) -> Episode:
+        """Return the episode with so many rows added to every index."""
+        return self._replace(
+            start=self.start + rows,
+            opened=self.opened + rows,
+            row=self.row + rows,
+            last=self.last + rows,
+        )
+
+
+class Told(NamedTuple):
+    """Arrays that a call fills, one entry an episode that was opened or closed."""
+
+    number: IntArray
+    start: IntArray
+    opened: IntArray
+    row: IntArray
+    closed: BoolArray
+    peak: FloatArray
+    surprise: FloatArray
+    early: FloatArray
+    last: IntArray
+    surprises: IntArray
+    stuck_rows: IntArray
+    times: IntArray
+    blame: FloatArray
+    stuck: FloatArray
+
+
+def make_room(count: int, width: int) -> Told:
+    """Make room for what a call says of so many episodes of rows with D channels."""
+    wholes = [np.zeros(count, np.int64) for _ in range(7)]
+    reals = [np.zeros(count) for _ in range(3)]
+    number, start, opened, row, last, surprises, stuck_rows = wholes
+    peak, surprise, early = reals
+    closed, blame = np.zeros(count, np.bool_), np.zeros((count, width))
+    times = np.zeros((count, 4), np.int64)
+    stuck = np.zeros((count, width))
+    said = (peak, surprise, early, last, surprises, stuck_rows, times, blame, stuck)
+    return Told(number, start, opened, row, closed, *said)
+
+
+def read_episode(room: Told, at: int, lags: int) -> Episode:
+    """Return the episode at a place of what a call filled."""
+    start, row = int(room.start[at]), int(room.row[at])
+    last = max(int(room.last[at]), start)
+    rows = last - int(room.opened[at]) + 1
+    kind = "shift"
+    if room.surprises[at] < SPIKE_ROWS + lags:
+        kind = "spike"
+    elif rows > 2 * EARLY_ROWS:
+        late = (room.surprise[at] - room.early[at]) / (rows - EARLY_ROWS)
+        if late > RAMP * room.early[at] / EARLY_ROWS:
+            kind = "ramp"
+    blame = room.blame[at].copy()
+    if 2 * room.stuck_rows[at] > last - start + 1:
+        kind, blame = "stuck", room.stuck[at].copy()
+    total = float(blame.sum())
+    return Episode(
+        number=int(room.number[at]),
+        kind=kind,
+        start=start,
+        opened=int(room.opened[at]),
+        row=row,
+        closed=bool(room.closed[at]),
+        last=last,
+        severity=float(room.surprise[at]) / math.log(10.0),
+        peak=math.exp(-float(room.peak[at])),
+        times=tuple(room.times[at].tolist()),
+        shares=blame / total if total > 0.0 else blame,
+    )
+
+
+def open_episode(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
+    """Return the episode that is open after the rows so far, None if there is none."""
+    tables = state.tables
+    if tables.counts[OPENED] < 0:
+        return None
+    room = make_room(1, len(tables.scale))
+    call("reference_note", tables, room)
+    return read_episode(room, 0, spec.lags_for(len(tables.scale)))

@@ -1,0 +1,138 @@
+"""Settings of a reference."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, ClassVar
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.monitor.spans import Span, parse_moment, parse_span
+from kerneltrack.settings import OneOf, Range
+from kerneltrack.specs import Spec
+from kerneltrack.trackers.covariance.spec import CovarianceSpec
+
+FIRST, GATED = LEARNINGS = ("first", "gated")
+BLOCK = 128
+"""Rows after which the reference learns, all at once."""
+MOST_COLUMNS = 128
+"""Embedded columns, at most: lags are fewer where there would be more."""
+MOST_RATE = 0.1
+"""False alarms a row, at most."""
+MEMORY = 8
+"""Stretches that are remembered by a reference that goes on learning."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReferenceSpec(Spec):
+    """What a model's reference is told.
+
+    Example:
+        >>> ReferenceSpec(rows=1000, false_alarms=2).rate
+        2e-06
+    """
+
+    role: ClassVar[str] = "reference"
+    reference: ClassVar[str] = "reference"
+
+    learning: Annotated[
+        str,
+        OneOf(LEARNINGS),
+        """"first" keeps what the stretch showed, "gated" goes on learning from rows that are not
+        odd.""",
+    ] = FIRST
+    rows: Annotated[
+        int,
+        Range(2 * BLOCK, 10_000_000),
+        "Rows at the start, taken as normal, that the reference is made from; the fewest, with "
+        "`until`.",
+    ] = 512
+    until: Annotated[
+        str | None,
+        """Event time, in ISO 8601 (UTC unless it says otherwise): the rows before it are those that
+        the reference is made from, however many, in whole blocks of 128. A model with fewer than
+        `rows` of them has none.""",
+    ] = None
+    lags: Annotated[
+        int, Range(1, MOST_COLUMNS), "Rows that are looked at together: the row and those before."
+    ] = 5
+    ridge: Annotated[
+        float, Range(1e-12, 1e6), "ρ added to the embedded rows' covariance, as a part of its mean."
+    ] = 0.01
+    rank: Annotated[int, Range(1, 1000), "Dimension r of the reference's kernel subspace."] = 10
+    budget: Annotated[int, Range(1, 10_000), "Rows B that the kernel subspace stores."] = 20
+    drift: Annotated[
+        float, Range(1, 100, "()"), "k: surprise -ln p, of mean 1, that is let pass in every row."
+    ] = 1.5
+    false_alarms: Annotated[
+        float, Range(0, 1e6, "()"), "False alarms of a model that are accepted in `per` rows."
+    ] = 1.0
+    per: Annotated[
+        str | int,
+        """What `false_alarms` are counted in: rows, or event time (1000000 rows, 30 days), at the
+        pace that the model's rows had while the reference was made.""",
+    ] = "1000000 rows"
+
+    accept_after: Annotated[
+        int | None,
+        Range(BLOCK, 10**12),
+        """Rows of an episode after which it is accepted as the new normal, and the reference made
+        anew; none: it stays an episode.""",
+    ] = None
+
+    def resolve(self) -> None:
+        """Take a bare number as one of rows."""
+        number = str(self.per).strip()
+        if not isinstance(self.per, bool) and number.isascii() and number.isdigit():
+            self.replace("per", f"{int(number)} rows")
+
+    def check_together(self) -> None:
+        """Refuse a rate of more than an alarm in ten rows, and a budget below the rank."""
+        rows = self.span.rows
+        if rows is not None and self.false_alarms > MOST_RATE * rows:
+            raise ConfigError("false_alarms", self.false_alarms, f"at most {MOST_RATE * rows:g}")
+        if self.budget < self.rank:
+            raise ConfigError("budget", self.budget, f"at least {self.rank}, the rank")
+        if self.until is not None:
+            parse_moment("until", self.until)
+
+    @property
+    def span(self) -> Span:
+        """What `per` says."""
+        return parse_span("per", str(self.per))
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether rows must have event times."""
+        return self.until is not None or self.span.rows is None
+
+    @property
+    def rate(self) -> float | None:
+        """False alarms a row; None where it depends on the model's pace."""
+        rows = self.span.rows
+        return None if rows is None else self.false_alarms / rows
+
+    @property
+    def fit_rows(self) -> int:
+        """Rows of the stretch that are learned before any is scored: whole blocks are left."""
+        return self.rows - self.rows // 2 // BLOCK * BLOCK
+
+    @property
+    def memory(self) -> int:
+        """Rows that count fully in what is learned."""
+        return MEMORY * self.rows
+
+    def lags_for(self, width: int) -> int:
+        """Return the lags of rows with D channels."""
+        return max(1, min(self.lags, MOST_COLUMNS // width))
+
+    @property
+    def kernel(self) -> CovarianceSpec:
+        """The kernel subspace's own spec."""
+        return CovarianceSpec(
+            rank=self.rank,
+            budget=self.budget,
+            standardise=False,
+            admission="leverage",
+            admission_rate=0.1,
+            halflife=float(self.memory) if self.learning == GATED else None,
+        )

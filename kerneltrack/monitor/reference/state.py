@@ -1,0 +1,289 @@
+"""State of a reference: what the row loops work on, and its kernel subspace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.limits import (
+    Like,
+    Limit,
+    check_counts,
+    check_positive,
+    check_whole,
+    copies_like,
+    real,
+    whole,
+)
+from kerneltrack.monitor.reference.spec import BLOCK, ReferenceSpec
+from kerneltrack.trackers.common import scaling
+from kerneltrack.trackers.common.calls import copied, first_matrix
+from kerneltrack.trackers.covariance.state import CovarianceState
+from kerneltrack.trackers.covariance.tracker import CovarianceTracker
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+MOST_KEPT = 512
+"""Scores that a calibration is made of, at most."""
+MOST_PEAKS = 64
+"""Excursions that the threshold is made of."""
+KERNEL = CovarianceTracker()
+
+# Places in the state's `reals` and `counts`, as in native/reference.h.
+THRESHOLD, EVIDENCE = 12, 13
+EVIDENCES = slice(EVIDENCE, EVIDENCE + 6)
+"""S and what goes along with it, none of it below 0."""
+REALS = 23
+SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
+SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
+STRETCHED, STUCK_ROWS, RECENT_ROW, BEGAN, PAD = range(12, 17)
+COUNTS = 19
+NEWEST_TIME, FIRST_TIME, STRETCH_TIME = range(3, 6)
+MEASURES = ("d²", "d² of the newest row alone", "α")
+"""What is measured of a row."""
+
+
+class Tables(NamedTuple):
+    """The part of a reference's state that its own row loops work on (native/reference.c).
+
+    Attributes:
+        shift: (D,) centre over scale.
+        scale: (D,) standard deviation.
+        rows: (BLOCK + L - 1, D) the open block's rows, scaled, behind the L - 1 before it.
+        good: (BLOCK,) which of them may be learned.
+        mean: (E,) m.
+        scatter: (E, E) lower triangle of Σ(e - m)(e - m)ᵀ.
+        whitener: (E, E) W, lower triangle.
+        scores: (3, 512) ring of the `MEASURES` that the next calibration is made of.
+        calibration: (2, 512) the scores of the last one, of embedded rows and of newest rows alone,
+            sorted.
+        measured: (3, BLOCK) the `MEASURES` of the open block's rows.
+        peaks: (64,) heights of the highest excursions of S that were no episodes, falling.
+        blame: (D,) the channels' shares in the excursion of S, summed up.
+        stuck: (D,) the surprises that they were stuck, summed up likewise.
+        previous: (D,) the newest row, scaled.
+        runs: (D,) rows that repeat the one before, up to the newest.
+        longest: (D,) the longest of these runs before the first calibration.
+        repeated: (D,) rows that repeated the one before, until then.
+        reals: (23,) means of the `MEASURES`, then their standard deviations; begin, shape and width
+            of the two scores' tails; h; S, and its largest value since it was 0; since it was low
+            the largest surprise and their sum; their sum over an episode's first rows; the largest
+            surprise of a newest row alone of late; mean and squared deviations of the d² of rows
+            once they were learned, since the last calibration, of embedded and of newest rows.
+        counts: (19,) rows seen, learned, kept for calibrations; rows of the last calibration, rows
+            kept when the next is due; the row at which S left h/10, the one that opened an episode
+            (-1: none), the last one of p < .01 and how many; episodes; excursions kept, and the
+            rows that they came in; rows before the first calibration; rows since S was low whose
+            surprise was that of a channel that is stuck; the row of the largest surprise of late;
+            the row that the reference began with; the place of row 0 in its block; rows of the
+            squared deviations; excursions so far.
+        times: (6,) event times, ns, of the row at which S left h/10, that opened an episode, that
+            was the last one of p < .01, and of the newest; of the first row, and of the last one
+            that the reference was made from; 0 without times.
+    """
+
+    shift: FloatArray
+    scale: FloatArray
+    rows: FloatArray
+    good: BoolArray
+    mean: FloatArray
+    scatter: FloatArray
+    whitener: FloatArray
+    scores: FloatArray
+    calibration: FloatArray
+    measured: FloatArray
+    peaks: FloatArray
+    blame: FloatArray
+    stuck: FloatArray
+    previous: FloatArray
+    runs: IntArray
+    longest: IntArray
+    repeated: IntArray
+    reals: FloatArray
+    counts: IntArray
+    times: IntArray
+
+
+class ReferenceState(NamedTuple):
+    """A model's reference; every array keeps its shape for the model's whole life.
+
+    The bytes of its arrays are 8(E(2E + 1) + D(L + 135) + 3056) + 128 and those of the kernel
+    subspace's `CovarianceState`, E = DL.
+
+    Attributes:
+        tables: What the row loops work on.
+        kernel: State of the kernel subspace of the scaled rows.
+    """
+
+    tables: Tables
+    kernel: CovarianceState
+
+
+def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
+    """Return what the arrays of the tables for rows of D channels are like."""
+    lags = spec.lags_for(width)
+    columns = lags * width
+    return {
+        "shift": real(width),
+        "scale": real(width),
+        "rows": real(BLOCK + lags - 1, width),
+        "good": Like((BLOCK,), np.bool_),
+        "mean": real(columns),
+        "scatter": real(columns, columns),
+        "whitener": real(columns, columns),
+        "scores": real(len(MEASURES), MOST_KEPT),
+        "calibration": real(2, MOST_KEPT),
+        "measured": real(len(MEASURES), BLOCK),
+        "peaks": real(MOST_PEAKS),
+        "blame": real(width),
+        "stuck": real(width),
+        "previous": real(width),
+        "runs": whole(width),
+        "longest": whole(width),
+        "repeated": whole(width),
+        "reals": real(REALS),
+        "counts": whole(COUNTS),
+        "times": whole(6),
+    }
+
+
+def init(spec: ReferenceSpec, first_rows: npt.ArrayLike) -> ReferenceState:
+    """Make the reference of a model from its first rows, (m, D): scale and bandwidth only.
+
+    Raises:
+        ConfigError: if they are not a finite matrix of one row and one column at the least.
+    """
+    rows = first_matrix(first_rows)
+    scale = scaling.standard_scaling(rows, math.inf)
+    tables = empty(spec, scale.shift, scale.scale, 0)
+    return ReferenceState(
+        tables, KERNEL.init(spec.kernel, scaling.apply_scaling(scale, rows, math.inf))
+    )
+
+
+def empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int) -> Tables:
+    """Make the tables of a reference that begins with a row of this index."""
+    arrays = {name: like.zeros() for name, like in layout(spec, len(scale)).items()}
+    tables = Tables(**arrays)._replace(shift=shift, scale=scale)
+    counts = tables.counts
+    counts[SEEN] = counts[BEGAN] = counts[ZERO] = began
+    counts[OPENED] = -1
+    counts[DUE] = MOST_KEPT
+    # The stretch ends where a block does.
+    counts[PAD] = -(began + spec.rows) % BLOCK
+    return tables
+
+
+def made_anew(spec: ReferenceSpec, old: Tables) -> tuple[Tables, CovarianceState]:
+    """Begin anew after a whole block, by the scale of its rows."""
+    lags = spec.lags_for(len(old.scale))
+    rows = (old.rows[lags - 1 :] + old.shift) * old.scale
+    scale = scaling.standard_scaling(rows, math.inf)
+    tables = empty(spec, scale.shift, scale.scale, int(old.counts[SEEN]))
+    scaled = scaling.apply_scaling(scale, rows, math.inf)
+    first = -spec.rows % BLOCK
+    tables.rows[first : first + lags - 1] = scaled[len(scaled) - lags + 1 :]
+    tables.previous[:] = scaled[-1]
+    tables.counts[EPISODES] = old.counts[EPISODES]
+    tables.times[:] = old.times
+    return tables, KERNEL.init(spec.kernel, scaled)
+
+
+def restarted(state: ReferenceState) -> ReferenceState:
+    """Return a reference for rows that do not follow those that it has seen.
+
+    What it was made of stays. The evidence is 0, no episode is open or was, and before the next row
+    all counts as it is in that.
+    """
+    tables = copied(state.tables)
+    for place in (ZERO, LAST_SURPRISE, SURPRISES, EPISODES, STUCK_ROWS):
+        tables.counts[place] = 0
+    tables.counts[OPENED] = -1
+    tables.reals[EVIDENCES] = 0.0
+    tables.times[: NEWEST_TIME + 1] = 0
+    for array in (tables.blame, tables.stuck, tables.runs):
+        array[...] = 0
+    tables.previous[...] = np.nan
+    first = next_place(tables)
+    tables.rows[first : first + len(tables.rows) - BLOCK] = np.nan
+    return ReferenceState(tables, state.kernel)
+
+
+def ready(state: ReferenceState) -> bool:
+    """Check whether the reference is made: rows have a p, and episodes are found, only then."""
+    return bool(state.tables.counts[CALIBRATED] > 0)
+
+
+def next_place(tables: Tables) -> int:
+    """Return the next row's place in its block."""
+    return int(tables.counts[SEEN] + tables.counts[PAD]) % BLOCK
+
+
+def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:
+    """Return the state's arrays by name, for the codec."""
+    kernel = {f"kernel.{name}": array for name, array in KERNEL.arrays(state.kernel).items()}
+    # The codec knows whole numbers and reals.
+    return {**state.tables._asdict(), "good": state.tables.good.astype(np.int64), **kernel}
+
+
+def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> ReferenceState:
+    """Make a state of what `arrays` gave.
+
+    Raises:
+        ConfigError: for other names or shapes than the spec gives them, or counts that no state
+            has.
+    """
+    own = {name: array for name, array in arrays.items() if not name.startswith("kernel.")}
+    scale = own.get("scale", np.zeros(0))
+    if scale.ndim != 1 or not len(scale):
+        raise ConfigError("reference.scale", scale.shape, "of shape (D,)")
+    like = {**layout(spec, len(scale)), "good": whole(BLOCK)}
+    tables = Tables(**copies_like("reference", own, like))
+    tables = tables._replace(good=tables.good != 0)
+    check_positive("reference.scale", tables.scale)
+    seen = int(tables.counts[SEEN])
+    opened = tables.counts[OPENED]
+    tables.counts[OPENED] = max(int(opened), 0)
+    check_counts(
+        "reference.counts",
+        tables.counts,
+        Limit("row that opened an episode", OPENED, seen),
+        Limit("row at which the evidence was low", ZERO, seen),
+        Limit("last surprising row", LAST_SURPRISE, seen),
+        Limit("surprising rows", SURPRISES, seen),
+        Limit("rows of stuck channels", STUCK_ROWS, seen),
+        Limit("row of the largest surprise of late", RECENT_ROW, seen),
+        Limit("episodes", EPISODES, seen),
+        Limit("rows before the calibration", STRETCHED, seen),
+        Limit("rows of the calibration", CALIBRATED, MOST_KEPT),
+        Limit("excursions", EXCURSIONS, MOST_PEAKS),
+        Limit("row that the reference began with", BEGAN, seen),
+        Limit("place of row 0", PAD, BLOCK - 1),
+    )
+    # A block's rows are learned at its end: up to all of them, whatever part of it was seen here.
+    whole_blocks = seen - next_place(tables) + BLOCK
+    check_counts(
+        "reference.counts",
+        tables.counts,
+        Limit("rows learned", LEARNED, whole_blocks),
+        Limit("scores kept", KEPT, whole_blocks),
+    )
+    tables.counts[OPENED] = max(int(opened), -1)
+    for name in ("runs", "longest", "repeated"):
+        check_whole(f"reference.{name}", getattr(tables, name), 0, seen)
+    named = {
+        name.removeprefix("kernel."): array
+        for name, array in arrays.items()
+        if name.startswith("kernel.")
+    }
+    kernel = KERNEL.from_arrays(spec.kernel, named)
+    if len(kernel.scale) != len(scale):
+        raise ConfigError("reference.kernel.scale", kernel.scale.shape, f"of shape ({len(scale)},)")
+    return ReferenceState(tables, kernel)

@@ -1,0 +1,134 @@
+"""Which models of a run are unlike the others: found at its end, from its snapshots."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kerneltrack import codec
+from kerneltrack.errors import printable
+from kerneltrack.monitor.neighbours import (
+    VIEWS,
+    Fingerprint,
+    Neighbour,
+    Neighbours,
+    compare,
+    fingerprint,
+)
+from kerneltrack.trackers.common.spec import SubspaceSpec
+from pipelines.files.layout import NEIGHBOURS, SNAPSHOTS
+from transforms.paths import join
+from transforms.snapshots.files import write_whole
+from transforms.snapshots.folder import SnapshotFolder
+from transforms.snapshots.references import reference_of
+
+FEWEST = 3
+"""Models that it takes to compare any."""
+MOST_NAMED = 5
+"""Models that the end of a job names."""
+_MOST_LISTED = 1_000
+SCHEMA = pa.schema(
+    [
+        ("model_id", pa.string()),
+        ("apart", pa.float64()),
+        ("view", pa.string()),
+        ("unlike", pa.bool_()),
+        *((view, pa.float64()) for view in VIEWS),
+        ("nearest", pa.list_(pa.string())),
+        ("shares", pa.list_(pa.float64())),
+        ("x", pa.float64()),
+        ("y", pa.float64()),
+    ]
+)
+
+
+def find_neighbours(
+    output: str, spec: SubspaceSpec, most: int, models: int
+) -> dict[str, dict[str, Any]]:
+    """Compare the models of a run, and write `output/neighbours/*.parquet`.
+
+    Args:
+        output: The run's folder, with its snapshots.
+        spec: The tracker's spec.
+        most: Models that are compared, at most.
+        models: Models of the run.
+
+    Returns:
+        What the record says of it; nothing where there was nothing to compare.
+
+    Raises:
+        DataError: if a snapshot cannot be read.
+    """
+    if not most or models < FEWEST:
+        return {}
+    folder = SnapshotFolder(join(output, SNAPSHOTS))
+
+    def read(model_id: str) -> Fingerprint | None:
+        return _read(folder, model_id)
+
+    found = compare(spec, list(folder.models), read, most)
+    if found.views:
+        _write(output, found)
+    unlike = [model.model for model in found.models if model.unlike]
+    return {
+        NEIGHBOURS: {
+            "compared": len(found.models) if found.views else 0,
+            "of": found.total,
+            "landmarks": found.landmarks if found.views else 0,
+            "views": list(found.views),
+            "unlike": len(unlike),
+            "models": unlike[:_MOST_LISTED],
+        }
+    }
+
+
+def _read(folder: SnapshotFolder, model_id: str) -> Fingerprint | None:
+    path, data = folder.path(model_id, codec.TRACKER), folder.state(model_id, codec.TRACKER)
+    if path is None or data is None:
+        return None
+    snapshot = codec.decode(data, path, own=True)
+    # One that was given to many models is not the model's own.
+    own = not snapshot.header["about"].get("reference_from")
+    held = reference_of(snapshot, path) if own else None
+    return fingerprint(snapshot.spec, snapshot.state, held)
+
+
+def _write(output: str, found: Neighbours) -> None:
+    lines = [_line(model) for model in found.models]
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(lines, SCHEMA), buffer)
+    write_whole(join(output, NEIGHBOURS, "part-00000-of-00001.parquet"), buffer.getvalue())
+
+
+def _line(model: Neighbour) -> dict[str, Any]:
+    return {
+        "model_id": model.model,
+        "apart": None if model.view is None else model.apart,
+        "view": model.view,
+        "unlike": model.unlike,
+        **{view: model.scores.get(view) for view in VIEWS},
+        "nearest": list(model.nearest),
+        "shares": None if model.shares is None else model.shares.tolist(),
+        "x": model.place[0],
+        "y": model.place[1],
+    }
+
+
+def neighbour_lines(run: Mapping[str, Any]) -> list[str]:
+    """Return what the end of a job says of the models that are unlike the others."""
+    found = run.get(NEIGHBOURS)
+    if not found or not found["unlike"]:
+        return []
+    named = [printable(name) for name in found["models"][:MOST_NAMED]]
+    more = found["unlike"] - len(named)
+    if more:
+        named.append(f"and {more:,} more")
+    are = "is" if found["unlike"] == 1 else "are"
+    return [
+        f"{found['unlike']:,} of {found['compared']:,} models {are} unlike the others, from the "
+        f"start or by now: {', '.join(named)}"
+    ]

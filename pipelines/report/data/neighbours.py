@@ -1,0 +1,93 @@
+"""The fleet as the report shows it: who is unlike the others, why, and a map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.report.data.episodes import LEAST_SHARE, MOST_CHANNELS
+from pipelines.report.data.files import column_names, parquet_files, read_batches
+
+MOST_UNLIKE = 20
+"""Models that are listed and numbered on the map, those that stand furthest apart."""
+MOST_PLACED = 2_000
+"""Models on the map, those that stand furthest apart first."""
+REASONS = {
+    "ties": "how its channels go together, in a row and from row to row",
+    "level": "its level, or how far it spreads",
+    "subspace": "the shape of its rows of late",
+}
+"""What a view sees, in words."""
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """A model that is unlike the others.
+
+    Attributes:
+        model: Its ID.
+        apart: How far, 1 at the limit.
+        why: What is unlike, in words.
+        channels: Names and shares of the channels that make it so, the largest first.
+        nearest: The model that is most like it.
+        place: Where it stands on the map.
+    """
+
+    model: str
+    apart: float
+    why: str
+    channels: list[tuple[str, float]]
+    nearest: str
+    place: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The models of a run among each other.
+
+    Attributes:
+        compared: How many were compared.
+        of: How many there are.
+        views: What was compared.
+        total: How many are unlike the others.
+        unlike: The first 20 of these.
+        places: Places of the others on the map.
+    """
+
+    compared: int
+    of: int
+    views: list[str]
+    total: int
+    unlike: list[Unlike]
+    places: list[tuple[float, float]]
+
+
+def fleet_of(output: str, run: Mapping[str, Any]) -> Fleet | None:
+    """Read what a run found of its fleet; None where it compared nothing.
+
+    Cost: O(models) time; memory of at most 2,000.
+    """
+    record = run.get("neighbours") or {}
+    if not record.get("views"):
+        return None
+    channels = list((run.get("columns") or {}).get("features") or [])
+    paths = parquet_files(output, "neighbours")
+    unlike: list[Unlike] = []
+    places: list[tuple[float, float]] = []
+    for batch in read_batches(paths, column_names(paths)):
+        for line in batch.to_pylist():
+            if line["unlike"] and len(unlike) < MOST_UNLIKE:
+                unlike.append(_unlike(line, channels))
+            elif len(places) < MOST_PLACED:
+                places.append((line["x"], line["y"]))
+    counts = int(record["compared"]), int(record["of"])
+    return Fleet(*counts, list(record["views"]), int(record["unlike"]), unlike, places)
+
+
+def _unlike(line: dict[str, Any], channels: list[str]) -> Unlike:
+    shares = sorted(zip(line["shares"] or [], channels, strict=False), key=lambda pair: -pair[0])
+    named = [(name, share) for share, name in shares[:MOST_CHANNELS] if share >= LEAST_SHARE]
+    nearest = line["nearest"][0] if line["nearest"] else "–"
+    place = line["x"], line["y"]
+    return Unlike(line["model_id"], line["apart"], REASONS[line["view"]], named, nearest, place)

@@ -1,0 +1,145 @@
+"""The detector as users of PyOD and scikit-learn know theirs; rows in, episodes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.base import clone
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.monitor import Episode, ReferenceDetector, ReferenceSpec, find_episodes, reference
+
+Array = npt.NDArray[np.float64]
+
+
+def normal(seed: int, count: int, width: int = 3) -> Array:
+    return np.random.default_rng(seed).normal(size=(count, width))
+
+
+def broken() -> Array:
+    rows = normal(3, 1600)
+    rows[800:900, 1] += 8
+    return rows
+
+
+def test_labels_are_scores_above_the_threshold() -> None:
+    rows = normal(0, 1500)
+    detector = ReferenceDetector().fit(rows[:1000])
+    assert detector.decision_scores_.shape == detector.labels_.shape == (1000,)
+    assert np.isfinite(detector.decision_scores_).all()
+    assert detector.threshold_ == max(2.0, detector.decision_scores_.max())
+    assert not detector.labels_.any()
+    further = rows[1000:]
+    score = detector.decision_function(further)
+    assert detector.predict(further).tolist() == (score > detector.threshold_).astype(int).tolist()
+    assert not detector.predict(further).any()
+    further[250:] += 5
+    assert detector.predict(further)[[0, 249, 270, -1]].tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.5])
+def test_contamination_is_the_share_of_odd_rows_among_those_fitted(share: float) -> None:
+    detector = ReferenceDetector(contamination=share)
+    labels = detector.fit_predict(normal(1, 1000))
+    assert labels.sum() == pytest.approx(1000 * share, abs=1)
+    assert labels.tolist() == detector.labels_.tolist()
+    assert detector.threshold_ == np.quantile(detector.decision_scores_, 1 - share)
+
+
+def test_looking_changes_nothing_and_going_on_does() -> None:
+    rows = broken()
+    detector = ReferenceDetector().fit(rows[:700])
+    first = detector.decision_function(rows[700:])
+    detector.predict(rows[700:])
+    assert detector.in_episode(rows[700:])[[0, 110, -1]].tolist() == [0, 1, 0]
+    assert detector.decision_function(rows[700:]).tolist() == first.tolist()
+    assert detector.episodes_ == []
+    detector.partial_fit(rows[700:850]).partial_fit(rows[850:])
+    assert [episode.state for episode in detector.episodes_] == ["open", "closed"]
+    assert detector.in_episode(rows[:10]).tolist() == [0] * 10
+
+
+def test_a_first_partial_fit_is_a_fit() -> None:
+    rows = normal(2, 400)
+    once = ReferenceDetector().partial_fit(rows)
+    assert once.decision_scores_.tolist() == ReferenceDetector().fit(rows).decision_scores_.tolist()
+
+
+def test_a_fit_forgets_what_was_before() -> None:
+    rows, again = broken(), ReferenceDetector()
+    again.fit(rows[:700]).partial_fit(rows[700:])
+    assert again.fit(rows[:700]).episodes_ == []
+    assert again.spec is None
+
+
+def test_clone_takes_the_arguments_and_nothing_else() -> None:
+    spec = ReferenceSpec(lags=3)
+    detector = ReferenceDetector(spec, contamination=0.1).fit(normal(4, 300))
+    other = clone(detector)
+    assert other.get_params() == {"spec": spec, "contamination": 0.1} == detector.get_params()
+    assert not hasattr(other, "state_")
+    assert detector.spec_.rows == 300
+    assert other.set_params(contamination=None).contamination is None
+    with pytest.raises(ConfigError, match="parameter = 'rate'"):
+        other.set_params(rate=1)
+    assert repr(ReferenceDetector(contamination=0.1)) == "ReferenceDetector(contamination=0.1)"
+
+
+def holed() -> Array:
+    rows = normal(0, 300)
+    rows[7, 2] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (normal(0, 300)[:, 0], "X = "),
+        (normal(0, 100), "X = "),
+        (np.zeros((300, 0)), "X = "),
+        (holed(), r"X\[7, 2\] = nan"),
+        ([["a", "b"]] * 300, "X = 'list'"),
+    ],
+)
+def test_rows_that_are_none_are_refused(rows: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        ReferenceDetector().fit(rows)
+
+
+def test_further_rows_are_looked_at_too() -> None:
+    detector = ReferenceDetector()
+    with pytest.raises(ConfigError, match="fitted"):
+        detector.decision_function(normal(0, 5))
+    detector.fit(normal(0, 300))
+    for rows, said in ((normal(0, 5, 4), "X = "), (normal(0, 5)[0], "X = "), (holed(), "X")):
+        with pytest.raises(ConfigError, match=said):
+            detector.predict(rows)
+    assert detector.predict(np.zeros((0, 3))).tolist() == []
+
+
+@pytest.mark.parametrize("share", [0.0, 0.6, -1.0, float("nan")])
+def test_a_contamination_out_of_range_is_refused(share: float) -> None:
+    with pytest.raises(ConfigError, match="contamination"):
+        ReferenceDetector(contamination=share).fit(normal(0, 300))
+
+
+def test_episodes_are_those_of_update_and_each_is_told_once() -> None:
+    rows, spec = broken(), ReferenceSpec()
+    found = find_episodes(rows)
+    state, scores, told = reference.update(spec, reference.init(spec, rows[:512]), rows)
+    assert [_plain(episode) for episode in found.episodes] == [_plain(told[-1])]
+    assert found.scores.p.tobytes() == scores.p.tobytes()
+    assert found.state.tables.reals.tobytes() == state.tables.reals.tobytes()
+
+
+def test_an_open_episode_is_told_as_it_stands() -> None:
+    found = find_episodes(broken()[:880])
+    (episode,) = found.episodes
+    assert (episode.state, episode.row) == ("open", 879)
+
+
+def _plain(episode: Episode) -> tuple[Any, ...]:
+    return tuple(x.tolist() if isinstance(x, np.ndarray) else x for x in episode)
