@@ -364,7 +364,7 @@ def _with_reference(
     beside: dict[str, dict[str, npt.NDArray[Any]]],
     first_rows: npt.NDArray[Any],
 ) -> Model:
-    """Return a model with its reference: that of arrays, a given one, or one that is yet to be made."""
+    """Return a model with its reference: of arrays, a given one, or one that is yet to be made."""
     if "reference" in beside:
         return model._replace(reference=reference.from_arrays(spec, beside["reference"]))
     if work.given is None:
