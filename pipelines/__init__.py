@@ -6,7 +6,7 @@ import logging
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
-    """Tell Beam's remark, made on import, that Google's clients are not installed from the rest."""
+    """Check that a record is not Beam's remark, on import, that Google's clients are missing."""
     return not str(record.msg).startswith("apitools not found")
 
 

@@ -165,7 +165,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
             X: Shape (n, D).
 
         Returns:
-            Shape (n,), in [0, 1]: .99 means as badly explained as the worst 1 % of late.
+            Shape (n,), in [0, 1]: .99: explained as badly as the worst 1 % before it.
 
         Raises:
             ValueError: for rows that are not finite or too large to compute with.

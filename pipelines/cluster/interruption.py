@@ -32,7 +32,7 @@ class Interruption:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the signals back."""
+        """Restore the handlers of the signals."""
         for number, handler in self._former.items():
             signal.signal(number, handler)
 

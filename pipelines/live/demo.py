@@ -1,4 +1,4 @@
-"""`make live-demo`: a live job on a local cluster, from nothing to nothing.
+"""`make live-demo`: a live job on a local cluster that is started for it and removed after it.
 
     python -m pipelines.live.demo [--speed X] [--folder DIR]
 

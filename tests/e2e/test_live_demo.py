@@ -1,4 +1,4 @@
-"""`make live-demo`: from nothing to nothing, also when it is interrupted."""
+"""`make live-demo`: it leaves nothing behind, also when it is interrupted."""
 
 from __future__ import annotations
 

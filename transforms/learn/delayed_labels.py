@@ -198,7 +198,7 @@ def _nearest(labels: NamingLabels, newest: int | None, most: int, lost: Lost) ->
 def take_labels(
     pending: Pending, first: int, times: IntArray | None, own: LabelArray
 ) -> tuple[LabelArray, Pending]:
-    """Give rows that are settled now their labels.
+    """Return the labels of rows that are settled now.
 
     Args:
         pending: Labels that wait.

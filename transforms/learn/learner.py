@@ -70,7 +70,7 @@ def begin(spec: LearnerSpec, rows: int = 0) -> Learning:
 
 
 def opened(spec: LearnerSpec, now: Learning, width: int) -> Learning:
-    """Give a learner its first state, now that the number of features is known."""
+    """Return a learner with its first state, now that the number of features is known."""
     if now.state is not None:
         return now
     state = get_learner(spec.learner).init(spec, width)

@@ -160,7 +160,7 @@ def _no_features(infos: Sequence[FileInfo], options: ColumnOptions) -> ConfigErr
 
 
 def _roles(infos: Sequence[FileInfo], options: ColumnOptions) -> dict[str, str]:
-    """Find the columns that are no features, and check that every file has them."""
+    """Find the columns of ids, times and labels, and check that every file has them."""
     first = infos[0]
     named = {
         "model_id": options.model_id,

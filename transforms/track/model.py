@@ -337,7 +337,7 @@ def _with_companions(
     beside: dict[str, dict[str, npt.NDArray[Any]]],
     first_rows: npt.NDArray[Any],
 ) -> Model:
-    """Give a model what works along with the tracker, from arrays where there are some."""
+    """Return a model with what works along with the tracker, from arrays where there are some."""
     width = first_rows.shape[1]
     if work.hold is not None and "held" in beside:
         held = Held(**copies_like("held", beside["held"], Held.layout(width)))
@@ -364,7 +364,7 @@ def _with_reference(
     beside: dict[str, dict[str, npt.NDArray[Any]]],
     first_rows: npt.NDArray[Any],
 ) -> Model:
-    """Give a model its reference: that of arrays, a given one, or one that is yet to be made."""
+    """Return a model with its reference: of arrays, a given one, or one that is yet to be made."""
     if "reference" in beside:
         return model._replace(reference=reference.from_arrays(spec, beside["reference"]))
     if work.given is None:
@@ -378,7 +378,7 @@ def _with_reference(
 def _with_windows(
     work: Work, model: Model, beside: dict[str, dict[str, npt.NDArray[Any]]], width: int
 ) -> Model:
-    """Give a model its windows, from arrays where there are some."""
+    """Return a model with its windows, from arrays where there are some."""
     if work.measure is not None and work.measure.windows is not None:
         known = OpenWindows.none(width)
         if "open" in beside:
