@@ -91,31 +91,14 @@ static void fade(covariance *loop, int64_t time) {
     fade_weights(loop->state, larger(exp1(-settings->fading * (double)passed), LEAST_FADING));
 }
 
-/* The new row's coefficients on S and its kernel values with S behind the directions: itself, or
-where it is not stored what its projection is made of. */
-static void load_row(covariance *loop, int64_t place, int stored) {
-  const covariance_state *state = loop->state;
-  covariance_work *work = &loop->work;
-  int64_t size = state->counts.at[SIZE], rank = state->factor.rows;
-  double *coefficients = row_of(&work->span.left, rank), *values = row_of(&work->span.right, rank);
-  if (!stored) {
-    copy(coefficients, work->share, size);
-    copy(values, work->k, size);
-    return;
-  }
-  fill(coefficients, 0.0, size);
-  coefficients[place] = 1.0;
-  copy(values, row_of(&state->gram, place), size);
-}
-
 /* Add the row in `work` to the covariance; the index that left, -1 if none did. */
 static int64_t learn(covariance *loop, double own, double weight, int64_t time) {
   covariance_state *state = loop->state;
   covariance_work *work = &loop->work;
-  int64_t *counts = state->counts.at, number = counts[N] - 1, place = counts[SIZE], gone = -1;
+  int64_t *counts = state->counts.at, number = counts[N] - 1, gone = -1;
   fade(loop, time);
   for (int64_t c = directions_of(state); c < state->factor.rows; c++)
-    work->q[c] = dot(work->k, row_of(&state->factor, c), place);
+    work->q[c] = dot(work->k, row_of(&state->factor, c), counts[SIZE]);
   double rest = solve_row(state, work, own);
   if (loop->settings->rank_factor > 0.0)
     choose_rank(loop->settings, state, work->q, own, rest, weight);
@@ -127,12 +110,10 @@ static int64_t learn(covariance *loop, double own, double weight, int64_t time) 
     add_row(state, work, own, rest, weight);
     int64_t leaves = leaving_slot(state, work);
     if (leaves >= 0) {
-      place = leaves;
       gone = state->born.at[leaves];
       evict_slot(state, work, leaves);
     }
   }
-  load_row(loop, place, gone != number);
   follow_covariance(loop->settings, state, work, own);
   return gone;
 }
@@ -198,14 +179,16 @@ static void lay_out(covariance *loop) {
   covariance_work *work = &loop->work;
   arena *from = &loop->scratch;
   int64_t slots = state->support.rows, rank = state->factor.rows;
-  double **rows_of_slots[] = {&work->k, &work->share, &work->half, &work->along, &work->costs};
+  double **rows_of_slots[] = {&work->k,     &work->share,       &work->half,         &work->along,
+                              &work->costs, &work->fresh, &work->fresh_image, &work->fresh_through};
+  double **directions[] = {&work->part, &work->beside, &work->least, &work->change};
+  mat *tables[] = {&work->small, &work->factor, &work->turns};
   work->x = reals(from, state->support.columns);
   work->q = reals(from, rank);
-  for (int i = 0; i < 5; i++) *rows_of_slots[i] = reals(from, slots);
-  work->span = make_span_work(from, rank + 1, slots, rank);
-  work->moved = table(from, rank + 1, slots);
-  work->small = table(from, rank + 1, rank + 1);
-  work->turns = table(from, rank + 1, rank + 1);
+  for (int i = 0; i < 8; i++) *rows_of_slots[i] = reals(from, slots);
+  for (int i = 0; i < 4; i++) *directions[i] = reals(from, rank + 1);
+  work->span = make_span_work(from, rank, slots, rank);
+  for (int i = 0; i < 3; i++) *tables[i] = table(from, rank + 1, rank + 1);
   work->order = wholes(from, rank + 1);
   work->chol = table(from, loop->settings->learn ? slots : 0, slots);
   work->root = make_span_root(from, loop->out, slots);

@@ -1,7 +1,8 @@
 /* The budgeted covariance tracker, see `trackers/covariance/tracker.py` for symbols and equations.
 
 S are the stored rows, K = κ(S, S), W with WᵀW = K⁻¹ (`whitener`), Γ the weights, C = Φ_S Γ Φ_Sᵀ; E
-the coefficients of the subspace's basis, k = κ(S, x) of a row.
+the coefficients of the subspace's basis, G = KE (`image`), F = ΓKE (`through`), M = EᵀKΓKE
+(`energy`), k = κ(S, x) of a row.
 */
 #ifndef KT_COVARIANCE_H
 #define KT_COVARIANCE_H
@@ -30,7 +31,7 @@ typedef struct {
   double fading;
   int64_t timed;
   double rank_factor;
-  int64_t steps;
+  int64_t period;
   double clip;
 } covariance_settings;
 
@@ -39,6 +40,8 @@ typedef struct {
   mat factor;
   mat gram;
   mat image;
+  mat through;
+  mat energy;
   mat weights;
   mat square;
   mat whitener;
@@ -57,9 +60,13 @@ typedef struct {
 typedef struct {
   /* A row x with k and q; t = K⁻¹k or what an evicted row is on the others; cost of each slot. */
   double *x, *k, *q, *share, *half, *along, *costs;
-  /* r + 1 directions, the last of them the new row; what C makes of them; Ritz's. */
+  /* The new row on S: its coefficients, their image through K and through ΓK. */
+  double *fresh, *fresh_image, *fresh_through;
+  /* Of each direction: an evicted row's part, the new row's, what it makes of M; r + 1 numbers. */
+  double *part, *beside, *least, *change;
+  /* What is left of each direction in an orthogonal iteration; M of r + 1 directions. */
   span_work span;
-  mat moved, small, turns;
+  mat small, factor, turns;
   int64_t *order;
   /* The Cholesky factor of K. */
   mat chol;
@@ -116,8 +123,20 @@ void evict_slot(covariance_state *state, covariance_work *work, int64_t slot);
 
 /* covariance_span.c */
 
-/* Move the subspace after Γ or S changed; the last directions in `work` hold the coefficients of
-the new row and its kernel values with S. O(B²r + Br² + r³) */
+/* F and M gain wφφᵀ of a row with q in the scratch: one in the span of S, φ = Φ_S t, t in `share`, or
+one in the next slot, where `share` is NULL. O(Br + r²) */
+void span_gain(covariance_state *state, const covariance_work *work, const double *share,
+               double weight);
+
+/* E, G, F and M once row i is projected on the others, before its slot is closed; t (`share`) and Γ's
+column i (`along`) in the scratch. False where `span_renew` must follow. O(Br + r²) */
+int span_lose(covariance_state *state, covariance_work *work, int64_t slot, double rest);
+
+/* Make E orthonormal by Gram and Schmidt, and G, F and M anew. O(B²r + Br²) */
+void span_renew(covariance_state *state, covariance_work *work);
+
+/* Move the subspace after Γ or S changed; the new row on S is in the scratch. O(Br + r³), and where a
+step of the orthogonal iteration is due O(B²r + Br² + r³) */
 void follow_covariance(const covariance_settings *settings, covariance_state *state,
                        covariance_work *work, double own);
 

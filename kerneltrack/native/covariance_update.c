@@ -34,7 +34,7 @@ static void add_pair(double *to, double left, const double *u, double right, con
 /* out ← tableᵀ·vector, of a table's first rows and columns. */
 static void transposed_times(const mat *table, const double *vector, int64_t size, double *out) {
   fill(out, 0.0, size);
-  for (int64_t i = 0; i < size; i++) add_scaled(out, vector[i], row_of(table, i), size);
+  add_rows(table, size, size, vector, out);
 }
 
 /* X ← TXTᵀ, where T adds share[j] times row `slot` to row j; share[slot] is -1. */
@@ -69,7 +69,7 @@ static void renew(covariance_state *state, covariance_work *work) {
   double *row = work->half;
   renew_whitener(state, work);
   for (int64_t i = 0; i < size; i++) {
-    span_image(&state->gram, row_of(&state->weights, i), size, row);
+    transposed_times(&state->gram, row_of(&state->weights, i), size, row);
     for (int64_t j = 0; j <= i; j++) {
       double entry = dot(row, row_of(&state->weights, j), size);
       row_of(&state->square, i)[j] = entry;
@@ -89,10 +89,10 @@ static double solve(const covariance_state *state, covariance_work *work, double
 /* Whether Kt is k but for rounding. */
 static int is_exact(const covariance_state *state, const covariance_work *work, double own) {
   int64_t size = state->counts.at[SIZE];
+  transposed_times(&state->gram, work->share, size, work->along);
   for (int64_t i = 0; i < size; i++) {
-    const double *values = row_of(&state->gram, i);
-    double gap = fabs(dot(values, work->share, size) - work->k[i]);
-    if (!(gap <= RESIDUAL * sqrt(values[i] * own))) return 0;
+    double gap = work->along[i] - work->k[i], length = row_of(&state->gram, i)[i];
+    if (!(gap * gap <= RESIDUAL * RESIDUAL * length * own)) return 0;
   }
   return 1;
 }
@@ -113,6 +113,10 @@ void fade_weights(covariance_state *state, double factor) {
     scale_all(row_of(&state->weights, i), factor, size);
     scale_all(row_of(&state->square, i), factor * factor, size);
   }
+  for (int64_t c = 0; c < state->through.rows; c++) {
+    scale_all(row_of(&state->through, c), factor, size);
+    scale_all(row_of(&state->energy, c), factor, state->energy.columns);
+  }
   state->reals.at[LOST] *= factor;
 }
 
@@ -121,13 +125,18 @@ void fold_row(covariance_state *state, covariance_work *work, double own, double
               double weight) {
   int64_t size = state->counts.at[SIZE];
   double *share = work->share, *along = work->along;
-  span_image(&state->weights, work->k, size, along);
-  double half = 0.5 * weight * dot(work->k, share, size);
+  double square = dot(work->k, share, size), half = 0.5 * weight * square;
+  transposed_times(&state->weights, work->k, size, along);
+  copy(work->fresh, share, size);
+  copy(work->fresh_image, work->k, size);
+  copy(work->fresh_through, along, size);
+  add_scaled(work->fresh_through, weight * square, share, size);
   for (int64_t i = 0; i < size; i++) along[i] = weight * (along[i] + half * share[i]);
   for (int64_t i = 0; i < size; i++) {
     add_pair(row_of(&state->square, i), along[i], share, share[i], along, size);
     add_product(row_of(&state->weights, i), weight, share[i], share, size);
   }
+  span_gain(state, work, share, weight);
   rest = larger(rest, 0.0);
   state->reals.at[LOST] += weight * sqrt(rest * (2.0 * own - rest));
 }
@@ -139,7 +148,13 @@ void add_row(covariance_state *state, covariance_work *work, double own, double 
   double inverse = 1.0 / sqrt(rest);
   double *gram = row_of(&state->gram, size), *weights = row_of(&state->weights, size);
   double *square = row_of(&state->square, size), *whitener = row_of(&state->whitener, size);
-  span_image(&state->weights, work->k, size, work->along);
+  transposed_times(&state->weights, work->k, size, work->along);
+  copy(work->fresh_image, work->k, size);
+  copy(work->fresh_through, work->along, size);
+  fill(work->fresh, 0.0, size);
+  work->fresh[size] = 1.0;
+  work->fresh_image[size] = own;
+  work->fresh_through[size] = weight * own;
   for (int64_t i = 0; i < size; i++) {
     gram[i] = row_of(&state->gram, i)[size] = work->k[i];
     weights[i] = row_of(&state->weights, i)[size] = 0.0;
@@ -155,7 +170,9 @@ void add_row(covariance_state *state, covariance_work *work, double own, double 
   for (int64_t c = 0; c < state->factor.rows; c++) {
     row_of(&state->factor, c)[size] = 0.0;
     row_of(&state->image, c)[size] = work->q[c];
+    row_of(&state->through, c)[size] = 0.0;
   }
+  span_gain(state, work, NULL, weight);
   state->born.at[size] = state->counts.at[N] - 1;
   state->counts.at[SIZE] = size + 1;
 }
@@ -213,8 +230,25 @@ static void drop_slot(covariance_state *state, int64_t slot, int64_t last) {
   for (int64_t c = 0; c < state->factor.rows; c++) {
     row_of(&state->factor, c)[slot] = row_of(&state->factor, c)[last];
     row_of(&state->image, c)[slot] = row_of(&state->image, c)[last];
+    row_of(&state->through, c)[slot] = row_of(&state->through, c)[last];
   }
   state->born.at[slot] = state->born.at[last];
+}
+
+/* The new row, which stood in the last slot, on the rows that stay: its coefficients and what ΓK makes
+of them through T, where K is K - δeeᵀ; its kernel values stay. */
+static void leave_row(covariance_work *work, int64_t slot, int64_t last, double rest) {
+  double *fresh = work->fresh, *image = work->fresh_image, *through = work->fresh_through;
+  int64_t size = last + 1;
+  if (slot == last) {
+    copy(fresh, work->share, last);
+    add_scaled(through, -rest, work->along, size);
+  }
+  add_scaled(through, through[slot], work->share, size);
+  if (slot == last) return;
+  fresh[slot] = fresh[last];
+  image[slot] = image[last];
+  through[slot] = through[last];
 }
 
 void evict_slot(covariance_state *state, covariance_work *work, int64_t slot) {
@@ -229,16 +263,17 @@ void evict_slot(covariance_state *state, covariance_work *work, int64_t slot) {
   scale_all(share, -rest, size);
   share[slot] = -1.0;
   reflect_whitener(state, work, square);
-  /* ΓKΓ with K - δeeᵀ in the middle, then both sides through T. */
   copy(along, row_of(&state->weights, slot), size);
+  int sound = span_lose(state, work, slot, rest);
+  leave_row(work, slot, last, rest);
+  /* ΓKΓ with K - δeeᵀ in the middle, then both sides through T. */
   for (int64_t i = 0; i < size; i++)
     add_product(row_of(&state->square, i), -rest, along[i], along, size);
   transform(&state->square, slot, share, size, along);
   transform(&state->weights, slot, share, size, along);
-  for (int64_t c = 0; c < state->factor.rows; c++)
-    add_scaled(row_of(&state->factor, c), row_of(&state->factor, c)[slot], share, size);
   drop_slot(state, slot, last);
   share[slot] = share[last];
   state->counts.at[SIZE] = last;
   state->reals.at[LOST] += sqrt(larger(work->costs[slot], 0.0));
+  if (!sound) span_renew(state, work);
 }

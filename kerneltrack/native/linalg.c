@@ -78,6 +78,33 @@ void solve_factored(const mat *inverse, const mat *transposed, const double *rig
   for (int64_t j = 0; j < size; j++) out[j] = dot(row_of(transposed, j) + j, half + j, size - j);
 }
 
+int cholesky(const mat *matrix, double shift, mat *chol) {
+  for (int64_t i = 0; i < matrix->rows; i++) {
+    const double *from = row_of(matrix, i);
+    double *own = row_of(chol, i);
+    for (int64_t j = 0; j < i; j++) {
+      const double *other = row_of(chol, j);
+      own[j] = (from[j] - dot(own, other, j)) * other[j];
+    }
+    double pivot = from[i] - shift - dot(own, own, i);
+    if (!(pivot > 0.0)) return 0;
+    own[i] = 1.0 / sqrt(pivot);
+  }
+  return 1;
+}
+
+void solve_cholesky(const mat *chol, double *right) {
+  for (int64_t i = 0; i < chol->rows; i++) {
+    const double *own = row_of(chol, i);
+    right[i] = (right[i] - dot(own, right, i)) * own[i];
+  }
+  for (int64_t i = chol->rows - 1; i >= 0; i--) {
+    const double *own = row_of(chol, i);
+    right[i] *= own[i];
+    add_scaled(right, -right[i], own, i);
+  }
+}
+
 static void swap_entries(double *left, double *right) {
   double kept = *left;
   *left = *right;

@@ -31,6 +31,13 @@ void inverse_cholesky(const mat *matrix, int64_t size, double shift, mat *chol, 
 void solve_factored(const mat *inverse, const mat *transposed, const double *right, double *half,
                     double *out);
 
+/* C with CCᵀ = matrix - shift·I into the lower triangle of `chol`, with 1/C_ii on the diagonal; false
+where that is not positive definite. O(r³/3) */
+int cholesky(const mat *matrix, double shift, mat *chol);
+
+/* right ← (CCᵀ)⁻¹ right. O(r²) */
+void solve_cholesky(const mat *chol, double *right);
+
 /* The orthogonal factor of the polar decomposition of a square matrix into `out`: the rotation that
 is nearest to it. `inverse` and `pivots` are workspace; no table is another. O(r³) a step.
 

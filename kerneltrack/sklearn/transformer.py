@@ -24,8 +24,8 @@ class SubspaceTracker(
     the last row left it and learns nothing, so `fit_transform(X)` is `fit(X).transform(X)`. Inner
     products of the features approximate the kernel.
 
-    Cost a row: O(BD + Br + r²), and with "covariance" O(B²r + Br² + r³) more where it enters the
-    subspace.
+    Cost a row: O(BD + Br + r²), and with "covariance" O(B² + Br + r³) more where it enters the
+    subspace, O(B²r + Br² + r³) in every third of these.
 
     Args:
         tracker: "okfeb" (on a budget), "okfe" (without one, for small data) or "covariance" (on a

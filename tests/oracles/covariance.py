@@ -23,6 +23,7 @@ GAIN, MEMORY = 0.02, 0.01
 FOLD, SHIFT, DEPENDENT = 1e-6, 1e-7, 1e-10
 LEAST_KERNEL = 1e-60
 KEPT, PATIENCE, BELOW, EXACT = 0.99, 50, 0.9, 1e-6
+SHORT, LIFT = 1e-3, 1e-15
 MASK = 2**64 - 1
 
 
@@ -234,16 +235,71 @@ class Oracle:
         return transform
 
     def follow(self, newest: Array, own: float) -> None:
-        """Orthogonal iteration on C + SHIFT·tr(C) from the best r Ritz vectors, a step or two."""
-        gram = self.gram
-        whole = np.append(np.ones(self.spec.rank), own)
-        block = orthonormal(np.column_stack([self.basis, newest]), gram, whole)
-        inner = block.T @ gram @ self.weights @ gram @ block
-        values, turns = np.linalg.eigh((inner + inner.T) / 2)
-        self.basis = block @ turns[:, np.argsort(values)[::-1][: self.spec.rank]]
-        for _ in range(1 if self.spec.admission == "every" else 2):
-            moved = self.weights @ gram @ self.basis + SHIFT * np.trace(inner) * self.basis
+        """Let the new row in for the direction of least energy; iterate where that is due."""
+        gram, rank = self.gram, self.spec.rank
+        covariance = gram @ self.weights @ gram
+        self.basis = shortened(self.basis, gram)
+        rest = newest
+        for _ in range(2):
+            rest = rest - self.basis @ (self.basis.T @ gram @ rest)
+        length = rest @ gram @ rest
+        if length > DEPENDENT * own:
+            block = np.column_stack([self.basis, rest / math.sqrt(length)])
+            energy = block.T @ covariance @ block
+            empty = np.flatnonzero(np.diag(energy)[:rank] <= 0)
+            if len(empty):
+                self.basis[:, empty[0]] = block[:, rank]
+            else:
+                self.basis = block @ turn(least(energy / np.trace(energy)))
+        period = 3 if self.spec.admission == "every" else 2
+        if self.admitted < self.spec.budget or self.admitted % period == 0:
+            energy = self.basis.T @ covariance @ self.basis
+            values, turns = np.linalg.eigh((energy + energy.T) / 2)
+            turns = turns[:, np.argsort(-values, kind="stable")]
+            ritz = self.basis @ (turns * np.where(np.diag(turns) < 0, -1.0, 1.0))
+            moved = self.weights @ gram @ ritz + SHIFT * np.trace(energy) * ritz
             self.basis = orthonormal(moved, gram, np.diag(moved.T @ gram @ moved))
+
+
+def least(energy: Array) -> Array:
+    """Nearly the eigenvector of the smallest eigenvalue: four steps of inverse iteration."""
+    rank = len(energy) - 1
+    vector, unit = np.zeros(rank + 1), np.eye(rank + 1)
+    vector[rank - 1] = math.sqrt(0.5)
+    vector[rank] = math.copysign(math.sqrt(0.5), -energy[rank, rank - 1])
+    shift = -LIFT
+    for _ in range(2):
+        if np.linalg.eigvalsh(energy)[0] <= shift:
+            return vector
+        for _ in range(2):
+            vector = np.linalg.solve(energy - shift * unit, vector)
+            vector /= np.linalg.norm(vector)
+        value = vector @ energy @ vector
+        shift = float(value - np.linalg.norm(energy @ vector - value * vector) - LIFT)
+    return vector
+
+
+def turn(dropped: Array) -> Array:
+    """The first columns of the smallest rotation whose last one is the vector that is dropped."""
+    vector = -dropped if dropped[-1] < 0 else dropped
+    last = np.eye(len(vector))[-1]
+    both = vector + last
+    rotation = np.eye(len(vector)) - np.outer(both, both) / (1 + vector[-1])
+    rotation += 2 * np.outer(vector, last)
+    return np.asarray(rotation[:, :-1])
+
+
+def shortened(basis: Array, gram: Array) -> Array:
+    """The orthonormal basis nearest to one that a projection has shortened."""
+    filled = np.abs(basis).max(axis=0, initial=0) > 0
+    if not filled.any():
+        return basis
+    values, turns = np.linalg.eigh(basis[:, filled].T @ gram @ basis[:, filled])
+    if values[0] <= SHORT:
+        return orthonormal(basis, gram, np.ones(basis.shape[1]))
+    out = basis.copy()
+    out[:, filled] = basis[:, filled] @ (turns / np.sqrt(values)) @ turns.T
+    return out
 
 
 def orthonormal(block: Array, gram: Array, whole: Array) -> Array:

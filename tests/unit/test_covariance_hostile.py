@@ -117,7 +117,7 @@ def test_the_states_bytes_are_those_of_the_formula(rank: int, budget: int) -> No
         state = TRACKER.init(spec, walk(0, 20, width))
         slots = budget + 1
         expected = 8 * (
-            slots * (width + 2 * rank + 4 * slots + 1) + rank**2 + 2 * width + window + 17
+            slots * (width + 3 * rank + 4 * slots + 1) + 2 * rank**2 + 2 * width + window + 17
         )
         assert sum(array.nbytes for array in state) == expected
         state, _ = TRACKER.update(spec, state, walk(1, 100, width))

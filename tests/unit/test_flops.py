@@ -25,9 +25,9 @@ def test_a_count_is_what_it_says() -> None:
     # 3BD + 10B + 18Br + 25r² + 2B²r/64 + Br²/64 + 10r³/64
     expected = 30 + 50 + 270 + 225 + (150 + 45 + 270) / 64
     assert flops_of(PARTS["okfeb"], SIZES) == pytest.approx(expected, rel=1e-15)
-    # 3BD + 10B + 4B²r + 28B² + 11Br² + 6Br + 40r³ + 4B³/64
-    expected = 30 + 50 + 300 + 700 + 495 + 90 + 1080 + 500 / 64
-    assert flops_of(PARTS["covariance"], SIZES) == expected
+    # 3BD + 10B + 28B² + 39Br + 31r² + 2r³/3 + 4B²r/3 + 13Br²/3 + 26r³/3 + 4B³/64
+    expected = 30 + 50 + 700 + 585 + 279 + 18 + (300 + 585 + 702) / 3 + 500 / 64
+    assert flops_of(PARTS["covariance"], SIZES) == pytest.approx(expected, rel=1e-15)
     # 4Cp + 20C
     assert flops_of(PARTS["logistic"], SIZES) == 24 + 40
     with pytest.raises(ValueError, match="no flops in the docstring"):

@@ -25,15 +25,15 @@ COIN, STAMP = 0, 1
 # The order of the names in `covariance.ADMISSIONS`, the first four as in `okfeb.CENSORS`.
 LEVERAGE = 4
 
-ONE_IN_A_ROW, TWO_APART = 1, 2
+EVERY_THIRD, EVERY_SECOND = 3, 2
 
 
 class Settings(NamedTuple):
     """A spec as numbers.
 
     `fading` is ln 2 over the half-life, in rows or, if `timed`, in ns, 0 without one; `rank_factor`
-    is 0 where the rank is fixed; `steps` of the orthogonal iteration are
-    done on an admitted row: `ONE_IN_A_ROW` where every row is one, else `TWO_APART`.
+    is 0 where the rank is fixed; a step of the orthogonal iteration is made every `period` admitted
+    rows: `EVERY_THIRD` where every row is admitted, else `EVERY_SECOND`.
     """
 
     learn: bool
@@ -44,7 +44,7 @@ class Settings(NamedTuple):
     fading: float
     timed: bool
     rank_factor: float
-    steps: int
+    period: int
     clip: float
 
 
@@ -52,14 +52,16 @@ class CovarianceState(NamedTuple):
     """State of a model; every array keeps its shape for the model's whole life.
 
     With C = B + 1 slots (one for the row that is being added), the bytes of its arrays are
-    8(C(D + 2r + 4C + 1) + r² + 2D + window + 17); 8 more with a half-life in event time, 8(r + 4)
+    8(C(D + 3r + 4C + 1) + 2r² + 2D + window + 17); 8 more with a half-life in event time, 8(r + 4)
     with a rank that is chosen.
 
     Attributes:
         support: (C, D) stored rows, scaled; slots from `size` on are unused.
         factor: (r, C) Eᵀ, coefficients of the orthonormal basis of the subspace.
         gram: (C, C) K_S.
-        image: (r, C) (K_S E)ᵀ.
+        image: (r, C) G = (K_S E)ᵀ.
+        through: (r, C) F = (ΓK_S E)ᵀ.
+        energy: (r, r) M = EᵀK_SΓK_S E, the covariance of the basis.
         weights: (C, C) Γ as of the last admitted row.
         square: (C, C) ΓK_SΓ.
         whitener: (C, C) W with WᵀW = K_S⁻¹.
@@ -83,6 +85,8 @@ class CovarianceState(NamedTuple):
     factor: FloatArray
     gram: FloatArray
     image: FloatArray
+    through: FloatArray
+    energy: FloatArray
     weights: FloatArray
     square: FloatArray
     whitener: FloatArray

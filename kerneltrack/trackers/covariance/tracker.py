@@ -37,18 +37,32 @@ nothing. ΓKΓ gains the row w[Γk, wκ(x,x)], and an eviction makes it T(ΓKΓ 
 if max|Kt - k|/√κκ is above 1e-10 (counted as mended). A stored row that a new one brings within
 1e-6 of the others' span goes first: the condition of K stays bounded.
 
-**The subspace.** Basis Φ_S E, EᵀKE = I, image G = KE. On an admitted row, V = [E, the row] is made
-orthonormal (E's images on the rows that stay are unchanged by an eviction: KTE = (KE)_rest), the
-r largest Ritz vectors of VᵀKΓKV are found by Jacobi's rotations, and one step of orthogonal
-iteration with C + 1e-7 tr(C) I moves them: E ← orth(ΓKV + 1e-7 tr V). The new row in V lets in a
-direction that the subspace does not see at all; the shift keeps directions without energy from
-being made of rounding errors. Where not every row is admitted a second step follows. The number
-of steps is fixed, so that results are a function of the rows alone.
+**The subspace.** Basis Φ_S E, EᵀKE = I. Beside E stand its image G = KE, F = ΓKE, what C makes of
+it, and M = EᵀKΓKE = GᵀF, C's energy in it. All four follow C by changes of low rank. A row with
+q = Eᵀk gives M ← M + wqqᵀ, and F the row wqᵀ (folded: F ← F + wtqᵀ). A row i that goes, a = E_i its
+part in the basis, leaves G on the rows that stay (KTE = (KE)_rest), and as TᵀK_rest T = K - δeeᵀ
+
+    E ← TE,  F ← T(F - δγ_iaᵀ),  M ← M - δ(aF_iᵀ + F_iaᵀ) + δ²Γ_ii·aaᵀ,  EᵀKE = I - δaaᵀ;
+
+E(I + βaaᵀ), β = δ/(√g(1 + √g)), g = 1 - δ‖a‖², is the orthonormal basis that is nearest (where
+g < 1e-3: Gram and Schmidt, all anew). Then the new row is let in: d, what E does not see of it,
+orthonormal, V = [E, d], and of VᵀCV, M and a row more, the Ritz vector u = (s, h) of the least
+value is dropped: E ← E - (Es/(1 + h) + d)sᵀ, the smallest rotation of V that sends u to its last
+axis (h >= 0). u is found nearly, by two steps of inverse iteration from what the last two
+directions have least of, and two more with a shift below its value. A direction without energy
+gives its place to d before any other.
+
+Every 3 admitted rows, every 2 where not every row is admitted, and on each of the first B, one step
+of orthogonal iteration with C + 1e-7 tr(M) I is made from E's Ritz vectors, the largest values
+first: E ← orth(F + 1e-7 tr(M) E), and G, F and M anew; so rounding does not add up. It brings back
+what the dropped directions had, which C still knows; the shift keeps directions without energy from
+being made of rounding errors. When it comes is counted in the state, so that results are a function
+of the rows alone.
 
 **Features.** q = Eᵀk (kernel-PCA scores, by falling variance once settled), loss ℓ = κ(x,x) - ‖q‖²
-without any ridge, z = Tq with the rotation T that moves the stored rows' features least at each
-update (orthogonal Procrustes), s = K^½Eq. Rows count as `initial` until the subspace has r
-directions.
+without any ridge, z = Tq. Between two steps of the iteration T stays, as E moves no more than it
+must; a step takes the rotation T that moves the stored rows' features least (orthogonal
+Procrustes). s = K^½Eq. Rows count as `initial` until the subspace has r directions.
 
 **The rank** is `rank`, or chosen from the stream, `rank` at most (as much as the budget can hold if
 that is "auto"). Of an admitted row two residuals are known before it enters: δ, outside the span of
@@ -67,9 +81,11 @@ of w[enters] is 1 given all rows before, so E C_n = C*_n for as long as nothing 
 the row's leverage on the directions that are not tracked yet). ln c moves by
 0.02(1 - p/rate) a row. A refused row costs what OK-FEB's censored one does.
 
-Cost per row: O(BD + Br + r²) refused, O(B²r + Br² + r³) more admitted, O(B³) every max(64, B)
-admitted rows. All sums have one order: the same bits however rows are cut into calls.
-Flops a row that is admitted: 3BD + 10B + 4B²r + 28B² + 11Br² + 6Br + 40r³ + 4B³/64.
+Cost per row: O(BD + Br + r²) refused, O(B² + Br + r³) more admitted, O(B²r + Br² + r³) every 3
+admitted rows, O(B³) every max(64, B). All sums have one order: the same bits however rows are cut
+into calls.
+Flops a row that is admitted: 3BD + 10B + 28B² + 39Br + 31r² + 2r³/3 + 4B²r/3 + 13Br²/3 + 26r³/3 +
+4B³/64.
 
 References: F. Sheikholeslami, D. Berberidis, G. B. Giannakis, "Large-scale kernel-based feature
 extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Process., 2018, for the
@@ -116,7 +132,7 @@ def settings_of(spec: CovarianceSpec, learn: bool) -> covstate.Settings:
         fading=_fading(spec),
         timed=spec.needs_times,
         rank_factor=float(spec.rank_factor or 0.0),
-        steps=covstate.ONE_IN_A_ROW if spec.admission == "every" else covstate.TWO_APART,
+        period=covstate.EVERY_THIRD if spec.admission == "every" else covstate.EVERY_SECOND,
         clip=math.inf if spec.clip is None else float(spec.clip),
     )
 
@@ -185,6 +201,8 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
             "factor": real(rank, slots),
             "gram": real(slots, slots),
             "image": real(rank, slots),
+            "through": real(rank, slots),
+            "energy": real(rank, rank),
             "weights": real(slots, slots),
             "square": real(slots, slots),
             "whitener": real(slots, slots),
