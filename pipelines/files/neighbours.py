@@ -21,6 +21,7 @@ from kerneltrack.monitor.neighbours import (
 )
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.files.layout import NEIGHBOURS, SNAPSHOTS
+from pipelines.report.data.neighbours import Unlike, fleet_of
 from transforms.paths import join
 from transforms.snapshots.files import write_whole
 from transforms.snapshots.folder import SnapshotFolder
@@ -73,7 +74,7 @@ def find_neighbours(
     found = compare(spec, list(folder.models), read, most)
     if found.views:
         _write(output, found)
-    unlike = [model.model for model in found.models if model.unlike]
+    unlike = [model for model in found.models if model.unlike]
     return {
         NEIGHBOURS: {
             "compared": len(found.models) if found.views else 0,
@@ -81,7 +82,7 @@ def find_neighbours(
             "landmarks": found.landmarks if found.views else 0,
             "views": list(found.views),
             "unlike": len(unlike),
-            "models": unlike[:_MOST_LISTED],
+            "models": [model.model for model in unlike[:_MOST_LISTED]],
         }
     }
 
@@ -118,17 +119,20 @@ def _line(model: Neighbour) -> dict[str, Any]:
     }
 
 
-def neighbour_lines(run: Mapping[str, Any]) -> list[str]:
+def neighbour_lines(output: str, run: Mapping[str, Any]) -> list[str]:
     """Return what the end of a job says of the models that are unlike the others."""
-    found = run.get(NEIGHBOURS)
-    if not found or not found["unlike"]:
+    found = fleet_of(output, run)
+    if found is None or not found.total:
         return []
-    named = [printable(name) for name in found["models"][:MOST_NAMED]]
-    more = found["unlike"] - len(named)
-    if more:
-        named.append(f"and {more:,} more")
-    are = "is" if found["unlike"] == 1 else "are"
+    named = [_named(model) for model in found.unlike[:MOST_NAMED]]
+    if found.total > len(named):
+        named.append(f"and {found.total - len(named):,} more")
+    are = "is" if found.total == 1 else "are"
     return [
-        f"{found['unlike']:,} of {found['compared']:,} models {are} unlike the others, from the "
-        f"start or by now: {', '.join(named)}"
+        f"{found.total:,} of {found.compared:,} models {are} unlike the others: {', '.join(named)}"
     ]
+
+
+def _named(model: Unlike) -> str:
+    channels = "".join(f" {name}" for name, _ in model.channels[:1])
+    return f"{printable(model.model)} ({model.view}{':' if channels else ''}{channels})"

@@ -195,7 +195,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         write_record(args.output, record)
     said = [
         *off_lines(args.output, record, _why_unreferenced(job)),
-        *neighbour_lines(record),
+        *neighbour_lines(args.output, record),
         *failure_lines(failed),
     ]
     say(summary(record, said, report))

@@ -28,7 +28,7 @@ class Unlike:
     Attributes:
         model: Its ID.
         apart: How far, 1 at the limit.
-        why: What is unlike, in words.
+        view: The view that it is of.
         channels: Names and shares of the channels that make it so, the largest first.
         nearest: The model that is most like it.
         place: Where it stands on the map.
@@ -36,10 +36,15 @@ class Unlike:
 
     model: str
     apart: float
-    why: str
+    view: str
     channels: list[tuple[str, float]]
     nearest: str
     place: tuple[float, float]
+
+    @property
+    def why(self) -> str:
+        """What is unlike, in words."""
+        return REASONS[self.view]
 
 
 @dataclass(frozen=True)
@@ -90,4 +95,4 @@ def _unlike(line: dict[str, Any], channels: list[str]) -> Unlike:
     named = [(name, share) for share, name in shares[:MOST_CHANNELS] if share >= LEAST_SHARE]
     nearest = line["nearest"][0] if line["nearest"] else "–"
     place = line["x"], line["y"]
-    return Unlike(line["model_id"], line["apart"], REASONS[line["view"]], named, nearest, place)
+    return Unlike(line["model_id"], line["apart"], line["view"], named, nearest, place)

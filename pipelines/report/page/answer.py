@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.report.data.columns import Ints
 from pipelines.report.data.curves import Curve
 from pipelines.report.data.episodes import Episodes
 from pipelines.report.data.neighbours import Fleet
@@ -38,33 +39,29 @@ def _sparks(report: Report, episodes: Episodes, slots: dict[str, int]) -> dict[s
         curve = report.curves.get(off.model)
         if curve is None or "odd" not in curve.loss:
             continue
-        code = report.totals.models[off.model]
-        rows = int(report.totals.length[code])
+        known = np.flatnonzero(np.isfinite(curve.loss["odd"]))
+        if not len(known):
+            continue
+        # From where p is known: before, there is nothing to see.
+        start = float(curve.loss["row"][known[0]])
+        end = float(report.totals.length[report.totals.models[off.model]])
+        unit = WIDTH / max(end - start, 1.0)
         bands = [band.rows for band in report.bands[slots[off.model]]]
+        edges = [(max(unit * (a - start), 0.0), unit * (b + 1 - start)) for a, b in bands]
         sparks[off.model] = {
-            "path": _path(curve, rows),
-            "bands": [
-                (_at(first, rows), max(_at(last + 1, rows) - _at(first, rows), 1.0))
-                for first, last in bands
-            ],
+            "path": _path(curve, known, start, unit),
+            "bands": [(left, max(right - left, 1.0)) for left, right in edges],
         }
     return sparks
 
 
-def _at(row: float, rows: int) -> float:
-    return WIDTH * row / max(rows, 1)
-
-
-def _path(curve: Curve, rows: int) -> str:
+def _path(curve: Curve, known: Ints, start: float, unit: float) -> str:
     """Return the path of -log₁₀ p over the rows: the most of each of some hundred parts."""
-    height = np.asarray(curve.loss["odd"])
-    known = np.flatnonzero(np.isfinite(height))
-    if not len(known):
-        return ""
-    part = (curve.loss["row"][known] * _POINTS / max(rows, 1)).astype(np.int64)
+    height, row = curve.loss["odd"][known], curve.loss["row"][known]
+    part = ((row - start) * unit * _POINTS / WIDTH).astype(np.int64)
     first = np.flatnonzero(np.concatenate([[True], part[1:] != part[:-1]]))
     # Roots: a spike of thirty decades would leave nothing else to be seen.
-    heights = np.sqrt(np.maximum.reduceat(height[known], first))
+    heights = np.sqrt(np.maximum.reduceat(height, first))
     top = max(float(heights.max()), 2.0)
     places = (part[first] + 0.5) * WIDTH / _POINTS
     return "M" + "L".join(

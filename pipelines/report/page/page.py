@@ -92,6 +92,7 @@ def templates() -> Environment:
         "clock": lambda time: moment(time, to=SECOND),
         "moment": moment,
         "percent": percent,
+        "share": lambda share: f"{100 * share:.0f}\N{NO-BREAK SPACE}%",
         "plain": plain,
         "thousands": "{:,}".format,
         "width": lambda part, whole: f"{100 * part / whole:.2f}%",

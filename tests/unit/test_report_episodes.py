@@ -1,0 +1,250 @@
+"""What the report opens on: who is off and who is unlike the others, in the table and on curves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.files.neighbours import SCHEMA
+from pipelines.report import write_report
+from pipelines.report.data.choice import MOST_CURVES
+from pipelines.report.data.episodes import MOST_LISTED, episode_lines, episodes_of
+from tests.report_runs import (
+    HOSTILE,
+    SECOND,
+    START,
+    data_of,
+    features,
+    floats,
+    page_of,
+    put,
+    run_folder,
+    text_of,
+)
+from transforms.write.schemas import episodes_schema
+
+ROWS = 100
+RUN: dict[str, Any] = {"reference": {"learning": "first"}}
+
+
+def episode(model: str, number: int = 1, *, timed: bool = True, **fields: Any) -> dict[str, Any]:
+    """A line of an episode over the rows 40 to 60, rows a second apart."""
+    line = {
+        "model_id": model,
+        "index": 70,
+        "episode": number,
+        "state": "closed",
+        "kind": "shift",
+        "severity": 50.0,
+        "p": 1e-9,
+        "start_index": 40,
+        "detected_index": 42,
+        "last_index": 60,
+        "shares": [0.7, 0.26, 0.04],
+        **fields,
+    }
+    if timed:
+        moments = {"time": "index", "start": "start_index", "last": "last_index"}
+        moments["detected"] = "detected_index"
+        line |= {name: START + line[row] * SECOND for name, row in moments.items()}
+    return line
+
+
+def rows(models: list[str], timed: bool = True) -> pa.Table:
+    index = np.tile(np.arange(ROWS), len(models))
+    p = np.where(index < 20, np.nan, np.where((index >= 40) & (index <= 60), 1e-9, 0.5))
+    columns: dict[str, Any] = {"p": pa.array(p, mask=np.isnan(p))}
+    if timed:
+        times = pa.array(START + index * SECOND).cast(pa.timestamp("ns", "UTC"))
+        columns["time"] = times
+    return features(dict.fromkeys(models, ROWS), **columns)
+
+
+def run(
+    output: Path,
+    models: list[str],
+    *lines: dict[str, Any],
+    timed: bool = True,
+    neighbours: list[dict[str, Any]] | None = None,
+) -> str:
+    record: dict[str, Any] = {"reference": {"learning": "first"}}
+    if neighbours is not None:
+        unlike = [line["model_id"] for line in neighbours if line["unlike"]]
+        record["neighbours"] = {
+            "compared": len(neighbours),
+            "of": len(neighbours),
+            "landmarks": len(neighbours),
+            "views": ["subspace", "ties", "level"],
+            "unlike": len(unlike),
+            "models": unlike,
+        }
+    run_folder(output, rows(models, timed), **record)
+    if lines:
+        put(output, "episodes", pa.Table.from_pylist(list(lines), episodes_schema(timed, 3)))
+    if neighbours is not None:
+        put(output, "neighbours", pa.Table.from_pylist(neighbours, SCHEMA))
+    return str(output)
+
+
+def neighbour(model: str, apart: float, x: float, y: float, **fields: Any) -> dict[str, Any]:
+    line = {
+        "model_id": model,
+        "apart": apart,
+        "view": "ties",
+        "unlike": apart > 1,
+        "subspace": 0.1,
+        "ties": apart,
+        "level": 0.0,
+        "nearest": ["b", "c"],
+        "shares": [0.1, 0.88, 0.02] if apart > 1 else None,
+        "x": x,
+        "y": y,
+    }
+    return {**line, **fields}
+
+
+def test_the_worst_comes_first_and_is_what_the_curves_show(tmp_path: Path) -> None:
+    page = page_of(
+        run(
+            tmp_path / "out",
+            ["a", "b", "c"],
+            episode("a"),
+            episode("c", severity=900.0, kind="ramp", state="open", index=99, last_index=98),
+        )
+    )
+    said = text_of(page)
+    assert "2 of 3 models were off, 1 of them to the end." in said
+    assert said.index("2017-07-14 02:40:40 row 40 ramp") < said.index("row 40 shift")
+    assert "a 70 % , b 26 %" in said
+    data = data_of(page)
+    assert data["first"] == 2
+    assert data["episodes"] == [
+        [["shift", "closed", 40, 61, 40.0, 60.0]],
+        [],
+        [["ramp", "open", 40, 99, 40.0, 98.0]],
+    ]
+    odd = floats(data["curves"][0]["loss"]["odd"])
+    assert np.isnan(odd[:20]).all()
+    assert odd[50] == pytest.approx(9.0)
+    assert odd[80] == pytest.approx(-np.log10(0.5))
+    assert page.count('<svg class="spark"') == 2
+
+
+def test_rows_without_times_are_placed_by_their_index(tmp_path: Path) -> None:
+    page = page_of(run(tmp_path / "out", ["a"], episode("a", timed=False), timed=False))
+    assert data_of(page)["episodes"] == [[["shift", "closed", 40, 61, None, None]]]
+    assert "1 of 1 model was off." in text_of(page)
+    assert "Since row" in text_of(page)
+
+
+def test_of_an_episode_the_last_line_counts_and_of_a_model_the_worst(tmp_path: Path) -> None:
+    output = run(
+        tmp_path / "out",
+        ["a"],
+        episode("a", 1, state="open", index=42, severity=5.0, last_index=42),
+        episode("a", 1, severity=80.0),
+        episode("a", 2, state="open", index=90, start_index=85, last_index=90, severity=9.0),
+    )
+    found = episodes_of(output, {**RUN, "columns": {"features": ["a", "b", "c"]}})
+    assert found is not None
+    (off,) = found.worst
+    assert (found.models, found.still, found.total) == (1, 1, 2)
+    assert (off.severity, off.open, off.episodes) == (80.0, False, 2)
+    bands = data_of(page_of(output))["episodes"]
+    assert [band[:4] for band in bands[0]] == [
+        ["shift", "closed", 40, 61],
+        ["shift", "open", 85, 91],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shares", "where"),
+    [
+        ([0.7, 0.26, 0.04], "a, b"),
+        ([0.0, 0.0, 0.0], "no single channel"),
+        ([0.3, 0.4, 0.3], "b, a, c"),
+    ],
+)
+def test_channels_are_named_by_their_shares(
+    tmp_path: Path, shares: list[float], where: str
+) -> None:
+    output = run(tmp_path / "out", ["a"], episode("a", shares=shares))
+    found = episodes_of(output, {**RUN, "columns": {"features": ["a", "b", "c"]}})
+    assert found is not None
+    assert episode_lines(found, 1) == [
+        "1 of 1 models was off:",
+        f"  a: since 2017-07-14 02:40:40, shift, over, {where}",
+    ]
+
+
+def test_those_that_are_off_are_drawn_before_all_others(tmp_path: Path) -> None:
+    models = [f"m{number}" for number in range(MOST_CURVES + 30)]
+    lines = [episode("m77", severity=9.0), episode("m3", severity=99.0)]
+    near = [neighbour(name, 2.0 if name == "m55" else 0.1, n, 1.0) for n, name in enumerate(models)]
+    data = data_of(page_of(run(tmp_path / "out", models, *lines, neighbours=near)))
+    drawn = [curve["id"] for curve in data["curves"]]
+    assert len(drawn) == MOST_CURVES
+    assert {"m77", "m3", "m55"} <= set(drawn)
+    assert drawn[data["first"]] == "m3"
+
+
+def test_a_fleet_is_mapped_and_those_apart_are_numbered(tmp_path: Path) -> None:
+    near = [
+        neighbour("a", 3.0, 5.0, 0.0),
+        neighbour("b", 0.2, 0.0, 0.0),
+        neighbour("c", 0.1, 0.0, 1.0),
+        neighbour("d", 0.0, 1.0, 0.5),
+    ]
+    page = page_of(run(tmp_path / "out", ["a", "b", "c", "d"], neighbours=near))
+    said = text_of(page)
+    assert "None of 4 models." in said
+    assert "1 of 4 models stands apart." in said
+    assert "how its channels go together, in a row and from row to row b 88" in said
+    assert "3.00 × the limit" in said
+    dots = page.partition('class="dots" d="')[2].partition('"')[0]
+    assert dots.count("M") == 3
+    assert page.count("<circle") == 1
+    assert data_of(page)["first"] == 0
+
+
+def test_names_stay_text(tmp_path: Path) -> None:
+    models = [HOSTILE, "b", "c"]
+    near = [
+        neighbour(HOSTILE, 2.0, 0.0, 0.0, nearest=[HOSTILE]),
+        neighbour("b", 0.1, 1.0, 0.0),
+        neighbour("c", 0.1, 1.0, 1.0),
+    ]
+    page = page_of(run(tmp_path / "out", models, episode(HOSTILE), neighbours=near))
+    assert "<img" not in page
+    assert page.count("&lt;/script&gt;&lt;img") >= 4
+    assert data_of(page)["curves"][0]["id"] in models
+
+
+def test_ten_thousand_models_make_no_huge_page(tmp_path: Path) -> None:
+    models = [f"device-{number:05}" for number in range(10_000)]
+    output, some = tmp_path / "out", models[:3_000]
+    near = [neighbour(name, 2.0 - n / 5_000, n % 71, n % 89) for n, name in enumerate(models)]
+    table = features(dict.fromkeys(models, 2))
+    table = table.append_column("p", pa.nulls(len(table), pa.float64()))
+    record = {
+        "compared": len(near),
+        "of": len(near),
+        "views": ["ties"],
+        "unlike": sum(line["unlike"] for line in near),
+    }
+    run_folder(output, table, reference={"learning": "first"}, neighbours=record)
+    lines = [episode(name, severity=float(n)) for n, name in enumerate(some)]
+    put(output, "episodes", pa.Table.from_pylist(lines, episodes_schema(True, 3)))
+    put(output, "neighbours", pa.Table.from_pylist(near, SCHEMA))
+    path = Path(write_report(str(output)))
+    assert path.stat().st_size < 2_000_000
+    page = path.read_text(encoding="utf-8")
+    assert "3,000 of 10,000 models" in text_of(page)
+    assert page.count('<b class="still">') + page.count('class="when"') < 4 * MOST_LISTED
+    assert page.count("<circle") == 20
+    assert pq.read_table(output / "neighbours").num_rows == 10_000
