@@ -63,7 +63,7 @@ def test_episodes_are_those_of_the_file_job_through_a_kill_and_a_savepoint(
         lines = wanted.filter(pa.compute.equal(wanted["model_id"], name))
         assert lines["state"].to_pylist() == ["open", "closed"]
     assert len(wanted) == 2 * 2
-    live = Live(cluster, "episodes", "json")
+    live = Live(cluster, "episodes", "arrow")
     live.make_topic(4)
     first, second, third, last = recording.portions
     live.send(first, 5)

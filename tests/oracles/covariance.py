@@ -272,7 +272,7 @@ def least(energy: Array) -> Array:
         if np.linalg.eigvalsh(energy)[0] <= shift:
             return vector
         for _ in range(2):
-            vector = np.linalg.solve(energy - shift * unit, vector)
+            vector = np.asarray(np.linalg.solve(energy - shift * unit, vector), np.float64)
             vector /= np.linalg.norm(vector)
         value = vector @ energy @ vector
         shift = float(value - np.linalg.norm(energy @ vector - value * vector) - LIFT)
