@@ -16,7 +16,7 @@ from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.in_memory import run_all
 from kerneltrack.learners import RidgeSpec
-from kerneltrack.registry import get_learner
+from kerneltrack.registry import LEARNERS, get_learner
 from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import walk
 from transforms.snapshots.files import ENDING, snapshot_name
@@ -168,6 +168,28 @@ def test_half_of_the_bytes_of_single_files(packed: Path, single: Path) -> None:
     packed_size = sum((packed / name).stat().st_size for name in PARTS)
     single_size = sum(path.stat().st_size for path in single.glob(f"*{ENDING}"))
     assert packed_size < single_size / 2
+
+
+@pytest.mark.parametrize("name", list(LEARNERS))
+def test_states_of_every_learner(name: str, tmp_path: Path) -> None:
+    """Some have arrays without numbers, which Arrow has no lists for."""
+    spec: Any = LEARNERS.spec_type(name)()
+    kind = get_learner(name)
+    states = []
+    for number, model_id in enumerate("abc"):
+        state = kind.init(spec, 2)
+        if number:
+            state, _ = kind.update(spec, state, walk(1, 8, 2), ["x", "y"] * 4)
+        about = {"model_id": model_id, "rows": 8 * number, "time": 3, "final": True}
+        data = codec.encode_learner(spec, state, about)
+        states.append(PackedState(model_id, codec.LEARNER, 8 * number, 3, True, data))
+    for given in (states, states[1:]):
+        with (tmp_path / PARTS[0]).open("wb") as handle:
+            writer = PackedWriter(handle)
+            for state in given:
+                writer.add(state)
+            writer.close()
+        assert list(PackedFile(str(tmp_path / PARTS[0])).states()) == given
 
 
 GOOD: dict[str, Any] = {"name": PARTS[0], "slots": [0], "models": 1, "states": 1}

@@ -7,6 +7,7 @@ drives the tasks gives the files their final names once all are complete.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -67,6 +68,17 @@ class TaskFiles:
         for part, schema in schemas.items():
             self._files[part] = RowGroups(create(self._paths[part]), schema, sources)
 
+    def __enter__(self) -> TaskFiles:
+        """Return the files."""
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Close what is open; after an error it is not complete, and will be removed."""
+        if kind is not None:
+            for file in self._files.values():
+                with suppress(Exception):
+                    file.close()
+
     def add(self, model_id: str, rows: Rows) -> None:
         """Add rows of a model to an output."""
         self._files[rows.part].add(model_id, rows.batch)
@@ -98,6 +110,17 @@ class TaskStates:
         self._path = join(output, SNAPSHOTS, f"{name}.parquet{UNFINISHED}")
         self._handle = create(self._path)
         self._writer = PackedWriter(self._handle, float32)
+
+    def __enter__(self) -> TaskStates:
+        """Return the snapshots."""
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Close the file; after an error it is not complete, and will be removed."""
+        if kind is not None:
+            with suppress(Exception):
+                self._writer.close()
+        self._handle.close()
 
     def add(self, states: Sequence[PackedState]) -> None:
         """Add a model's states; models come in order."""

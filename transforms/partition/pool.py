@@ -22,7 +22,7 @@ from kerneltrack.errors import KerneltrackError
 
 ATTEMPTS = 3
 """How often a task is begun whose process dies."""
-_PRELOADED = ["transforms.partition.tasks", "pipelines.files.track"]
+_PRELOADED = ["transforms.partition.preload"]
 _GRACE = 5.0
 
 

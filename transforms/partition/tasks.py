@@ -150,20 +150,27 @@ def _spread(shared: Shared, task: SpreadTask, counts: Counts) -> Manifest:
 
 
 def _track(shared: Shared, task: TrackTask, counts: Counts) -> Manifest:
-    files = TaskFiles(shared.output, task.name, shared.schemas, shared.sources)
-    states = TaskStates(shared.output, task.name, shared.float32)
-    if shared.before is None and not task.labels and takes_blocks(shared.steps):
-        table = read_slots(task.rows, set(task.slots))
-        if table is not None:
-            rows = sort_rows(table, shared.steps.keys)
-            del table
-            for places in blocks_of(rows):
-                _write_block(shared, rows, run_block(shared.steps, rows, places), files, states)
-    else:
-        for key, own, labels in _models(shared, task):
-            snapshots = _run_one(shared, key, own, labels, files)
-            states.add([*snapshots, *_taken_over(shared.before, key, snapshots)])
-    return _manifest([*files.close(), states.close(task.slots)], counts)
+    with (
+        TaskFiles(shared.output, task.name, shared.schemas, shared.sources) as files,
+        TaskStates(shared.output, task.name, shared.float32) as states,
+    ):
+        if shared.before is None and not task.labels and takes_blocks(shared.steps):
+            _track_blocks(shared, task, files, states)
+        else:
+            for key, own, labels in _models(shared, task):
+                snapshots = _run_one(shared, key, own, labels, files)
+                states.add([*snapshots, *_taken_over(shared.before, key, snapshots)])
+        return _manifest([*files.close(), states.close(task.slots)], counts)
+
+
+def _track_blocks(shared: Shared, task: TrackTask, files: TaskFiles, states: TaskStates) -> None:
+    table = read_slots(task.rows, set(task.slots))
+    if table is None:
+        return
+    rows = sort_rows(table, shared.steps.keys)
+    del table
+    for places in blocks_of(rows):
+        _write_block(shared, rows, run_block(shared.steps, rows, places), files, states)
 
 
 def _run_one(

@@ -217,10 +217,16 @@ class PackedWriter:
 
     def _begin(self, layout: Layout) -> None:
         self._layout = layout
-        about = {"version": PACKED_VERSION, "arrays": {n: list(s) for n, (_, s) in layout.items()}}
+        full = {name: shape for name, (_, shape) in layout.items() if math.prod(shape)}
+        about = {
+            "version": PACKED_VERSION,
+            "arrays": {name: list(shape) for name, shape in full.items()},
+            # Arrow has no lists of no numbers.
+            "empty": {n: [letter, list(s)] for n, (letter, s) in layout.items() if n not in full},
+        }
         fields = [pa.field(name, kind) for name, kind in _PLAIN.items()]
-        for name, (letter, shape) in layout.items():
-            fields.append(pa.field(name, pa.list_(_REALS[letter], math.prod(shape))))
+        for name, shape in full.items():
+            fields.append(pa.field(name, pa.list_(_REALS[layout[name][0]], math.prod(shape))))
         schema = pa.schema(fields, metadata={_META: json.dumps(about).encode()})
         self._writer = pq.ParquetWriter(
             self._handle,
@@ -270,6 +276,8 @@ class PackedWriter:
         made = {name: pa.array(plain[name], kind) for name, kind in _PLAIN.items()}
         for name, (letter, shape) in layout.items():
             size = math.prod(shape)
+            if not size:
+                continue
             values = arrays.get(name)
             flat = np.zeros(count * size, np.dtype(letter)) if values is None else values
             flat = np.ascontiguousarray(flat).reshape(-1)
@@ -293,6 +301,19 @@ class PackedWriter:
 def _halved(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return reals in single precision, whole numbers as they are."""
     return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+_MOST_LENGTH = 1 << 31
+_MOST_DIMENSIONS = 8
+
+
+def _is_shape(shape: object) -> bool:
+    """Check whether a value is the lengths of an array."""
+    return (
+        isinstance(shape, list)
+        and len(shape) <= _MOST_DIMENSIONS
+        and all(type(length) is int and 0 <= length < _MOST_LENGTH for length in shape)
+    )
 
 
 def _is_beside(name: str) -> bool:
@@ -324,7 +345,7 @@ class PackedFile:
         self.path = path
         with self._reading() as found:
             schema = found.schema_arrow
-            self._layout = self._read_layout(schema)
+            self._layout, self._empty = self._read_layout(schema)
             about = found.metadata
             place = about.schema.names.index("model_id")
             self._ranges: list[tuple[bytes, bytes] | None] = []
@@ -341,11 +362,13 @@ class PackedFile:
     def _reading(self) -> Any:
         return _Reading(self.path)
 
-    def _read_layout(self, schema: pa.Schema) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each array that has a column."""
+    def _read_layout(
+        self, schema: pa.Schema
+    ) -> tuple[dict[str, tuple[int, ...]], dict[str, npt.NDArray[Any]]]:
+        """Return the shape of each array that has a column, and the arrays without numbers."""
         try:
             about = json.loads((schema.metadata or {})[_META])
-            version, shapes = about["version"], about["arrays"]
+            version, shapes, empty = about["version"], about["arrays"], about["empty"]
             plain = {name: schema.field(name).type for name in _PLAIN}
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise DataError(self.path, "not a file of packed snapshots") from error
@@ -357,14 +380,21 @@ class PackedFile:
         if {*schema.names} != {*_PLAIN, *shapes} or len(schema.names) != len({*schema.names}):
             raise DataError(self.path, "damaged: columns that are not described")
         for name, shape in shapes.items():
-            fits = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
             kind = schema.field(name).type
-            listed = fits and pa.types.is_fixed_size_list(kind)
+            listed = _is_shape(shape) and pa.types.is_fixed_size_list(kind)
             if not (listed and kind.value_type in _REALS.values()):
                 raise DataError(self.path, f"damaged: column {name} is no array's")
             if kind.list_size != math.prod(shape):
                 raise DataError(self.path, f"damaged: column {name} is not of shape {shape}")
-        return {name: tuple(shape) for name, shape in shapes.items()}
+        without: dict[str, npt.NDArray[Any]] = {}
+        for name, described in empty.items() if isinstance(empty, dict) else ():
+            pair = isinstance(described, list) and len(described) == 2
+            letter, shape = described if pair else ("", None)
+            known = isinstance(letter, str) and letter in _REALS and _is_shape(shape)
+            if not known or math.prod(shape):
+                raise DataError(self.path, f"damaged: array {name} is not without numbers")
+            without[name] = np.zeros(tuple(shape), np.dtype(letter))
+        return {name: tuple(shape) for name, shape in shapes.items()}, without
 
     def groups_of(self, model_id: str) -> list[int]:
         """Return the row groups that may hold states of a model."""
@@ -382,7 +412,8 @@ class PackedFile:
             DataError: if it cannot be read.
         """
         with self._reading() as found:
-            return PackedGroup(self.path, found.read_row_group(number), self._layout)
+            table = found.read_row_group(number)
+            return PackedGroup(self.path, table, self._layout, self._empty)
 
     def names(self) -> Iterator[str]:
         """Return the models that have states in the file, in order, a name a state.
@@ -447,9 +478,16 @@ class _Reading:
 class PackedGroup:
     """A row group of packed states, in memory."""
 
-    def __init__(self, path: str, table: pa.Table, layout: Mapping[str, tuple[int, ...]]) -> None:
-        """Keep the arguments."""
+    def __init__(
+        self,
+        path: str,
+        table: pa.Table,
+        layout: Mapping[str, tuple[int, ...]],
+        empty: Mapping[str, npt.NDArray[Any]],
+    ) -> None:
+        """Keep the arguments: the file, the states, shapes of arrays, arrays without numbers."""
         self._path = path
+        self._empty = empty
         self._table = table.combine_chunks()
         self._layout = layout
         self.names: list[str] = self._plain("model_id")
@@ -501,6 +539,9 @@ class PackedGroup:
             raise DataError(self._path, f"damaged: state {place} is of no kind, or not complete")
         arrays: dict[str, npt.NDArray[Any]] = {}
         if not plain["whole"]:
+            for name, array in self._empty.items():
+                if name.startswith(f"{kind}."):
+                    arrays[name[len(kind) + 1 :]] = array
             for name, shape in self._layout.items():
                 if name.startswith(f"{kind}."):
                     values = self._values(name)[place].reshape(shape)
