@@ -109,10 +109,12 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **local_times(columns, counted(totals)),
         }
         write_record(args.output, record)
-    off = [NO_REFERENCE]
-    if snapshots.reference_spec is not None:
+    said = failure_lines(failed)
+    if snapshots.reference_spec is None:
+        said = [*said, NO_REFERENCE]
+    else:
         off = off_lines(args.output, record, "none that is complete in the snapshots")
-    said = [*off, *failure_lines(failed)]
+        said = [*off, *said]
     say("\n".join([_summary(record), *said]))
     return outcome.end(judged)
 

@@ -165,7 +165,7 @@ def test_the_folder_of_a_run_with_a_learner(run: Run) -> None:
         assert times is not None
         assert (entry["rows"], entry["time"]) == (300, int(times[-1]))
     names = {Path(name).parts[0] for name in files_under(run.output)}
-    parts = {"features", "failures", "snapshots", "predictions", "metrics"}
+    parts = {"features", "failures", "snapshots", "predictions", "metrics", "neighbours"}
     assert names == {*parts, "run.json", "report.html"}
 
 
@@ -231,7 +231,7 @@ def test_a_run_without_these_flags_writes_none_of_it_and_removes_what_is_there(
         (output / part).mkdir(parents=True)
         (output / part / "part-00000-of-00001.parquet").write_text("of an earlier run")
     (output / "mine.txt").write_text("kept")
-    track(source, *COLUMNS, *SMALL, "--output", str(output), "--overwrite")
+    track(source, *COLUMNS, *SMALL, "--neighbours", "0", "--output", str(output), "--overwrite")
     assert sorted(path.name for path in output.iterdir()) == sorted(
         ["features", "failures", "snapshots", "mine.txt", "run.json", "report.html"]
     )

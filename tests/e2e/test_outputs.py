@@ -158,7 +158,7 @@ def test_a_run_is_not_finished_before_its_report(
 
     monkeypatch.setattr("pipelines.files.track.write_report", look)
     track(str(run / "in.parquet"), *COLUMNS, *SMALL, "--output", str(tmp_path))
-    assert written == [[".kerneltrack.lock", "failures", "features", "snapshots"]]
+    assert written == [[".kerneltrack.lock", "failures", "features", "neighbours", "snapshots"]]
     report = (tmp_path / "report.html").read_text()
     assert main(["report", str(tmp_path)]) == 0
     assert len((tmp_path / "report.html").read_text()) == pytest.approx(len(report), abs=200)

@@ -93,6 +93,7 @@ def test_the_folder_of_a_run(reference: Path) -> None:
     assert files_under(reference) == [
         "failures/part-00000-of-00001.parquet",
         "features/part-00000-of-00001.parquet",
+        "neighbours/part-00000-of-00001.parquet",
         "report.html",
         "run.json",
         *(f"snapshots/{name}" for name in ("index.json", *(f"m%2F{i}.safetensors" for i in "012"))),
