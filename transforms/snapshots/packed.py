@@ -389,7 +389,7 @@ class PackedFile:
         without: dict[str, npt.NDArray[Any]] = {}
         for name, described in empty.items() if isinstance(empty, dict) else ():
             pair = isinstance(described, list) and len(described) == 2
-            letter, shape = described if pair else ("", None)
+            letter, shape = described if pair else ("", [1])
             known = isinstance(letter, str) and letter in _REALS and _is_shape(shape)
             if not known or math.prod(shape):
                 raise DataError(self.path, f"damaged: array {name} is not without numbers")
