@@ -179,13 +179,14 @@ static void lay_out(covariance *loop) {
   covariance_work *work = &loop->work;
   arena *from = &loop->scratch;
   int64_t slots = state->support.rows, rank = state->factor.rows;
-  double **rows_of_slots[] = {&work->k,     &work->share,       &work->half,         &work->along,
-                              &work->costs, &work->fresh, &work->fresh_image, &work->fresh_through};
+  double **rows_of_slots[] = {&work->k,          &work->share,       &work->half,
+                              &work->along,      &work->costs,       &work->fresh,
+                              &work->shortened,  &work->fresh_image, &work->fresh_through};
   double **directions[] = {&work->part, &work->beside, &work->least, &work->change};
   mat *tables[] = {&work->small, &work->factor, &work->turns};
   work->x = reals(from, state->support.columns);
   work->q = reals(from, rank);
-  for (int i = 0; i < 8; i++) *rows_of_slots[i] = reals(from, slots);
+  for (int i = 0; i < 9; i++) *rows_of_slots[i] = reals(from, slots);
   for (int i = 0; i < 4; i++) *directions[i] = reals(from, rank + 1);
   work->span = make_span_work(from, rank, slots, rank);
   for (int i = 0; i < 3; i++) *tables[i] = table(from, rank + 1, rank + 1);

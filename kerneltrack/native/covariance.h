@@ -62,6 +62,8 @@ typedef struct {
   double *x, *k, *q, *share, *half, *along, *costs;
   /* The new row on S: its coefficients, their image through K and through ΓK. */
   double *fresh, *fresh_image, *fresh_through;
+  /* The image of what an evicted row is part of. */
+  double *shortened;
   /* Of each direction: an evicted row's part, the new row's, what it makes of M; r + 1 numbers. */
   double *part, *beside, *least, *change;
   /* What is left of each direction in an orthogonal iteration; M of r + 1 directions. */

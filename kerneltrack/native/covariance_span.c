@@ -18,6 +18,8 @@ count. */
 
 /* An eviction that leaves less than this of a direction's squared length has lost digits. */
 #define LEAST_LENGTH 1e-3
+/* So has that of a row of which less than this is outside the span of the others. */
+#define LEAST_REST 1e-5
 /* A new direction that is this small a part of its row is made orthogonal twice. */
 #define SMALL_PART 0.01
 /* Added to the diagonal of VᵀCV, of trace 1: rounding errors do not make it indefinite. */
@@ -79,20 +81,23 @@ int span_lose(covariance_state *state, covariance_work *work, int64_t slot, doub
     part[c] = row_of(&state->factor, c)[slot];
     values[c] = row_of(&state->through, c)[slot];
   }
-  double square = dot(part, part, rank), left = 1.0 - rest * square;
-  int sound = left > LEAST_LENGTH;
-  if (!sound) {
+  /* g from what is left of Ea: where K is nearly singular 1 - δ‖a‖² has lost digits. */
+  double square = dot(part, part, rank), left = 1.0, grown = 0.0, *image = work->shortened;
+  combine(&state->factor, part, sum, size);
+  combine(&state->image, part, image, size);
+  add_scaled(sum, square, share, size);
+  image[slot] = 0.0;
+  if (square > 0.0) left = dot(sum, image, size) / square;
+  if (!(left > LEAST_LENGTH) || !(rest > LEAST_REST * row_of(&state->gram, slot)[slot])) {
     add_outer(&state->factor, 1.0, part, share, size);
     return 0;
   }
-  double root = sqrt(left), grown = rest / (root * (1.0 + root));
+  if (square > 0.0) grown = (1.0 - left) / (sqrt(left) * (1.0 + sqrt(left)) * square);
   /* Each table X ← X + β(Xa)aᵀ after T: E gains aᵀ times t, G nothing, F is T(F - δγaᵀ). */
-  combine(&state->factor, part, sum, size);
   scale_all(sum, grown, size);
-  add_scaled(sum, 1.0 + grown * square, share, size);
+  add_scaled(sum, 1.0, share, size);
   add_outer(&state->factor, 1.0, part, sum, size);
-  combine(&state->image, part, sum, size);
-  add_outer(&state->image, grown, part, sum, size);
+  add_outer(&state->image, grown, part, image, size);
   combine(&state->through, part, sum, size);
   add_scaled(sum, -rest * square, weights, size);
   add_scaled(sum, sum[slot], share, size);

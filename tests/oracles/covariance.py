@@ -23,7 +23,7 @@ GAIN, MEMORY = 0.02, 0.01
 FOLD, SHIFT, DEPENDENT = 1e-6, 1e-7, 1e-10
 LEAST_KERNEL = 1e-60
 KEPT, PATIENCE, BELOW, EXACT = 0.99, 50, 0.9, 1e-6
-SHORT, LIFT = 1e-3, 1e-15
+SHORT, NEAR, LIFT = 1e-3, 1e-5, 1e-15
 MASK = 2**64 - 1
 
 
@@ -73,6 +73,7 @@ class Oracle:
     losses: list[float] = dataclasses.field(default_factory=list)
     time: int = 0
     used: int = 0
+    near: bool = False
     outside: float = 0.0
     energy: float = 0.0
     scores: Array = dataclasses.field(default_factory=lambda: np.zeros(0))
@@ -220,6 +221,7 @@ class Oracle:
     def drop(self, gone: int) -> Array:
         """Project stored row `gone` on the others; the last takes its place. Return T."""
         gram, size = self.gram, len(self.stored)
+        self.near = bool(self.distances()[gone] <= NEAR * gram[gone, gone])
         rest = [i for i in range(size) if i != gone]
         transform = np.zeros((size - 1, size))
         transform[:, rest] = np.eye(size - 1)
@@ -238,7 +240,8 @@ class Oracle:
         """Let the new row in for the direction of least energy; iterate where that is due."""
         gram, rank = self.gram, self.spec.rank
         covariance = gram @ self.weights @ gram
-        self.basis = shortened(self.basis, gram)
+        self.basis = shortened(self.basis, gram, self.near)
+        self.near = False
         rest = newest
         for _ in range(2):
             rest = rest - self.basis @ (self.basis.T @ gram @ rest)
@@ -289,13 +292,16 @@ def turn(dropped: Array) -> Array:
     return np.asarray(rotation[:, :-1])
 
 
-def shortened(basis: Array, gram: Array) -> Array:
-    """The orthonormal basis nearest to one that a projection has shortened."""
+def shortened(basis: Array, gram: Array, near: bool) -> Array:
+    """The orthonormal basis nearest to one that a projection has shortened.
+
+    Gram and Schmidt's where a direction is nearly gone, or the row was `near` the others' span.
+    """
     filled = np.abs(basis).max(axis=0, initial=0) > 0
     if not filled.any():
         return basis
     values, turns = np.linalg.eigh(basis[:, filled].T @ gram @ basis[:, filled])
-    if values[0] <= SHORT:
+    if near or values[0] <= SHORT:
         return orthonormal(basis, gram, np.ones(basis.shape[1]))
     out = basis.copy()
     out[:, filled] = basis[:, filled] @ (turns / np.sqrt(values)) @ turns.T
