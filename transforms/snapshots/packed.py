@@ -389,11 +389,12 @@ class PackedFile:
         without: dict[str, npt.NDArray[Any]] = {}
         for name, described in empty.items() if isinstance(empty, dict) else ():
             pair = isinstance(described, list) and len(described) == 2
-            letter, shape = described if pair else ("", [1])
-            known = isinstance(letter, str) and letter in _REALS and _is_shape(shape)
-            if not known or math.prod(shape):
+            letter: Any = described[0] if pair else ""
+            sizes: Any = described[1] if pair else None
+            known = isinstance(letter, str) and letter in _REALS and _is_shape(sizes)
+            if not known or math.prod(sizes):
                 raise DataError(self.path, f"damaged: array {name} is not without numbers")
-            without[name] = np.zeros(tuple(shape), np.dtype(letter))
+            without[name] = np.zeros(tuple(sizes), np.dtype(letter))
         return {name: tuple(shape) for name, shape in shapes.items()}, without
 
     def groups_of(self, model_id: str) -> list[int]:
