@@ -114,6 +114,7 @@ def update(
             the spec needs.
 
     Example:
+        >>> from kerneltrack.monitor.reference import init
         >>> rows = np.random.default_rng(0).normal(size=(2000, 3))
         >>> rows[1500:1600, 1] += 6
         >>> spec = ReferenceSpec()
