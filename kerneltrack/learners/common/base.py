@@ -33,6 +33,8 @@ Labels: TypeAlias = "Sequence[str | None] | Sequence[float | None] | npt.NDArray
 # Places in the state's `counts` and `sums`.
 SCORED, CORRECT, LEARNED, UNUSABLE = range(4)
 COUNTS = 4
+BASELINES = ("right_commonest", "right_last", "right_rows")
+"""Counters of learners that run simple guesses beside: rows learned from that these had right."""
 SQUARED, ABSOLUTE = range(2)
 SUMS = 2
 
@@ -118,6 +120,13 @@ class Learner(Protocol):
 
     def init(self, spec: Any, width: int) -> Any:
         """Make the state of a learner that has seen no label, for `width` features."""
+        ...
+
+    def begin(self, spec: Any, width: int, channels: int) -> Any:
+        """Make such a state for `width` inputs, the first `channels` of which are the row's own.
+
+        The others are features that a tracker made of the row. Most learners do not mind.
+        """
         ...
 
     def width(self, spec: Any, state: Any) -> int:
