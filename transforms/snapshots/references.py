@@ -25,7 +25,7 @@ from transforms.snapshots.header import read_about
 
 _MAKES_ONE = "holds no reference: `kerneltrack track --reference first` writes snapshots with one"
 _FINITE = (
-    *("shift", "mean", "scatter", "whitener", "scores", "calibration", "measured"),
+    *("shift", "memory", "mean", "scatter", "whitener", "scores", "calibration", "measured"),
     *("peaks", "blame", "stuck", "reals"),
 )
 """A reference's reals: all but those of rows, which are none where it begins anew."""

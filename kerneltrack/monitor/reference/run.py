@@ -286,6 +286,7 @@ class _Run:
         if ends or (made and learning and counts[KEPT] >= counts[DUE]):
             _calibrate(spec, tables)
             self._take(tables, self.kernel)
+        tables.memory[0] = tables.memory[BLOCK]
         tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
         if self.learn and _is_accepted(spec, tables):
             told.append(_close_accepted(spec, ReferenceState(tables, self.kernel)))
