@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -16,6 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import KerneltrackError, path_text
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.learners.common.base import BASELINES, CARRIED
 from kerneltrack.monitor.reference import ReferenceSpec
 from pipelines.files.local_times import local_times_text
 from transforms.metrics import NAMESPACE, UNREFERENCED
@@ -121,12 +122,34 @@ def counts(
         counts |= {"labels_in": counters["labels_read"], "labels_failed": labels_failed}
     if learner is not None:
         counts |= performance(output, "predictions", learner)
+        counts |= baselines(counters) | experts(counters)
     if counts["rows_in"] != rows_out + counts["rows_failed"]:
         raise JobError(
             f"rows are missing: {counts['rows_in']:,} in, {rows_out:,} in features and "
             f"{counts['rows_failed']:,} in failures"
         )
     return counts
+
+
+def baselines(counters: Mapping[str, int]) -> dict[str, float]:
+    """Return the accuracy of the simple guesses that the learner ran beside, if it ran any."""
+    right = {name: counters[name] for name in BASELINES if counters.get(name)}
+    learned = counters.get("learned", 0)
+    if not right or not learned:
+        return {}
+    return {
+        f"accuracy_{name.removeprefix('right_')}": round(many / learned, 6)
+        for name, many in right.items()
+    }
+
+
+def experts(counters: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    """Return the share of the weight that each expert had, the largest first, if there are any."""
+    weights = {name: many for name, many in counters.items() if name.startswith(CARRIED) and many}
+    total = sum(weights.values())
+    largest = sorted(weights, key=lambda name: (-weights[name], name))
+    shares = {name.removeprefix(CARRIED): round(weights[name] / total, 4) for name in largest}
+    return {"experts": shares} if shares else {}
 
 
 def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int | float]:
@@ -179,6 +202,14 @@ def versions() -> dict[str, str]:
     }
 
 
+_MOST_EXPERTS = 3
+_GUESSES = {
+    "accuracy_commonest": "commonest label",
+    "accuracy_last": "last label",
+    "accuracy_rows": "ridge on the rows",
+}
+
+
 def performance_text(counts: dict[str, Any]) -> str:
     """Return in a line how good the predictions were."""
     if not counts["scored"]:
@@ -186,8 +217,18 @@ def performance_text(counts: dict[str, Any]) -> str:
     plural = "" if counts["scored"] == 1 else "s"
     text = f"{counts['scored']:,} prediction{plural} met a label: "
     if "accuracy" in counts:
-        return text + f"{counts['accuracy']:.1%} correct"
-    return text + f"root mean squared error {counts['rmse']:.4g}"
+        text += f"{counts['accuracy']:.1%} correct"
+        guesses = [
+            f"{what} {counts[name]:.1%}" for name, what in _GUESSES.items() if name in counts
+        ]
+        text += f" ({', '.join(guesses)})" if guesses else ""
+    else:
+        text += f"root mean squared error {counts['rmse']:.4g}"
+    leading = list(counts.get("experts", {}).items())[:_MOST_EXPERTS]
+    if leading:
+        told = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in leading)
+        text += f"\nmost weight: {told}"
+    return text
 
 
 def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack import codec
+from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.okfeb import block
 from transforms.chunks import Chunk
@@ -125,7 +126,14 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     states = _states(spec, rows, places, fine, chunk, columns)
     where = np.flatnonzero(np.repeat(fine, stops - starts))
     _count(spec, columns["counts"], done.features.loss[where])
-    return Block(places, fell_back, states, feature_chunk(chunk, done.features, where).batch)
+    own = None
+    if work.own:
+        owner = np.repeat(np.arange(int(of_good.sum())), (stops - starts)[fine])
+        own = own_inputs(
+            spec, _Scales(columns["shift"][owner], columns["scale"][owner]), matrix[where]
+        )
+    features = feature_chunk(chunk, done.features, where, own=own)
+    return Block(places, fell_back, states, features.batch)
 
 
 def _states(
@@ -160,6 +168,13 @@ def _count(spec: Any, counts: npt.NDArray[np.int64], losses: npt.NDArray[np.floa
         count(name, value)
     count("rows_tracked", len(losses))
     count_losses(losses)
+
+
+class _Scales(NamedTuple):
+    """What `own_inputs` looks at in a state: that of each row's model, (n, D)."""
+
+    shift: npt.NDArray[np.float64]
+    scale: npt.NDArray[np.float64]
 
 
 class _Counts(NamedTuple):

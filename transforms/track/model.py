@@ -49,6 +49,7 @@ class Work:
     Attributes:
         spec: The tracker's spec.
         extras: More features per row.
+        own: Whether features come with the row itself as learners take it.
         hold: Longest time, ns, that a channel's last value stands in for a missing one.
         measure: Mismatch of windows, if asked for.
         drift: Alerts when the loss changes regime, if asked for.
@@ -61,6 +62,7 @@ class Work:
 
     spec: SubspaceSpec
     extras: tuple[str, ...] = ()
+    own: bool = False
     hold: int | None = None
     measure: MeasureMismatch | None = None
     drift: DriftSpec | None = None
