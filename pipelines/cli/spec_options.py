@@ -230,7 +230,8 @@ def _by_the_job(
     """Return settings of a learner that follow from the job, where nothing says them."""
     kind = LEARNERS.spec_type(learner)
     if before is not None and before.learner == learner:
-        return {}
+        kept = before.to_dict()
+        return {name: kept[name] for name in ("inputs", "last_label") if name in kept}
     if issubclass(kind, AutoSpec):
         return {"last_label": False} if delayed else {}
     # Features of the tracker `rows` are the rows.

@@ -143,13 +143,14 @@ def baselines(counters: Mapping[str, int]) -> dict[str, float]:
     }
 
 
-def experts(counters: Mapping[str, int]) -> dict[str, dict[str, float]]:
+def experts(counters: Mapping[str, int]) -> dict[str, float]:
     """Return the share of the weight that each expert had, the largest first, if there are any."""
     weights = {name: many for name, many in counters.items() if name.startswith(CARRIED) and many}
     total = sum(weights.values())
     largest = sorted(weights, key=lambda name: (-weights[name], name))
-    shares = {name.removeprefix(CARRIED): round(weights[name] / total, 4) for name in largest}
-    return {"experts": shares} if shares else {}
+    return {
+        _WEIGHT + name.removeprefix(CARRIED): round(weights[name] / total, 4) for name in largest
+    }
 
 
 def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int | float]:
@@ -202,6 +203,7 @@ def versions() -> dict[str, str]:
     }
 
 
+_WEIGHT = "weight_"
 _MOST_EXPERTS = 3
 _GUESSES = {
     "accuracy_commonest": "commonest label",
@@ -224,11 +226,12 @@ def performance_text(counts: dict[str, Any]) -> str:
         text += f" ({', '.join(guesses)})" if guesses else ""
     else:
         text += f"root mean squared error {counts['rmse']:.4g}"
-    leading = list(counts.get("experts", {}).items())[:_MOST_EXPERTS]
-    if leading:
-        told = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in leading)
-        text += f"\nmost weight: {told}"
-    return text
+    weights = {name: share for name, share in counts.items() if name.startswith(_WEIGHT)}
+    told = [
+        f"{name.removeprefix(_WEIGHT).replace('_', ' ')} {share:.0%}"
+        for name, share in list(weights.items())[:_MOST_EXPERTS]
+    ]
+    return text + (f"\nmost weight: {', '.join(told)}" if told else "")
 
 
 def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:
