@@ -18,6 +18,7 @@ from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.settings import Range, check_number
+from kerneltrack.state_size import check_state_size
 from kerneltrack.trackers import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.cli import spec_options
@@ -144,6 +145,9 @@ def job_from_flags(
     if not has_time:
         refuse_without(args, "snapshot_every", ["time"])
     spec = spec_options.tracker_from_flags(args, before.spec if before else None)
+    with spec_options.TRACKER.named():
+        # What the messages of a live job hold is seen when they come.
+        check_state_size(spec, max(columns.width, 1))
     job = Job(
         columns=columns,
         spec=spec,
