@@ -19,6 +19,7 @@ from kerneltrack.learners.common.spec import FEATURES
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.settings import Range, check_number
+from kerneltrack.state_size import check_state_size
 from kerneltrack.trackers import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.cli import spec_options
@@ -148,6 +149,9 @@ def job_from_flags(
     given = None if place is None else GivenReferences(place)
     if not has_time:
         refuse_without(args, "snapshot_every", ["time"])
+    with spec_options.TRACKER.named():
+        # What the messages of a live job hold is seen when they come.
+        check_state_size(spec, max(columns.width, 1))
     job = Job(
         columns=columns,
         spec=spec,

@@ -84,6 +84,10 @@ MISTAKES = {
         "track in.parquet --output x --rank 8 --budget 5",
         r"--budget = 5: must be at least the rank \(8\)",
     ),
+    "a state that no job could carry": (
+        "track in.parquet --output x --rank 1000 --budget 10000",
+        r"--budget = 10000: must be at most 7\d{3}: a model's state would take 9\d\d MiB, of 512",
+    ),
     "a choice that is none": (
         "track in.parquet --output x --kernel gausian",
         r"--kernel = 'gausian': must be one of gaussian",

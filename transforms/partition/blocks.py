@@ -29,6 +29,8 @@ from transforms.track.order import KEEP
 
 BLOCK_ROWS = 65_536
 """Rows of a block at most."""
+BLOCK_BYTES = 1 << 27
+"""Bytes of a block's states at most (128 MiB), unless it has only one."""
 _TRACKERS = ("okfeb",)
 
 
@@ -87,11 +89,18 @@ def takes_blocks(steps: Steps) -> bool:
     )
 
 
-def blocks_of(rows: SortedRows) -> Iterator[range]:
-    """Cut models into blocks, as ranges of their places; a large one is a block of its own."""
-    first = 0
+def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
+    """Cut models into blocks, as ranges of their places; a large one is a block of its own.
+
+    Args:
+        rows: The models' rows.
+        size: Bytes of a model's state.
+    """
+    most, first = BLOCK_BYTES // size, 0
     for place in range(len(rows.names)):
-        if place > first and rows.stops[place] - rows.starts[first] > BLOCK_ROWS:
+        if place > first and (
+            place - first >= most or rows.stops[place] - rows.starts[first] > BLOCK_ROWS
+        ):
             yield range(first, place)
             first = place
     if first < len(rows.names):

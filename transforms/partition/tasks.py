@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from kerneltrack import codec
+from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk, Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
 from transforms.partition.blocks import Block, blocks_of, run_block, takes_blocks
@@ -169,7 +170,8 @@ def _track_blocks(shared: Shared, task: TrackTask, files: TaskFiles, states: Tas
         return
     rows = sort_rows(table, shared.steps.keys)
     del table
-    for places in blocks_of(rows):
+    size = state_bytes(shared.steps.track.work.spec, rows.slice(0, 1).column("x").shape[1])
+    for places in blocks_of(rows, size):
         _write_block(shared, rows, run_block(shared.steps, rows, places), files, states)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kerneltrack.errors import DataError
-from kerneltrack.limits import MOST, MOST_GIVEN
+from kerneltrack.limits import MOST, MOST_GIVEN, TIME_LIMIT
 
 LAST_TIME = 2**63 - 1
 
@@ -55,7 +55,7 @@ def read_about(header: Mapping[str, Any], name: str, own: bool = False) -> About
     )
     for field, least, last, optional in (
         ("rows", 0, most, False),
-        ("time", -LAST_TIME, LAST_TIME, True),
+        ("time", -TIME_LIMIT, TIME_LIMIT, True),
         ("until", -LAST_TIME, LAST_TIME, True),
         ("before", -most, most, False),
     ):

@@ -14,11 +14,16 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.limits import check_finite, check_given, check_not_negative, check_whole
+from kerneltrack.limits import (
+    TIME_LIMIT,
+    check_finite,
+    check_given,
+    check_not_negative,
+    check_whole,
+)
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.specs import spec_from_dict
-from transforms.read.times import TIME_LIMIT
 from transforms.snapshots.files import ENDING, read_whole
 from transforms.snapshots.folder import SnapshotFolder
 from transforms.snapshots.header import read_about

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.limits import check_given, check_whole, copies_like, whole
+from kerneltrack.limits import TIME_LIMIT, check_given, check_whole, copies_like, whole
 from kerneltrack.monitor import drift, reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow, WindowState
@@ -24,7 +24,6 @@ from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
-from transforms.read.times import TIME_LIMIT
 from transforms.snapshots.header import About, read_about
 from transforms.snapshots.references import (
     GivenReferences,
