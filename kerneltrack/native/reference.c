@@ -36,8 +36,18 @@ does not get there may be none. */
 #define VAST 1e300
 /* Least ‖q‖² that is told from 0. */
 #define LEAST_SHARE 1e-12
-/* Least standard deviation of a measure, as a part of its mean. */
-#define LEAST_DEVIATION 1e-9
+/* Least mean of a measure that scores are told in. */
+#define LEAST_MEAN 1e-9
+/* What α counts beside d. */
+#define ANGLE_WEIGHT 0.5
+/* Means over time that go along with a row, the faster one first: what a new row counts in each, and by
+how many deviations it moves one at most, so that a single wild row is forgotten soon. */
+static const double memory_rates[] = {0.3, 0.02};
+#define MEMORIES 2
+#define MOST_PULL 10.0
+/* Rows that a variance of 1 counts as, beside those that were measured. */
+#define UNSEEN_PRIOR 10.0
+#define LEAST_VARIANCE 1e-6
 /* Surprise that the rows before a row add to it at most, where it is usual by itself. */
 #define MOST_HISTORY 4.0
 /* Values that differ by less, in deviations, are the same. */
@@ -54,12 +64,40 @@ than so has no longest. */
 /* Largest |x| after scaling, in deviations: one wild row must not be all that is known. */
 #define MOST_DEVIATION 1e3
 
-/* e: the row at a place of the buffer and the lags - 1 rows before it, the newest first, less m. */
+/* Of the means over time, how many go along with a row: all that there is room for, the slower first. */
+static int64_t memories_of(const reference_state *state) {
+  return state->memory.columns / state->rows.columns;
+}
+
+/* e: the row at a place of the buffer and the lags - 1 rows before it, the newest first, and its means
+over time, less m. */
 static void embed(const reference_state *state, int64_t lags, int64_t place, double *e) {
-  int64_t width = state->rows.columns;
+  int64_t width = state->rows.columns, many = state->memory.columns;
   for (int64_t l = 0; l < lags; l++) {
     const double *row = row_of(&state->rows, place + lags - 1 - l), *mean = state->mean.at + l * width;
     for (int64_t d = 0; d < width; d++) e[l * width + d] = row[d] - mean[d];
+  }
+  const double *memory = row_of(&state->memory, place + 1), *mean = state->mean.at + lags * width;
+  for (int64_t i = 0; i < many; i++) e[lags * width + i] = memory[i] - mean[i];
+}
+
+/* How many of the first entries of e, y are those of the row and of the rows just before it. */
+static int64_t short_of(const reference_state *state) {
+  return state->mean.size - state->memory.columns;
+}
+
+/* The means over time after the row at a place. */
+static void remember(reference_state *state, int64_t lags, int64_t place) {
+  int64_t width = state->rows.columns, many = memories_of(state);
+  const double *row = row_of(&state->rows, lags - 1 + place);
+  for (int64_t k = 0; k < many; k++) {
+    const double *before = row_of(&state->memory, place) + k * width;
+    double *after = row_of(&state->memory, place + 1) + k * width;
+    double rate = memory_rates[MEMORIES - many + k];
+    for (int64_t d = 0; d < width; d++) {
+      double pull = smaller(larger(row[d] - before[d], -MOST_PULL), MOST_PULL);
+      after[d] = fma(rate, pull, before[d]);
+    }
   }
 }
 
@@ -95,8 +133,10 @@ KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_
     /* Before the first row all was as the first. */
     if (state->counts.at[SEEN] + n == 0)
       for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, first + l), to, width);
+    remember(state, lags, first + n);
     embed(state, lags, first + n, e);
-    row_of(&state->measured, DISTANCE)[first + n] = whiten(state, e, y);
+    row_of(&state->measured, WHOLE)[first + n] = whiten(state, e, y);
+    row_of(&state->measured, SHORT)[first + n] = dot(y, y, short_of(state));
     row_of(&state->measured, ALONE)[first + n] = dot(y, y, width);
   }
   give_back(&scratch);
@@ -108,17 +148,15 @@ static int64_t tail_of(int64_t many) {
   return most_of((int64_t)(TAIL_PART * (double)many), TAIL_LEAST);
 }
 
-/* s = ln(e^u + e^v): d² or d² of the newest row alone, and α, in standard deviations from their means.
-*/
-static double score_of(const reference_state *state, int distance, double measured, double angle) {
-  const double *means = state->reals.at, *deviations = means + DEVIATIONS;
-  double u = (measured - means[distance]) / deviations[distance];
-  double v = (angle - means[ANGLE]) / deviations[ANGLE];
-  return larger(u, v) + log1(1.0 + exp1(-fabs(u - v)));
+/* s: a d and α, each over its mean; about 1 while all is well. */
+static double score_of(const reference_state *state, int which, double measured, double angle) {
+  const double *means = state->reals.at + MEANS;
+  return fma(ANGLE_WEIGHT, angle / means[ANGLE], sqrt(measured) / means[which]) /
+         (1.0 + ANGLE_WEIGHT);
 }
 
 static double *tail_numbers(const reference_state *state, int which) {
-  return state->reals.at + (which == EMBEDDED ? TAIL : TAIL_ALONE);
+  return state->reals.at + TAILS + which * TAIL_NUMBERS;
 }
 
 /* The surprise -ln p of a score under its calibration. */
@@ -152,11 +190,12 @@ typedef struct {
   int known;
 } blame_work;
 
-static blame_work make_blame_work(arena *from, int64_t size, int64_t lags) {
+static blame_work make_blame_work(arena *from, const reference_state *state, int64_t lags) {
   blame_work work;
+  int64_t size = short_of(state), all = state->mean.size;
   work.precision = table(from, size, size);
-  work.e = reals(from, size);
-  work.y = reals(from, size);
+  work.e = reals(from, all);
+  work.y = reals(from, all);
   work.v = reals(from, size);
   work.part = reals(from, MOST_CHANNELS * lags);
   work.entries = wholes(from, MOST_CHANNELS * lags);
@@ -165,8 +204,9 @@ static blame_work make_blame_work(arena *from, int64_t size, int64_t lags) {
   return work;
 }
 
+/* Ω of the row and those just before it: W's first rows are the root of that block's own inverse. */
 static void find_precision(const reference_state *state, mat *out) {
-  int64_t size = state->mean.size;
+  int64_t size = out->rows;
   fill(out->at, 0.0, size * size);
   for (int64_t i = 0; i < size; i++) {
     const double *row = row_of(&state->whitener, i);
@@ -201,16 +241,18 @@ static void take_out(blame_work *work, int64_t channel, int64_t width, int64_t l
 smallest, then the next one beside it, until what is left is usual. */
 static void add_blame(const reference_settings *settings, reference_state *state, int64_t place,
                       blame_work *work) {
-  int64_t lags = settings->lags, width = state->rows.columns, size = state->mean.size;
+  int64_t lags = settings->lags, width = state->rows.columns, size = short_of(state);
   if (!work->known) find_precision(state, &work->precision);
   work->known = 1;
   embed(state, lags, place, work->e);
-  double left = whiten(state, work->e, work->y), gained = 0.0;
+  whiten(state, work->e, work->y);
+  double left = dot(work->y, work->y, size), gained = 0.0;
   fill(work->v, 0.0, size);
   for (int64_t i = 0; i < size; i++)
     add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
   int64_t most = least_of(MOST_CHANNELS, width);
-  for (int64_t taken = 0; taken < most && left - gained > state->reals.at[MEAN_DISTANCE]; taken++) {
+  double usual = state->reals.at[MEANS + SHORT] * state->reals.at[MEANS + SHORT];
+  for (int64_t taken = 0; taken < most && left - gained > usual; taken++) {
     int64_t best = 0;
     double largest = -1.0;
     for (int64_t channel = 0; channel < width; channel++) {
@@ -415,10 +457,8 @@ static double stuck_surprise(reference_state *state, const double *row) {
 
 /* The surprise of an embedded row that goes into the evidence: where its rows are usual one by one, as
 after a change from one mode to another, what their order says is limited. */
-static double weighed(reference_state *state, int64_t lags, int64_t row, double embedded,
+static double weighed(double *recent, int64_t *since, int64_t lags, int64_t row, double embedded,
                       double newest) {
-  double *recent = &state->reals.at[RECENT];
-  int64_t *since = &state->counts.at[RECENT_ROW];
   if (newest >= *recent || row - *since >= lags) {
     *recent = newest;
     *since = row;
@@ -440,29 +480,30 @@ KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_
                                   const vec *residual, const ints *times,
                                   reference_outputs *out, reference_episodes *episodes) {
   double *numbers = state->reals.at;
-  int64_t *counts = state->counts.at, size = state->mean.size, found = 0;
+  int64_t *counts = state->counts.at, found = 0;
   int64_t first = next_place(state), base = counts[SEEN];
   arena scratch = {0};
-  make_blame_work(&scratch, size, settings->lags);
+  make_blame_work(&scratch, state, settings->lags);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
-  blame_work work = make_blame_work(&scratch, size, settings->lags);
+  blame_work work = make_blame_work(&scratch, state, settings->lags);
   for (int64_t n = 0; n < residual->size; n++) {
     int64_t row = base + n, place = first + n;
     state->good.at[place] = 1;
-    double distance = row_of(&state->measured, DISTANCE)[place];
-    double alone = row_of(&state->measured, ALONE)[place];
     double angle = sqrt(larger(-log1(larger(1.0 - residual->at[n], LEAST_SHARE)), 0.0));
     row_of(&state->measured, ANGLE)[place] = angle;
     state->times.at[NEWEST_TIME] = times->at[n];
     double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place));
     if (counts[CALIBRATED] == 0) continue;
-    double score = score_of(state, DISTANCE, distance, angle);
-    double surprise = surprise_of(state, EMBEDDED, score);
-    double newest = surprise_of(state, NEWEST, score_of(state, ALONE, alone, angle));
-    double counted = weighed(state, settings->lags, row, surprise, newest);
+    double scores[SCORES], surprises[SCORES];
+    for (int which = 0; which < SCORES; which++) {
+      scores[which] = score_of(state, which, row_of(&state->measured, which)[place], angle);
+      surprises[which] = surprise_of(state, which, scores[which]);
+    }
+    double counted = weighed(&numbers[RECENT], &counts[RECENT_ROW], settings->lags, row,
+                             surprises[SHORT], surprises[ALONE]);
     int told = weigh_evidence(settings, state, larger(counted, held), row, times->at[n]);
-    out->score.at[n] = copysign(sqrt(fabs(score)), score);
-    out->p.at[n] = exp1(-larger(surprise, held));
+    out->score.at[n] = scores[WHOLE];
+    out->p.at[n] = exp1(-larger(surprises[WHOLE], held));
     out->evidence.at[n] = numbers[EVIDENCE] / numbers[THRESHOLD];
     int open = counts[OPENED] >= 0;
     if (held > counted) {
@@ -504,36 +545,44 @@ KT_API int64_t kt_reference_keep(reference_state *state) {
   return KT_DONE;
 }
 
-/* Mean and squared deviations of d² and of that of the newest row alone, of the open block's good rows
-as they are now that they are learned (Welford). */
-static void measure_learned(const reference_settings *settings, reference_state *state, double *e,
-                            double *y) {
+/* The variance of each entry of y over rows that were not learned yet, the open block's good ones among
+them: 1 if they were as those that were. A tie that does not hold beyond its rows, or that too few
+speak of, counts the less. */
+static void measure_unseen(const reference_settings *settings, reference_state *state, double *e,
+                           double *y, double *squares) {
+  int64_t size = state->mean.size, *known = &state->counts.at[UNSEEN_ROWS], many = 0;
+  fill(squares, 0.0, size);
   for (int64_t place = 0; place < state->good.size; place++) {
     if (!state->good.at[place]) continue;
     embed(state, settings->lags, place, e);
-    double distance = whiten(state, e, y), alone = dot(y, y, state->rows.columns);
-    int64_t many = ++state->counts.at[MOMENT_ROWS];
-    double *moments = state->reals.at + LEARNED_MOMENTS, measured[] = {distance, alone};
-    for (int which = 0; which < SCORES; which++, moments += 2) {
-      double before = measured[which] - moments[0];
-      moments[0] += before / (double)many;
-      moments[1] = fma(before, measured[which] - moments[0], moments[1]);
-    }
+    whiten(state, e, y);
+    for (int64_t i = 0; i < size; i++) squares[i] = fma(y[i], y[i], squares[i]);
+    many++;
   }
+  double before = UNSEEN_PRIOR + (double)*known, after = before + (double)many;
+  for (int64_t i = 0; i < size; i++) {
+    double *variance = &state->unseen.at[i];
+    *variance = larger(*variance * (before + squares[i]) / after, LEAST_VARIANCE);
+  }
+  *known = least_of(*known + many, settings->memory);
 }
 
 /* Mean and scatter of the open block's good rows, one after the other (Welford), and W anew:
-C = scatter/n + ρ(tr C/E)·I, WᵀW = C⁻¹. Rows beyond the memory fade. */
+C = scatter/n + ρ(tr C/E)·I, WᵀW = C⁻¹, its rows over the unseen deviations. Rows beyond the memory
+fade. */
 KT_API int64_t kt_reference_learn(const reference_settings *settings, reference_state *state) {
   int64_t size = state->mean.size, *learned = &state->counts.at[LEARNED];
   arena scratch = {0};
-  double *e = reals(&scratch, size), *after = reals(&scratch, size);
+  double *e = reals(&scratch, size), *after = reals(&scratch, size), *more = reals(&scratch, size);
   mat half = table(&scratch, size, size), other = table(&scratch, size, size);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
   e = reals(&scratch, size);
   after = reals(&scratch, size);
+  more = reals(&scratch, size);
   half = table(&scratch, size, size);
   other = table(&scratch, size, size);
+  /* What the first half of the stretch was measured by is too little to go by. */
+  if (state->counts.at[KEPT] > 0) measure_unseen(settings, state, e, after, more);
   if (*learned > settings->memory) {
     scale_all(state->scatter.at, (double)settings->memory / (double)*learned, size * size);
     *learned = settings->memory;
@@ -553,8 +602,8 @@ KT_API int64_t kt_reference_learn(const reference_settings *settings, reference_
   }
   double lift = larger(settings->ridge * trace / (double)size, 1e-12);
   inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);
-  /* The first half of the stretch shows no more than that it was learned. */
-  if (state->counts.at[KEPT] > 0) measure_learned(settings, state, e, after);
+  for (int64_t i = 0; i < size; i++)
+    scale_all(row_of(&state->whitener, i), 1.0 / sqrt(state->unseen.at[i]), i + 1);
   give_back(&scratch);
   return KT_DONE;
 }
@@ -605,25 +654,14 @@ static void find_excursions(const reference_settings *settings, reference_state 
   book_excursion(state, top);
 }
 
-static void set_unit(reference_state *state, int measure, double mean, double variance) {
-  state->reals.at[measure] = mean;
-  state->reals.at[DEVIATIONS + measure] =
-      larger(sqrt(variance), LEAST_DEVIATION * larger(fabs(mean), 1.0));
-}
-
-/* The units of the measures: of d² over the rows once they were learned, as those to come will be
-measured; of α over those that were kept. */
+/* The means of the measures over the rows that were kept. */
 static void find_units(reference_state *state, int64_t many) {
-  int64_t *rows = &state->counts.at[MOMENT_ROWS];
-  double *moments = state->reals.at + LEARNED_MOMENTS;
-  for (int which = 0; which < SCORES; which++)
-    set_unit(state, which, moments[2 * which], moments[2 * which + 1] / (double)most_of(*rows, 1));
-  fill(moments, 0.0, REALS - LEARNED_MOMENTS);
-  *rows = 0;
-  const double *kept = row_of(&state->scores, ANGLE);
-  double mean = entry_sum(kept, many) / (double)many, square = 0.0;
-  for (int64_t n = 0; n < many; n++) square = fma(kept[n] - mean, kept[n] - mean, square);
-  set_unit(state, ANGLE, mean, square / (double)many);
+  for (int which = 0; which < MEASURES; which++) {
+    const double *kept = row_of(&state->scores, which);
+    double sum = 0.0;
+    for (int64_t n = 0; n < many; n++) sum += which == ANGLE ? kept[n] : sqrt(kept[n]);
+    state->reals.at[MEANS + which] = larger(sum / (double)many, LEAST_MEAN);
+  }
 }
 
 /* Scores, tails and threshold from the measures that were kept. */
@@ -650,8 +688,12 @@ KT_API int64_t kt_reference_calibrate(const reference_settings *settings, refere
     sort(sorted, many);
     fit_tail(sorted, many, tail_numbers(state, which));
   }
-  double *surprises = row_of(&scores, EMBEDDED);
-  for (int64_t n = 0; n < many; n++) surprises[n] = surprise_of(state, EMBEDDED, surprises[n]);
+  double *surprises = row_of(&scores, SHORT), *newest = row_of(&scores, ALONE), recent = 0.0;
+  int64_t since = 0;
+  for (int64_t n = 0; n < many; n++)
+    surprises[n] = weighed(&recent, &since, settings->lags, n,
+                           surprise_of(state, SHORT, surprises[n]),
+                           surprise_of(state, ALONE, newest[n]));
   if (state->counts.at[WATCHED] == 0) find_excursions(settings, state, surprises, many);
   find_threshold(settings, state);
   give_back(&scratch);

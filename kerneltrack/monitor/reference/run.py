@@ -65,7 +65,8 @@ class Scores:
     Attributes:
         distance: (n,) d = ‖W(e - m)‖; NaN before the reference has learned half its stretch.
         residual: (n,) ℓ under the reference's kernel subspace; NaN likewise.
-        score: (n,) root of ln(e^u + e^v), about 1 while all is well; NaN before the calibration.
+        score: (n,) d and half of α, each over its mean; about 1 while all is well; NaN before the
+            calibration.
         p: (n,) share of normal rows that are at least as odd, small where a row is surprising; NaN
             before the calibration.
         evidence: (n,) S/h: an episode is open from where it is above 1 until it is 0; NaN likewise.
@@ -287,6 +288,7 @@ class _Run:
         if ends or (made and learning and counts[KEPT] >= counts[DUE]):
             _calibrate(spec, tables)
             self._take(tables, self.kernel)
+        tables.memory[0] = tables.memory[BLOCK]
         tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
         if self.learn and _is_accepted(spec, tables):
             told.append(_close_accepted(spec, ReferenceState(tables, self.kernel)))
