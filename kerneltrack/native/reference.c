@@ -48,6 +48,7 @@ static const double memory_rates[] = {0.3, 0.02};
 /* Rows that a variance of 1 counts as, beside those that were measured. */
 #define UNSEEN_PRIOR 10.0
 #define LEAST_VARIANCE 1e-6
+#define MOST_VARIANCE 1e12
 /* Surprise that the rows before a row add to it at most, where it is usual by itself. */
 #define MOST_HISTORY 4.0
 /* Values that differ by less, in deviations, are the same. */
@@ -562,7 +563,8 @@ static void measure_unseen(const reference_settings *settings, reference_state *
   double before = UNSEEN_PRIOR + (double)*known, after = before + (double)many;
   for (int64_t i = 0; i < size; i++) {
     double *variance = &state->unseen.at[i];
-    *variance = larger(*variance * (before + squares[i]) / after, LEAST_VARIANCE);
+    double found = *variance * (before + squares[i]) / after;
+    *variance = smaller(larger(found, LEAST_VARIANCE), MOST_VARIANCE);
   }
   *known = least_of(*known + many, settings->memory);
 }

@@ -388,6 +388,7 @@ def test_a_state_goes_on_from_its_arrays() -> None:
         ("counts", reference.CALIBRATED, 513),
         ("counts", reference.EXCURSIONS, 65),
         ("counts", reference.OPENED, 10**6),
+        ("counts", reference.OPENED, -2),
         ("counts", reference.BEGAN, 10**6),
         ("counts", reference.PAD, 128),
         *(("counts", place, 701) for place in UP_TO_SEEN),

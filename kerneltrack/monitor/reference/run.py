@@ -26,7 +26,6 @@ from kerneltrack.monitor.reference.state import (
     KERNEL,
     MOST_KEPT,
     NEWEST_TIME,
-    OPENED,
     SEEN,
     STRETCH_TIME,
     STRETCHED,
@@ -290,17 +289,18 @@ class _Run:
             self._take(tables, self.kernel)
         tables.memory[0] = tables.memory[BLOCK]
         tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
-        if self.learn and _is_accepted(spec, tables):
-            told.append(_close_accepted(spec, ReferenceState(tables, self.kernel)))
+        if not self.learn:
+            return
+        if (accepted := _accepted(spec, ReferenceState(tables, self.kernel))) is not None:
+            told.append(accepted)
             self._take(*made_anew(spec, tables))
 
 
-def _is_accepted(spec: ReferenceSpec, tables: Tables) -> bool:
-    opened, seen = tables.counts[[OPENED, SEEN]].tolist()
-    return spec.accept_after is not None and 0 <= opened <= seen - spec.accept_after
-
-
-def _close_accepted(spec: ReferenceSpec, state: ReferenceState) -> Episode:
-    episode = open_episode(spec, state)
-    assert episode is not None
+def _accepted(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
+    """Return the open episode as one that is accepted, if it is old enough for that."""
+    after = spec.accept_after
+    if after is None or (episode := open_episode(spec, state)) is None:
+        return None
+    if state.tables.counts[SEEN] - episode.opened < after:
+        return None
     return episode._replace(closed=True, accepted=True)

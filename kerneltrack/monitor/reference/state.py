@@ -260,8 +260,9 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
     check_positive("reference.scale", tables.scale)
     check_positive("reference.unseen", tables.unseen)
     seen = int(tables.counts[SEEN])
-    opened = tables.counts[OPENED]
-    tables.counts[OPENED] = max(int(opened), 0)
+    none_is_open = bool(tables.counts[OPENED] == -1)
+    if none_is_open:
+        tables.counts[OPENED] = 0
     check_counts(
         "reference.counts",
         tables.counts,
@@ -286,7 +287,8 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
         Limit("rows learned", LEARNED, whole_blocks),
         Limit("scores kept", KEPT, whole_blocks),
     )
-    tables.counts[OPENED] = max(int(opened), -1)
+    if none_is_open:
+        tables.counts[OPENED] = -1
     for name in ("runs", "longest", "repeated"):
         check_whole(f"reference.{name}", getattr(tables, name), 0, seen)
     named = {
