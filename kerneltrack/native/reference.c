@@ -114,7 +114,7 @@ static int64_t next_place(const reference_state *state) {
   return (state->counts.at[SEEN] + state->counts.at[PAD]) % state->good.size;
 }
 
-/* Scale rows into the open block, and measure d² of each, beside those before it and alone. */
+/* Scale rows into the open block, and measure d² of each. */
 KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_state *state,
                                   const mat *rows) {
   int64_t lags = settings->lags, width = state->rows.columns, size = state->mean.size;
@@ -476,10 +476,10 @@ static void mark(reference_state *state, int64_t first, int64_t base, int64_t pl
 
 /* Evidence of the rows that `kt_reference_embed` put into the open block, with their residuals. Rows
 whose excursion of S is over, or never began, are marked as good. Returns how many episodes were
-opened or closed. */
-KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_state *state,
-                                  const vec *residual, const ints *times,
-                                  reference_outputs *out, reference_episodes *episodes) {
+opened or closed; they are told behind those `before`. */
+static int64_t watch(const reference_settings *settings, reference_state *state,
+                     const vec *residual, const ints *times, reference_outputs *out,
+                     reference_episodes *episodes, int64_t before) {
   double *numbers = state->reals.at;
   int64_t *counts = state->counts.at, found = 0;
   int64_t first = next_place(state), base = counts[SEEN];
@@ -517,7 +517,7 @@ KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_
     } else {
       mark(state, first, base, place, 1);
     }
-    if (told != 0) note(state, row, times->at[n], told < 0, found++, episodes);
+    if (told != 0) note(state, row, times->at[n], told < 0, before + found++, episodes);
     if (told < 0) {
       counts[OPENED] = -1;
       mark(state, first, base, place, doubtful(state));
@@ -531,6 +531,51 @@ KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_
   }
   give_back(&scratch);
   return found;
+}
+
+KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_state *state,
+                                  const vec *residual, const ints *times,
+                                  reference_outputs *out, reference_episodes *episodes) {
+  return watch(settings, state, residual, times, out, episodes, 0);
+}
+
+/* Go on to the next block: what is before its first row. */
+KT_API int64_t kt_reference_roll(const reference_settings *settings, reference_state *state) {
+  int64_t block = state->good.size;
+  copy(row_of(&state->memory, 0), row_of(&state->memory, block), state->memory.columns);
+  for (int64_t l = 0; l < settings->lags - 1; l++)
+    copy(row_of(&state->rows, l), row_of(&state->rows, block + l), state->rows.columns);
+  return KT_DONE;
+}
+
+/* Embed and watch rows of as many blocks as there is room for their episodes, learning none of them:
+what the two loops above do, block by block. */
+KT_API int64_t kt_reference_follow(const reference_settings *settings, reference_state *state,
+                                   const mat *rows, const vec *residual, const ints *times,
+                                   reference_followed *out, reference_episodes *episodes) {
+  int64_t block = state->good.size, done = 0, found = 0;
+  while (done < rows->rows && found + block <= episodes->number.size) {
+    int64_t first = next_place(state), count = least_of(block - first, rows->rows - done);
+    mat piece = {row_of(rows, done), count, rows->columns};
+    if (kt_reference_embed(settings, state, &piece) != KT_DONE) return KT_NO_MEMORY;
+    const double *measured = row_of(&state->measured, WHOLE) + first;
+    for (int64_t n = 0; n < count; n++) out->distance.at[done + n] = sqrt(measured[n]);
+    vec there = {residual->at + done, count};
+    ints stamps = {times->at + done, count};
+    reference_outputs watched = out->watched;
+    watched.score.at += done;
+    watched.p.at += done;
+    watched.evidence.at += done;
+    int64_t more = watch(settings, state, &there, &stamps, &watched, episodes, found);
+    if (more < 0) return more;
+    found += more;
+    done += count;
+    state->counts.at[SEEN] += count;
+    if (next_place(state) == 0) kt_reference_roll(settings, state);
+  }
+  out->reached.at[0] = done;
+  out->reached.at[1] = found;
+  return KT_DONE;
 }
 
 /* Keep what was measured of the open block's good rows for the next calibration. */

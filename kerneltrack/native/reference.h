@@ -114,6 +114,13 @@ typedef struct {
   int64_t rows, columns;
 } mat_of_ints;
 
+/* What is said of rows, with d and with how many rows and episodes that was. */
+typedef struct {
+  vec distance;
+  reference_outputs watched;
+  ints reached;
+} reference_followed;
+
 /* Episodes that were opened, changed or closed: at most one a row. */
 typedef struct {
   ints number;

@@ -78,6 +78,14 @@ class Scores:
     evidence: FloatArray
 
 
+class Followed(NamedTuple):
+    """What the loop over blocks fills: d, the rest, how many rows and episodes that was."""
+
+    distance: FloatArray
+    watched: Watched
+    reached: IntArray
+
+
 class Watched(NamedTuple):
     """Rows of `Scores` that the row loop fills."""
 
@@ -138,6 +146,9 @@ def update(
     _begin_lags(tables, matrix)
     start = 0
     while start < len(matrix):
+        if run.only_watches:
+            start = run.follow(matrix, stamps, start, found, told)
+            continue
         stop = min(len(matrix), start + BLOCK - next_place(run.tables))
         found[:, start:stop] = run.watch(matrix, stamps, start, stop, told)
         if next_place(run.tables) == 0:
@@ -230,7 +241,7 @@ class _Run:
         """Go on with these; what the loops are told in every call is laid out once."""
         self.tables, self.kernel = tables, kernel
         self.settings = _settings(self.spec, tables)
-        self.room = make_room(BLOCK, len(tables.scale))
+        self.room = make_room(2 * BLOCK, len(tables.scale))
         self._fixed = packed(self.settings), packed(tables)
         self._packed_room = packed(self.room)
         self._ahead: FloatArray | None = None
@@ -254,6 +265,26 @@ class _Run:
         told += [read_episode(self.room, at, self.settings.lags) for at in range(many)]
         tables.counts[SEEN] += stop - start
         return out
+
+    @property
+    def only_watches(self) -> bool:
+        """Whether nothing changes the reference any more, nor makes it anew."""
+        stays = self.tables.counts[CALIBRATED] > 0 and not self._learns
+        return bool(stays and not (self.learn and self.spec.accept_after is not None))
+
+    def follow(
+        self, rows: FloatArray, times: IntArray, start: int, out: FloatArray, told: list[Episode]
+    ) -> int:
+        """Score rows from a place on, many blocks at once; the place of the first one left."""
+        residual, reached = self._residual(rows, start, len(rows)), np.zeros(2, np.int64)
+        out[1, start:] = residual
+        distance, _, *watched = out[:, start:]
+        told_of = Followed(distance, Watched(*watched), reached)
+        parts = rows[start:], residual, times[start:], told_of, self._packed_room
+        call("reference_follow", *self._fixed, *parts)
+        done, many = reached.tolist()
+        told += [read_episode(self.room, at, self.settings.lags) for at in range(many)]
+        return start + int(done)
 
     @property
     def _learns(self) -> bool:
@@ -287,8 +318,7 @@ class _Run:
         if ends or (made and learning and counts[KEPT] >= counts[DUE]):
             _calibrate(spec, tables)
             self._take(tables, self.kernel)
-        tables.memory[0] = tables.memory[BLOCK]
-        tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
+        call("reference_roll", *self._fixed)
         if not self.learn:
             return
         if (accepted := _accepted(spec, ReferenceState(tables, self.kernel))) is not None:
