@@ -238,6 +238,39 @@ static void take_out(blame_work *work, int64_t channel, int64_t width, int64_t l
   for (int64_t l = 0; l < lags; l++) work->entries[at * lags + l] = l * width + channel;
 }
 
+/* min ‖x - s‖² over the stored rows, one channel aside (-1: none). */
+static double nearest_without(const mat *support, const double *row, int64_t channel) {
+  double nearest = VAST;
+  for (int64_t i = 0; i < support->rows; i++) {
+    const double *stored = row_of(support, i);
+    double sum = 0.0;
+    for (int64_t d = 0; d < support->columns; d++) {
+      double away = row[d] - stored[d];
+      if (d != channel) sum = fma(away, away, sum);
+    }
+    nearest = smaller(sum, nearest);
+  }
+  return nearest;
+}
+
+/* Of a row that is off by α, more than by d: the channel without which it would lie nearest to a stored
+row, added to `blame` by how much nearer. */
+static void add_blame_of_angle(const reference_settings *settings, reference_state *state,
+                               const reference_stored *stored, int64_t place) {
+  const double *row = row_of(&state->rows, settings->lags - 1 + place);
+  double whole = nearest_without(&stored->support, row, -1), largest = -1.0;
+  int64_t best = 0;
+  for (int64_t channel = 0; channel < stored->support.columns; channel++) {
+    double gain = whole - nearest_without(&stored->support, row, channel);
+    if (gain > largest) {
+      largest = gain;
+      best = channel;
+    }
+  }
+  double usual = stored->bandwidth * state->reals.at[MEANS + ANGLE] * state->reals.at[MEANS + ANGLE];
+  if (largest > 0.0 && usual > 0.0) state->blame.at[best] += smaller(largest / usual, VAST);
+}
+
 /* What is off in a row, channel by channel, added to `blame`: the channel without which d² would be
 smallest, then the next one beside it, until what is left is usual. */
 static void add_blame(const reference_settings *settings, reference_state *state, int64_t place,
@@ -264,10 +297,17 @@ static void add_blame(const reference_settings *settings, reference_state *state
         best = channel;
       }
     }
-    state->blame.at[best] += larger(largest - gained, 0.0);
+    state->blame.at[best] += larger(largest - gained, 0.0) / usual;
     gained = largest;
     take_out(work, best, width, lags, taken);
   }
+}
+
+/* Whether α is further above its mean than d, of the row and those just before it, is above its own. */
+static int off_by_angle(const reference_state *state, int64_t place) {
+  const double *means = state->reals.at + MEANS;
+  double distance = sqrt(row_of(&state->measured, SHORT)[place]) / means[SHORT];
+  return row_of(&state->measured, ANGLE)[place] / means[ANGLE] > larger(distance, 1.0);
 }
 
 static void note(const reference_state *state, int64_t row, int64_t time, int closed, int64_t place,
@@ -478,7 +518,7 @@ static void mark(reference_state *state, int64_t first, int64_t base, int64_t pl
 whose excursion of S is over, or never began, are marked as good. Returns how many episodes were
 opened or closed; they are told behind those `before`. */
 static int64_t watch(const reference_settings *settings, reference_state *state,
-                     const vec *residual, const ints *times, reference_outputs *out,
+                     const reference_stored *stored, const vec *residual, const ints *times, reference_outputs *out,
                      reference_episodes *episodes, int64_t before) {
   double *numbers = state->reals.at;
   int64_t *counts = state->counts.at, found = 0;
@@ -513,7 +553,9 @@ static int64_t watch(const reference_settings *settings, reference_state *state,
     }
     if (open || is_raised(state)) {
       state->good.at[place] = 0;
-      if (open) add_blame(settings, state, place, &work);
+      int by_angle = off_by_angle(state, place) && stored->support.rows > 0;
+      if (open && by_angle) add_blame_of_angle(settings, state, stored, place);
+      if (open && !by_angle) add_blame(settings, state, place, &work);
     } else {
       mark(state, first, base, place, 1);
     }
@@ -534,9 +576,9 @@ static int64_t watch(const reference_settings *settings, reference_state *state,
 }
 
 KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_state *state,
-                                  const vec *residual, const ints *times,
+                                  const reference_stored *stored, const vec *residual, const ints *times,
                                   reference_outputs *out, reference_episodes *episodes) {
-  return watch(settings, state, residual, times, out, episodes, 0);
+  return watch(settings, state, stored, residual, times, out, episodes, 0);
 }
 
 /* Go on to the next block: what is before its first row. */
@@ -551,7 +593,7 @@ KT_API int64_t kt_reference_roll(const reference_settings *settings, reference_s
 /* Embed and watch rows of as many blocks as there is room for their episodes, learning none of them:
 what the two loops above do, block by block. */
 KT_API int64_t kt_reference_follow(const reference_settings *settings, reference_state *state,
-                                   const mat *rows, const vec *residual, const ints *times,
+                                   const reference_stored *stored, const mat *rows, const vec *residual, const ints *times,
                                    reference_followed *out, reference_episodes *episodes) {
   int64_t block = state->good.size, done = 0, found = 0;
   while (done < rows->rows && found + block <= episodes->number.size) {
@@ -566,7 +608,7 @@ KT_API int64_t kt_reference_follow(const reference_settings *settings, reference
     watched.score.at += done;
     watched.p.at += done;
     watched.evidence.at += done;
-    int64_t more = watch(settings, state, &there, &stamps, &watched, episodes, found);
+    int64_t more = watch(settings, state, stored, &there, &stamps, &watched, episodes, found);
     if (more < 0) return more;
     found += more;
     done += count;

@@ -101,6 +101,12 @@ typedef struct {
   ints times;
 } reference_state;
 
+/* The kernel subspace's stored rows, scaled, and γ of its kernel exp(-‖x - s‖²/γ). */
+typedef struct {
+  mat support;
+  double bandwidth;
+} reference_stored;
+
 /* What is said of rows; NaN before the calibration. */
 typedef struct {
   vec score;

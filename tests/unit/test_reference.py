@@ -333,6 +333,23 @@ def test_the_right_channels_come_first(many: int) -> None:
     assert right >= 38
 
 
+@pytest.mark.parametrize("many", [1, 2])
+def test_channels_that_only_the_residual_sees_come_first(many: int) -> None:
+    """Channels that were high or low, each for itself, stand between: their ties are none."""
+    right = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows = rng.choice([-1.0, 1.0], size=(1500, 3)) + 0.05 * rng.normal(size=(1500, 3))
+        channels = rng.permutation(3)[:many]
+        rows[1000:1100, channels] = 0.05 * rng.normal(size=(100, many))
+        _, scores, told = run(SPEC, rows)
+        # The linear ties see nothing odd in them.
+        assert np.median(scores.distance[1000:1100]) < 1.2 * np.median(scores.distance[600:1000])
+        (episode,) = (episode for episode in told if episode.closed)
+        right += {*np.argsort(-episode.shares)[:many].tolist()} == {*channels.tolist()}
+    assert right >= 38
+
+
 @pytest.mark.parametrize("spec", [SPEC, GATED])
 def test_the_stated_rate_is_kept(spec: ReferenceSpec) -> None:
     stated = dataclasses.replace(spec, false_alarms=500)

@@ -86,6 +86,13 @@ class Followed(NamedTuple):
     reached: IntArray
 
 
+class Stored(NamedTuple):
+    """The kernel subspace's stored rows, and its γ."""
+
+    support: FloatArray
+    bandwidth: float
+
+
 class Watched(NamedTuple):
     """Rows of `Scores` that the row loop fills."""
 
@@ -260,7 +267,7 @@ class _Run:
             residual = self._residual(rows, start, stop)
             out[0], out[1] = np.sqrt(tables.measured[0, first:][: len(residual)]), residual
         watched = Watched(*out[2:])
-        parts = residual, times[there], watched, self._packed_room
+        parts = self._stored, residual, times[there], watched, self._packed_room
         many = call("reference_watch", *self._fixed, *parts)
         told += [read_episode(self.room, at, self.settings.lags) for at in range(many)]
         tables.counts[SEEN] += stop - start
@@ -280,11 +287,16 @@ class _Run:
         out[1, start:] = residual
         distance, _, *watched = out[:, start:]
         told_of = Followed(distance, Watched(*watched), reached)
-        parts = rows[start:], residual, times[start:], told_of, self._packed_room
+        parts = self._stored, rows[start:], residual, times[start:], told_of, self._packed_room
         call("reference_follow", *self._fixed, *parts)
         done, many = reached.tolist()
         told += [read_episode(self.room, at, self.settings.lags) for at in range(many)]
         return start + int(done)
+
+    @property
+    def _stored(self) -> Stored:
+        kernel = self.kernel
+        return Stored(kernel.support[: kernel.size], float(kernel.bandwidth[0]))
 
     @property
     def _learns(self) -> bool:
