@@ -5,9 +5,8 @@
 Every recording has a part that is normal (`train`): all are fitted to it, with one setting for all
 sets, and score the rest; those called online learn on. ROC-AUC, AP and VUS-PR of the scores, means
 over the recordings; onset: ROC-AUC of the first 30 rows of each event against normal rows. `~`:
-smoothed by .1, as what lasts is looked for. `[lag]`: the row beside as many before it as the
-reference has. Below it the reference's own episodes at the stated rate of one false alarm in 10,000
-rows: events that one overlaps with, those found within 60 rows, and episodes on normal rows alone.
+smoothed by .1, as what lasts is looked for. `[lag]`: five rows side by side, fewer where they are
+wide. Below it the reference's own episodes at the stated rate of one false alarm in 10,000 rows: events that one overlaps with, those found within 60 rows, and episodes on normal rows alone.
 Beside them two rows that know nothing: an alarm every 100 rows, and one wherever the step from row
 to row is among the largest of the train part's.
 
@@ -54,6 +53,8 @@ NOT_CHANNELS = {"model_id", "time", "train", "anomaly", "changepoint"}
 ONSET, WITHIN, SINCE, SMOOTHING = 30, 60, 20, 0.1
 BUFFER, THRESHOLDS = 100, 250
 """Of VUS-PR: rows beside an event that count in part, at most; thresholds that are tried."""
+PEER_LAGS, PEER_COLUMNS = 5, 128
+"""Lags of the peers that have some, fewer where that would be more columns."""
 MOST_FITTED = 5_000
 """Rows that the slow peers are fitted to, evenly spaced."""
 MOST_SLOW = 10_000
@@ -310,7 +311,7 @@ def compare(name: str, spec: ReferenceSpec, quick: bool) -> list[str]:
         large = np.flatnonzero(step > limit)
         late = large[large >= recording.train].tolist()
         spans["size of the step"] += caught(recording, [(n, n, n) for n in late])
-        lags = spec.lags_for(width)
+        lags = max(1, min(PEER_LAGS, PEER_COLUMNS // width))
         tables = [("", plain)] + ([(" [lag]", lagged(plain, lags))] if lags > 1 else [])
         for suffix, rows in tables:
             for key, peer in PEERS.items():
