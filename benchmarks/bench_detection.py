@@ -6,9 +6,10 @@ Every recording has a part that is normal (`train`): all are fitted to it, with 
 sets, and score the rest; those called online learn on. ROC-AUC, AP and VUS-PR of the scores, means
 over the recordings; onset: ROC-AUC of the first 30 rows of each event against normal rows. `~`:
 smoothed by .1, as what lasts is looked for. `[lag]`: five rows side by side, fewer where they are
-wide. Below it the reference's own episodes at the stated rate of one false alarm in 10,000 rows: events that one overlaps with, those found within 60 rows, and episodes on normal rows alone.
-Beside them two rows that know nothing: an alarm every 100 rows, and one wherever the step from row
-to row is among the largest of the train part's.
+wide. Below it the reference's own episodes at the stated rate of one false alarm in 10,000 rows:
+events that one overlaps with, those found within 60 rows, and episodes on normal rows alone. Beside
+them two rows that know nothing: an alarm every 100 rows, and one wherever the step from row to row
+is among the largest of the train part's.
 
 Rates: the same, at two stated rates, on stretches without faults: the train parts and people who
 walk, 512 rows of which the reference is made from, and made rows (independent, heavy-tailed,

@@ -22,7 +22,7 @@ calibration. Equations and symbols are in
 does not get there may be none. */
 #define MOST_EVIDENCE 1.5
 /* What is below this part of the threshold may be chance: an episode began where S left it. */
-#define LOW 0.1
+#define LOW 0.02
 /* An episode is over once S fell by so much: some hundred usual rows. */
 #define ENOUGH 60.0
 /* Once it fell by so much odd rows no longer count: a usual row in a hundred is one. */

@@ -47,7 +47,7 @@ its channels'.
 
 **Episodes.** One is open from where S exceeds h until it fell by 60 from its highest, or to 0; S
 stays below 1.5h. So it ends some hundred usual rows after the last odd one, which `last` names: the
-last of p < .01 before S fell by 15. It began where S last was below h/10. Its kind is `spike` (a
+last of p < .01 before S fell by 15. It began where S last was below h/50. Its kind is `spike` (a
 few odd rows), `ramp` (rows became odder after it was noticed), `stuck` (a channel is, in most of
 its rows) or `shift`. One that never came to 1.5h may be none: its rows may be learned.
 

@@ -79,13 +79,13 @@ class Tables(NamedTuple):
             surprise and their sum; their sum over an episode's first rows; the largest surprise of
             a newest row alone of late.
         counts: (19,) rows seen, learned, kept for calibrations; rows of the last calibration, rows
-            kept when the next is due; the row at which S left h/10, the one that opened an episode
+            kept when the next is due; the row at which S left h/50, the one that opened an episode
             (-1: none), the last one of p < .01 and how many; episodes; excursions kept, and the
             rows that they came in; rows before the first calibration; rows since S was low whose
             surprise was that of a channel that is stuck; the row of the largest surprise of late;
             the row that the reference began with; the place of row 0 in its block; rows of the
             unseen variances; excursions so far.
-        times: (6,) event times, ns, of the row at which S left h/10, that opened an episode, that
+        times: (6,) event times, ns, of the row at which S left h/50, that opened an episode, that
             was the last one of p < .01, and of the newest; of the first row, and of the last one
             that the reference was made from; 0 without times.
     """
