@@ -231,7 +231,7 @@ static double gain_of(blame_work *work, int64_t count) {
     work->part[i] = (work->v[work->entries[i]] - dot(row, work->part, i)) / row[i];
     gain = fma(work->part[i], work->part[i], gain);
   }
-  return gain;
+  return smaller(gain, VAST);
 }
 
 static void take_out(blame_work *work, int64_t channel, int64_t width, int64_t lags, int64_t at) {
@@ -268,11 +268,34 @@ static void add_blame_of_angle(const reference_settings *settings, reference_sta
     }
   }
   double usual = stored->bandwidth * state->reals.at[MEANS + ANGLE] * state->reals.at[MEANS + ANGLE];
-  if (largest > 0.0 && usual > 0.0) state->blame.at[best] += smaller(largest / usual, VAST);
+  if (!(largest > 0.0 && usual > 0.0)) return;
+  state->blame.at[best] = smaller(state->blame.at[best] + largest / usual, VAST);
+}
+
+/* Take the channel out at a place, beside those at the other `many` - 1, with which d² falls by most;
+the one that is there if none makes it fall by more than `gained`. Returns by how much it then falls. */
+static double best_at(blame_work *work, int64_t *chosen, int64_t at, int64_t many, int64_t width,
+                      int64_t lags, double gained) {
+  int64_t best = chosen[at];
+  for (int64_t channel = 0; channel < width; channel++) {
+    int known = 0;
+    for (int64_t i = 0; i < many; i++) known |= i != at && chosen[i] == channel;
+    if (known) continue;
+    take_out(work, channel, width, lags, at);
+    double gain = gain_of(work, many * lags);
+    if (gain > gained * (1.0 + SAME)) {
+      gained = gain;
+      best = channel;
+    }
+  }
+  chosen[at] = best;
+  take_out(work, best, width, lags, at);
+  return gained;
 }
 
 /* What is off in a row, channel by channel, added to `blame`: the channel without which d² would be
-smallest, then the next one beside it, until what is left is usual. */
+smallest, then the next one beside it, until what is left is usual; then others in their places, if d²
+is smaller still without those. Each counts by what d² would grow again without it. */
 static void add_blame(const reference_settings *settings, reference_state *state, int64_t place,
                       blame_work *work) {
   int64_t lags = settings->lags, width = state->rows.columns, size = short_of(state);
@@ -284,22 +307,26 @@ static void add_blame(const reference_settings *settings, reference_state *state
   fill(work->v, 0.0, size);
   for (int64_t i = 0; i < size; i++)
     add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
-  int64_t most = least_of(MOST_CHANNELS, width);
+  int64_t most = least_of(MOST_CHANNELS, width), taken = 0, chosen[MOST_CHANNELS] = {0};
   double usual = state->reals.at[MEANS + SHORT] * state->reals.at[MEANS + SHORT];
-  for (int64_t taken = 0; taken < most && left - gained > usual; taken++) {
-    int64_t best = 0;
-    double largest = -1.0;
-    for (int64_t channel = 0; channel < width; channel++) {
-      take_out(work, channel, width, lags, taken);
-      double gain = gain_of(work, (taken + 1) * lags);
-      if (gain > largest) {
-        largest = gain;
-        best = channel;
-      }
-    }
-    state->blame.at[best] += larger(largest - gained, 0.0) / usual;
-    gained = largest;
-    take_out(work, best, width, lags, taken);
+  for (; taken < most && left - gained > usual; taken++)
+    gained = best_at(work, chosen, taken, taken + 1, width, lags, -1.0);
+  /* One that stood for several may go again. */
+  for (int64_t turn = 0; taken > 1 && turn < MOST_CHANNELS; turn++)
+    for (int64_t at = 0; at < taken; at++)
+      gained = best_at(work, chosen, at, taken, width, lags, gained);
+  double parts[MOST_CHANNELS], sum = 0.0;
+  for (int64_t at = 0; at < taken; at++) {
+    int64_t others = 0;
+    for (int64_t i = 0; i < taken; i++)
+      if (i != at) take_out(work, chosen[i], width, lags, others++);
+    parts[at] = larger(gained - gain_of(work, others * lags), 0.0);
+    sum += parts[at];
+  }
+  double gain = smaller(gained / usual, VAST);
+  for (int64_t at = 0; at < taken && sum > 0.0; at++) {
+    double *blame = &state->blame.at[chosen[at]];
+    *blame = smaller(fma(gain, parts[at] / sum, *blame), VAST);
   }
 }
 
