@@ -30,7 +30,7 @@ from transforms.snapshots.header import read_about
 
 _MAKES_ONE = "holds no reference: `kerneltrack track --reference first` writes snapshots with one"
 _FINITE = (
-    *("shift", "mean", "scatter", "whitener", "scores", "calibration", "measured"),
+    *("shift", "memory", "mean", "scatter", "whitener", "scores", "calibration", "measured"),
     *("peaks", "blame", "stuck", "reals"),
 )
 """A reference's reals: all but those of rows, which are none where it begins anew."""
@@ -98,7 +98,8 @@ class GivenReferences:
         now = spec.to_dict()
         for name, value in self.spec.to_dict().items():
             if now[name] != value:
-                raise ConfigError(name, now[name], f"{value!r}, as in {self.place}")
+                said = "none" if value is None else repr(value)
+                raise ConfigError(name, now[name], f"{said}, as in {self.place}")
 
     def check_width(self, width: int) -> None:
         """Refuse rows of other channels than the models have, as far as their number tells.
