@@ -9,8 +9,8 @@ from .read.files import ReadChunks as ReadChunks
 from .read.format_options import FormatOptions as FormatOptions
 from .read.label_files import ReadLabels as ReadLabels
 from .score import ScoreRows as ScoreRows
-from .snapshots.folder import SnapshotFolder as SnapshotFolder
-from .snapshots.folder import WriteSnapshots as WriteSnapshots
+from .snapshots.write import SnapshotFolder as SnapshotFolder
+from .snapshots.write import WriteSnapshots as WriteSnapshots
 from .track.order import Order as Order
 from .track.transform import TrackSubspace as TrackSubspace
 from .track.windows import MeasureMismatch as MeasureMismatch

@@ -21,14 +21,14 @@ from kerneltrack.errors import ConfigError, DataError, one_line
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
 from kerneltrack.monitor.reference import LEARNINGS, ReferenceSpec
+from kerneltrack.paths import is_local
 from kerneltrack.registry import LEARNERS, TRACKERS, parse_learner_spec, parse_spec
 from kerneltrack.settings import Setting, settings_of
+from kerneltrack.snapshots.files import read_whole
 from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.command_line import flags_named
 from pipelines.cli.setting_flags import add_flag, help_of
-from transforms.paths import is_local
-from transforms.snapshots.files import read_whole
 
 NONE = "none"
 _MOST_BYTES = 64 << 10

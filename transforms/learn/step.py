@@ -24,6 +24,7 @@ from apache_beam.utils.timestamp import Timestamp
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.registry import get_learner
+from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, ChunkCoder, Failures
 from transforms.kafka.commands import Command, command_of
 from transforms.keyed.expiry import Expiry, Kept, is_name, recall
@@ -45,7 +46,6 @@ from transforms.learn.turns import first_index, gap, in_turn, turn
 from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting, prediction_chunk
 from transforms.metrics import count
 from transforms.read.label_values import label_values, no_labels
-from transforms.snapshots.folder import SnapshotFolder
 
 PREDICTIONS = "predictions"
 SCORED = "scored"

@@ -18,13 +18,13 @@ from apache_beam.typehints import with_input_types, with_output_types
 from kerneltrack import codec
 from kerneltrack.monitor import reference
 from kerneltrack.registry import get_tracker
+from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, Failures
 from transforms.kafka.commands import Command, as_chunk, command_of
 from transforms.keyed.expiry import Expiry, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
 from transforms.metrics import UNREFERENCED, count, count_lags, count_losses, name_model
-from transforms.snapshots.folder import SnapshotFolder
 from transforms.track.clock import (
     NEVER,
     Clock,
