@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
-RUN = ("README.md", "docs/python.md", "docs/sklearn.md", "docs/detection.md")
+RUN = ("README.md", "docs/beam.md", "docs/python.md", "docs/sklearn.md", "docs/detection.md")
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.M)
@@ -22,7 +22,8 @@ def blocks(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", RUN)
-def test_code_of_a_page_runs_from_top_to_bottom(page: str, capsys: Any) -> None:
+def test_code_of_a_page_runs_from_top_to_bottom(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}
     if page == "docs/detection.md":
         names["rows"] = np.random.default_rng(0).normal(size=(2000, 4))
