@@ -8,6 +8,8 @@ from .read.column_options import ColumnOptions as ColumnOptions
 from .read.files import ReadChunks as ReadChunks
 from .read.format_options import FormatOptions as FormatOptions
 from .read.label_files import ReadLabels as ReadLabels
+from .rows import ChunksToRows as ChunksToRows
+from .rows import RowsToChunks as RowsToChunks
 from .score import ScoreRows as ScoreRows
 from .snapshots.write import SnapshotFolder as SnapshotFolder
 from .snapshots.write import WriteSnapshots as WriteSnapshots
@@ -16,3 +18,6 @@ from .track.transform import TrackSubspace as TrackSubspace
 from .track.windows import MeasureMismatch as MeasureMismatch
 from .write.parquet import WriteChunks as WriteChunks
 from .write.parquet import WriteFailures as WriteFailures
+from .write.schemas import episodes_schema as episodes_schema
+from .write.schemas import features_schema as features_schema
+from .write.schemas import predictions_schema as predictions_schema
