@@ -18,7 +18,7 @@ SPEED ?= 8
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env demo live-demo test test-fast sanitize lint format typecheck check bench lock sbom clean
+.PHONY: help env demo picture watch-demo live-demo test test-fast sanitize lint format typecheck check bench lock sbom clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -56,10 +56,23 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml kerneltrack/__init__.py CMake
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) -c 'import pipelines.files.pipeline, pipelines.live.stream'
 	@touch $@
 
-demo: env ## track, measure and learn on the sample; leaves a report in build/demo/
-	$(VENV)/bin/kerneltrack track samples/watch.parquet --model-id model_id --time time --label label \
-		--learner ridge --window 60 --drift --output build/demo --overwrite
+demo: env ## find the broken ones among 240 pumps; leaves a report in build/demo/
+	$(PY) samples/fleet.py build/fleet
+	$(VENV)/bin/kerneltrack track build/fleet/rows.parquet --model-id device --time time \
+		--reference first --rank 20 --budget 40 --rule nonparametric --forgetting 1 \
+		--learner ridge --labels build/fleet/labels.parquet --label-wait 600 \
+		--output build/demo --overwrite
 	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'
+
+picture: demo ## make the README's picture of the demo's report (chromium)
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1120,640 \
+		--virtual-time-budget=8000 --screenshot=docs/images/report.png \
+		'file://$(CURDIR)/build/demo/report.html'
+
+watch-demo: env ## track, measure and learn on a real recording; leaves a report in build/watch/
+	$(VENV)/bin/kerneltrack track samples/watch.parquet --model-id model_id --time time --label label \
+		--learner ridge --window 60 --drift --output build/watch --overwrite
+	@echo 'The report, to open in a browser: $(CURDIR)/build/watch/report.html'
 
 live-demo: env ## track a replayed recording on a local Flink and Kafka (Java 17 and Maven); SPEED=8
 	$(PY) -m pipelines.live.demo --speed $(SPEED)

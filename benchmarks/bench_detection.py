@@ -43,6 +43,7 @@ from sklearn.svm import OneClassSVM
 from benchmarks.places import BUILD, DATA
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
+from samples.fleet import pumps
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -62,8 +63,6 @@ MOST_SLOW = 10_000
 """Rows of a recording that detectors that learn row by row in Python are tried on."""
 RATES = (1e-3, 1e-4)
 WALKING = "wlk"
-MODES = 0.1
-"""Share of the pumps that change between two modes."""
 
 
 class Recording(NamedTuple):
@@ -383,58 +382,11 @@ def rates(spec: ReferenceSpec) -> list[str]:
     return lines
 
 
-class Pump(NamedTuple):
-    """A made pump: rows, and what is wrong with it: kind, channels, since which row."""
-
-    rows: FloatArray
-    kind: str | None
-    channels: tuple[int, ...]
-    since: int
-
-
-BROKEN = ("shift", "ramp", "spike", "stuck")
-
-
-def fleet(
-    count: int, many: int | None = None, seed: int = 0, rows: int = 1_200, width: int = 6
-) -> Iterator[Pump]:
-    """Give pumps: so many are broken, or one in sixty; a tenth change between two modes.
-
-    They may change, and do so from the start.
-    """
-    rng = np.random.default_rng(seed)
-    some = max(count // 60, 1) if many is None else many
-    broken = set(rng.choice(count, some, replace=False).tolist())
-    for number in range(count):
-        time_ = np.arange(rows)[:, None]
-        waves = np.hstack([np.sin(time_ / 23 + rng.uniform(0, 6)), np.cos(time_ / 7)])
-        data = waves @ rng.normal(size=(2, width)) + 0.3 * rng.normal(size=(rows, width))
-        if rng.uniform() < MODES:
-            data += np.sign(np.sin(time_ / 40)) * rng.normal(size=width)
-        if number not in broken:
-            yield Pump(data, None, (), 0)
-            continue
-        kind = BROKEN[int(rng.integers(len(BROKEN)))]
-        channels = tuple(sorted(rng.permutation(width)[: rng.integers(1, 4)].tolist()))
-        since, deviation = 700, data[:512].std(axis=0)
-        for channel in channels:
-            size = rng.choice([-1, 1]) * deviation[channel]
-            if kind == "shift":
-                data[since:, channel] += 4 * size
-            elif kind == "ramp":
-                data[since:, channel] += np.linspace(0, 12, rows - since) * size
-            elif kind == "spike":
-                data[since : since + 2, channel] += 25 * size
-            else:
-                data[since:, channel] = data[since, channel]
-        yield Pump(data, kind, channels, since)
-
-
-def pumps(count: int, many: int | None, spec: ReferenceSpec) -> list[str]:
+def pumps_found(count: int, many: int | None, spec: ReferenceSpec) -> list[str]:
     """Return what the reference says of a fleet."""
     listed, broken = [], 0
     begin = time.process_time()
-    for number, pump in enumerate(fleet(count, many)):
+    for number, pump in enumerate(pumps(count, many=many)):
         broken += pump.kind is not None
         state = reference.init(spec, pump.rows[: spec.rows])
         state, _, told = reference.update(spec, state, pump.rows)
@@ -491,7 +443,7 @@ def main() -> int:
         "",
         "### A made fleet",
         "",
-        *pumps(args.fleet, args.broken, spec),
+        *pumps_found(args.fleet, args.broken, spec),
     ]
     print("\n".join(lines))
     OUT.parent.mkdir(parents=True, exist_ok=True)

@@ -34,11 +34,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench_job import write_models
 from kerneltrack import codec
+from kerneltrack.snapshots.files import read_whole, snapshot_name, write_whole
+from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.snapshots.header import PackedState
+from kerneltrack.snapshots.packed import PackedFile, PackedWriter
 from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.beam_options import DEFAULT_RUNNER
-from transforms.snapshots.files import read_whole, snapshot_name, write_whole
-from transforms.snapshots.folder import SnapshotFolder
-from transforms.snapshots.packed import PackedFile, PackedState, PackedWriter
 from transforms.track.model import Work, begin, encode
 from transforms.track.segments import run_rows
 

@@ -4,6 +4,7 @@ from .batch.landmarks import choose_landmarks as choose_landmarks
 from .errors import ConfigError as ConfigError
 from .errors import DataError as DataError
 from .errors import KerneltrackError as KerneltrackError
+from .frames.fleet import Fleet as Fleet
 from .in_memory import learn_all as learn_all
 from .in_memory import run_all as run_all
 from .learners.common.base import Learner as Learner
@@ -39,6 +40,7 @@ from .registry import get_tracker as get_tracker
 from .registry import parse_learner_spec as parse_learner_spec
 from .registry import parse_spec as parse_spec
 from .settings import settings_of as settings_of
+from .tracker import Tracker as Tracker
 from .trackers.common.base import KernelTracker as KernelTracker
 from .trackers.common.features import Features as Features
 from .trackers.common.spec import SubspaceSpec as SubspaceSpec

@@ -19,6 +19,7 @@ from kerneltrack.learners.common.spec import FEATURES
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.settings import Range, check_number
+from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.state_size import check_state_size
 from kerneltrack.trackers import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
@@ -41,7 +42,6 @@ from transforms.learn import transform as learn
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.transform import TrainLinear
 from transforms.read.columns import Columns
-from transforms.snapshots.folder import SnapshotFolder
 from transforms.snapshots.references import GivenReferences
 from transforms.track import transform as track
 from transforms.track.late_data import late_as_failures

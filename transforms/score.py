@@ -20,13 +20,13 @@ from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.inputs import inputs_of, own_inputs, width_of_inputs
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.registry import get_learner, get_tracker
+from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.learn.predictions import prediction_arrays
 from transforms.metrics import UNREFERENCED, count, name_model
 from transforms.read.label_values import label_column, label_values
-from transforms.snapshots.folder import SnapshotFolder
 from transforms.track.features import (
     episode_chunk,
     join_features,

@@ -9,14 +9,18 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kerneltrack.batch.landmarks import Landmarks
+from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.registry import TRACKERS, get_tracker, parse_spec
 from kerneltrack.settings import check_choice, check_int
 from kerneltrack.trackers import Features, KernelTracker
+from kerneltrack.trackers.common.calls import look_at
 from kerneltrack.trackers.common.spec import SubspaceSpec
+from kerneltrack.trackers.common.start import StartSet, start_from
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -83,6 +87,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         warmup: int = 500,
         novelty_window: int = 256,
         max_rows: int = 2000,
+        landmarks: Any = None,
         random_state: Any = 0,
     ) -> None:
         """Keep the parameters as they are; they are checked when the rows come."""
@@ -114,6 +119,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         self.warmup = warmup
         self.novelty_window = novelty_window
         self.max_rows = max_rows
+        self.landmarks = landmarks
         self.random_state = random_state
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -206,7 +212,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         if kept:
             rows = np.concatenate([self._kept, rows])
         if fresh or kept:
-            state = tracker.init(spec, rows[: spec.rows_to_start])
+            state = self._first_state(spec, rows[: spec.rows_to_start])
         else:
             state = self.state_
         after, features = tracker.update(spec, state, rows)
@@ -217,6 +223,25 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         self.state_ = after
         self.n_components_ = spec.rank
         return features
+
+    def _first_state(self, spec: SubspaceSpec, first_rows: FloatArray) -> Any:
+        """Return a state that has learned no row, which may hold landmarks."""
+        given = self.landmarks
+        if given is None:
+            return get_tracker(spec.tracker).init(spec, first_rows)
+        if isinstance(given, Landmarks):
+            scale, bandwidth = (given.shift, given.scale), given.gamma
+            landmarks = given.rows
+        else:
+            landmarks = check_array(given, dtype=np.float64, order="C", input_name="landmarks")
+            first = look_at(spec, first_rows)
+            scale, bandwidth = (first.shift, first.scale), float(first.bandwidth[0])
+        if landmarks.shape[1] != first_rows.shape[1]:
+            allowed = f"of shape (m, {first_rows.shape[1]}), as wide as X"
+            raise ConfigError("landmarks", landmarks.shape, allowed)
+        start = StartSet(landmarks, *scale, bandwidth, spec.kernel, spec.standardise)
+        start.check(spec)
+        return start_from(spec, start)
 
     def _project(self, X: npt.ArrayLike) -> Features:
         """Return the features of rows under the subspace as it is."""

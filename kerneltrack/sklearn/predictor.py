@@ -59,6 +59,7 @@ class SubspacePredictor(TrackingEstimator):
         warmup: int = 500,
         novelty_window: int = 256,
         max_rows: int = 2000,
+        landmarks: Any = None,
         learner: str = "ridge",
         learner_params: Mapping[str, Any] | None = None,
         random_state: Any = 0,
@@ -93,6 +94,7 @@ class SubspacePredictor(TrackingEstimator):
             warmup=warmup,
             novelty_window=novelty_window,
             max_rows=max_rows,
+            landmarks=landmarks,
             random_state=random_state,
         )
         self.learner = learner

@@ -71,6 +71,9 @@ class SubspaceTracker(
             Until they have come `partial_fit` runs over all rows anew.
         novelty_window: Fitting errors that `novelty` compares with, 100 to 100,000.
         max_rows: Rows that may be stored without a budget, rank to 20,000 (okfe).
+        landmarks: Rows that the subspace begins with: shape (m, D), m at most the budget, or what
+            `kerneltrack.choose_landmarks` returned, whose scale and bandwidth then hold; None
+            begins with the rows of X (okfeb, covariance).
         random_state: Seed of the start and of "leverage", an integer; None or a `RandomState`
             draw one.
 
@@ -79,7 +82,8 @@ class SubspaceTracker(
         state_: The tracker's state, for `kerneltrack.codec.encode(spec_, state_)`.
         n_components_: Number of features, the rank.
         n_samples_seen_: Rows tracked so far.
-        support_: (|S|,) indices of the stored rows among all rows that came, from 0.
+        support_: (|S|,) indices of the stored rows among all rows that came, from 0; -1 for a
+            landmark.
         support_vectors_: (|S|, D) the stored rows, in the units of X.
         gamma_: The bandwidth in force.
         n_features_in_: Width D of the rows.

@@ -22,15 +22,15 @@ from kerneltrack.learners import AutoSpec, LearnerSpec, LinearSpec
 from kerneltrack.learners.common.spec import BOTH
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
 from kerneltrack.monitor.reference import LEARNINGS, ReferenceSpec
+from kerneltrack.paths import is_local
 from kerneltrack.registry import LEARNERS, TRACKERS, parse_learner_spec, parse_spec
 from kerneltrack.settings import Setting, settings_of
+from kerneltrack.snapshots.files import read_whole
 from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.rows.spec import RowsSpec
 from pipelines.cli.command_line import flags_named
 from pipelines.cli.setting_flags import add_flag, help_of
-from transforms.paths import is_local
-from transforms.snapshots.files import read_whole
 
 NONE = "none"
 _MOST_BYTES = 64 << 10

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, printable
 from kerneltrack.registry import get_learner, get_tracker
+from kerneltrack.snapshots.files import read_whole, write_whole
 from pipelines.cli.command_line import path_name
-from transforms.snapshots.files import read_whole, write_whole
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +90,7 @@ def take_out(folder: str, model_id: str, kind: str, rows: int | None) -> tuple[s
         DataError: if it cannot be read.
     """
     # It imports Beam, which takes longer than the rest of the command.
-    from transforms.snapshots.folder import SnapshotFolder  # noqa: PLC0415
+    from kerneltrack.snapshots.folder import SnapshotFolder  # noqa: PLC0415
 
     snapshots = SnapshotFolder(folder)
     found = [entry for entry in snapshots.models.get(model_id, []) if kind in entry]

@@ -24,7 +24,9 @@ from safetensors.numpy import load, save
 from kerneltrack.batch.landmark_spec import MAX_ROWS, LandmarkSpec
 from kerneltrack.batch.landmarks import Landmarks, choose_landmarks
 from kerneltrack.errors import ConfigError, DataError, path_text, shorten
+from kerneltrack.paths import exists
 from kerneltrack.settings import check_int
+from kerneltrack.snapshots.files import read_whole, write_whole
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.cli import input_options
 from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
@@ -34,10 +36,8 @@ from pipelines.files.local_times import local_times, local_times_text
 from pipelines.files.output_lock import file_held
 from pipelines.files.record import JobError
 from pipelines.job import say
-from transforms.paths import exists
 from transforms.read.local_times import with_passages
 from transforms.read.sample import Sample, sample_rows
-from transforms.snapshots.files import read_whole, write_whole
 
 VERSION = 1
 MOST_BYTES = 256 << 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kerneltrack.errors import ConfigError
-from transforms.paths import exists, join
+from kerneltrack.paths import exists, join
 
 FEATURES, FAILURES, SNAPSHOTS = "features", "failures", "snapshots"
 MISMATCH, PREDICTIONS, METRICS, ALERTS = "mismatch", "predictions", "metrics", "alerts"

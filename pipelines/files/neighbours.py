@@ -19,12 +19,12 @@ from kerneltrack.monitor.neighbours import (
     compare,
     fingerprint,
 )
+from kerneltrack.paths import join
+from kerneltrack.snapshots.files import write_whole
+from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.files.layout import NEIGHBOURS, SNAPSHOTS
 from pipelines.report.data.neighbours import Unlike, fleet_of
-from transforms.paths import join
-from transforms.snapshots.files import write_whole
-from transforms.snapshots.folder import SnapshotFolder
 from transforms.snapshots.references import reference_of
 
 FEWEST = 3

@@ -11,11 +11,11 @@ from pathlib import Path
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.paths import is_local, join
+from kerneltrack.snapshots.files import UNFINISHED, remove_file
 from pipelines.files.layout import PARTS, REPORT, RUN, results_in
 from pipelines.files.output_lock import folder_held
 from pipelines.job import explain
-from transforms.paths import is_local, join
-from transforms.snapshots.files import UNFINISHED, remove_file
 
 BEAM_TEMP = "beam-temp-"
 

@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.paths import is_local
 from pipelines.job import say
-from transforms.paths import is_local
 
 LOCK = ".kerneltrack.lock"
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

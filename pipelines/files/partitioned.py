@@ -21,6 +21,11 @@ from typing import Any, NamedTuple
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.paths import is_local, join
+from kerneltrack.snapshots.files import remove_file, write_whole
+from kerneltrack.snapshots.folder import specs_of, write_singly
+from kerneltrack.snapshots.index import INDEX, MOST_SLOTS, PACKED_INDEX_VERSION
+from kerneltrack.snapshots.packed import PackedFile
 from pipelines.cli.command_line import INPUT_EXIT
 from pipelines.files.layout import FAILURES, SNAPSHOTS
 from pipelines.files.pipeline import Ends
@@ -32,12 +37,7 @@ from transforms.partition.pool import TaskRefused, run_tasks
 from transforms.partition.shuffle import Spread
 from transforms.partition.steps import Steps
 from transforms.partition.tasks import Manifest, Shared, SpreadTask, TrackTask, run_task
-from transforms.paths import is_local, join
 from transforms.read.look import Input
-from transforms.snapshots.files import remove_file, snapshot_name, write_whole
-from transforms.snapshots.folder import specs_of, write_index
-from transforms.snapshots.index import INDEX, MOST_SLOTS, PACKED_INDEX_VERSION
-from transforms.snapshots.packed import PackedFile
 from transforms.write.parquet import failures_schema
 
 SINGLE_MODELS = 1_000
@@ -257,7 +257,10 @@ def _finish(job: Job, output: str, slots: int, files: Sequence[Written]) -> None
     specs = specs_of(job.spec, job.learner, job.reference)
     for part, written in parts.items():
         if part == SNAPSHOTS and sum(file.models for file in written) <= SINGLE_MODELS:
-            _write_singly(join(output, SNAPSHOTS), specs, written)
+            states = (
+                state for file in written if file.rows for state in PackedFile(file.path).states()
+            )
+            write_singly(join(output, SNAPSHOTS), specs, states)
             for file in written:
                 remove_file(file.path)
             continue
@@ -288,17 +291,3 @@ def _rename(folder: str, files: Sequence[Written]) -> list[tuple[str, Written]]:
             [file.path for _, file in named], [join(folder, name) for name, _ in named]
         )
     return named
-
-
-def _write_singly(folder: str, specs: dict[str, object], files: Sequence[Written]) -> None:
-    """Write packed snapshots of few models as a file each, and an index of those."""
-    entries = []
-    for file in files:
-        for state in PackedFile(file.path).states() if file.rows else ():
-            rows = None if state.final else state.rows
-            name = snapshot_name(state.model_id, rows, state.kind)
-            write_whole(join(folder, name), state.data)
-            entry = {"rows": state.rows, "time": state.time}
-            more = {state.kind: name, f"{state.kind}_bytes": len(state.data)}
-            entries.append((state.model_id, {**entry, **more}))
-    write_index(entries, folder, specs, None)

@@ -7,12 +7,12 @@ from typing import Any
 
 import apache_beam as beam
 
+from kerneltrack.paths import join
 from pipelines.files import layout
 from pipelines.job_spec import Job, apply_job
-from transforms.paths import join
 from transforms.read.files import ReadChunks
 from transforms.read.label_files import ReadLabels
-from transforms.snapshots.folder import WriteSnapshots
+from transforms.snapshots.write import WriteSnapshots
 from transforms.write.parquet import WriteChunks, WriteFailures
 
 

@@ -18,11 +18,11 @@ from kerneltrack.errors import KerneltrackError, path_text
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.base import BASELINES, CARRIED
 from kerneltrack.monitor.reference import ReferenceSpec
+from kerneltrack.paths import join
+from kerneltrack.snapshots.files import write_whole
+from kerneltrack.snapshots.index import count_models
 from pipelines.files.local_times import local_times_text
 from transforms.metrics import NAMESPACE, UNREFERENCED
-from transforms.paths import join
-from transforms.snapshots.files import write_whole
-from transforms.snapshots.index import count_models
 
 RUN = "run.json"
 _COUNTED_IN = {

@@ -22,6 +22,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.paths import join
+from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.files import layout, outcome, output_folder
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.local_times import counted, local_times, local_times_text
@@ -42,12 +44,10 @@ from pipelines.job_spec import measure_from_flags
 from pipelines.report.data.episodes import off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
 from transforms.metrics import UNREFERENCED
-from transforms.paths import join
 from transforms.read.files import ReadChunks
 from transforms.read.label_values import check_label_type
 from transforms.read.look import Input
 from transforms.score import FAILURES, ScoreRows, scores_schema
-from transforms.snapshots.folder import SnapshotFolder
 from transforms.write.parquet import WriteChunks, WriteFailures
 from transforms.write.schemas import MISMATCH_SCHEMA, episodes_schema
 

@@ -23,8 +23,10 @@ import yaml
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners.common.spec import CLASSIFICATION, REGRESSION
+from kerneltrack.paths import exists, join
 from kerneltrack.registry import parse_learner_spec
 from kerneltrack.settings import Range, check_int, check_number
+from kerneltrack.snapshots.files import write_whole
 from kerneltrack.specs import Spec
 from kerneltrack.tuning import Trial, candidates, chosen, tune
 from pipelines.cli import input_options
@@ -34,10 +36,8 @@ from pipelines.files.output_lock import folder_held
 from pipelines.files.record import JobError
 from pipelines.job import say
 from pipelines.report.page.page import templates
-from transforms.paths import exists, join
 from transforms.read.local_times import with_passages
 from transforms.read.stretches import FirstRows, first_rows_of
-from transforms.snapshots.files import write_whole
 
 MOST_SAMPLE = 1_000_000
 SPEC, TRIALS, PICTURE = "spec.yaml", "trials.csv", "trials.html"

@@ -21,7 +21,7 @@ from transforms.kafka.send import SendMessages
 from transforms.keyed.expiry import Expiry
 from transforms.read.columns import Columns
 from transforms.read.label_files import name_rows
-from transforms.snapshots.folder import WriteStates
+from transforms.snapshots.write import WriteStates
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

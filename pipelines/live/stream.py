@@ -15,6 +15,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from kerneltrack.errors import ConfigError, KerneltrackError
+from kerneltrack.paths import join
 from pipelines.cli import kafka_options
 from pipelines.cli.beam_options import DEFAULT_RUNNER, beam_options
 from pipelines.cli.command_line import UsageError, flags_named
@@ -40,7 +41,6 @@ from pipelines.live.status import follow
 from pipelines.topics.admin import Topics, start_settings
 from transforms.kafka.messages import RECORD_TIME
 from transforms.keyed.expiry import Expiry
-from transforms.paths import join
 from transforms.read.columns import Columns
 from transforms.track.order import Order
 

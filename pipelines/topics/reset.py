@@ -6,12 +6,12 @@ import argparse
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
+from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.job import say
 from pipelines.topics import options as replay_options
 from pipelines.topics.admin import Topics
 from pipelines.topics.replay import Sender
 from transforms.kafka.commands import Command
-from transforms.snapshots.folder import SnapshotFolder
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,10 +11,10 @@ import pytest
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
+from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.snapshots.index import INDEX, LISTED, read_index
 from pipelines.cli.main import main
 from tests.e2e.jobs import COLUMNS, SMALL, features_of, labelled_table, track, write
-from transforms.snapshots.folder import SnapshotFolder
-from transforms.snapshots.index import INDEX, LISTED, read_index
 
 JOB = (*COLUMNS, *SMALL, "--learner", "ridge", "--snapshot-every", "4")
 

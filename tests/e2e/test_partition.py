@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack import codec
+from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.cli.beam_options import DEFAULT_RUNNER
 from pipelines.cli.main import main
 from pipelines.files import partitioned
@@ -28,7 +29,6 @@ from tests.e2e.jobs import (
     track,
     write,
 )
-from transforms.snapshots.folder import SnapshotFolder
 
 RUNNER = (f"--runner={DEFAULT_RUNNER}",)
 ALL = ("--learner", "ridge", "--window", "5", "--drift", "--reference", "first")

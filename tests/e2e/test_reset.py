@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 
 from kerneltrack import codec
 from kerneltrack.registry import get_learner, get_tracker
+from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.cli.main import main
 from tests.e2e.clusters import LocalCluster
 from tests.e2e.jobs import features_of, table_of, track
 from tests.e2e.live import CHANNELS, COLUMNS, SPECS, Live, assert_same_bits, record
 from tests.e2e.test_stream import FEATURES, PREDICTIONS
 from transforms.kafka.commands import HEADER
-from transforms.snapshots.folder import SnapshotFolder
 
 ROWS = 600
 HALF = ROWS // 2

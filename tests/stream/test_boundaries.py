@@ -25,6 +25,7 @@ from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import RidgeSpec
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.registry import get_tracker
+from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers import OKFESpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import state_bytes
@@ -46,7 +47,7 @@ from tests.stream.running import (
 )
 from tests.stream.test_hold import by_hand
 from tests.stream.test_order import arrival
-from transforms.snapshots.folder import SnapshotFolder, WriteSnapshots
+from transforms.snapshots.write import WriteSnapshots
 from transforms.track.order import Order
 from transforms.track.step import LEARNED_BEFORE
 from transforms.track.transform import MeasureMismatch, TrackSubspace

@@ -13,6 +13,8 @@ import pytest
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec, RidgeSpec
+from kerneltrack.snapshots.files import snapshot_name
+from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.learner_cases import every_spec, same_state
 from tests.oracles.prequential import core_alone
@@ -29,8 +31,6 @@ from tests.stream.learning import (
     train_stream,
 )
 from transforms.learn.transform import LateLabels, TrainLinear
-from transforms.snapshots.files import snapshot_name
-from transforms.snapshots.folder import SnapshotFolder
 
 REGRESSION = RidgeSpec(task="regression")
 OPTIONS: dict[str, Any] = {"window": 7.0, "snapshot_every": 11.0}

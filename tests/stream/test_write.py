@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.in_memory import run_all
+from kerneltrack.snapshots.files import snapshot_name, write_whole
 from kerneltrack.trackers import OKFEBSpec
 from tests.stream.running import SPEC, make_rows
 from transforms.chunks import Chunk, Failures, matrix_column
-from transforms.snapshots.files import snapshot_name, write_whole
-from transforms.snapshots.folder import WriteSnapshots
+from transforms.snapshots.write import WriteSnapshots
 from transforms.write.parquet import WriteChunks, WriteFailures
 from transforms.write.schemas import features_schema
 

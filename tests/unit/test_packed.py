@@ -17,18 +17,18 @@ from kerneltrack.errors import DataError
 from kerneltrack.in_memory import run_all
 from kerneltrack.learners import RidgeSpec
 from kerneltrack.registry import LEARNERS, get_learner
-from kerneltrack.trackers import OKFEBSpec
-from tests.oracles.streams import walk
-from transforms.snapshots.files import ENDING, snapshot_name
-from transforms.snapshots.folder import SnapshotFolder
-from transforms.snapshots.index import INDEX, count_models, read_index
-from transforms.snapshots.packed import (
+from kerneltrack.snapshots.files import ENDING, snapshot_name
+from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.snapshots.header import PackedState
+from kerneltrack.snapshots.index import INDEX, count_models, read_index
+from kerneltrack.snapshots.packed import (
     GROUP_ROWS,
     PackedFile,
-    PackedState,
     PackedWriter,
     slot_of,
 )
+from kerneltrack.trackers import OKFEBSpec
+from tests.oracles.streams import walk
 
 SPEC = OKFEBSpec(rank=2, budget=4, warmup=10)
 LEARNER = RidgeSpec()

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from kerneltrack.errors import DataError
+from kerneltrack.snapshots.packed import slot_of
 from pipelines.files.partitioned import share_out
 from tests.e2e.jobs import environment
 from transforms.partition.pool import TaskFailed, TaskRefused, WorkerDied, run_tasks
-from transforms.snapshots.packed import slot_of
 
 
 def square(folder: str, task: int) -> tuple[int, int]:

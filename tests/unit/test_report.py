@@ -108,7 +108,7 @@ def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
     [
         ("leverage", "at random, the likelier the larger the error", " · target 10.0 %", 0.1),
         ("rate", "those with the largest errors", " · target 10.0 %", 0.1),
-        ("moving", "those with an error above the mean of late", "", None),
+        ("moving", "those with an error above the recent mean", "", None),
         ("every", None, None, None),
     ],
 )
@@ -143,7 +143,11 @@ def test_a_chosen_rank_is_told(tmp_path: Path) -> None:
         (None, {}, "The input held no rows, so there are no features."),
         (None, {"rows_failed": 7}, "No features came out: all of the 7 rows failed."),
         (features({"m": 1}), {}, "okfeb went through 1 row of 1 model and"),
-        (features({"m": 5}), {}, "Every row was let in, none was censored; no row failed."),
+        (
+            features({"m": 5}),
+            {},
+            "Every row could enter the subspace: no censor was set; no row failed.",
+        ),
         (features({"m": 2}), {}, "only start rows, which count in no mean"),
         (features({"m": 30}, label=pa.nulls(30, pa.string())), {}, "no label 28 100.0 %"),
         (features({"m": 2}, label=["a", "b"]), {}, "No row to measure has a label."),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.learning import Learning, gain, learning_of
 from pipelines.report.data.predictions import FIRST_CLASS
+from pipelines.report.page.learning import REFERENCES, references_of, sentence
 from tests.report_runs import (
     HOSTILE,
     SECOND,
@@ -482,3 +483,23 @@ def test_hostile_models_and_classes_stay_texts(tmp_path: Path) -> None:
     assert page.count("</script>") == page.count("<script")
     assert data_of(page)["learning"]["table"]["id"] == names
     assert " ".join(f"Confusion of {HOSTILE}2".split()) in text_of(page)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_labels_that_come_late_have_no_row_before(tmp_path: Path, task: str) -> None:
+    table = random_rows(3, task)
+    put(tmp_path, "predictions", table)
+    at_once = learning_of(str(tmp_path), choice(["a"]))
+    late = learning_of(str(tmp_path), choice(["a"]), late=True)
+    assert late is not None
+    assert at_once is not None
+    np.testing.assert_array_equal(late.losses, at_once.losses)
+    before, constant = REFERENCES[task == "classification"]
+    assert references_of(late) == (None, constant)
+    assert references_of(at_once) == (before, constant)
+    assert before in sentence(at_once)
+    said = sentence(late)
+    assert before not in said
+    assert "Labels came later than the rows" in said
+    losses = late.losses.sum(axis=0)
+    assert float(late.gain(losses)) == pytest.approx(1 - losses[0] / losses[2])

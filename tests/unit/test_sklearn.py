@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kerneltrack import codec
+from kerneltrack import LandmarkSpec, choose_landmarks, codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import LearnerSpec, RidgeSpec
@@ -35,6 +35,7 @@ from kerneltrack.registry import LEARNERS, TRACKERS, get_learner, get_tracker, p
 from kerneltrack.sklearn import SubspaceClassifier, SubspaceRegressor, SubspaceTracker
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
+from kerneltrack.trackers.common.start import StartSet, start_from
 from tests.oracles.learner_cases import same_state
 from tests.oracles.streams import IMU, raw, state_bytes, walk
 
@@ -57,7 +58,7 @@ REGRESSORS = tuple(name for name in LEARNERS if "regression" in LEARNERS[name].s
 
 def told_by_default(learner: str, **options: Any) -> LearnerSpec:
     """What an estimator tells a learner: nothing comes before a row that is to be predicted."""
-    settled = {"last_label": False} if learner == "auto" else {}
+    settled: dict[str, Any] = {"last_label": False} if learner == "auto" else {}
     spec: LearnerSpec = LEARNERS[learner].spec_type(**settled, **options)
     return spec
 
@@ -100,7 +101,7 @@ def test_parameters_are_the_specs_fields(estimator: Any) -> None:
         name: parameter.default
         for name, parameter in inspect.signature(estimator).parameters.items()
     }
-    fields = {"random_state": 0, "tracker": "okfeb"}
+    fields: dict[str, Any] = {"random_state": 0, "tracker": "okfeb", "landmarks": None}
     for name in ("okfeb", "okfe", "covariance"):
         for field in dataclasses.fields(TRACKERS[name].spec_type):
             if field.name != "seed":
@@ -584,3 +585,46 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
     )
+
+
+@pytest.mark.parametrize("tracker", ["okfeb", "covariance"])
+def test_landmarks_are_what_the_subspace_begins_with(tracker: str) -> None:
+    landmarks = ROWS[[3, 17, 44, 60]]
+    options = {**SMALL, "tracker": tracker}
+    model = SubspaceTracker(**options, landmarks=landmarks).fit(ROWS[:1])
+    # Under the scale of the rows that came: one row, which says nothing of it.
+    assert model.support_[: len(landmarks)].tolist() == [-1] * len(landmarks)
+    whole = SubspaceTracker(**options, landmarks=landmarks).fit(ROWS)
+    parts = in_parts(SubspaceTracker(**options, landmarks=landmarks), [1, 7, 30])
+    assert state_bytes(whole.state_) == state_bytes(parts.state_)
+    assert state_bytes(whole.state_) != state_bytes(SubspaceTracker(**options).fit(ROWS).state_)
+    assert whole.n_samples_seen_ == len(ROWS)
+
+
+def test_chosen_landmarks_bring_their_scale() -> None:
+    chosen = choose_landmarks(LandmarkSpec(method="kmeans", count=5), ROWS)
+    model = SubspaceTracker(**SMALL, landmarks=chosen).fit(ROWS)
+    start = StartSet(
+        chosen.rows, chosen.shift, chosen.scale, chosen.gamma, "gaussian", standardise=True
+    )
+    spec = model.spec_
+    state, _ = get_tracker("okfeb").update(spec, start_from(spec, start), ROWS)
+    assert state_bytes(model.state_) == state_bytes(state)
+    np.testing.assert_allclose(model.gamma_, chosen.gamma)
+    classifier = SubspaceClassifier(**SMALL, landmarks=chosen).fit(ROWS, LABELS)
+    assert clone(classifier).fit(ROWS, LABELS).score(ROWS, LABELS) == classifier.score(ROWS, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"landmarks": [[1.0, 2.0]]}, "landmarks.*as wide as X"),
+        ({"landmarks": [1.0, 2.0]}, "Expected 2D array"),
+        ({"landmarks": ROWS[:9]}, "budget = 5: must be at least 9"),
+        ({"landmarks": ROWS[:3] * np.nan}, "landmarks contains NaN"),
+        ({"landmarks": ROWS[:3], "tracker": "okfe"}, "to start from landmarks"),
+    ],
+)
+def test_landmarks_that_no_subspace_can_begin_with(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SubspaceTracker(**{**SMALL, **options}).fit(ROWS)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kerneltrack.errors import DataError
-from transforms.snapshots import files as snapshot_files
-from transforms.snapshots.files import files_in, read_whole, write_whole
+from kerneltrack.snapshots import files as snapshot_files
+from kerneltrack.snapshots.files import files_in, read_whole, write_whole
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_written_takes_no_other_with_it(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", refuse)
-    monkeypatch.setattr("transforms.snapshots.files.secrets.token_hex", lambda size: "0")
+    monkeypatch.setattr("kerneltrack.snapshots.files.secrets.token_hex", lambda size: "0")
     (tmp_path / "run1" / "file.0.unfinished").write_bytes(b"theirs")
     with pytest.raises(OSError, match="No space left"):
         write_whole(str(tmp_path / "run*" / "file"), b"ours")

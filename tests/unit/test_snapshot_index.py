@@ -16,11 +16,11 @@ from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.in_memory import run_all
 from kerneltrack.learners import RidgeSpec
+from kerneltrack.snapshots import index as snapshot_index
+from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.snapshots.index import LISTED, read_index
 from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import walk
-from transforms.snapshots import index as snapshot_index
-from transforms.snapshots.folder import SnapshotFolder
-from transforms.snapshots.index import LISTED, read_index
 
 SPEC = OKFEBSpec(rank=2, budget=4, warmup=10)
 ROWS = 40

@@ -14,11 +14,11 @@ from typing import Annotated, NamedTuple
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.paths import join
 from kerneltrack.settings import Range, Settings
+from kerneltrack.snapshots.files import escaped, read_whole, write_whole
 from transforms.chunks import Chunk, decode_batch, encode_batch
 from transforms.metrics import count
-from transforms.paths import join
-from transforms.snapshots.files import escaped, read_whole, write_whole
 
 VERSION = b"1"
 DIGEST = 16

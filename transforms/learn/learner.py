@@ -15,8 +15,10 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, LearnerState
+from kerneltrack.learners.common.board import Board
 from kerneltrack.limits import MOST, MOST_GIVEN
 from kerneltrack.registry import get_learner
+from kerneltrack.snapshots.header import read_about
 from transforms.learn.delayed_labels import (
     OpenRows,
     Pending,
@@ -26,9 +28,7 @@ from transforms.learn.delayed_labels import (
     to_arrays,
     to_codes,
 )
-from transforms.learn.metrics import Board
 from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting, prediction_columns
-from transforms.snapshots.header import read_about
 
 _BOARD, _WAITING, _SAID, _PENDING = "board.", "waiting.", "said.", "pending."
 

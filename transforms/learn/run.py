@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.learners import LearnerSpec, LearnerState
+from kerneltrack.learners.common.board import Line, add_rows, close_window
 from kerneltrack.registry import get_learner
 from transforms.learn.delayed_labels import (
     Lost,
@@ -19,7 +20,7 @@ from transforms.learn.delayed_labels import (
 )
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.learner import Learning, encode_snapshot
-from transforms.learn.metrics import Line, add_rows, close_window, scored_rows
+from transforms.learn.metrics import scored_rows
 from transforms.learn.waiting import (
     FeatureRows,
     PredictedRows,

@@ -25,6 +25,7 @@ from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.base import BASELINES, CARRIED
 from kerneltrack.registry import get_learner
+from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, ChunkCoder, Failures
 from transforms.kafka.commands import Command, command_of
 from transforms.keyed.expiry import Expiry, Kept, is_name, recall
@@ -46,7 +47,6 @@ from transforms.learn.turns import first_index, gap, in_turn, turn
 from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting, prediction_chunk
 from transforms.metrics import count
 from transforms.read.label_values import label_values, no_labels
-from transforms.snapshots.folder import SnapshotFolder
 
 PREDICTIONS = "predictions"
 SCORED = "scored"

@@ -11,6 +11,7 @@ from apache_beam.transforms.window import GlobalWindows
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.settings import Range, check_number
+from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, Failures
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
@@ -28,7 +29,6 @@ from transforms.learn.step import (
 )
 from transforms.learn.turns import NarrowFn, narrow_labels
 from transforms.read.label_values import check_label_type
-from transforms.snapshots.folder import SnapshotFolder
 from transforms.track.clock import nanoseconds
 
 __all__ = [

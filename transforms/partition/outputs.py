@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from kerneltrack import codec
+from kerneltrack.paths import as_stored, is_local, join, remote
+from kerneltrack.snapshots.files import UNFINISHED
+from kerneltrack.snapshots.header import PackedState
+from kerneltrack.snapshots.packed import PackedWriter
 from transforms.partition.blocks import BlockStates
 from transforms.partition.steps import Rows
-from transforms.paths import as_stored, is_local, join, remote
-from transforms.snapshots.files import UNFINISHED
-from transforms.snapshots.packed import PackedState, PackedWriter
 from transforms.write.parquet import RowGroups
 
 SNAPSHOTS = "snapshots"
@@ -153,11 +154,3 @@ class TaskStates:
         self._handle.close()
         writer = self._writer
         return Written(SNAPSHOTS, self._path, writer.states, writer.models, tuple(slots))
-
-
-def packed_state(data: bytes, model_id: str) -> PackedState:
-    """Return a state with what its header says."""
-    header = codec.read_header(data, f"state of model {model_id!r}")
-    about = header["about"]
-    kind = codec.kind_of(header)
-    return PackedState(model_id, kind, about["rows"], about["time"], about["final"], data)

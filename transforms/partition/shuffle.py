@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk, Failures
 from transforms.metrics import count
 from transforms.read.columns import Columns
@@ -28,7 +29,6 @@ from transforms.read.files import (
 )
 from transforms.read.formats import Piece
 from transforms.read.parse import ParsedRows, parse
-from transforms.snapshots.packed import slot_of
 
 MODEL = "model"
 UNFINISHED = ".unfinished"

@@ -17,11 +17,14 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from kerneltrack import codec
+from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.snapshots.header import PackedState, packed_state
+from kerneltrack.snapshots.packed import slot_of
 from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk, Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
 from transforms.partition.blocks import Block, blocks_of, run_block, takes_blocks
-from transforms.partition.outputs import TaskFiles, TaskStates, Written, packed_state
+from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import (
     SortedRows,
     Spread,
@@ -32,8 +35,6 @@ from transforms.partition.shuffle import (
 from transforms.partition.steps import FAILURES, FEATURES, Rows, State, Steps
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
-from transforms.snapshots.folder import SnapshotFolder
-from transforms.snapshots.packed import PackedState, slot_of
 
 _KILOBYTES = 1 << 20 if sys.platform == "darwin" else 1 << 10
 """What the system counts memory in, in a MB."""

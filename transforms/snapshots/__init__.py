@@ -1,1 +1,1 @@
-"""Snapshots of models: files, their index, folders of them."""
+"""What steps do with snapshots: write them, and take references from them."""

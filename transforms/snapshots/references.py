@@ -23,10 +23,10 @@ from kerneltrack.limits import (
 )
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
+from kerneltrack.snapshots.files import ENDING, read_whole
+from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.snapshots.header import read_about
 from kerneltrack.specs import spec_from_dict
-from transforms.snapshots.files import ENDING, read_whole
-from transforms.snapshots.folder import SnapshotFolder
-from transforms.snapshots.header import read_about
 
 _MAKES_ONE = "holds no reference: `kerneltrack track --reference first` writes snapshots with one"
 _FINITE = (

@@ -17,10 +17,10 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.timestamp import Timestamp
 
+from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.keyed.timers import in_time
-from transforms.snapshots.folder import SnapshotFolder
 from transforms.track.clock import Clock, flush, may_release
 from transforms.track.log import BUFFER, LOG, Cells, ModelLog
 from transforms.track.model import Work

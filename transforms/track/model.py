@@ -22,9 +22,9 @@ from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow, WindowState
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.registry import get_tracker
+from kerneltrack.snapshots.header import About, read_about
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
-from transforms.snapshots.header import About, read_about
 from transforms.snapshots.references import (
     GivenReferences,
     beside_of,

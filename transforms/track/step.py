@@ -19,13 +19,13 @@ from kerneltrack import codec
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor import reference
 from kerneltrack.registry import get_tracker
+from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, Failures
 from transforms.kafka.commands import Command, as_chunk, command_of
 from transforms.keyed.expiry import Expiry, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
 from transforms.metrics import UNREFERENCED, count, count_lags, count_losses, name_model
-from transforms.snapshots.folder import SnapshotFolder
 from transforms.track.clock import (
     NEVER,
     Clock,

@@ -15,13 +15,13 @@ from kerneltrack.monitor.moving import ON_A_BUDGET
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.registry import get_tracker
 from kerneltrack.settings import Range, check_number
+from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers import RowsSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from transforms.chunks import Chunk, Failures
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
-from transforms.snapshots.folder import SnapshotFolder
 from transforms.snapshots.references import GivenReferences
 from transforms.track.clock import nanoseconds
 from transforms.track.features import EXTRAS

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kerneltrack.limits import Like, Limit
 from kerneltrack.trackers.common import state as places
-from kerneltrack.trackers.common.calls import copied, refusal, restored
+from kerneltrack.trackers.common.calls import RowCall, copied, refusal, restored
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
@@ -104,6 +104,15 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
     ) -> Features:
         """Return the rows' features under the state as it is, without learning."""
         return self.run(spec, state, rows, extras, None, learn=False)
+
+    def row_call(self, spec: Spec, state: State) -> RowCall | None:
+        """Return a call that lets the state learn row by row, where there is a fast one.
+
+        Args:
+            spec: The spec that the state was made with.
+            state: Written to by each call.
+        """
+        return None
 
     def why_refused(self, spec: Spec, state: State, row: npt.ArrayLike) -> str:
         """Return in one clause why a row was not valid."""

@@ -19,7 +19,7 @@ from kerneltrack.limits import (
     check_positive,
     copies_like,
 )
-from kerneltrack.native.binding import call
+from kerneltrack.native.binding import NO_MEMORY, call, function, packed
 from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -116,6 +116,56 @@ def run(
     out = outputs_for(spec, len(matrix), len(state.born) - 1, extras)
     call(loop, settings, kernel_of(spec, state), state, matrix, out, *beside)
     return features_of(out)
+
+
+class RowCall:
+    """A loop's call on one row after the other, laid out once.
+
+    What `run` lays out anew in each call, some tens of microseconds, stays where it is: the
+    state's arrays, which are written to if the loop is to learn, and room for one row and what is
+    said of it.
+
+    Args:
+        loop: The loop, as of `run`; so are the others.
+        settings: What it is told.
+        state: Written to; no array of it may be put elsewhere.
+        spec: The spec.
+        beside: What else the loop takes.
+
+    Attributes:
+        out: What is said of the row, one line each; the next call writes there again.
+    """
+
+    def __init__(
+        self, loop: str, settings: Any, state: Any, spec: SubspaceSpec, *beside: Any
+    ) -> None:
+        """Lay everything out; see the class."""
+        self._row = np.zeros((1, len(state.scale)))
+        self.out = outputs_for(spec, 1, len(state.born) - 1, ())
+        self._kept = (settings, state, *beside)
+        parts = (settings, kernel_of(spec, state), state, (self._row,), self.out)
+        arguments = [packed(tuple(part)) for part in parts]
+        arguments += [packed((part,)) for part in beside]
+        self._arguments = tuple(arguments)
+        self._function = function(loop)
+
+    def __call__(self, row: npt.ArrayLike) -> Outputs:
+        """Run a row of D numbers; `out.valid` says whether it was taken.
+
+        Raises:
+            ConfigError: for a row of another length.
+        """
+        values = self._row[0]
+        if len(row) != len(values):  # type: ignore[arg-type]
+            raise ConfigError("row", np.shape(row), f"of shape ({len(values)},)")
+        values[:] = row
+        out = self.out
+        # As in fresh room: the loop writes down only what is so.
+        out.valid[0] = out.informative[0] = out.initial[0] = False
+        out.evicted[0] = -1
+        if self._function(*self._arguments) == NO_MEMORY:
+            raise MemoryError("no room for the scratch space of a row")
+        return out
 
 
 def matrix_of(rows: npt.ArrayLike, width: int) -> FloatArray:

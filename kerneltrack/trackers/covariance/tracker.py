@@ -108,7 +108,7 @@ import numpy.typing as npt
 from kerneltrack.limits import Like, Limit, check_counts, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
-from kerneltrack.trackers.common.calls import look_at, run, stamps_of
+from kerneltrack.trackers.common.calls import RowCall, look_at, run, stamps_of
 from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.spec import ADMISSIONS, CovarianceSpec
@@ -189,6 +189,13 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
         stamps = stamps_of(spec, rows, times) if learn else np.zeros(count, dtype=np.int64)
         settings = settings_of(spec, learn)
         return run("covariance_run", settings, state, spec, rows, extras, stamps)
+
+    def row_call(self, spec: CovarianceSpec, state: CovarianceState) -> RowCall | None:
+        """Return a call that lets the state learn row by row; none where rows need times."""
+        if spec.needs_times:
+            return None
+        stamps = np.zeros(1, dtype=np.int64)
+        return RowCall("covariance_run", settings_of(spec, True), state, spec, stamps)
 
     def layout(self, spec: CovarianceSpec, width: int) -> dict[str, Like]:
         """Return what the arrays of a state are like."""

@@ -45,7 +45,7 @@ import numpy.typing as npt
 from kerneltrack.limits import Like, Limit, check_whole, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
-from kerneltrack.trackers.common.calls import look_at, run
+from kerneltrack.trackers.common.calls import RowCall, look_at, run
 from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.oana.spec import OANASpec
 from kerneltrack.trackers.oana.state import OANAState, Settings
@@ -96,6 +96,10 @@ class OANA(KernelTracker[OANASpec, OANAState]):
     ) -> Features:
         """Run rows through the row loop (native/oana.c)."""
         return run("oana_run", settings_of(spec, learn), state, spec, rows, extras)
+
+    def row_call(self, spec: OANASpec, state: OANAState) -> RowCall:
+        """Return a call that lets the state learn row by row."""
+        return RowCall("oana_run", settings_of(spec, True), state, spec)
 
     def layout(self, spec: OANASpec, width: int) -> dict[str, Like]:
         """Return what the arrays of a state are like."""

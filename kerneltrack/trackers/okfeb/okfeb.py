@@ -63,7 +63,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, Limit, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
-from kerneltrack.trackers.common.calls import look_at, run
+from kerneltrack.trackers.common.calls import RowCall, look_at, run
 from kerneltrack.trackers.common.features import Features, IntArray
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, GradientSpec, OKFEBSpec
 from kerneltrack.trackers.okfeb.state import Settings, SubspaceState
@@ -184,6 +184,10 @@ class OKFEB(KernelTracker[OKFEBSpec, SubspaceState]):
     ) -> Features:
         """Run rows through the row loop (native/okfeb.c)."""
         return run("okfeb_run", settings_of(spec, learn), state, spec, rows, extras)
+
+    def row_call(self, spec: OKFEBSpec, state: SubspaceState) -> RowCall:
+        """Return a call that lets the state learn row by row."""
+        return RowCall("okfeb_run", settings_of(spec, True), state, spec)
 
     def layout(self, spec: OKFEBSpec, width: int) -> dict[str, Like]:
         """Return what the arrays of a state are like."""

@@ -17,7 +17,7 @@
 
   const seriesOf = (values) => [
     { values: values.constant, ink: "third", isDashed: true, name: constant },
-    { values: values.before, ink: "second", isDashed: true, name: before },
+    ...(before === null ? [] : [{ values: values.before, ink: "second", isDashed: true, name: before }]),
     { values: values.block, ink: "mean", width: 1, name: "the bin’s rows" },
     { values: values.learner, ink: "average", width: 2, name: "all rows so far" },
   ];

@@ -58,6 +58,7 @@
     const { classifies, references, table } = data.learning;
     const form = classifies ? percent : figure;
     const [before, constant] = references;
+    const held = before === null ? `Against ${constant}` : "Against the better of the two";
     const own = classifies
       ? [
         { key: "correct", title: "Correct", format: count },
@@ -74,11 +75,11 @@
         { key: "rows", title: "Rows", format: count, hint: "Rows predicted" },
         { key: "scored", title: "Scored", format: count, hint: "Rows with a label" },
         ...own,
-        { key: "before", title: "Row before", format: form, hint: `In the same rows: ${before}` },
+        ...(before === null ? [] : [{ key: "before", title: "Row before", format: form, hint: `In the same rows: ${before}` }]),
         { key: "constant", title: "Constant", format: form, hint: `In the same rows: ${constant}` },
         classifies
-          ? { key: "gain", title: "Kappa", format: figure, hint: "Against the better of the two: 1 no mistakes, 0 as many as it, below 0 more" }
-          : { key: "gain", title: "Saved", format: form, hint: "Share of the squared error of the better of the two" },
+          ? { key: "gain", title: "Kappa", format: figure, hint: `${held}: 1 no mistakes, 0 as many as it, below 0 more` }
+          : { key: "gain", title: "Saved", format: form, hint: `${held}: share of its squared error` },
       ],
     });
   }

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kerneltrack.errors import DataError
-from transforms.paths import join
-from transforms.snapshots.files import files_in, opened, read_whole, write_whole
+from kerneltrack.paths import join
+from kerneltrack.snapshots.files import files_in, opened, read_whole, write_whole
 
 _BATCH_ROWS = 1 << 18
 _REPETITIVE = ("model_id", "label", "prediction", "kind", "reason")

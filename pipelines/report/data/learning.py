@@ -128,6 +128,8 @@ class Learning:
         losses: Sums of the losses of the predictors on the scored rows, shape (models, 3).
         curves: For each model drawn its curve, None without scored rows.
         by_time, by_row: Curves of all models together, by time and by rows; None with one model.
+        late: Whether labels came later than the rows. The label of the row before was not known
+            then, and is no reference.
     """
 
     scores: Scores
@@ -136,6 +138,11 @@ class Learning:
     curves: list[ScoreCurve | None]
     by_time: ScoreCurve | None
     by_row: ScoreCurve | None
+    late: bool = False
+
+    def gain(self, losses: Floats) -> Floats:
+        """Return `gain` of losses, shape (..., 3), against the references that there are."""
+        return gain(losses[..., [0, 2, 2]] if self.late else losses)
 
     def measure(self, loss: Floats, rows: npt.NDArray[Any]) -> Floats:
         """Return accuracy (or RMSE) of losses over numbers of rows, NaN without rows."""
@@ -163,8 +170,8 @@ def gain(losses: Floats) -> Floats:
     return saved
 
 
-def learning_of(output: str, choice: Choice) -> Learning | None:
-    """Read the predictions of a run; None if there are none.
+def learning_of(output: str, choice: Choice, late: bool = False) -> Learning | None:
+    """Read the predictions of a run; None if there are none; `late` as of `Learning`.
 
     Two passes: the first counts and finds the constants and the last label before each run of
     rows, the second holds the references against the labels.
@@ -189,7 +196,8 @@ def learning_of(output: str, choice: Choice) -> Learning | None:
         blocks.add_rows(rows, values)
     by_time, by_row = blocks.overall()
     sums = np.stack([losses.sums[name] for name in PREDICTORS], axis=1)
-    return Learning(scores, predictions.classes.names(), sums, blocks.drawn(), by_time, by_row)
+    names, drawn = predictions.classes.names(), blocks.drawn()
+    return Learning(scores, names, sums, drawn, by_time, by_row, late)
 
 
 def count_scores(predictions: Predictions) -> Scores:

@@ -76,7 +76,7 @@ def report_of(output: str, run: Mapping[str, Any]) -> Report:
         table=table,
         choice=choice,
         mismatch=mismatch_of(output, choice),
-        learning=learning_of(output, choice),
+        learning=learning_of(output, choice, late="labels_in" in run.get("counts", {})),
         alerts=alerts_of(output, choice),
         episodes=episodes,
         bands=bands_of(output, choice),

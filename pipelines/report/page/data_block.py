@@ -19,7 +19,7 @@ from pipelines.report.data.learning import Learning, ScoreCurve
 from pipelines.report.data.mismatch import KINDS, Mismatch
 from pipelines.report.data.report import Report
 from pipelines.report.data.totals import Totals
-from pipelines.report.page.learning import REFERENCES, score_table, sentence
+from pipelines.report.page.learning import references_of, score_table, sentence
 from pipelines.report.page.summary import target_rate
 
 
@@ -110,7 +110,7 @@ def _learning(learning: Learning | None, choice: Choice) -> dict[str, Any] | Non
     models = learning.scores.models
     return {
         "classifies": learning.scores.classifies,
-        "references": list(REFERENCES[learning.scores.classifies]),
+        "references": list(references_of(learning)),
         "curves": [
             curve and {**_score_curve(curve), "note": sentence(learning, models[name])}
             for name, curve in zip(choice.drawn, learning.curves, strict=True)

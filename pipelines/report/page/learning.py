@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipelines.report.data.choice import Choice, codes_of
 from pipelines.report.data.columns import Floats, Ints, mean_of
-from pipelines.report.data.learning import Learning, gain
+from pipelines.report.data.learning import Learning
 from pipelines.report.data.predictions import CUT_CLASS, FIRST_CLASS, NO_CLASS
 from pipelines.report.text import counted, figure, natural, percent
 
@@ -23,6 +23,13 @@ REFERENCES = {
     False: ("the value of the row before", "the mean value"),
 }
 """The references, of classes and of values."""
+
+
+def references_of(learning: Learning) -> tuple[str | None, str]:
+    """Return what the learner is held against; None for the row before, where labels come late."""
+    before, constant = REFERENCES[learning.scores.classifies]
+    return (None if learning.late else before), constant
+
 
 # In long spells of one label the row before is almost always right: not "100.0 %".
 _ALMOST_ALL = 0.999
@@ -93,7 +100,7 @@ def learning_texts(learning: Learning | None, choice: Choice) -> dict[str, Any] 
     ]
     return {
         "classifies": scores.classifies,
-        "references": REFERENCES[scores.classifies],
+        "references": references_of(learning),
         "models": len(scores.models),
         "sentence": sentence(learning),
         "rows": rows,
@@ -118,37 +125,45 @@ def sentence(learning: Learning, model: int | None = None) -> str:
         return "No row was scored: none has a label."
     losses = learning.losses[at].sum(axis=0)
     values = learning.measure(losses, np.full(len(losses), scored)).tolist()
-    before, constant = REFERENCES[classifies]
+    before, constant = references_of(learning)
     if model is None and len(scores.models) > 1:
         constant += " of each model"
     rows = counted(scored, "scored row")
+    shown = [_percent(value) if classifies else figure(value) for value in values]
     if classifies:
-        learner, first, second = (_percent(value) for value in values)
         were = "was" if scored == 1 else "were"
-        text = f"{learner} of {rows} {were} predicted right. In the same rows {before} is right in "
-        text += f"{first}, {constant} in {second}."
+        text = f"{shown[0]} of {rows} {were} predicted right. In the same rows "
+        if before is not None:
+            text += f"{before} is right in {shown[1]}, {constant} in {shown[2]}."
+        else:
+            text += f"{constant} is right in {shown[2]}."
     else:
-        learner, first, second = (figure(value) for value in values)
-        text = f"The root mean squared error over {rows} is {learner}. In the same rows that of "
-        text += f"{before} is {first}, that of {constant} {second}."
+        text = f"The root mean squared error over {rows} is {shown[0]}. In the same rows that of "
+        if before is not None:
+            text += f"{before} is {shown[1]}, that of {constant} {shown[2]}."
+        else:
+            text += f"{constant} is {shown[2]}."
     if not np.all(np.isfinite(losses)):
         return text
-    better = (before, constant)[int(np.argmin(losses[1:]))]
-    return f"{text} {_verdict(float(gain(losses)), better, classifies)}"
+    if before is None:
+        text += " Labels came later than the rows: that of the row before was not known."
+    better = constant if before is None else (before, constant)[int(np.argmin(losses[1:]))]
+    return f"{text} {_verdict(float(learning.gain(losses)), better, classifies, before is None)}"
 
 
-def _verdict(saved: float, better: str, classifies: bool) -> str:
+def _verdict(saved: float, better: str, classifies: bool, alone: bool) -> str:
     if not np.isfinite(saved):
         return f"Nothing can be gained on {better}: it makes no mistake."
     if classifies:
-        return (
-            f"Against the better of the two, {better}, kappa is {figure(saved)} (1: no mistakes, "
-            "0: as many as it, below 0: more)."
-        )
+        held = better if alone else f"the better of the two, {better}"
+        scale = "1: no mistakes, 0: as many as it, below 0: more"
+        return f"Against {held}, kappa is {figure(saved)} ({scale})."
     if saved >= 0:
         share = f"saves {_percent(saved)} of its squared error"
     else:
         share = f"has {figure(1 - saved)} times its squared error"
+    if alone:
+        return f"Against {better} the learner {share}."
     return f"The better of the two is {better}: the learner {share}."
 
 
@@ -193,7 +208,7 @@ def score_table(learning: Learning, shown: Sequence[str]) -> dict[str, npt.NDArr
         "learner": values[:, 0],
         "before": values[:, 1],
         "constant": values[:, 2],
-        "gain": np.where(scored > 0, gain(losses), np.nan),
+        "gain": np.where(scored > 0, learning.gain(losses), np.nan),
     }
     if scores.classifies:
         table["correct"] = scored - losses[:, 0].astype(np.int64)

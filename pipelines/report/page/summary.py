@@ -23,7 +23,7 @@ _HISTOGRAM_FROM = 30
 _HISTOGRAM_BINS = 48
 _ADMISSIONS = {
     "fixed": "those with an error above a threshold",
-    "moving": "those with an error above the mean of late",
+    "moving": "those with an error above the recent mean",
     "rate": "those with the largest errors",
     "leverage": "at random, the likelier the larger the error",
 }

@@ -17,7 +17,7 @@ from typing import IO, cast
 import pyarrow as pa
 
 from kerneltrack.errors import DataError, one_line
-from transforms.paths import as_stored, is_local, remote
+from kerneltrack.paths import as_stored, is_local, remote
 
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 """Compression of text files by their last ending."""

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,15 +28,15 @@ import pyarrow.parquet as pq
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError, KerneltrackError
-from transforms.paths import join
-from transforms.snapshots.files import MOST_BYTES, opened
+from kerneltrack.paths import join
+from kerneltrack.snapshots.files import MOST_BYTES, opened
+from kerneltrack.snapshots.header import PackedState
 
 PACKED_VERSION = 1
 GROUP_ROWS = 128
 """States of a row group: what is read to take one out."""
 _GROUPS_AT_HAND = 8
 _META = b"kerneltrack"
-_NAME = re.compile(r"part-[0-9]{5}-of-[0-9]{5}\.parquet")
 _KINDS = (codec.TRACKER, codec.LEARNER)
 _REALS: dict[str, Any] = {"d": pa.float64(), "f": pa.float32(), "l": pa.int64()}
 _PLAIN = {
@@ -56,39 +55,14 @@ Layout = dict[str, tuple[str, tuple[int, ...]]]
 """Letter of the type and shape of each array that has a column, by the column's name."""
 
 
-class PackedState(NamedTuple):
-    """One state of a model.
-
-    Attributes:
-        model_id: The model.
-        kind: "tracker" or "learner".
-        rows: Index of its next row.
-        time: Time of its newest row, ns; None without times.
-        final: Whether the input had ended.
-        data: The state's bytes, as `codec` writes them.
-    """
-
-    model_id: str
-    kind: str
-    rows: int
-    time: int | None
-    final: bool
-    data: bytes
-
-
 def slot_of(model_id: str, slots: int) -> int:
     """Return the slot, of so many, that a model is in.
 
     Example:
         >>> slot_of("robot/7", 256)
-        17
+        101
     """
     return zlib.crc32(model_id.encode("utf-8", "surrogatepass")) % slots
-
-
-def is_part(name: object) -> bool:
-    """Check whether a name is one that packed files have: plain, in the folder itself."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 class PackedWriter:

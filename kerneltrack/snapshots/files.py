@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from urllib.parse import quote
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from transforms.paths import as_stored, is_local, remote
+from kerneltrack.paths import as_stored, is_local, remote
 
 MAX_NAME = 180
 """Longest file name made of a model id: file systems stop at 255 bytes."""
@@ -25,6 +26,7 @@ MOST_BYTES = 4 << 30
 """Most bytes of a file that is read at once: twice what Beam's runners can carry of a state."""
 
 _BLOCK = 16 << 20
+_PART = re.compile(r"part-[0-9]{5}-of-[0-9]{5}\.parquet")
 _TOKEN = 6
 
 
@@ -60,6 +62,11 @@ def escaped(model_id: str) -> str:
         digest = hashlib.sha256(model_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         name = f"{name[: MAX_NAME - 40]}~{digest}"
     return name or "%"
+
+
+def is_part(name: object) -> bool:
+    """Check whether a name is one that packed files have: plain, in the folder itself."""
+    return isinstance(name, str) and _PART.fullmatch(name) is not None
 
 
 def read_whole(path: str, most: int = MOST_BYTES) -> bytes:

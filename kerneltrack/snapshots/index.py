@@ -10,10 +10,9 @@ from typing import Any
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.limits import MOST_GIVEN, TIME_LIMIT
-from transforms.paths import exists, join
-from transforms.snapshots.files import ENDING, files_in, opened, read_whole, snapshot_name
-from transforms.snapshots.header import read_about
-from transforms.snapshots.packed import is_part
+from kerneltrack.paths import exists, join
+from kerneltrack.snapshots.files import ENDING, files_in, is_part, opened, read_whole, snapshot_name
+from kerneltrack.snapshots.header import read_about
 
 INDEX = "index.json"
 INDEX_VERSION = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.limits import MOST, MOST_GIVEN, TIME_LIMIT
 
@@ -66,3 +67,31 @@ def read_about(header: Mapping[str, Any], name: str, own: bool = False) -> About
             reason = f"{field} = {value!r} is no whole number from {least} to {last}"
             raise DataError(name, f"damaged header: {reason}")
     return found
+
+
+class PackedState(NamedTuple):
+    """One state of a model.
+
+    Attributes:
+        model_id: The model.
+        kind: "tracker" or "learner".
+        rows: Index of its next row.
+        time: Time of its newest row, ns; None without times.
+        final: Whether the input had ended.
+        data: The state's bytes, as `codec` writes them.
+    """
+
+    model_id: str
+    kind: str
+    rows: int
+    time: int | None
+    final: bool
+    data: bytes
+
+
+def packed_state(data: bytes, model_id: str) -> PackedState:
+    """Return a state with what its header says."""
+    header = codec.read_header(data, f"state of model {model_id!r}")
+    about = header["about"]
+    kind = codec.kind_of(header)
+    return PackedState(model_id, kind, about["rows"], about["time"], about["final"], data)

@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
-
-import apache_beam as beam
-from apache_beam import pvalue
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.reference import ReferenceSpec
+from kerneltrack.paths import join
 from kerneltrack.registry import parse_learner_spec, parse_spec
-from kerneltrack.specs import spec_from_dict
-from kerneltrack.trackers.common.spec import SubspaceSpec
-from transforms.paths import join
-from transforms.snapshots.files import read_whole, snapshot_name, write_whole
-from transforms.snapshots.header import read_about
-from transforms.snapshots.index import (
+from kerneltrack.snapshots.files import read_whole, snapshot_name, write_whole
+from kerneltrack.snapshots.header import PackedState, read_about
+from kerneltrack.snapshots.index import (
     INDEX,
     INDEX_VERSION,
     LISTED,
@@ -36,7 +31,11 @@ from transforms.snapshots.index import (
     names_of_slots,
     read_index,
 )
-from transforms.snapshots.packed import PackedFiles
+from kerneltrack.specs import spec_from_dict
+from kerneltrack.trackers.common.spec import SubspaceSpec
+
+if TYPE_CHECKING:
+    from kerneltrack.snapshots.packed import PackedFiles
 
 
 class SnapshotFolder:
@@ -61,6 +60,9 @@ class SnapshotFolder:
         self._index: dict[str, Any] | None = index
         self._packed: PackedModels | None = None
         if is_packed(index):
+            # Arrow is not needed for single files.
+            from kerneltrack.snapshots.packed import PackedFiles  # noqa: PLC0415
+
             files = PackedFiles(folder, index["slots"], names_of_slots(index))
             self._packed = PackedModels(files, sum(file["models"] for file in index["files"]))
         path = join(folder, INDEX)
@@ -265,49 +267,6 @@ class PackedModels(Mapping[str, Any]):
             yield from file.boundaries()
 
 
-class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
-    """Write safetensors files, one per model, boundary and kind, and an index of them.
-
-    Input: `tuple[str, bytes]`, bounded, states of trackers and learners as `codec` writes them.
-    Files are renamed into place once complete.
-
-    Args:
-        folder: Where to.
-        spec: The trackers' spec.
-        learner: The learners' spec, if there are learners.
-        float32: Store the trackers' reals in single precision.
-        before: Snapshots that the job began from: of models that had no rows since they are
-            taken over.
-        reference: The spec of the models' references, if they have some.
-    """
-
-    def __init__(
-        self,
-        folder: str,
-        spec: SubspaceSpec,
-        learner: LearnerSpec | None = None,
-        float32: bool = False,
-        before: SnapshotFolder | None = None,
-        reference: ReferenceSpec | None = None,
-    ) -> None:
-        """Keep the arguments; see the class."""
-        super().__init__()
-        self._folder = folder
-        self._specs = specs_of(spec, learner, reference)
-        self._float32 = float32
-        self._before = before
-
-    def expand(self, snapshots: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
-        """Apply the transform."""
-        written: pvalue.PCollection[Any] = (
-            snapshots
-            | "WriteState" >> beam.ParDo(_WriteStateFn(self._folder, self._float32))
-            | "ListStates" >> beam.combiners.ToList()
-            | "WriteIndex" >> beam.Map(write_index, self._folder, self._specs, self._before)
-        )
-        return written
-
-
 def specs_of(
     spec: SubspaceSpec, learner: LearnerSpec | None, reference: ReferenceSpec | None
 ) -> dict[str, Any]:
@@ -319,50 +278,25 @@ def specs_of(
     }
 
 
-class WriteStates(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
-    """Write safetensors files, one per model, boundary and kind, as they come; no index.
-
-    Input: `tuple[str, bytes]`, as for `WriteSnapshots`, unbounded. A bundle that is run again
-    writes the same files again.
+def write_singly(folder: str, specs: dict[str, Any], states: Iterable[PackedState]) -> None:
+    """Write states as a file each, and an index of them.
 
     Args:
         folder: Where to.
-        float32: Store the trackers' reals in single precision.
+        specs: From `specs_of`.
+        states: Of trackers and learners.
+
+    Raises:
+        OSError: if a file cannot be written.
     """
-
-    def __init__(self, folder: str, float32: bool = False) -> None:
-        """Keep the arguments; see the class."""
-        super().__init__()
-        self._folder = folder
-        self._float32 = float32
-
-    def expand(self, snapshots: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
-        """Apply the transform."""
-        written: pvalue.PCollection[Any] = snapshots | "WriteState" >> beam.ParDo(
-            _WriteStateFn(self._folder, self._float32)
-        )
-        return written
-
-
-class _WriteStateFn(beam.DoFn):
-    """Write a state, give its line of the index."""
-
-    def __init__(self, folder: str, float32: bool) -> None:
-        self._folder = folder
-        self._float32 = float32
-
-    def process(self, element: tuple[str, bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
-        model_id, data = element
-        origin = f"state of model {model_id!r}"
-        header = codec.read_header(data, origin)
-        about, kind = header["about"], codec.kind_of(header)
-        if self._float32 and kind == codec.TRACKER:
-            spec, state, _, beside = codec.decode(data, origin)
-            data = codec.encode(spec, state, about, float32=True, beside=beside)
-        name = snapshot_name(model_id, None if about["final"] else about["rows"], kind)
-        write_whole(join(self._folder, name), data)
-        entry = {"rows": about["rows"], "time": about["time"]}
-        yield model_id, {**entry, kind: name, f"{kind}_bytes": len(data)}
+    entries = []
+    for state in states:
+        name = snapshot_name(state.model_id, None if state.final else state.rows, state.kind)
+        write_whole(join(folder, name), state.data)
+        entry = {"rows": state.rows, "time": state.time}
+        more = {state.kind: name, f"{state.kind}_bytes": len(state.data)}
+        entries.append((state.model_id, {**entry, **more}))
+    write_index(entries, folder, specs, None)
 
 
 def write_index(

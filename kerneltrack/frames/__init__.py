@@ -1,0 +1,1 @@
+"""Models of a whole fleet on data frames: pandas, polars or Arrow in, the same kind out."""

@@ -1,0 +1,732 @@
+"""A fleet in memory: a model for each device, on data frames."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack import codec
+from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.frames import model as models
+from kerneltrack.frames.model import Model, Specs, Told
+from kerneltrack.frames.plot import Plot, Span, draw
+from kerneltrack.frames.table import (
+    Columns,
+    Rows,
+    choose_columns,
+    frame_of,
+    make_frame,
+    read_rows,
+)
+from kerneltrack.learners import LearnerSpec, Predictions
+from kerneltrack.monitor.reference import Episode, ReferenceSpec
+from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
+from kerneltrack.snapshots.files import write_whole
+from kerneltrack.snapshots.folder import SnapshotFolder, specs_of, write_singly
+from kerneltrack.snapshots.header import PackedState, packed_state
+from kerneltrack.snapshots.index import INDEX
+from kerneltrack.specs import spec_from_dict
+from kerneltrack.trackers.common.spec import SubspaceSpec
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+COLUMNS = "columns.json"
+"""Names of a fleet's columns, beside its snapshots."""
+SURPRISING = ("ref_loss", "ref_distance", "p")
+MOST_SHOWN = 10
+"""Episodes that a summary shows."""
+_MOMENTS = (("start", "start", 0), ("detected", "opened", 1), ("last", "last", 3))
+_LEAST_SHARE = 0.05
+_MOST_CHANNELS = 3
+
+NO_MODEL = "the model id is missing"
+NO_TIME = "the time is missing, or too far from 1970"
+LEARNED_BEFORE = "of a time that the model had learned from before"
+NOT_BEGUN = "no row that a model can begin with"
+UNKNOWN = "no such model"
+
+
+class _Waiting(NamedTuple):
+    """Rows of a model that has not begun."""
+
+    x: FloatArray
+    time: IntArray | None
+    label: list[Any] | None
+
+
+class Fleet:
+    """A model for each device of a fleet: features, surprises, episodes and predictions.
+
+    It does on data frames in memory what `kerneltrack track` does on files, with the same results,
+    bit for bit; `save` and `load` exchange snapshots with it.
+
+    A call of `update` is like a job: the rows of each model are taken in the order of their times,
+    a new model takes its scale and bandwidth from its first rows (the tracker's `warmup`, 500, or
+    as many as the call has), and rows before the newest that a model has learned from are refused.
+    With `wait=True` a new model begins only when as many rows are there: then results are the same
+    however the rows are cut into calls.
+
+    Args:
+        tracker: Name of a tracker, or its spec.
+        learner: Name of a learner, or its spec; None: no labels are learned.
+        reference: What rows are held against to find episodes: "first" (the model's first rows),
+            "gated" (and those that came after and were not odd), a spec, or None.
+        settings: Settings of the tracker, where that is a name: `rank=10, budget=20`.
+
+    Attributes:
+        columns: What the columns of the frames are; None before the first frame.
+
+    Raises:
+        ConfigError: naming the setting that is unknown or out of range.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> values = np.random.default_rng(0).normal(size=(2, 1000, 3))
+        >>> values[1, 700:, 2] += 4
+        >>> a, b, c = values.reshape(-1, 3).T
+        >>> rows = pa.table({"pump": ["a"] * 1000 + ["b"] * 1000, "flow": a, "heat": b, "oil": c})
+        >>> fleet = Fleet(rank=5)
+        >>> features = fleet.update(rows, model_id="pump")
+        >>> features.num_rows, features.column_names[:4]
+        (2000, ['pump', 'index', 'loss', 'novelty'])
+        >>> off = fleet.episodes.to_pylist()
+        >>> [(line["pump"], line["state"], line["channels"][:3]) for line in off]
+        [('b', 'open', 'oil')]
+        >>> abs(off[0]["start_index"] - 700) < 10
+        True
+    """
+
+    def __init__(
+        self,
+        tracker: str | SubspaceSpec = "okfeb",
+        *,
+        learner: str | LearnerSpec | None = None,
+        reference: str | ReferenceSpec | None = "first",
+        **settings: Any,
+    ) -> None:
+        """Read the settings; see the class."""
+        if isinstance(tracker, str):
+            tracker = parse_spec({"tracker": tracker, **settings})
+        elif settings:
+            allowed = "left out where `tracker` is a spec"
+            raise ConfigError("settings", ", ".join(settings), allowed)
+        if isinstance(learner, str):
+            learner = parse_learner_spec({"learner": learner})
+        if isinstance(reference, str):
+            reference = spec_from_dict(ReferenceSpec, {"learning": reference})
+        self._specs = Specs(tracker, learner, reference)
+        self.columns: Columns | None = None
+        self._unit = "s"
+        self._models: dict[str, Model] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._episodes: dict[tuple[str, int], Episode] = {}
+        self._spans: dict[str, Span] = {}
+        self._like: Any = None
+
+    # What is asked for.
+
+    @property
+    def tracker(self) -> SubspaceSpec:
+        """Settings of the trackers."""
+        return self._specs.tracker
+
+    @property
+    def learner(self) -> LearnerSpec | None:
+        """Settings of the learners."""
+        return self._specs.learner
+
+    @property
+    def reference(self) -> ReferenceSpec | None:
+        """Settings of what rows are held against."""
+        return self._specs.reference
+
+    def __len__(self) -> int:
+        """Return how many models there are."""
+        return len(self._models)
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the models' ids, in the order of their first rows."""
+        return iter(self._models)
+
+    def __contains__(self, model_id: object) -> bool:
+        """Check whether there is a model of this id."""
+        return str(model_id) in self._models
+
+    def __repr__(self) -> str:
+        """Return what there is in a line."""
+        return f"<Fleet: {self._summary()}>"
+
+    def _summary(self) -> str:
+        rows = sum(model.rows for model in self._models.values())
+        off = len({key for key, episode in self._latest() if not episode.closed})
+        parts = [f"{len(self._models):,} models", f"{rows:,} rows"]
+        if self._waiting:
+            parts.append(f"{len(self._waiting):,} waiting to begin")
+        if self._specs.reference is not None:
+            parts.append(f"{off:,} off")
+        if self._specs.learner is not None and self.accuracy is not None:
+            name = "right" if self._specs.learner.classifies else "RMSE"
+            shown = f"{self.accuracy:.1%}" if name == "right" else f"{self.accuracy:.4g}"
+            parts.append(f"{shown} {name}" if name == "right" else f"{name} {shown}")
+        return ", ".join([*parts, f"tracker {self._specs.tracker.tracker}"])
+
+    def _repr_html_(self) -> str:
+        """Return the summary and the worst episodes, for notebooks."""
+        lines = self._lines()
+        head = f"<p><b>Fleet</b>: {html.escape(self._summary())}</p>"
+        if not len(lines["state"]):
+            return head
+        names = [name for name in ("state", "kind", "severity", "channels") if name in lines]
+        first = [self._id_name, "start" if self._timed else "start_index"]
+        cells = []
+        for place in range(min(MOST_SHOWN, len(lines["state"]))):
+            values = [lines[name][place] for name in (*first, *names)]
+            shown = [f"{v:.1f}" if isinstance(v, float) else str(v) for v in values]
+            cells.append("".join(f"<td>{html.escape(value)}</td>" for value in shown))
+        titles = "".join(f"<th>{html.escape(name)}</th>" for name in ("model", "since", *names))
+        rows = "".join(f"<tr>{line}</tr>" for line in cells)
+        return f"{head}<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
+
+    # Rows in.
+
+    def update(
+        self,
+        df: Any,
+        *,
+        model_id: str | None = None,
+        time: str | None = None,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        time_unit: str = "s",
+        wait: bool = False,
+    ) -> Any:
+        """Take rows: say what each is like, then learn it.
+
+        The names of the columns hold for the calls that follow.
+
+        Args:
+            df: A data frame: pandas', polars' or Arrow's.
+            model_id: Column of the device that a row is of; without, all rows are of one model.
+            time: Column of event times: datetimes (UTC, if they have no zone) or numbers; without,
+                rows come in their order.
+            label: Column of the class or target to learn, missing where it is not known.
+            features: The channels; without, all other numeric columns.
+            time_unit: Unit of times that are numbers: "s", "ms", "us" or "ns".
+            wait: Let the rows of a new model wait until the warm-up is full.
+
+        Returns:
+            A frame of the same kind with a line for each of its rows, in their order: the model,
+            the time, `index` (number among the model's rows), `loss`, `novelty`, `ref_loss`,
+            `ref_distance` and `p` (under the reference), `informative`, the features `z0`, `z1`,
+            ..., with a learner `prediction` and what goes with it, and `reason`, why a row was not
+            taken. Values of rows that were not taken are missing.
+
+        Raises:
+            ConfigError: naming the column or argument that is wrong; nothing is learned then.
+        """
+        frame, rows = self._read(df, model_id, time, label, features, time_unit)
+        out = _Output(self._specs, len(rows.x))
+        for key, places in _by_model(rows, out):
+            self._take(key, places, rows, wait, out)
+        self._like = frame
+        return self._frame(frame, rows, out)
+
+    def score(self, df: Any) -> Any:
+        """Say of rows what `update` would, without learning them: the models stay as they are.
+
+        Args:
+            df: A data frame with the columns that `update` was told.
+
+        Returns:
+            A frame as `update` returns it; rows of unknown models have a `reason`.
+        """
+        frame, rows = self._read(df, None, None, None, None, self._unit, labelled=False)
+        out = _Output(self._specs, len(rows.x))
+        for key, places in _by_model(rows, out):
+            known = self._models.get(key)
+            if known is None:
+                out.refuse(places, UNKNOWN)
+                continue
+            order = _ordered(rows, places)
+            told = models.look(
+                self._specs,
+                known,
+                rows.x[order],
+                None if rows.time is None else rows.time[order],
+                None if rows.label is None else [rows.label[at] for at in order.tolist()],
+            )
+            out.put(order, told, self._why(known, rows.x[order], told))
+        return self._frame(frame, rows, out)
+
+    def predict(self, df: Any) -> Any:
+        """Return the predictions of rows, without learning them.
+
+        Returns:
+            A list of classes, None where there is none, or an array of targets, NaN there.
+
+        Raises:
+            ConfigError: for a fleet without a learner.
+        """
+        if self._specs.learner is None:
+            raise ConfigError("learner", None, "one: Fleet(learner='ridge')")
+        _, rows = self._read(df, None, None, None, None, self._unit, labelled=False)
+        out = _Output(self._specs, len(rows.x))
+        plain = self._specs._replace(reference=None)
+        for key, places in _by_model(rows, out):
+            known = self._models.get(key)
+            if known is not None:
+                out.put(places, models.look(plain, known, rows.x[places], None, None), {})
+        return out.columns["prediction"]
+
+    def _read(
+        self,
+        df: Any,
+        model_id: str | None,
+        time: str | None,
+        label: str | None,
+        features: Sequence[str] | None,
+        unit: str,
+        labelled: bool = True,
+    ) -> tuple[Any, Rows]:
+        """Read a frame; nothing of the fleet changes if that fails."""
+        frame, known = frame_of(df), self.columns
+        if known is not None:
+            model_id = known.model_id if model_id is None else model_id
+            time = known.time if time is None else time
+            label = known.label if label is None else label
+            features = known.features if features is None else features
+        elif not labelled and not self._models:
+            raise ConfigError("fleet", "without models", "one that rows came to: call update")
+        if not labelled and label is not None and label not in frame.columns:
+            label = None
+        columns = choose_columns(frame, model_id, time, label, features)
+        if known is not None and columns.features != known.features:
+            missing = [name for name in known.features if name not in columns.features]
+            wrong = ", ".join(missing or columns.features)
+            allowed = f"the channels that the models have: {', '.join(known.features)}"
+            raise ConfigError("features", wrong, allowed)
+        width = self._width()
+        if width is not None and len(columns.features) != width:
+            allowed = f"{width}, as the models have; name them by `features`"
+            shown = f"{len(columns.features)}: {', '.join(columns.features)}"
+            raise ConfigError("number of features", shown, allowed)
+        learner = self._specs.learner
+        if labelled and label is not None and learner is None:
+            raise ConfigError("label", label, "left out without a learner: Fleet(learner='ridge')")
+        if columns.time is None and self._needs_times:
+            raise ConfigError("time", None, "a column of event times: the settings go by them")
+        if columns.time is None and any(m.time is not None for m in self._models.values()):
+            raise ConfigError("time", None, "a column of event times, as the models have them")
+        rows = read_rows(frame, columns, unit, classes=learner is None or bool(learner.classifies))
+        if labelled:
+            self.columns, self._unit = columns, unit
+        return frame, rows
+
+    @property
+    def _needs_times(self) -> bool:
+        reference = self._specs.reference
+        return self._specs.tracker.needs_times or (reference is not None and reference.needs_times)
+
+    def _width(self) -> int | None:
+        known = next(iter(self._models.values()), None)
+        return None if known is None else len(known.state.shift)
+
+    def _take(self, key: str, places: IntArray, rows: Rows, wait: bool, out: _Output) -> None:
+        """Run the rows at these places of a frame through their model."""
+        known = self._models.get(key)
+        if known is not None and rows.time is not None and known.until is not None:
+            again = rows.time[places] < known.until
+            out.refuse(places[again], LEARNED_BEFORE)
+            places = places[~again]
+        order = _ordered(rows, places)
+        if not len(order):
+            return
+        new = _Waiting(
+            rows.x[order],
+            None if rows.time is None else rows.time[order],
+            None if rows.label is None else [rows.label[at] for at in order.tolist()],
+        )
+        if known is None:
+            before = self._waiting.pop(key, None)
+            whole, mine = new, np.arange(len(order))
+            if before is not None:
+                whole, mine = _joined(before, new)
+            known = self._begin(key, whole, wait)
+            if known is None:
+                if wait:
+                    self._waiting[key] = whole
+                    out.refuse(order, f"waits for the warm-up of {self._least} rows")
+                else:
+                    out.refuse(order, NOT_BEGUN)
+                return
+            told = self._run(key, known, whole)
+            out.put(order, _part(told, mine), self._why(known, new.x, _part(told, mine)))
+            return
+        told = self._run(key, known, new)
+        out.put(order, told, self._why(known, new.x, told))
+
+    @property
+    def _least(self) -> int:
+        return self._specs.tracker.rows_to_start
+
+    def _begin(self, key: str, rows: _Waiting, wait: bool) -> Model | None:
+        """Make a model of its first rows; None if there are too few."""
+        usable = rows.x[np.isfinite(rows.x).all(axis=1)]
+        if not len(usable) or (wait and len(usable) < self._least):
+            return None
+        return models.begin(self._specs, key, usable[: self._least])
+
+    def _run(self, key: str, known: Model, rows: _Waiting) -> Told:
+        after, told = models.run(self._specs, known, rows.x, rows.time, rows.label)
+        self._models[key] = after
+        self._note(key, after, told.episodes)
+        first = rows.time if rows.time is not None else told.features.index
+        span = self._spans.get(key)
+        begin = int(first[0]) if span is None else span.first
+        self._spans[key] = Span(begin, int(first[-1]))
+        return told
+
+    def _note(self, key: str, model: Model, episodes: Sequence[Episode]) -> None:
+        for episode in episodes:
+            self._episodes[key, episode.number] = episode
+        still = models.open_episode(self._specs, model)
+        if still is not None:
+            self._episodes[key, still.number] = still
+
+    def _why(self, model: Model, x: FloatArray, told: Told) -> dict[int, str]:
+        """Return why rows were refused, by their place, channels by their names."""
+        bad = np.flatnonzero(~told.features.valid).tolist()
+        tracker = get_tracker(self._specs.tracker.tracker)
+        names = self.columns.features if self.columns is not None else ()
+        reasons = {}
+        for place in bad:
+            row = x[place]
+            wrong = np.flatnonzero(~np.isfinite(row))
+            if len(wrong) and names:
+                value = "missing" if np.isnan(row[wrong[0]]) else "infinite"
+                reasons[place] = f"column {names[wrong[0]]!r} is {value}"
+            else:
+                reasons[place] = tracker.why_refused(self._specs.tracker, model.state, row)
+        return reasons
+
+    # Results out.
+
+    @property
+    def _id_name(self) -> str:
+        known = self.columns
+        return "model_id" if known is None or known.model_id is None else known.model_id
+
+    @property
+    def _timed(self) -> bool:
+        return any(model.time is not None for model in self._models.values())
+
+    def _frame(self, frame: Any, rows: Rows, out: _Output) -> Any:
+        columns: dict[str, Any] = {}
+        known = self.columns
+        if known is not None:
+            for name in (known.model_id, known.time):
+                if name is not None:
+                    columns[name] = frame[name]
+        columns |= {name: out.shown(name) for name in out.columns}
+        return make_frame(frame, columns, same_rows=True)
+
+    def _latest(self) -> list[tuple[str, Episode]]:
+        """Return all episodes as they stand, the worst first, those that are open before."""
+        found = [(key, episode) for (key, _), episode in self._episodes.items()]
+        return sorted(
+            found, key=lambda one: (one[1].closed, -one[1].severity, one[0], one[1].number)
+        )
+
+    def _lines(self) -> dict[str, Any]:
+        found = self._latest()
+        timed = self._timed
+        lines: dict[str, Any] = {
+            self._id_name: [key for key, _ in found],
+            "episode": [episode.number for _, episode in found],
+            "state": [episode.state for _, episode in found],
+            "kind": [episode.kind for _, episode in found],
+            "severity": [episode.severity for _, episode in found],
+            "p": [episode.peak for _, episode in found],
+        }
+        # With the places of their times in `Episode.times`.
+        for name, field, place in _MOMENTS:
+            lines[f"{name}_index"] = [getattr(episode, field) for _, episode in found]
+            if timed:
+                stamps = np.array([episode.times[place] for _, episode in found], np.int64)
+                lines[name] = stamps.view("datetime64[ns]")
+        lines["channels"] = [self._channels(episode) for _, episode in found]
+        return lines
+
+    def _channels(self, episode: Episode) -> str:
+        """Return the channels that an episode shows in, with their shares."""
+        known = self.columns
+        names = [f"channel {place}" for place in range(len(episode.shares))]
+        if known is not None:
+            names = list(known.features)
+        first = np.argsort(-episode.shares, kind="stable")[:_MOST_CHANNELS].tolist()
+        shown = [at for at in first if episode.shares[at] >= _LEAST_SHARE]
+        return ", ".join(f"{names[at]} {episode.shares[at]:.0%}" for at in shown)
+
+    @property
+    def episodes(self) -> Any:
+        """Episodes as they stand: which models are off, since when and in which channels.
+
+        A frame of the kind of the last one that came, those that are open first, the worst first.
+        After `load`, those that were open then and all that came since.
+        """
+        lines = self._lines()
+        return lines if self._like is None else make_frame(self._like, lines)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of labelled rows that were predicted right before they were learned.
+
+        Of targets: the root of the mean squared error. None before the first.
+        """
+        learner = self._specs.learner
+        boards = [m.learned.board.total for m in self._models.values() if m.learned is not None]
+        scored = sum(int(tally.counts[1]) for tally in boards)
+        if learner is None or not scored:
+            return None
+        if learner.classifies:
+            return sum(int(tally.counts[2]) for tally in boards) / scored
+        return float(np.sqrt(sum(float(tally.sums[0]) for tally in boards) / scored))
+
+    def plot(self, most: int = 40) -> Plot:
+        """Draw the models that have episodes over time, the worst first.
+
+        Args:
+            most: Models that are drawn.
+
+        Returns:
+            A picture that notebooks show; `save` writes it as SVG.
+        """
+        return draw(self._latest(), self._spans, self._timed, len(self._models), most)
+
+    # Snapshots.
+
+    def save(self, folder: str | Path) -> None:
+        """Write the models into a folder of snapshots, from which jobs and `load` go on.
+
+        Models that wait to begin do so with the rows that they have. Snapshots hold rows of the
+        data: treat them as you treat the data.
+
+        Raises:
+            ConfigError: for a folder that holds other snapshots.
+            OSError: if a file cannot be written.
+        """
+        place = Path(folder)
+        if place.exists() and any(place.iterdir()):
+            raise ConfigError("folder", str(folder), "a folder that is empty or not there")
+        for key in list(self._waiting):
+            rows = self._waiting.pop(key)
+            known = self._begin(key, rows, wait=False)
+            if known is not None:
+                self._run(key, known, rows)
+        place.mkdir(parents=True, exist_ok=True)
+        specs = specs_of(*self._specs)
+        write_singly(str(place), specs, self._states())
+        if self.columns is not None:
+            text = json.dumps({"version": 1, **self.columns._asdict(), "time_unit": self._unit})
+            write_whole(str(place / COLUMNS), text.encode())
+
+    def _states(self) -> Iterator[PackedState]:
+        for key in sorted(self._models):
+            for data in models.encode(self._specs, key, self._models[key]):
+                yield packed_state(data, key)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Fleet:
+        """Return the fleet of a folder: of `save`, or the output of `kerneltrack track`.
+
+        The names of columns come from the folder, too, where they are known.
+
+        Raises:
+            DataError: if there are no snapshots, or they are damaged.
+        """
+        place = str(folder)
+        if not Path(place, INDEX).exists() and Path(place, "snapshots").is_dir():
+            place = str(Path(place, "snapshots"))
+        found = SnapshotFolder(place)
+        if found.learner_spec is not None:
+            found = found.with_learner()
+        fleet = cls(found.spec, learner=found.learner_spec, reference=found.reference_spec)
+        fleet._read_columns(Path(place))
+        for key in found.models:
+            fleet._models[key] = models.decode(
+                fleet._specs,
+                _state_of(found, key, codec.TRACKER),
+                _state_of(found, key, codec.LEARNER) if found.state(key, codec.LEARNER) else None,
+            )
+            model = fleet._models[key]
+            fleet._note(key, model, [])
+            last = model.rows - 1 if model.time is None else model.time
+            fleet._spans[key] = Span(last, last)
+        return fleet
+
+    def _read_columns(self, folder: Path) -> None:
+        """Take the names of columns from where a fleet or a job has left them."""
+        for path, read in ((folder / COLUMNS, _of_fleet), (folder.parent / "run.json", _of_job)):
+            if path.is_file():
+                try:
+                    self.columns, self._unit = read(json.loads(path.read_bytes()))
+                except (KeyError, TypeError, ValueError) as error:
+                    reason = f"not what a fleet or a job wrote: {error}"
+                    raise DataError(str(path), reason) from error
+                return
+
+
+def _of_fleet(text: Mapping[str, Any]) -> tuple[Columns, str]:
+    named = Columns(text["model_id"], text["time"], text["label"], tuple(text["features"]))
+    return named, text["time_unit"]
+
+
+def _of_job(text: Mapping[str, Any]) -> tuple[Columns | None, str]:
+    columns = text["columns"]
+    label = columns["label"] if text["learner"] else None
+    return Columns(columns["model_id"], columns["time"], label, tuple(columns["features"])), "s"
+
+
+def _state_of(found: SnapshotFolder, key: str, kind: str) -> tuple[bytes, str]:
+    data, place = found.state(key, kind), found.place(key, kind)
+    if data is None or place is None:
+        raise DataError(found.folder, f"no {kind} of model {key!r}")
+    return data, place
+
+
+class _Output:
+    """What is said of a frame's rows, by their places in it."""
+
+    def __init__(self, specs: Specs, count: int) -> None:
+        self._specs = specs
+        self.columns: dict[str, Any] = {"index": np.full(count, -1, np.int64)}
+        reals = ["loss", "novelty", *(SURPRISING if specs.reference is not None else ())]
+        self.columns |= {name: np.full(count, np.nan) for name in reals}
+        self.columns["informative"] = np.zeros(count, np.bool_)
+        names = [f"{specs.tracker.emit}{place}" for place in range(specs.tracker.rank)]
+        self._features = names
+        self._x = np.full((count, len(names)), np.nan)
+        self.columns |= {name: self._x[:, place] for place, name in enumerate(names)}
+        if specs.learner is not None and specs.learner.classifies:
+            self.columns["prediction"] = [None] * count
+            self.columns |= {name: np.full(count, np.nan) for name in ("score", "margin")}
+            self.columns["correct"] = [None] * count
+        elif specs.learner is not None:
+            self.columns |= {name: np.full(count, np.nan) for name in ("prediction", "error")}
+        self.columns["reason"] = [None] * count
+
+    def shown(self, name: str) -> Any:
+        """Return a column for a frame: rows without an index have none."""
+        column = self.columns[name]
+        if name == "index" and (column < 0).any():
+            return [None if value < 0 else value for value in column.tolist()]
+        return column
+
+    def refuse(self, places: IntArray, reason: str) -> None:
+        """Note why rows were not taken."""
+        for place in places.tolist():
+            self.columns["reason"][place] = reason
+
+    def put(self, places: IntArray, told: Told, reasons: Mapping[int, str]) -> None:
+        """Note what is said of the rows at these places."""
+        for at, reason in reasons.items():
+            self.columns["reason"][int(places[at])] = reason
+        good = np.flatnonzero(told.features.valid)
+        where, features = places[good], told.features
+        self.columns["index"][where] = features.index[good]
+        for name in ("loss", "novelty", "informative"):
+            self.columns[name][where] = getattr(features, name)[good]
+        self._x[where] = getattr(features, self._specs.tracker.emit)[good]
+        if told.scores is not None:
+            scores = told.scores
+            for name, values in zip(
+                SURPRISING, (scores.residual, scores.distance, scores.p), strict=True
+            ):
+                self.columns[name][where] = values
+        if told.predictions is not None:
+            self._put_predictions(where.tolist(), told.predictions)
+
+    def _put_predictions(self, where: list[int], said: Predictions) -> None:
+        if said.code is None:
+            self.columns["prediction"][where] = said.value
+            self.columns["error"][where] = said.error
+            return
+        names, known = said.names, said.code >= 0
+        decisions: dict[str, Any] = {"score": said.score, "margin": said.margin}
+        for name, values in decisions.items():
+            self.columns[name][where] = np.where(known, values, np.nan)
+        right = said.correct.tolist() if said.correct is not None else []
+        for at, place in enumerate(where):
+            self.columns["prediction"][place] = names[at]
+            if said.scored[at]:
+                self.columns["correct"][place] = right[at]
+
+
+def _by_model(rows: Rows, out: _Output) -> Iterator[tuple[str, IntArray]]:
+    """Return the places of each model's usable rows, models in the order of their first rows."""
+    usable = np.array([key is not None for key in rows.model_id], np.bool_)
+    out.refuse(np.flatnonzero(~usable), NO_MODEL)
+    if rows.late is not None:
+        out.refuse(np.flatnonzero(usable & rows.late), NO_TIME)
+        usable &= ~rows.late
+    groups: dict[str, list[int]] = {}
+    for place in np.flatnonzero(usable).tolist():
+        groups.setdefault(str(rows.model_id[place]), []).append(place)
+    for key, places in groups.items():
+        yield key, np.array(places, np.int64)
+
+
+def _ordered(rows: Rows, places: IntArray) -> IntArray:
+    """Return places in the order of their times, equal ones as they came."""
+    if rows.time is None:
+        return places
+    ordered: IntArray = places[np.argsort(rows.time[places], kind="stable")]
+    return ordered
+
+
+def _joined(before: _Waiting, new: _Waiting) -> tuple[_Waiting, IntArray]:
+    """Put rows that waited and new ones in order; where the new ones are then."""
+    x = np.concatenate([before.x, new.x])
+    labels = None
+    if before.label is not None or new.label is not None:
+        labels = [*(before.label or [None] * len(before.x)), *(new.label or [None] * len(new.x))]
+    if before.time is None or new.time is None:
+        return _Waiting(x, None, labels), np.arange(len(before.x), len(x))
+    time = np.concatenate([before.time, new.time])
+    order = np.argsort(time, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    labels = None if labels is None else [labels[at] for at in order.tolist()]
+    return _Waiting(x[order], time[order], labels), place[len(before.x) :]
+
+
+def _part(told: Told, places: IntArray) -> Told:
+    """Return what is said of some of the rows."""
+    if len(places) == len(told.features.valid) and (np.diff(places) == 1).all():
+        return told
+    valid = told.features.valid
+    number = np.cumsum(valid) - 1
+    among = number[places[valid[places]]]
+
+    def taken(part: Any, at: IntArray) -> Any:
+        if part is None:
+            return None
+        fields: dict[str, Any] = {}
+        for name in part.__dataclass_fields__:
+            value = getattr(part, name)
+            fields[name] = value[at] if isinstance(value, np.ndarray) else value
+        return type(part)(**fields)
+
+    return Told(
+        taken(told.features, places),
+        taken(told.scores, among),
+        told.episodes,
+        taken(told.predictions, among),
+    )

@@ -1,0 +1,129 @@
+"""Episodes over time as a picture: one line a model, drawn as SVG without any library."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+from kerneltrack.monitor.reference import Episode
+
+COLOURS = {"shift": "#c0392b", "ramp": "#d68910", "spike": "#7d3c98", "stuck": "#2471a3"}
+_WIDTH, _LEFT, _RIGHT, _LINE, _TOP = 760, 150, 20, 18, 26
+_LEAST = 3.0
+_MOST_NAME = 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Span(NamedTuple):
+    """Times (ns), or indexes, of a model's first and last row."""
+
+    first: int
+    last: int
+
+
+class Plot:
+    """A picture that notebooks show.
+
+    Attributes:
+        svg: The picture as text.
+    """
+
+    def __init__(self, svg: str) -> None:
+        """Keep the picture."""
+        self.svg = svg
+
+    def __repr__(self) -> str:
+        """Return what it is."""
+        return f"<Plot: {len(self.svg):,} characters of SVG>"
+
+    def _repr_svg_(self) -> str:
+        """Return the picture, for notebooks."""
+        return self.svg
+
+    def save(self, path: str | Path) -> None:
+        """Write the picture as SVG.
+
+        Raises:
+            OSError: if the file cannot be written.
+        """
+        Path(path).write_text(self.svg, encoding="utf-8")
+
+
+def draw(
+    episodes: Sequence[tuple[str, Episode]],
+    spans: Mapping[str, Span],
+    timed: bool,
+    models: int,
+    most: int,
+) -> Plot:
+    """Draw models that have episodes, in the order of these.
+
+    Args:
+        episodes: Model and episode, the worst first.
+        spans: From when to when models have rows.
+        timed: Whether places are times.
+        models: How many models there are in all.
+        most: Models that are drawn at most.
+    """
+    names = list(dict.fromkeys(key for key, _ in episodes))
+    shown = names[:most]
+    first = min((spans[key].first for key in shown), default=0)
+    last = max((spans[key].last for key in shown), default=1)
+    scale = (_WIDTH - _LEFT - _RIGHT) / max(last - first, 1)
+    parts = [_text(8, 16, f"{len(names):,} of {models:,} models have episodes", bold=True)]
+    for line, key in enumerate(shown):
+        top = _TOP + line * _LINE
+        name = key if len(key) <= _MOST_NAME else key[: _MOST_NAME - 1] + "…"
+        parts.append(_text(8, top + 12, name))
+        begin, end = (_LEFT + (at - first) * scale for at in spans[key])
+        parts.append(_bar(begin, top + 7, max(end - begin, _LEAST), 2, "#bbb"))
+        for model, episode in reversed(episodes):
+            if model == key:
+                parts.append(_episode(episode, first, scale, timed, top))
+    bottom = _TOP + len(shown) * _LINE + 14
+    parts += [
+        _text(_LEFT, bottom, _when(first, timed)),
+        _text(_WIDTH - _RIGHT, bottom, _when(last, timed), end=True),
+    ]
+    at = _LEFT
+    for kind, colour in COLOURS.items():
+        parts += [_bar(at, bottom + 8, 10, 10, colour), _text(at + 14, bottom + 17, kind)]
+        at += 80
+    height = bottom + 26
+    style = "font-family='sans-serif' font-size='12' fill='#333'"
+    return Plot(
+        f"<svg xmlns='http://www.w3.org/2000/svg' width='{_WIDTH}' height='{height}' "
+        f"viewBox='0 0 {_WIDTH} {height}' {style}>"
+        f"<rect width='100%' height='100%' fill='#fff'/>{''.join(parts)}</svg>"
+    )
+
+
+def _episode(episode: Episode, first: int, scale: float, timed: bool, top: int) -> str:
+    begin, until = (episode.times[0], episode.times[2]) if timed else (episode.start, episode.row)
+    left = _LEFT + max(begin - first, 0) * scale
+    width = max((until - max(begin, first)) * scale, _LEAST)
+    title = f"{episode.kind}, {episode.state}, since {_when(begin, timed)}"
+    return _bar(left, top + 3, width, 10, COLOURS[episode.kind], title)
+
+
+def _bar(left: float, top: float, width: float, height: float, colour: str, title: str = "") -> str:
+    inside = f"<title>{html.escape(title)}</title>" if title else ""
+    return (
+        f"<rect x='{left:.1f}' y='{top:.1f}' width='{width:.1f}' height='{height:.1f}' "
+        f"fill='{colour}'>{inside}</rect>"
+    )
+
+
+def _text(left: float, top: float, text: str, *, bold: bool = False, end: bool = False) -> str:
+    more = " font-weight='bold'" * bold + " text-anchor='end'" * end
+    return f"<text x='{left:.0f}' y='{top:.0f}'{more}>{html.escape(text)}</text>"
+
+
+def _when(at: int, timed: bool) -> str:
+    if not timed:
+        return f"row {at:,}"
+    moment = _EPOCH + timedelta(microseconds=at // 1000)
+    return moment.strftime("%Y-%m-%d %H:%M:%S")

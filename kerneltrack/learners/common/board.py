@@ -1,0 +1,219 @@
+"""Running metrics of a model's predictions, per event-time window and in total.
+
+Rows are counted in their order, sums of errors row by row: the figures do not depend on how the
+rows were cut. A window, [k·size, (k+1)·size), closes when a row at or after its end has come and
+all of its own rows are settled.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.limits import MOST
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+_CODES = 1 << 31
+
+
+class Tally(NamedTuple):
+    """Counts over some rows.
+
+    Attributes:
+        counts: (3,) rows predicted, scored, predicted correctly.
+        sums: (2,) squared and absolute errors of the rows scored (regression).
+        pairs: (m, 3) label, prediction, count of the rows scored, by the classes' codes; a label
+            without one has code `max_classes`. Sorted, at most (max_classes + 1)·max_classes.
+    """
+
+    counts: IntArray
+    sums: FloatArray
+    pairs: IntArray
+
+    @staticmethod
+    def empty() -> Tally:
+        """Return the tally of no rows."""
+        return Tally(np.zeros(3, np.int64), np.zeros(2), np.zeros((0, 3), np.int64))
+
+
+class Board(NamedTuple):
+    """What a model's metrics have come to.
+
+    Attributes:
+        total: All rows.
+        window: Rows of the window that is open.
+        span: (2,) its size in ns and its number; (0,) if none is open.
+    """
+
+    total: Tally
+    window: Tally
+    span: IntArray
+
+    @staticmethod
+    def empty() -> Board:
+        """Return the board of a model without rows."""
+        return Board(Tally.empty(), Tally.empty(), np.zeros(0, np.int64))
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the board's arrays by name."""
+        parts = {"total": self.total, "window": self.window}
+        named = {
+            f"{part}.{name}": array
+            for part, tally in parts.items()
+            for name, array in tally._asdict().items()
+        }
+        return {**named, "span": self.span}
+
+    @staticmethod
+    def from_arrays(
+        arrays: Mapping[str, npt.NDArray[Any]], max_classes: int, classes: int, most: int = MOST
+    ) -> Board:
+        """Make a board of what `arrays` gave.
+
+        Args:
+            arrays: By name.
+            max_classes: Most classes there may be.
+            classes: Those that are known.
+            most: Largest count.
+
+        Raises:
+            KeyError: if one is missing.
+            ValueError: if one does not fit.
+        """
+        tallies = []
+        for part in ("total", "window"):
+            tally = Tally(*(arrays[f"{part}.{name}"] for name in Tally._fields))
+            if (tally.counts.shape, tally.sums.shape) != ((3,), (2,)):
+                raise ValueError(f"{part} has other counts")
+            for whole in (tally.counts, tally.pairs):
+                if whole.dtype != np.int64 or (whole < 0).any() or (whole > most).any():
+                    raise ValueError(f"{part} has counts that are not from 0 to {most}")
+            pairs = tally.pairs.reshape(-1, 3)
+            codes = pairs[:, :2]
+            if (codes < 0).any() or (codes > [max_classes, classes - 1]).any():
+                raise ValueError(f"{part} counts classes that are not known")
+            tallies.append(tally._replace(pairs=pairs))
+        span = arrays["span"].tolist()
+        if arrays["span"].dtype != np.int64 or arrays["span"].shape not in ((0,), (2,)):
+            raise ValueError("span is no pair of whole numbers")
+        if span and not (
+            span[0] > 0 and all(abs(span[0] * (span[1] + at)) < 2**63 for at in (0, 1))
+        ):
+            raise ValueError(f"span = {span} is no window")
+        return Board(tallies[0], tallies[1], arrays["span"])
+
+
+class Line(NamedTuple):
+    """Metrics of a window, or of all rows.
+
+    Attributes:
+        start: The window's, ns; None for all rows.
+        end: The window's end, not of it.
+        tally: Its rows.
+        total: All rows up to its last one.
+    """
+
+    start: int | None
+    end: int | None
+    tally: Tally
+    total: Tally
+
+
+class ScoredRows(NamedTuple):
+    """Rows that are settled, as far as metrics go.
+
+    Attributes:
+        clock: (n,) time, ns, never going back.
+        scored: (n,) whether the prediction met a label.
+        correct: (n,) whether they agree; None in regression.
+        error: (n,) |label - prediction|; None in classification.
+        codes: (n, 2) codes of label and prediction, where scored; None in regression.
+    """
+
+    clock: IntArray
+    scored: npt.NDArray[np.bool_]
+    correct: npt.NDArray[np.bool_] | None
+    error: FloatArray | None
+    codes: IntArray | None
+
+    def part(self, start: int, stop: int) -> ScoredRows:
+        """Return rows start..stop."""
+        return ScoredRows(
+            self.clock[start:stop],
+            self.scored[start:stop],
+            None if self.correct is None else self.correct[start:stop],
+            None if self.error is None else self.error[start:stop],
+            None if self.codes is None else self.codes[start:stop],
+        )
+
+
+def add_rows(board: Board, rows: ScoredRows, size: int | None) -> tuple[Board, list[Line]]:
+    """Count settled rows, in order.
+
+    Args:
+        board: Not written to.
+        rows: The next rows.
+        size: Length of the windows, ns; None: only the total is kept.
+
+    Returns:
+        The new board, and a line for each window that a row after it has closed.
+    """
+    lines: list[Line] = []
+    if size is None:
+        return board._replace(total=_added(board.total, rows)), lines
+    if len(board.span) and board.span[0] != size:
+        board = board._replace(window=Tally.empty(), span=np.zeros(0, np.int64))
+    numbers = rows.clock // size
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for start, stop in itertools.pairwise(edges):
+        if start == stop:
+            continue
+        if len(board.span) and board.span[1] != numbers[start]:
+            board, closed = close_window(board)
+            lines += closed
+        part = rows.part(start, stop)
+        board = Board(
+            _added(board.total, part),
+            _added(board.window, part),
+            np.array([size, numbers[start]], np.int64),
+        )
+    return board, lines
+
+
+def close_window(board: Board, oldest: int | None = None) -> tuple[Board, list[Line]]:
+    """Close the open window, if no row from `oldest` on (None: no further row) belongs to it."""
+    if not len(board.span):
+        return board, []
+    size, number = board.span.tolist()
+    end = (number + 1) * size
+    if oldest is not None and oldest < end:
+        return board, []
+    line = Line(end - size, end, board.window, board.total)
+    return board._replace(window=Tally.empty(), span=np.zeros(0, np.int64)), [line]
+
+
+def _added(tally: Tally, rows: ScoredRows) -> Tally:
+    counts = tally.counts.copy()
+    counts[:2] += [len(rows.scored), rows.scored.sum()]
+    if rows.correct is None or rows.codes is None:
+        errors = np.zeros(0) if rows.error is None else rows.error[rows.scored]
+        # One addition after the other, as if each row had come alone.
+        sums = [
+            np.add.accumulate(np.concatenate([[before], values]))[-1]
+            for before, values in zip(tally.sums, (errors * errors, errors), strict=True)
+        ]
+        return Tally(counts, np.array(sums), tally.pairs)
+    counts[2] += rows.correct.sum()
+    codes = rows.codes[rows.scored]
+    found, times = np.unique(codes[:, 0] * _CODES + codes[:, 1], return_counts=True)
+    known = tally.pairs[:, 0] * _CODES + tally.pairs[:, 1]
+    cells, where = np.unique(np.concatenate([known, found]), return_inverse=True)
+    sizes = np.zeros(len(cells), np.int64)
+    np.add.at(sizes, where, np.concatenate([tally.pairs[:, 2], times]))
+    return Tally(counts, tally.sums, np.column_stack([cells // _CODES, cells % _CODES, sizes]))

@@ -1,0 +1,1 @@
+"""Snapshots of models: their headers, files, folders of them and the index."""

@@ -1,0 +1,56 @@
+"""The pages' code runs, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
+RUN = ("README.md", "docs/beam.md", "docs/python.md", "docs/sklearn.md", "docs/detection.md")
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.M)
+
+
+def blocks(page: str) -> list[str]:
+    return _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_code_of_a_page_runs_from_top_to_bottom(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    names: dict[str, Any] = {}
+    if page == "docs/detection.md":
+        names["rows"] = np.random.default_rng(0).normal(size=(2000, 4))
+    for number, block in enumerate(blocks(page)):
+        exec(compile(block, f"{page}, block {number}", "exec"), names)
+
+
+def test_every_page_with_code_is_run() -> None:
+    with_code = {
+        page.relative_to(ROOT).as_posix() for page in PAGES if _BLOCK.search(page.read_text())
+    }
+    assert with_code == {page for page in RUN if blocks(page)}
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives headings."""
+    found = _HEADING.findall(page.read_text(encoding="utf-8"))
+    kept = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in found]
+    return {heading.replace(" ", "-") for heading in kept}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_within_the_project_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page if not name else page.parent / name
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link

@@ -1,0 +1,107 @@
+"""River's own checks, and what the adapters promise beyond them."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from river import checks, datasets, linear_model
+
+import kerneltrack as kt
+from kerneltrack.river import SubspaceDetector, SubspaceFeatures
+from tests.oracles.streams import walk
+
+ESTIMATORS = (SubspaceFeatures, SubspaceDetector)
+
+
+class _Cards:
+    """In place of River's data set of credit cards, which has to be fetched."""
+
+    def take(self, count: int) -> Iterator[tuple[dict[str, float], bool]]:
+        rows = np.random.default_rng(5).normal(size=(count, 6))
+        odd = np.arange(count) % 50 == 49
+        rows[odd] *= 4
+        for row, label in zip(rows.tolist(), odd.tolist(), strict=True):
+            yield {f"V{place}": value for place, value in enumerate(row)}, label
+
+
+def cases() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "CreditCard", _Cards)
+        for estimator in ESTIMATORS:
+            for params in estimator._unit_test_params():
+                model = estimator(**params)
+                for number, check in enumerate(checks.yield_checks(model)):
+                    name = f"{estimator.__name__}-{params.get('tracker', 'okfeb')}-{number}"
+                    yield pytest.param(model, check, id=f"{name}-{check.__name__}")
+
+
+@pytest.mark.parametrize(("model", "check"), list(cases()))
+def test_rivers_own_checks(model: Any, check: Callable[[Any], None]) -> None:
+    check(copy.deepcopy(model))
+
+
+def test_both_give_what_the_tracker_says() -> None:
+    rows = walk(3, 120, 4)
+    params: dict[str, Any] = {"rank": 4, "budget": 8, "warmup": 50}
+    features, detector = SubspaceFeatures(**params), SubspaceDetector(**params)
+    tracker = kt.Tracker(**params)
+    for row in rows:
+        named = dict(zip("abcd", row.tolist(), strict=True))
+        said = tracker.look(row)
+        if said is None:
+            assert features.transform_one(named) == {f"z{place}": 0.0 for place in range(4)}
+            assert detector.score_one(named) == 0.0
+        else:
+            assert list(features.transform_one(named).values()) == said.z.tolist()
+            assert detector.score_one(named) == said.novelty
+        features.learn_one(named)
+        detector.learn_one(dict(reversed(named.items())))
+        tracker.learn(row)
+    assert tracker.rows == 120
+
+
+def test_a_pipeline_beats_a_linear_model_where_classes_are_no_halves() -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(2500, 2))
+
+    def right(model: Any) -> float:
+        found = 0
+        for place, row in enumerate(rows.tolist()):
+            x, y = {"a": row[0], "b": row[1]}, bool(row[0] * row[0] + row[1] * row[1] > 1.4)
+            found += place >= 1000 and model.predict_one(x) == y
+            model.learn_one(x, y)
+        return found / 1500
+
+    ours = right(SubspaceFeatures(rank=8, warmup=100) | linear_model.LogisticRegression())
+    assert ours > 0.75
+    assert right(linear_model.LogisticRegression()) < 0.65
+
+
+def test_names_that_come_and_go() -> None:
+    model = SubspaceFeatures(rank=2, budget=4, warmup=20)
+    for number in range(20):
+        model.learn_one({"a": number % 3, "b": number % 5} if number else {"a": 0.5})
+    known = model.transform_one({"a": 1.0, "b": 0.0})
+    assert known == model.transform_one({"a": 1.0}) == model.transform_one({"a": 1.0, "c": 9.0})
+    with pytest.raises(kt.ConfigError, match="feature 'b' = 'red'"):
+        model.learn_one({"a": 1.0, "b": "red"})
+    with pytest.raises(kt.DataError, match="feature 'a' is nan"):
+        model.learn_one({"a": float("nan")})
+
+
+def test_a_copy_goes_on_by_itself() -> None:
+    model = SubspaceDetector(rank=4, budget=8, warmup=50)
+    rows = [dict(zip("abcd", row.tolist(), strict=True)) for row in walk(3, 120, 4)]
+    for row in rows[:80]:
+        model.learn_one(row)
+    other, again = pickle.loads(pickle.dumps(model)), copy.deepcopy(model)
+    for row in itertools.islice(rows, 80, None):
+        assert model.score_one(row) == other.score_one(row) == again.score_one(row)
+        for each in (model, other, again):
+            each.learn_one(row)

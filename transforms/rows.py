@@ -1,0 +1,322 @@
+"""Rows of any pipeline as chunks, and chunks as rows again: elements that others understand.
+
+Rows are `beam.Row`s, named tuples or dicts. What comes back are `beam.Row`s with a schema.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import Any, Optional
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam import pvalue
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.typehints import row_type
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+from kerneltrack.errors import ConfigError, shorten
+from kerneltrack.limits import TIME_LIMIT
+from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.metrics import count
+from transforms.read.column_options import ONLY_MODEL, UNITS
+
+ROWS, FAILURES = "rows", "failures"
+MOST_GATHERED = 65_536
+"""Rows of a bundle that are gathered before they leave as chunks."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fields:
+    """What the fields of a row are; see `RowsToChunks`."""
+
+    model_id: str | None
+    time: str
+    features: tuple[str, ...]
+    label: str | None
+    sequence: str | None
+    factor: int
+    targets: bool
+
+
+class RowsToChunks(beam.PTransform[pvalue.PCollection[Any], dict[str, pvalue.PCollection[Any]]]):
+    """Put rows of any pipeline into chunks, for `TrackSubspace` and what follows it.
+
+    Input: `beam.Row`, named tuple, dict, or any object with attributes; in any order, bounded or
+    not. Output, a dict: `rows`, `tuple[str, Chunk]` in the global window, keyed by model; and
+    `failures`, `Failures`, the rows without a usable model, time, label or feature, each with its
+    reason. Each row is in one of the two, once. The rows of a bundle are gathered, up to 65,536.
+
+    Rows have no place in a file. Those of one model and time are put in order by `sequence`, and
+    without it by their contents, so that results do not depend on the order in which they came.
+
+    Args:
+        model_id: Field of the model that a row is of; None: all are of one.
+        time: Field of event times: `Timestamp`, `datetime` (UTC, if it has no zone), or numbers.
+            Rows of a pipeline have no order but that.
+        features: Fields of the channels, in order: numbers.
+        label: Field of the labels, None where missing; None: there are none.
+        sequence: Field of whole numbers that order rows of equal time.
+        time_unit: Unit of times that are numbers: "s", "ms", "us" or "ns".
+        targets: Whether labels are numbers to predict instead of classes.
+
+    Raises:
+        ConfigError: for an argument that is out of range or named twice.
+
+    Example:
+        >>> rows = RowsToChunks(model_id="pump", time="at", features=["flow", "heat"])
+        >>> with beam.Pipeline() as pipeline:
+        ...     made = pipeline | beam.Create([{"pump": "a", "at": 7, "flow": 1.5, "heat": 20}])
+        ...     found = (made | rows)["rows"] | beam.Map(lambda part: print(part[0], len(part[1])))
+        a 1
+    """
+
+    def __init__(
+        self,
+        *,
+        model_id: str | None,
+        time: str,
+        features: Sequence[str],
+        label: str | None = None,
+        sequence: str | None = None,
+        time_unit: str = "s",
+        targets: bool = False,
+    ) -> None:
+        """Check the arguments; see the class."""
+        super().__init__()
+        if not isinstance(time, str):
+            raise ConfigError("time", time, "the field of event times: rows have no other order")
+        if isinstance(features, str) or not features:
+            raise ConfigError("features", features, "a list of names, one at least")
+        if time_unit not in UNITS:
+            raise ConfigError("time_unit", time_unit, f"one of {', '.join(UNITS)}")
+        names = [*features, time, *(name for name in (model_id, label, sequence) if name)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError("fields", name, "named once")
+        self._fields = _Fields(
+            model_id, time, tuple(features), label, sequence, UNITS[time_unit], targets
+        )
+
+    def expand(self, rows: pvalue.PCollection[Any]) -> dict[str, pvalue.PCollection[Any]]:
+        """Apply the transform."""
+        gather = beam.ParDo(_GatherFn(self._fields)).with_output_types(
+            tuple[str, Chunk], **{FAILURES: Failures}
+        )
+        outputs = rows | "Gather" >> gather.with_outputs(FAILURES, main=ROWS)
+        return {ROWS: outputs[ROWS], FAILURES: outputs[FAILURES]}
+
+
+class _Refused(Exception):
+    """Why a row cannot be used."""
+
+
+@dataclasses.dataclass
+class _Gathered:
+    """Rows of a model."""
+
+    time: list[int] = dataclasses.field(default_factory=list)
+    sequence: list[int] = dataclasses.field(default_factory=list)
+    row: list[int] = dataclasses.field(default_factory=list)
+    x: list[list[float]] = dataclasses.field(default_factory=list)
+    label: list[Any] = dataclasses.field(default_factory=list)
+
+
+class _GatherFn(beam.DoFn):
+    """Gather the rows of a bundle by model."""
+
+    def __init__(self, fields: _Fields) -> None:
+        self._fields = fields
+
+    def start_bundle(self) -> None:
+        """Begin with nothing."""
+        self._models: dict[str, _Gathered] = {}
+        self._count = 0
+
+    def process(self, element: Any) -> Iterator[Any]:
+        """Take a row in."""
+        get = element.get if isinstance(element, Mapping) else partial(_attribute, element)
+        count("rows_read", 1)
+        model = None
+        try:
+            model = _model_of(get(self._fields.model_id)) if self._fields.model_id else ONLY_MODEL
+            self._add(model, get)
+        except _Refused as error:
+            count("rows_failed", 1)
+            yield pvalue.TaggedOutput(FAILURES, Failures.of(model, [0], [-1], [str(error)]))
+        if self._count >= MOST_GATHERED:
+            yield from (placed.value for placed in self._taken())
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Yield what was gathered."""
+        yield from self._taken()
+
+    def _add(self, model: str, get: Any) -> None:
+        fields = self._fields
+        time = _time_of(fields, get(fields.time))
+        sequence = _whole_of(fields.sequence, get(fields.sequence)) if fields.sequence else None
+        x = [_real_of(name, get(name)) for name in fields.features]
+        label = _label_of(fields, get(fields.label)) if fields.label else None
+        rows = self._models.setdefault(model, _Gathered())
+        rows.time.append(time)
+        if sequence is not None:
+            rows.sequence.append(sequence)
+        rows.x.append(x)
+        rows.label.append(label)
+        rows.row.append(_place_of(x, label))
+        self._count += 1
+
+    def _taken(self) -> Iterator[WindowedValue]:
+        for model, rows in self._models.items():
+            chunk = Chunk(self._batch(rows)).in_order()
+            yield WindowedValue((model, chunk), MIN_TIMESTAMP, (GlobalWindow(),))
+        self.start_bundle()
+
+    def _batch(self, rows: _Gathered) -> pa.RecordBatch:
+        columns: dict[str, pa.Array] = {"time": pa.array(rows.time, pa.int64())}
+        if self._fields.sequence:
+            columns["sequence"] = pa.array(rows.sequence, pa.int64())
+        columns["source"] = pa.array(np.zeros(len(rows.x), np.int32))
+        columns["row"] = pa.array(rows.row, pa.int64())
+        columns["x"] = matrix_column(np.array(rows.x, np.float64))
+        if self._fields.label:
+            kind = pa.float64() if self._fields.targets else pa.string()
+            columns["label"] = pa.array(rows.label, kind)
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def _attribute(element: Any, name: str) -> Any:
+    return getattr(element, name, None)
+
+
+def _model_of(value: Any) -> str:
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value)
+    raise _Refused(f"model id = {shorten(value)}: not a text or a whole number")
+
+
+def _real_of(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise _Refused(f"{name} = {shorten(value)}: not a number") from error
+    if not math.isfinite(number):
+        raise _Refused(f"{name} = {number}: not finite")
+    return number
+
+
+def _whole_of(name: str, value: Any) -> int:
+    if isinstance(value, (int, np.integer)) and abs(int(value)) < 1 << 63:
+        return int(value)
+    raise _Refused(f"{name} = {shorten(value)}: not a whole number")
+
+
+def _time_of(fields: _Fields, value: Any) -> int:
+    """Return a time, ns since 1970."""
+    if isinstance(value, Timestamp):
+        time = value.micros * 1000
+    elif isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        time = (aware - _EPOCH) // _MICROSECOND * 1000
+    elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        time = int(value) * fields.factor
+    elif isinstance(value, (float, np.floating)) and math.isfinite(value):
+        whole = math.floor(value)
+        time = whole * fields.factor + round((float(value) - whole) * fields.factor)
+    else:
+        raise _Refused(f"{fields.time} = {shorten(value)}: not a time")
+    if abs(time) > TIME_LIMIT:
+        raise _Refused(f"{fields.time} = {shorten(value)}: too far from 1970")
+    return time
+
+
+def _label_of(fields: _Fields, value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if fields.targets:
+        return _real_of(str(fields.label), value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (int, float, np.integer, np.floating)):
+        return str(int(value)) if value == int(value) else repr(float(value))
+    raise _Refused(f"{fields.label} = {shorten(value)}: not a text or a number")
+
+
+def _place_of(x: list[float], label: Any) -> int:
+    """Return what stands for a row's place: a number made of its contents, 63 bits."""
+    text = repr((x, label)).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+class ChunksToRows(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
+    """Take chunks apart into `beam.Row`s with a schema: for SQL, BigQuery, Iceberg or YAML.
+
+    Input: `tuple[str, Chunk]`, any output of `TrackSubspace`, `TrainLinear` or `ScoreRows`.
+    Output: `beam.Row` with `model_id` and the schema's other columns but `source` and `row`, which
+    say where in a file a row was: times are `Timestamp`s, features lists of numbers.
+
+    Args:
+        schema: That of the chunks: `features_schema`, `predictions_schema`, `episodes_schema` and
+            others of `transforms.write.schemas`.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Keep the argument; see the class."""
+        super().__init__()
+        self._schema = pa.schema([field for field in schema if field.name not in _PLACES])
+
+    def expand(self, chunks: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
+        """Apply the transform."""
+        fields = [(field.name, _type_of(field.type)) for field in self._schema]
+        kind = row_type.RowTypeConstraint.from_fields(fields)
+        rows: pvalue.PCollection[Any] = chunks | "TakeApart" >> beam.FlatMap(
+            _rows_of, self._schema
+        ).with_output_types(kind)
+        return rows
+
+
+_PLACES = ("source", "row")
+
+
+def _rows_of(element: tuple[str, Chunk], schema: pa.Schema) -> Iterator[beam.Row]:
+    model, batch = element[0], element[1].batch
+    names = [field.name for field in schema]
+    columns: list[list[Any]] = []
+    for field in schema:
+        if field.name == "model_id":
+            columns.append([model] * batch.num_rows)
+        elif pa.types.is_timestamp(field.type):
+            times = batch.column(field.name).cast(pa.int64()).to_pylist()
+            columns.append([None if at is None else Timestamp(micros=at // 1000) for at in times])
+        else:
+            columns.append(batch.column(field.name).to_pylist())
+    for values in zip(*columns, strict=True):
+        yield beam.Row(**dict(zip(names, values, strict=True)))
+
+
+def _type_of(kind: pa.DataType) -> Any:
+    """Return the type of a field of rows."""
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind):
+        return Sequence[_type_of(kind.value_type)]  # type: ignore[misc]
+    if pa.types.is_floating(kind):
+        return Optional[float]  # noqa: UP045 - Beam's schemas know this form alone
+    if pa.types.is_integer(kind):
+        return Optional[np.int64]  # noqa: UP045
+    if pa.types.is_boolean(kind):
+        return Optional[bool]  # noqa: UP045
+    if pa.types.is_timestamp(kind):
+        return Optional[Timestamp]  # noqa: UP045
+    if pa.types.is_string(kind):
+        return Optional[str]  # noqa: UP045
+    raise ConfigError("schema", str(kind), "columns of numbers, texts, times and lists of numbers")
