@@ -25,6 +25,7 @@ from kerneltrack.frames.table import (
     read_rows,
 )
 from kerneltrack.learners import LearnerSpec, Predictions
+from kerneltrack.learners.common.inputs import usual_inputs
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.snapshots.files import write_whole
@@ -118,7 +119,8 @@ class Fleet:
             allowed = "left out where `tracker` is a spec"
             raise ConfigError("settings", ", ".join(settings), allowed)
         if isinstance(learner, str):
-            learner = parse_learner_spec({"learner": learner})
+            kind = type(parse_learner_spec({"learner": learner}))
+            learner = kind(inputs=usual_inputs(kind, tracker))
         if isinstance(reference, str):
             reference = spec_from_dict(ReferenceSpec, {"learning": reference})
         self._specs = Specs(tracker, learner, reference)

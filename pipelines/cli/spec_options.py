@@ -18,8 +18,8 @@ import yaml
 
 from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.errors import ConfigError, DataError, one_line
-from kerneltrack.learners import AutoSpec, LearnerSpec, LinearSpec
-from kerneltrack.learners.common.spec import BOTH
+from kerneltrack.learners import AutoSpec, LearnerSpec
+from kerneltrack.learners.common.inputs import usual_inputs
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
 from kerneltrack.monitor.reference import LEARNINGS, ReferenceSpec
 from kerneltrack.paths import is_local
@@ -28,7 +28,6 @@ from kerneltrack.settings import Setting, settings_of
 from kerneltrack.snapshots.files import read_whole
 from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.rows.spec import RowsSpec
 from pipelines.cli.command_line import flags_named
 from pipelines.cli.setting_flags import add_flag, help_of
 
@@ -232,11 +231,8 @@ def _by_the_job(
     if before is not None and before.learner == learner:
         kept = before.to_dict()
         return {name: kept[name] for name in ("inputs", "last_label") if name in kept}
-    if issubclass(kind, AutoSpec):
-        return {"last_label": False} if delayed else {}
-    # Features of the tracker `rows` are the rows.
-    alone = tracker.tracker == RowsSpec.tracker
-    return {"inputs": BOTH} if issubclass(kind, LinearSpec) and not alone else {}
+    alone = {"last_label": False} if delayed and issubclass(kind, AutoSpec) else {}
+    return {"inputs": usual_inputs(kind, tracker), **alone}
 
 
 def drift_from_flags(args: argparse.Namespace) -> DriftSpec | None:
