@@ -282,10 +282,10 @@ def decode(specs: Specs, tracker: tuple[bytes, str], learner: tuple[bytes, str] 
         raise DataError(place, f"damaged header: rows = {about.rows}, the state has {model.rows}")
     if specs.reference is not None:
         model = model._replace(reference=_reference_of(specs.reference, snapshot, place))
+    channels = len(model.state.scale)
     if learner is None:
-        channels = len(model.state.scale)
         return model._replace(learned=_new_learner(specs, channels, about.time, about.rows))
-    return model._replace(learned=_learned_of(specs, len(model.state.scale), *learner))
+    return model._replace(learned=_learned_of(specs, channels, *learner))
 
 
 def _reference_of(spec: ReferenceSpec, snapshot: codec.Snapshot, place: str) -> ReferenceState:
