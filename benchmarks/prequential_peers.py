@@ -108,26 +108,30 @@ def _river_models(classes: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def river(stream: Stream) -> Iterator[Run]:
-    """Run River's models, row by row."""
+def row_by_row(method: str, model: Any, stream: Stream) -> Run:
+    """Run a model of River's, each row predicted, then learned."""
     names = [str(channel) for channel in range(stream.rows.shape[1])]
     rows = [dict(zip(names, row, strict=True)) for row in stream.scaled.tolist()]
     targets = _targets(stream).tolist()
     if len(stream.classes) == BINARY:
         targets = [code == 1 for code in targets]
     nothing = -1 if stream.classes else 0.0
+    said = []
+    begin = time.process_time()
+    for row, target in zip(rows, targets, strict=True):
+        predicted = model.predict_one(row)
+        said.append(nothing if predicted is None else predicted)
+        model.learn_one(row, target)
+    micros = (time.process_time() - begin) / len(rows) * 1e6
+    if stream.classes:
+        return Run(method, np.array(said, dtype=np.int64), micros)
+    return Run(method, _in_own_unit(stream, np.array(said, dtype=np.float64)), micros)
+
+
+def river(stream: Stream) -> Iterator[Run]:
+    """Run River's models, row by row."""
     for method, make in _river_models(len(stream.classes)).items():
-        model, said = make(), []
-        begin = time.process_time()
-        for row, target in zip(rows, targets, strict=True):
-            predicted = model.predict_one(row)
-            said.append(nothing if predicted is None else predicted)
-            model.learn_one(row, target)
-        micros = (time.process_time() - begin) / len(rows) * 1e6
-        if stream.classes:
-            yield Run(method, np.array(said, dtype=np.int64), micros)
-        else:
-            yield Run(method, _in_own_unit(stream, np.array(said, dtype=np.float64)), micros)
+        yield row_by_row(method, make(), stream)
 
 
 def without_learning(stream: Stream) -> Iterator[Run]:

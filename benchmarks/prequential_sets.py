@@ -121,35 +121,50 @@ def score(stream: Stream, predicted: IntArray | FloatArray) -> Scores:
     return Scores(accuracy, float(np.mean(recalls)), kappa, nan, nan)
 
 
-def _coded(rows: FloatArray, labels: list[str]) -> Stream:
+def coded_stream(rows: FloatArray, labels: list[str]) -> Stream:
+    """Return rows whose labels are names of classes."""
     classes, codes = np.unique(labels, return_inverse=True)
     return Stream(rows, codes.astype(np.int64), tuple(str(name) for name in classes))
 
 
-def _matrix(table: pa.Table, names: list[str]) -> FloatArray:
+def matrix_of(table: pa.Table, names: list[str]) -> FloatArray:
+    """Return these columns as (n, D)."""
     return np.column_stack([table[name].to_numpy().astype(np.float64) for name in names])
 
 
-def _channels(table: pa.Table) -> list[str]:
+def channels_of(table: pa.Table) -> list[str]:
+    """Return the columns that are measured."""
     return [name for name in table.column_names if name not in ("model_id", "time", "label")]
 
 
 def _watch(path: Path, seed: int) -> Stream:
     table = pq.read_table(path)
     table = table.take(np.random.default_rng(seed).permutation(table.num_rows)[:10_000])
-    return _coded(_matrix(table, _channels(table)), table["label"].to_pylist())
+    return coded_stream(matrix_of(table, channels_of(table)), table["label"].to_pylist())
+
+
+def libsvm_rows(path: Path) -> tuple[FloatArray, list[str]]:
+    """Return rows and labels of a file of LIBSVM's text, in its order."""
+    with (gzip if path.suffix == ".gz" else bz2).open(path) as file:
+        matrix, labels = load_svmlight_file(file)
+    return matrix.toarray(), [f"{label:+.0f}" for label in labels]
+
+
+def table_rows(path: Path) -> FloatArray:
+    """Return a table of numbers, the target last."""
+    with gzip.open(path) as file:
+        table: FloatArray = np.loadtxt(file, delimiter="\t", skiprows=1)
+    return table
 
 
 def _libsvm(path: Path, seed: int) -> Stream:
-    with (gzip if path.suffix == ".gz" else bz2).open(path) as file:
-        matrix, labels = load_svmlight_file(file)
+    rows, labels = libsvm_rows(path)
     order = np.random.default_rng(seed).permutation(len(labels))
-    return _coded(matrix.toarray()[order], [f"{label:+.0f}" for label in labels[order]])
+    return coded_stream(rows[order], [labels[place] for place in order])
 
 
 def _regression(path: Path, seed: int) -> Stream:
-    with gzip.open(path) as file:
-        table = np.loadtxt(file, delimiter="\t", skiprows=1)
+    table = table_rows(path)
     np.random.default_rng(seed).shuffle(table)
     return Stream(table[:, :-1].copy(), table[:, -1].copy(), ())
 
@@ -157,13 +172,15 @@ def _regression(path: Path, seed: int) -> Stream:
 def _elec2(path: Path, _: int) -> Stream:
     table = pq.read_table(path)
     names = [name for name in table.column_names if name != "target"]
-    return _coded(_matrix(table, names), [str(label) for label in table["target"].to_pylist()])
+    return coded_stream(
+        matrix_of(table, names), [str(label) for label in table["target"].to_pylist()]
+    )
 
 
 def _gas_drift(path: Path, _: int) -> Stream:
     table = pq.read_table(path)
     names = [name for name in table.column_names if name not in ("batch", "gas", "conc")]
-    return _coded(_matrix(table, names), [str(label) for label in table["gas"].to_pylist()])
+    return coded_stream(matrix_of(table, names), [str(label) for label in table["gas"].to_pylist()])
 
 
 def _subjects(path: Path) -> list[pa.Table]:
@@ -175,7 +192,7 @@ def _subjects(path: Path) -> list[pa.Table]:
 def _motionsense(path: Path, _: int) -> Stream:
     parts = [table.take(np.arange(0, table.num_rows, EVERY)) for table in _subjects(path)]
     table = pa.concat_tables(parts)
-    return _coded(_matrix(table, _channels(table)), table["label"].to_pylist())
+    return coded_stream(matrix_of(table, channels_of(table)), table["label"].to_pylist())
 
 
 def _motionsense_mixed(path: Path, seed: int) -> Stream:
@@ -184,7 +201,7 @@ def _motionsense_mixed(path: Path, seed: int) -> Stream:
         table.take(rng.permutation(table.num_rows)[:ROWS_OF_SUBJECT]) for table in _subjects(path)
     ]
     table = pa.concat_tables(parts)
-    return _coded(_matrix(table, _channels(table)), table["label"].to_pylist())
+    return coded_stream(matrix_of(table, channels_of(table)), table["label"].to_pylist())
 
 
 class Source(NamedTuple):

@@ -205,7 +205,7 @@ def decode(data: bytes, name: str = "snapshot", own: bool = False) -> Snapshot:
     """
     header = _header_of(TRACKER, data, name)
     try:
-        spec = parse_spec({**header["spec"], TRACKER: header[TRACKER]})
+        spec = _tracker_spec(json.dumps({**header["spec"], TRACKER: header[TRACKER]}))
         arrays, beside = _arrays(data)
         state = get_tracker(spec.tracker).from_arrays(spec, arrays)
         _check_room(state, own)
@@ -218,13 +218,25 @@ def decode_learner(data: bytes, name: str = "snapshot", own: bool = False) -> Le
     """Read a learner's state back; see `decode`."""
     header = _header_of(LEARNER, data, name)
     try:
-        spec = parse_learner_spec({**header["spec"], LEARNER: header[LEARNER]})
+        spec = _learner_spec(json.dumps({**header["spec"], LEARNER: header[LEARNER]}))
         arrays, beside = _arrays(data)
         state = get_learner(spec.learner).from_arrays(spec, arrays, header["state"])
         _check_room(state, own)
     except _DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
     return LearnerSnapshot(spec, state, header, beside)
+
+
+@lru_cache(maxsize=64)
+def _tracker_spec(text: str) -> SubspaceSpec:
+    """Return the spec of a header's text: those of a job's states are all alike."""
+    return parse_spec(json.loads(text))
+
+
+@lru_cache(maxsize=64)
+def _learner_spec(text: str) -> LearnerSpec:
+    """Return the spec of a header's text."""
+    return parse_learner_spec(json.loads(text))
 
 
 def _check_room(state: Any, own: bool) -> None:

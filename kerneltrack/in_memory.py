@@ -43,7 +43,7 @@ def run_all(
 
 
 def learn_all(
-    spec: LearnerSpec, features: npt.ArrayLike, labels: Labels
+    spec: LearnerSpec, features: npt.ArrayLike, labels: Labels, own: npt.ArrayLike | None = None
 ) -> tuple[Any, Predictions]:
     """Learn a whole array in memory, prequentially: `init`, then `update` with all rows.
 
@@ -51,6 +51,7 @@ def learn_all(
         spec: The spec; it names the learner.
         features: Shape (n, r).
         labels: n classes or targets.
+        own: The rows as `own_inputs` returns them, shape (n, D), to be told beside the features.
 
     Returns:
         The last state and the predictions of all rows.
@@ -65,4 +66,9 @@ def learn_all(
     rows = np.asarray(features, dtype=np.float64)
     if rows.ndim != 2:
         raise ConfigError("features", rows.shape, "of shape (n, r)")
-    return learner.update(spec, learner.init(spec, rows.shape[1]), rows, labels)
+    if own is None:
+        return learner.update(spec, learner.init(spec, rows.shape[1]), rows, labels)
+    channels = np.asarray(own, dtype=np.float64)
+    inputs = np.hstack([channels, rows])
+    state = learner.begin(spec, inputs.shape[1], channels.shape[1])
+    return learner.update(spec, state, inputs, labels)

@@ -20,6 +20,9 @@ MOST = 2**62
 """Largest count of a state that goes on: rows of a lifetime do not carry it past an int64."""
 MOST_GIVEN = 2**53
 """Largest count of a state that is given from outside: whatever comes of it stays below `MOST`."""
+TIME_LIMIT = 9_000_000_000_000_000_000
+"""Greatest distance of a row's time from 1970 in ns (years 1684 to 2255): what is left of an int64
+is room for sums with intervals."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 

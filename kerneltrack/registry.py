@@ -107,6 +107,7 @@ LEARNERS: Registry[Learner, LearnerSpec] = Registry(
     "learner",
     "kerneltrack.learners",
     {
+        "auto": ("auto.spec:AutoSpec", "auto.learner:Auto"),
         "ridge": ("linear.spec:RidgeSpec", "linear.ridge:Ridge"),
         "logistic": ("linear.spec:LogisticSpec", "linear.logistic:Logistic"),
         "hinge": ("linear.spec:HingeSpec", "linear.hinge:Hinge"),

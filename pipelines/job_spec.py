@@ -15,10 +15,12 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.learners.common.spec import FEATURES
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.state_size import check_state_size
 from kerneltrack.trackers import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.cli import spec_options
@@ -138,12 +140,18 @@ def job_from_flags(
     has_time = columns.time is not None
     start = _start_from_flags(args, columns.width)
     before = None if args.warm_start is None else SnapshotFolder(args.warm_start)
-    learner = spec_options.learner_from_flags(args, before.learner_spec if before else None)
+    spec = spec_options.tracker_from_flags(args, before.spec if before else None)
+    delayed = bool(getattr(args, labels.removeprefix("--").replace("-", "_")))
+    learner = spec_options.learner_from_flags(
+        args, before.learner_spec if before else None, spec, delayed
+    )
     place = spec_options.reference_place(args)
     given = None if place is None else GivenReferences(place)
     if not has_time:
         refuse_without(args, "snapshot_every", ["time"])
-    spec = spec_options.tracker_from_flags(args, before.spec if before else None)
+    with spec_options.TRACKER.named():
+        # What the messages of a live job hold is seen when they come.
+        check_state_size(spec, max(columns.width, 1))
     job = Job(
         columns=columns,
         spec=spec,
@@ -303,6 +311,7 @@ def transforms_of(
             job.spec,
             job.order,
             job.extras,
+            own=job.learner is not None and job.learner.inputs != FEATURES,
             measure=job.measure,
             drift=job.drift,
             reference=job.reference,

@@ -46,10 +46,16 @@ class Pump(NamedTuple):
     since: int
 
 
-def pumps(count: int, seed: int = 0, rows: int = 1_200, width: int = 6) -> Iterator[Pump]:
-    """Yield pumps: one in sixty is broken; a tenth change between two modes, as they may."""
+def pumps(
+    count: int, seed: int = 0, rows: int = 1_200, width: int = 6, many: int | None = None
+) -> Iterator[Pump]:
+    """Yield pumps: so many are broken, or one in sixty; a tenth change between two modes.
+
+    They may change, and do so from the start.
+    """
     rng = np.random.default_rng(seed)
-    broken = set(rng.choice(count, max(count // 60, 1), replace=False).tolist())
+    some = max(count // 60, 1) if many is None else many
+    broken = set(rng.choice(count, some, replace=False).tolist())
     for number in range(count):
         time = np.arange(rows)[:, None]
         waves = np.hstack([np.sin(time / 23 + rng.uniform(0, 6)), np.cos(time / 7)])

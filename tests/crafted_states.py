@@ -78,6 +78,9 @@ TRACKERS: dict[str, dict[str, Any]] = {
     },
 }
 LEARNERS: dict[str, dict[str, Any]] = {
+    "auto": {"budget": 6},
+    "auto-mapped": {"budget": 6, "gamma": 0.1},
+    "auto-targets": {"task": "regression", "budget": 6, "gamma": 0.1},
     "ridge": {},
     "ridge-targets": {"task": "regression"},
     "logistic": {},
@@ -120,7 +123,7 @@ def cases() -> dict[str, Callable[[], Case]]:
     found |= {f"model {name}": partial(_model, _spec(name)) for name in ("okfeb", "covariance")}
     found["model reference"] = partial(_referred, _spec("okfeb"))
     found["model given"] = partial(_given, _spec("okfeb"))
-    for name in ("ridge", "ridge-targets", "polk", "nolana"):
+    for name in ("auto", "ridge", "ridge-targets", "polk", "nolana"):
         found[f"learning {name}"] = partial(_learning, _learner_spec(name))
     return found
 
@@ -229,7 +232,7 @@ def _learning(spec: LearnerSpec) -> Case:
     plan = prequential.Plan(spec=spec, late=LateLabels(wait=20.0, most_rows=12), window=15 * 10**9)
 
     def run(now: learning.Learning) -> bytes:
-        now = learning.opened(spec, now, ROWS.shape[1])
+        now = learning.opened(spec, now, ROWS.shape[1], ROWS.shape[1])
         begin = min(0 if now.time is None else now.time + 10**9, 8 * 10**18)
         times = begin + TIMES[:40]
         label = np.array(_labels(spec)[:40], dtype=object if spec.classifies else np.float64)

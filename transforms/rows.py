@@ -23,10 +23,10 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import ConfigError, shorten
+from kerneltrack.limits import TIME_LIMIT
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.metrics import count
 from transforms.read.column_options import ONLY_MODEL, UNITS
-from transforms.read.times import TIME_LIMIT
 
 ROWS, FAILURES = "rows", "failures"
 MOST_GATHERED = 65_536

@@ -17,6 +17,7 @@ from apache_beam.typehints import with_input_types, with_output_types
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec, LearnerState
+from kerneltrack.learners.common.inputs import inputs_of, own_inputs, width_of_inputs
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -172,13 +173,18 @@ class _Scorer(beam.DoFn):
             return None
         work, model = frozen(data, f"snapshot of model {key!r}", self._measure)
         learner = self._snapshots.learner_spec
-        return _Known(work, model, None if learner is None else self._learner(key, learner))
+        if learner is None:
+            return _Known(work, model, None)
+        return _Known(work, model, self._learner(key, learner, len(model.state.scale)))
 
-    def _learner(self, key: str, spec: LearnerSpec) -> tuple[LearnerSpec, LearnerState]:
+    def _learner(
+        self, key: str, spec: LearnerSpec, channels: int
+    ) -> tuple[LearnerSpec, LearnerState]:
         """Return a model's learner: one that knows nothing where there is no snapshot of it."""
         data = self._snapshots.state(key, codec.LEARNER)
         if data is None:
-            return spec, get_learner(spec.learner).init(spec, self._snapshots.spec.rank)
+            width = width_of_inputs(spec, self._snapshots.spec.rank, channels)
+            return spec, get_learner(spec.learner).begin(spec, *width)
         found = codec.decode_learner(data, f"learner of model {key!r}")
         return found.spec, found.state
 
@@ -212,7 +218,9 @@ class _Scorer(beam.DoFn):
         columns["novelty"] = pa.array(features.novelty[good])
         columns[spec.emit] = matrix_column(values)
         if known.learner is not None:
-            columns |= _predicted(*known.learner, values, columns.get("label"))
+            own = own_inputs(spec, state, chunk.column("x"))
+            inputs, _ = inputs_of(known.learner[0], values, own)
+            columns |= _predicted(*known.learner, inputs, columns.get("label"))
         count("rows_tracked", len(good))
         yield key, Chunk(pa.RecordBatch.from_pydict(columns))
 

@@ -1,3 +1,5 @@
+from .auto.learner import Auto as Auto
+from .auto.spec import AutoSpec as AutoSpec
 from .common.base import Labels as Labels
 from .common.base import Learner as Learner
 from .common.base import LearnerState as LearnerState

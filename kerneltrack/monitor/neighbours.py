@@ -185,8 +185,9 @@ def fingerprint(
 
 
 def _covariance(spec: ReferenceSpec, tables: reference.Tables) -> FloatArray:
-    """Return C = scatter/n + ρ(tr C/E)I of a reference's embedded rows."""
-    lower = np.tril(tables.scatter) / float(tables.counts[reference.LEARNED])
+    """Return C = scatter/n + ρ(tr C/E)I of a reference's embedded rows, without means."""
+    own = len(tables.scatter) - tables.memory.shape[1]
+    lower = np.tril(tables.scatter[:own, :own]) / float(tables.counts[reference.LEARNED])
     trace = math.fsum(np.diag(lower).tolist())
     whole: FloatArray = lower + np.tril(lower, -1).T
     ridge = spec.ridge * trace / len(whole)

@@ -22,7 +22,7 @@ calibration. Equations and symbols are in
 does not get there may be none. */
 #define MOST_EVIDENCE 1.5
 /* What is below this part of the threshold may be chance: an episode began where S left it. */
-#define LOW 0.1
+#define LOW 0.02
 /* An episode is over once S fell by so much: some hundred usual rows. */
 #define ENOUGH 60.0
 /* Once it fell by so much odd rows no longer count: a usual row in a hundred is one. */
@@ -36,8 +36,19 @@ does not get there may be none. */
 #define VAST 1e300
 /* Least ‖q‖² that is told from 0. */
 #define LEAST_SHARE 1e-12
-/* Least standard deviation of a measure, as a part of its mean. */
-#define LEAST_DEVIATION 1e-9
+/* Least mean of a measure that scores are told in. */
+#define LEAST_MEAN 1e-9
+/* What α counts beside d. */
+#define ANGLE_WEIGHT 0.5
+/* Means over time that go along with a row, the faster one first: what a new row counts in each, and by
+how many deviations it moves one at most, so that a single wild row is forgotten soon. */
+static const double memory_rates[] = {0.3, 0.02};
+#define MEMORIES 2
+#define MOST_PULL 10.0
+/* Rows that a variance of 1 counts as, beside those that were measured. */
+#define UNSEEN_PRIOR 10.0
+#define LEAST_VARIANCE 1e-6
+#define MOST_VARIANCE 1e12
 /* Surprise that the rows before a row add to it at most, where it is usual by itself. */
 #define MOST_HISTORY 4.0
 /* Values that differ by less, in deviations, are the same. */
@@ -54,12 +65,40 @@ than so has no longest. */
 /* Largest |x| after scaling, in deviations: one wild row must not be all that is known. */
 #define MOST_DEVIATION 1e3
 
-/* e: the row at a place of the buffer and the lags - 1 rows before it, the newest first, less m. */
+/* Of the means over time, how many go along with a row: all that there is room for, the slower first. */
+static int64_t memories_of(const reference_state *state) {
+  return state->memory.columns / state->rows.columns;
+}
+
+/* e: the row at a place of the buffer and the lags - 1 rows before it, the newest first, and its means
+over time, less m. */
 static void embed(const reference_state *state, int64_t lags, int64_t place, double *e) {
-  int64_t width = state->rows.columns;
+  int64_t width = state->rows.columns, many = state->memory.columns;
   for (int64_t l = 0; l < lags; l++) {
     const double *row = row_of(&state->rows, place + lags - 1 - l), *mean = state->mean.at + l * width;
     for (int64_t d = 0; d < width; d++) e[l * width + d] = row[d] - mean[d];
+  }
+  const double *memory = row_of(&state->memory, place + 1), *mean = state->mean.at + lags * width;
+  for (int64_t i = 0; i < many; i++) e[lags * width + i] = memory[i] - mean[i];
+}
+
+/* How many of the first entries of e, y are those of the row and of the rows just before it. */
+static int64_t short_of(const reference_state *state) {
+  return state->mean.size - state->memory.columns;
+}
+
+/* The means over time after the row at a place. */
+static void remember(reference_state *state, int64_t lags, int64_t place) {
+  int64_t width = state->rows.columns, many = memories_of(state);
+  const double *row = row_of(&state->rows, lags - 1 + place);
+  for (int64_t k = 0; k < many; k++) {
+    const double *before = row_of(&state->memory, place) + k * width;
+    double *after = row_of(&state->memory, place + 1) + k * width;
+    double rate = memory_rates[MEMORIES - many + k];
+    for (int64_t d = 0; d < width; d++) {
+      double pull = smaller(larger(row[d] - before[d], -MOST_PULL), MOST_PULL);
+      after[d] = fma(rate, pull, before[d]);
+    }
   }
 }
 
@@ -75,7 +114,7 @@ static int64_t next_place(const reference_state *state) {
   return (state->counts.at[SEEN] + state->counts.at[PAD]) % state->good.size;
 }
 
-/* Scale rows into the open block, and measure d² of each, beside those before it and alone. */
+/* Scale rows into the open block, and measure d² of each. */
 KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_state *state,
                                   const mat *rows) {
   int64_t lags = settings->lags, width = state->rows.columns, size = state->mean.size;
@@ -95,8 +134,10 @@ KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_
     /* Before the first row all was as the first. */
     if (state->counts.at[SEEN] + n == 0)
       for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, first + l), to, width);
+    remember(state, lags, first + n);
     embed(state, lags, first + n, e);
-    row_of(&state->measured, DISTANCE)[first + n] = whiten(state, e, y);
+    row_of(&state->measured, WHOLE)[first + n] = whiten(state, e, y);
+    row_of(&state->measured, SHORT)[first + n] = dot(y, y, short_of(state));
     row_of(&state->measured, ALONE)[first + n] = dot(y, y, width);
   }
   give_back(&scratch);
@@ -108,17 +149,15 @@ static int64_t tail_of(int64_t many) {
   return most_of((int64_t)(TAIL_PART * (double)many), TAIL_LEAST);
 }
 
-/* s = ln(e^u + e^v): d² or d² of the newest row alone, and α, in standard deviations from their means.
-*/
-static double score_of(const reference_state *state, int distance, double measured, double angle) {
-  const double *means = state->reals.at, *deviations = means + DEVIATIONS;
-  double u = (measured - means[distance]) / deviations[distance];
-  double v = (angle - means[ANGLE]) / deviations[ANGLE];
-  return larger(u, v) + log1(1.0 + exp1(-fabs(u - v)));
+/* s: a d and α, each over its mean; about 1 while all is well. */
+static double score_of(const reference_state *state, int which, double measured, double angle) {
+  const double *means = state->reals.at + MEANS;
+  return fma(ANGLE_WEIGHT, angle / means[ANGLE], sqrt(measured) / means[which]) /
+         (1.0 + ANGLE_WEIGHT);
 }
 
 static double *tail_numbers(const reference_state *state, int which) {
-  return state->reals.at + (which == EMBEDDED ? TAIL : TAIL_ALONE);
+  return state->reals.at + TAILS + which * TAIL_NUMBERS;
 }
 
 /* The surprise -ln p of a score under its calibration. */
@@ -152,11 +191,12 @@ typedef struct {
   int known;
 } blame_work;
 
-static blame_work make_blame_work(arena *from, int64_t size, int64_t lags) {
+static blame_work make_blame_work(arena *from, const reference_state *state, int64_t lags) {
   blame_work work;
+  int64_t size = short_of(state), all = state->mean.size;
   work.precision = table(from, size, size);
-  work.e = reals(from, size);
-  work.y = reals(from, size);
+  work.e = reals(from, all);
+  work.y = reals(from, all);
   work.v = reals(from, size);
   work.part = reals(from, MOST_CHANNELS * lags);
   work.entries = wholes(from, MOST_CHANNELS * lags);
@@ -165,8 +205,9 @@ static blame_work make_blame_work(arena *from, int64_t size, int64_t lags) {
   return work;
 }
 
+/* Ω of the row and those just before it: W's first rows are the root of that block's own inverse. */
 static void find_precision(const reference_state *state, mat *out) {
-  int64_t size = state->mean.size;
+  int64_t size = out->rows;
   fill(out->at, 0.0, size * size);
   for (int64_t i = 0; i < size; i++) {
     const double *row = row_of(&state->whitener, i);
@@ -190,41 +231,110 @@ static double gain_of(blame_work *work, int64_t count) {
     work->part[i] = (work->v[work->entries[i]] - dot(row, work->part, i)) / row[i];
     gain = fma(work->part[i], work->part[i], gain);
   }
-  return gain;
+  return smaller(gain, VAST);
 }
 
 static void take_out(blame_work *work, int64_t channel, int64_t width, int64_t lags, int64_t at) {
   for (int64_t l = 0; l < lags; l++) work->entries[at * lags + l] = l * width + channel;
 }
 
+/* min ‖x - s‖² over the stored rows, one channel aside (-1: none). */
+static double nearest_without(const mat *support, const double *row, int64_t channel) {
+  double nearest = VAST;
+  for (int64_t i = 0; i < support->rows; i++) {
+    const double *stored = row_of(support, i);
+    double sum = 0.0;
+    for (int64_t d = 0; d < support->columns; d++) {
+      double away = row[d] - stored[d];
+      if (d != channel) sum = fma(away, away, sum);
+    }
+    nearest = smaller(sum, nearest);
+  }
+  return nearest;
+}
+
+/* Of a row that is off by α, more than by d: the channel without which it would lie nearest to a stored
+row, added to `blame` by how much nearer. */
+static void add_blame_of_angle(const reference_settings *settings, reference_state *state,
+                               const reference_stored *stored, int64_t place) {
+  const double *row = row_of(&state->rows, settings->lags - 1 + place);
+  double whole = nearest_without(&stored->support, row, -1), largest = -1.0;
+  int64_t best = 0;
+  for (int64_t channel = 0; channel < stored->support.columns; channel++) {
+    double gain = whole - nearest_without(&stored->support, row, channel);
+    if (gain > largest) {
+      largest = gain;
+      best = channel;
+    }
+  }
+  double usual = stored->bandwidth * state->reals.at[MEANS + ANGLE] * state->reals.at[MEANS + ANGLE];
+  if (!(largest > 0.0 && usual > 0.0)) return;
+  state->blame.at[best] = smaller(state->blame.at[best] + largest / usual, VAST);
+}
+
+/* Take the channel out at a place, beside those at the other `many` - 1, with which d² falls by most;
+the one that is there if none makes it fall by more than `gained`. Returns by how much it then falls. */
+static double best_at(blame_work *work, int64_t *chosen, int64_t at, int64_t many, int64_t width,
+                      int64_t lags, double gained) {
+  int64_t best = chosen[at];
+  for (int64_t channel = 0; channel < width; channel++) {
+    int known = 0;
+    for (int64_t i = 0; i < many; i++) known |= i != at && chosen[i] == channel;
+    if (known) continue;
+    take_out(work, channel, width, lags, at);
+    double gain = gain_of(work, many * lags);
+    if (gain > gained * (1.0 + SAME)) {
+      gained = gain;
+      best = channel;
+    }
+  }
+  chosen[at] = best;
+  take_out(work, best, width, lags, at);
+  return gained;
+}
+
 /* What is off in a row, channel by channel, added to `blame`: the channel without which d² would be
-smallest, then the next one beside it, until what is left is usual. */
+smallest, then the next one beside it, until what is left is usual; then others in their places, if d²
+is smaller still without those. Each counts by what d² would grow again without it. */
 static void add_blame(const reference_settings *settings, reference_state *state, int64_t place,
                       blame_work *work) {
-  int64_t lags = settings->lags, width = state->rows.columns, size = state->mean.size;
+  int64_t lags = settings->lags, width = state->rows.columns, size = short_of(state);
   if (!work->known) find_precision(state, &work->precision);
   work->known = 1;
   embed(state, lags, place, work->e);
-  double left = whiten(state, work->e, work->y), gained = 0.0;
+  whiten(state, work->e, work->y);
+  double left = dot(work->y, work->y, size), gained = 0.0;
   fill(work->v, 0.0, size);
   for (int64_t i = 0; i < size; i++)
     add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
-  int64_t most = least_of(MOST_CHANNELS, width);
-  for (int64_t taken = 0; taken < most && left - gained > state->reals.at[MEAN_DISTANCE]; taken++) {
-    int64_t best = 0;
-    double largest = -1.0;
-    for (int64_t channel = 0; channel < width; channel++) {
-      take_out(work, channel, width, lags, taken);
-      double gain = gain_of(work, (taken + 1) * lags);
-      if (gain > largest) {
-        largest = gain;
-        best = channel;
-      }
-    }
-    state->blame.at[best] += larger(largest - gained, 0.0);
-    gained = largest;
-    take_out(work, best, width, lags, taken);
+  int64_t most = least_of(MOST_CHANNELS, width), taken = 0, chosen[MOST_CHANNELS] = {0};
+  double usual = state->reals.at[MEANS + SHORT] * state->reals.at[MEANS + SHORT];
+  for (; taken < most && left - gained > usual; taken++)
+    gained = best_at(work, chosen, taken, taken + 1, width, lags, -1.0);
+  /* One that stood for several may go again. */
+  for (int64_t turn = 0; taken > 1 && turn < MOST_CHANNELS; turn++)
+    for (int64_t at = 0; at < taken; at++)
+      gained = best_at(work, chosen, at, taken, width, lags, gained);
+  double parts[MOST_CHANNELS], sum = 0.0;
+  for (int64_t at = 0; at < taken; at++) {
+    int64_t others = 0;
+    for (int64_t i = 0; i < taken; i++)
+      if (i != at) take_out(work, chosen[i], width, lags, others++);
+    parts[at] = larger(gained - gain_of(work, others * lags), 0.0);
+    sum += parts[at];
   }
+  double gain = smaller(gained / usual, VAST);
+  for (int64_t at = 0; at < taken && sum > 0.0; at++) {
+    double *blame = &state->blame.at[chosen[at]];
+    *blame = smaller(fma(gain, parts[at] / sum, *blame), VAST);
+  }
+}
+
+/* Whether α is further above its mean than d, of the row and those just before it, is above its own. */
+static int off_by_angle(const reference_state *state, int64_t place) {
+  const double *means = state->reals.at + MEANS;
+  double distance = sqrt(row_of(&state->measured, SHORT)[place]) / means[SHORT];
+  return row_of(&state->measured, ANGLE)[place] / means[ANGLE] > larger(distance, 1.0);
 }
 
 static void note(const reference_state *state, int64_t row, int64_t time, int closed, int64_t place,
@@ -415,10 +525,8 @@ static double stuck_surprise(reference_state *state, const double *row) {
 
 /* The surprise of an embedded row that goes into the evidence: where its rows are usual one by one, as
 after a change from one mode to another, what their order says is limited. */
-static double weighed(reference_state *state, int64_t lags, int64_t row, double embedded,
+static double weighed(double *recent, int64_t *since, int64_t lags, int64_t row, double embedded,
                       double newest) {
-  double *recent = &state->reals.at[RECENT];
-  int64_t *since = &state->counts.at[RECENT_ROW];
   if (newest >= *recent || row - *since >= lags) {
     *recent = newest;
     *since = row;
@@ -435,34 +543,35 @@ static void mark(reference_state *state, int64_t first, int64_t base, int64_t pl
 
 /* Evidence of the rows that `kt_reference_embed` put into the open block, with their residuals. Rows
 whose excursion of S is over, or never began, are marked as good. Returns how many episodes were
-opened or closed. */
-KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_state *state,
-                                  const vec *residual, const ints *times,
-                                  reference_outputs *out, reference_episodes *episodes) {
+opened or closed; they are told behind those `before`. */
+static int64_t watch(const reference_settings *settings, reference_state *state,
+                     const reference_stored *stored, const vec *residual, const ints *times, reference_outputs *out,
+                     reference_episodes *episodes, int64_t before) {
   double *numbers = state->reals.at;
-  int64_t *counts = state->counts.at, size = state->mean.size, found = 0;
+  int64_t *counts = state->counts.at, found = 0;
   int64_t first = next_place(state), base = counts[SEEN];
   arena scratch = {0};
-  make_blame_work(&scratch, size, settings->lags);
+  make_blame_work(&scratch, state, settings->lags);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
-  blame_work work = make_blame_work(&scratch, size, settings->lags);
+  blame_work work = make_blame_work(&scratch, state, settings->lags);
   for (int64_t n = 0; n < residual->size; n++) {
     int64_t row = base + n, place = first + n;
     state->good.at[place] = 1;
-    double distance = row_of(&state->measured, DISTANCE)[place];
-    double alone = row_of(&state->measured, ALONE)[place];
     double angle = sqrt(larger(-log1(larger(1.0 - residual->at[n], LEAST_SHARE)), 0.0));
     row_of(&state->measured, ANGLE)[place] = angle;
     state->times.at[NEWEST_TIME] = times->at[n];
     double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place));
     if (counts[CALIBRATED] == 0) continue;
-    double score = score_of(state, DISTANCE, distance, angle);
-    double surprise = surprise_of(state, EMBEDDED, score);
-    double newest = surprise_of(state, NEWEST, score_of(state, ALONE, alone, angle));
-    double counted = weighed(state, settings->lags, row, surprise, newest);
+    double scores[SCORES], surprises[SCORES];
+    for (int which = 0; which < SCORES; which++) {
+      scores[which] = score_of(state, which, row_of(&state->measured, which)[place], angle);
+      surprises[which] = surprise_of(state, which, scores[which]);
+    }
+    double counted = weighed(&numbers[RECENT], &counts[RECENT_ROW], settings->lags, row,
+                             surprises[SHORT], surprises[ALONE]);
     int told = weigh_evidence(settings, state, larger(counted, held), row, times->at[n]);
-    out->score.at[n] = copysign(sqrt(fabs(score)), score);
-    out->p.at[n] = exp1(-larger(surprise, held));
+    out->score.at[n] = scores[WHOLE];
+    out->p.at[n] = exp1(-larger(surprises[WHOLE], held));
     out->evidence.at[n] = numbers[EVIDENCE] / numbers[THRESHOLD];
     int open = counts[OPENED] >= 0;
     if (held > counted) {
@@ -471,11 +580,13 @@ KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_
     }
     if (open || is_raised(state)) {
       state->good.at[place] = 0;
-      if (open) add_blame(settings, state, place, &work);
+      int by_angle = off_by_angle(state, place) && stored->support.rows > 0;
+      if (open && by_angle) add_blame_of_angle(settings, state, stored, place);
+      if (open && !by_angle) add_blame(settings, state, place, &work);
     } else {
       mark(state, first, base, place, 1);
     }
-    if (told != 0) note(state, row, times->at[n], told < 0, found++, episodes);
+    if (told != 0) note(state, row, times->at[n], told < 0, before + found++, episodes);
     if (told < 0) {
       counts[OPENED] = -1;
       mark(state, first, base, place, doubtful(state));
@@ -491,6 +602,51 @@ KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_
   return found;
 }
 
+KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_state *state,
+                                  const reference_stored *stored, const vec *residual, const ints *times,
+                                  reference_outputs *out, reference_episodes *episodes) {
+  return watch(settings, state, stored, residual, times, out, episodes, 0);
+}
+
+/* Go on to the next block: what is before its first row. */
+KT_API int64_t kt_reference_roll(const reference_settings *settings, reference_state *state) {
+  int64_t block = state->good.size;
+  copy(row_of(&state->memory, 0), row_of(&state->memory, block), state->memory.columns);
+  for (int64_t l = 0; l < settings->lags - 1; l++)
+    copy(row_of(&state->rows, l), row_of(&state->rows, block + l), state->rows.columns);
+  return KT_DONE;
+}
+
+/* Embed and watch rows of as many blocks as there is room for their episodes, learning none of them:
+what the two loops above do, block by block. */
+KT_API int64_t kt_reference_follow(const reference_settings *settings, reference_state *state,
+                                   const reference_stored *stored, const mat *rows, const vec *residual, const ints *times,
+                                   reference_followed *out, reference_episodes *episodes) {
+  int64_t block = state->good.size, done = 0, found = 0;
+  while (done < rows->rows && found + block <= episodes->number.size) {
+    int64_t first = next_place(state), count = least_of(block - first, rows->rows - done);
+    mat piece = {row_of(rows, done), count, rows->columns};
+    if (kt_reference_embed(settings, state, &piece) != KT_DONE) return KT_NO_MEMORY;
+    const double *measured = row_of(&state->measured, WHOLE) + first;
+    for (int64_t n = 0; n < count; n++) out->distance.at[done + n] = sqrt(measured[n]);
+    vec there = {residual->at + done, count};
+    ints stamps = {times->at + done, count};
+    reference_outputs watched = out->watched;
+    watched.score.at += done;
+    watched.p.at += done;
+    watched.evidence.at += done;
+    int64_t more = watch(settings, state, stored, &there, &stamps, &watched, episodes, found);
+    if (more < 0) return more;
+    found += more;
+    done += count;
+    state->counts.at[SEEN] += count;
+    if (next_place(state) == 0) kt_reference_roll(settings, state);
+  }
+  out->reached.at[0] = done;
+  out->reached.at[1] = found;
+  return KT_DONE;
+}
+
 /* Keep what was measured of the open block's good rows for the next calibration. */
 KT_API int64_t kt_reference_keep(reference_state *state) {
   int64_t *kept = &state->counts.at[KEPT];
@@ -504,36 +660,45 @@ KT_API int64_t kt_reference_keep(reference_state *state) {
   return KT_DONE;
 }
 
-/* Mean and squared deviations of d² and of that of the newest row alone, of the open block's good rows
-as they are now that they are learned (Welford). */
-static void measure_learned(const reference_settings *settings, reference_state *state, double *e,
-                            double *y) {
+/* The variance of each entry of y over rows that were not learned yet, the open block's good ones among
+them: 1 if they were as those that were. A tie that does not hold beyond its rows, or that too few
+speak of, counts the less. */
+static void measure_unseen(const reference_settings *settings, reference_state *state, double *e,
+                           double *y, double *squares) {
+  int64_t size = state->mean.size, *known = &state->counts.at[UNSEEN_ROWS], many = 0;
+  fill(squares, 0.0, size);
   for (int64_t place = 0; place < state->good.size; place++) {
     if (!state->good.at[place]) continue;
     embed(state, settings->lags, place, e);
-    double distance = whiten(state, e, y), alone = dot(y, y, state->rows.columns);
-    int64_t many = ++state->counts.at[MOMENT_ROWS];
-    double *moments = state->reals.at + LEARNED_MOMENTS, measured[] = {distance, alone};
-    for (int which = 0; which < SCORES; which++, moments += 2) {
-      double before = measured[which] - moments[0];
-      moments[0] += before / (double)many;
-      moments[1] = fma(before, measured[which] - moments[0], moments[1]);
-    }
+    whiten(state, e, y);
+    for (int64_t i = 0; i < size; i++) squares[i] = fma(y[i], y[i], squares[i]);
+    many++;
   }
+  double before = UNSEEN_PRIOR + (double)*known, after = before + (double)many;
+  for (int64_t i = 0; i < size; i++) {
+    double *variance = &state->unseen.at[i];
+    double found = *variance * (before + squares[i]) / after;
+    *variance = smaller(larger(found, LEAST_VARIANCE), MOST_VARIANCE);
+  }
+  *known = least_of(*known + many, settings->memory);
 }
 
 /* Mean and scatter of the open block's good rows, one after the other (Welford), and W anew:
-C = scatter/n + ρ(tr C/E)·I, WᵀW = C⁻¹. Rows beyond the memory fade. */
+C = scatter/n + ρ(tr C/E)·I, WᵀW = C⁻¹, its rows over the unseen deviations. Rows beyond the memory
+fade. */
 KT_API int64_t kt_reference_learn(const reference_settings *settings, reference_state *state) {
   int64_t size = state->mean.size, *learned = &state->counts.at[LEARNED];
   arena scratch = {0};
-  double *e = reals(&scratch, size), *after = reals(&scratch, size);
+  double *e = reals(&scratch, size), *after = reals(&scratch, size), *more = reals(&scratch, size);
   mat half = table(&scratch, size, size), other = table(&scratch, size, size);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
   e = reals(&scratch, size);
   after = reals(&scratch, size);
+  more = reals(&scratch, size);
   half = table(&scratch, size, size);
   other = table(&scratch, size, size);
+  /* What the first half of the stretch was measured by is too little to go by. */
+  if (state->counts.at[KEPT] > 0) measure_unseen(settings, state, e, after, more);
   if (*learned > settings->memory) {
     scale_all(state->scatter.at, (double)settings->memory / (double)*learned, size * size);
     *learned = settings->memory;
@@ -553,8 +718,8 @@ KT_API int64_t kt_reference_learn(const reference_settings *settings, reference_
   }
   double lift = larger(settings->ridge * trace / (double)size, 1e-12);
   inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);
-  /* The first half of the stretch shows no more than that it was learned. */
-  if (state->counts.at[KEPT] > 0) measure_learned(settings, state, e, after);
+  for (int64_t i = 0; i < size; i++)
+    scale_all(row_of(&state->whitener, i), 1.0 / sqrt(state->unseen.at[i]), i + 1);
   give_back(&scratch);
   return KT_DONE;
 }
@@ -605,25 +770,14 @@ static void find_excursions(const reference_settings *settings, reference_state 
   book_excursion(state, top);
 }
 
-static void set_unit(reference_state *state, int measure, double mean, double variance) {
-  state->reals.at[measure] = mean;
-  state->reals.at[DEVIATIONS + measure] =
-      larger(sqrt(variance), LEAST_DEVIATION * larger(fabs(mean), 1.0));
-}
-
-/* The units of the measures: of d² over the rows once they were learned, as those to come will be
-measured; of α over those that were kept. */
+/* The means of the measures over the rows that were kept. */
 static void find_units(reference_state *state, int64_t many) {
-  int64_t *rows = &state->counts.at[MOMENT_ROWS];
-  double *moments = state->reals.at + LEARNED_MOMENTS;
-  for (int which = 0; which < SCORES; which++)
-    set_unit(state, which, moments[2 * which], moments[2 * which + 1] / (double)most_of(*rows, 1));
-  fill(moments, 0.0, REALS - LEARNED_MOMENTS);
-  *rows = 0;
-  const double *kept = row_of(&state->scores, ANGLE);
-  double mean = entry_sum(kept, many) / (double)many, square = 0.0;
-  for (int64_t n = 0; n < many; n++) square = fma(kept[n] - mean, kept[n] - mean, square);
-  set_unit(state, ANGLE, mean, square / (double)many);
+  for (int which = 0; which < MEASURES; which++) {
+    const double *kept = row_of(&state->scores, which);
+    double sum = 0.0;
+    for (int64_t n = 0; n < many; n++) sum += which == ANGLE ? kept[n] : sqrt(kept[n]);
+    state->reals.at[MEANS + which] = larger(sum / (double)many, LEAST_MEAN);
+  }
 }
 
 /* Scores, tails and threshold from the measures that were kept. */
@@ -650,8 +804,12 @@ KT_API int64_t kt_reference_calibrate(const reference_settings *settings, refere
     sort(sorted, many);
     fit_tail(sorted, many, tail_numbers(state, which));
   }
-  double *surprises = row_of(&scores, EMBEDDED);
-  for (int64_t n = 0; n < many; n++) surprises[n] = surprise_of(state, EMBEDDED, surprises[n]);
+  double *surprises = row_of(&scores, SHORT), *newest = row_of(&scores, ALONE), recent = 0.0;
+  int64_t since = 0;
+  for (int64_t n = 0; n < many; n++)
+    surprises[n] = weighed(&recent, &since, settings->lags, n,
+                           surprise_of(state, SHORT, surprises[n]),
+                           surprise_of(state, ALONE, newest[n]));
   if (state->counts.at[WATCHED] == 0) find_excursions(settings, state, surprises, many);
   find_threshold(settings, state);
   give_back(&scratch);

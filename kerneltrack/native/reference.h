@@ -6,19 +6,21 @@
 #include "arena.h"
 #include "shapes.h"
 
+/* What is measured of a row, and kept for calibrations: d² of all of e; of the row and those just
+before it, without the means over time; of the newest row alone; α. The first three make a score each,
+together with α. */
+enum { WHOLE, SHORT, ALONE, ANGLE, MEASURES, SCORES = ANGLE };
+
+/* Places of a tail's numbers: where it begins, its shape ξ and its width σ. */
+enum { BEGIN, SHAPE, WIDTH, TAIL_NUMBERS };
+
 /* Places in a state's `reals`. */
 enum {
-  /* Means of d², of d² of the newest row alone, and of α; then their standard deviations. */
-  MEAN_DISTANCE,
-  MEAN_ALONE,
-  MEAN_ANGLE,
-  DEVIATIONS,
-  /* The tails of the scores, of the embedded row and of the newest row alone: where each begins, its
-  shape ξ and its width σ. */
-  TAIL = DEVIATIONS + 3,
-  TAIL_ALONE = TAIL + 3,
+  /* Means of the measures, d in place of d²; then the tails of the scores. */
+  MEANS,
+  TAILS = MEANS + MEASURES,
   /* The threshold h of the evidence. */
-  THRESHOLD = TAIL_ALONE + 3,
+  THRESHOLD = TAILS + SCORES * TAIL_NUMBERS,
   /* S, its largest value since it last was 0; the largest surprise and their sum since it was low. */
   EVIDENCE,
   TOP,
@@ -28,20 +30,8 @@ enum {
   EARLY,
   /* The largest surprise of a newest row alone among those that the embedded row is made of. */
   RECENT,
-  /* Mean and sum of squared deviations of d² of rows that were learned since the last calibration, then
-  of the newest ones alone. */
-  LEARNED_MOMENTS,
-  REALS = LEARNED_MOMENTS + 4
+  REALS
 };
-
-/* What is measured of a row, and kept for calibrations. */
-enum { DISTANCE, ALONE, ANGLE, MEASURES };
-
-/* Scores of a row that are calibrated: of the embedded row, of the newest row alone. */
-enum { EMBEDDED, NEWEST, SCORES };
-
-/* Places of a tail's numbers. */
-enum { BEGIN, SHAPE, WIDTH };
 
 /* Rows of an episode that say how it began. */
 #define EARLY_ROWS 20
@@ -51,8 +41,8 @@ of, and how many are kept when the next is due; the row after which S last was l
 the episode (-1: none is open), the last surprising one and how many of these; episodes so far;
 excursions of S that are kept, and the rows in which they were the highest; rows before the first
 calibration; rows since S was low whose surprise was that a channel is stuck; the row of RECENT; the row
-that the reference began with, and the place of row 0 in its block; rows of the learned moments;
-excursions so far. */
+that the reference began with, and the place of row 0 in its block; rows that the unseen
+variances are of; excursions so far. */
 enum {
   SEEN,
   LEARNED,
@@ -71,7 +61,7 @@ enum {
   RECENT_ROW,
   BEGAN,
   PAD,
-  MOMENT_ROWS,
+  UNSEEN_ROWS,
   BOOKED
 };
 
@@ -90,10 +80,12 @@ typedef struct {
   vec shift;
   vec scale;
   mat rows;
+  mat memory;
   flags good;
   vec mean;
   mat scatter;
   mat whitener;
+  vec unseen;
   mat scores;
   mat calibration;
   mat measured;
@@ -109,6 +101,12 @@ typedef struct {
   ints times;
 } reference_state;
 
+/* The kernel subspace's stored rows, scaled, and γ of its kernel exp(-‖x - s‖²/γ). */
+typedef struct {
+  mat support;
+  double bandwidth;
+} reference_stored;
+
 /* What is said of rows; NaN before the calibration. */
 typedef struct {
   vec score;
@@ -121,6 +119,13 @@ typedef struct {
   int64_t *at;
   int64_t rows, columns;
 } mat_of_ints;
+
+/* What is said of rows, with d and with how many rows and episodes that was. */
+typedef struct {
+  vec distance;
+  reference_outputs watched;
+  ints reached;
+} reference_followed;
 
 /* Episodes that were opened, changed or closed: at most one a row. */
 typedef struct {

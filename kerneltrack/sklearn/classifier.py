@@ -36,7 +36,7 @@ def _names_of(classes: npt.NDArray[Any]) -> dict[Any, str]:
 
 
 def _gives_probabilities(estimator: SubspaceClassifier) -> bool:
-    return estimator.learner == "logistic"
+    return estimator.learner in ("auto", "logistic")
 
 
 class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[misc]
@@ -51,8 +51,8 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
     Args:
         tracker: "okfeb", "okfe" or "covariance". It and all that are not named here are those of
             `SubspaceTracker`.
-        learner: "ridge" (recursive ridge), "logistic", "hinge", "pegasos", "lms", "pa", "polk",
-            "bsgd" or "nolana".
+        learner: "ridge" (recursive ridge), "auto", "logistic", "hinge", "pegasos", "lms", "pa",
+            "polk", "bsgd" or "nolana".
         learner_params: Settings of the learner by the names of its spec's fields
             (`kerneltrack.learners.RidgeSpec` and so on), {"forgetting": 1.0} say; None for its
             defaults.
@@ -153,7 +153,7 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each row and class (learner "logistic" only).
+        """Return the probability of each row and class (learners "auto" and "logistic").
 
         Args:
             X: Shape (n, D).
@@ -164,7 +164,10 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         Raises:
             ValueError: for rows that are not finite or too large to compute with.
         """
-        probable: FloatArray = softmax(self._decision_values(X), axis=1)
+        values = self._decision_values(X)
+        if self.learner_spec_.learner == "auto":
+            return np.maximum(values, 0.0)
+        probable: FloatArray = softmax(values, axis=1)
         return probable
 
     @property

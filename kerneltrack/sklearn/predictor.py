@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import validate_data
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
+from kerneltrack.learners import AutoSpec, LearnerSpec, LearnerState, Predictions
 from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
 from kerneltrack.settings import check_choice
 from kerneltrack.sklearn.base import FloatArray, TrackingEstimator, emitted, plain
@@ -110,6 +110,9 @@ class SubspacePredictor(TrackingEstimator):
             if field in given:
                 raise ConfigError("learner_params", field, "left out: the estimator sets it")
         values = {field: plain(value) for field, value in given.items()}
+        if name == AutoSpec.learner:
+            # Rows to be predicted are of no place in the stream: nothing comes before them.
+            values = {"last_label": False, **values}
         return parse_learner_spec(
             {**values, "learner": name, "task": task, "max_classes": max(classes, 1)}
         )

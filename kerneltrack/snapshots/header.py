@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from kerneltrack.limits import MOST, MOST_GIVEN
+from kerneltrack.limits import MOST, MOST_GIVEN, TIME_LIMIT
 
 LAST_TIME = 2**63 - 1
 
@@ -56,7 +56,7 @@ def read_about(header: Mapping[str, Any], name: str, own: bool = False) -> About
     )
     for field, least, last, optional in (
         ("rows", 0, most, False),
-        ("time", -LAST_TIME, LAST_TIME, True),
+        ("time", -TIME_LIMIT, TIME_LIMIT, True),
         ("until", -LAST_TIME, LAST_TIME, True),
         ("before", -most, most, False),
     ):

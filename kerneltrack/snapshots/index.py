@@ -9,10 +9,10 @@ from typing import Any
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from kerneltrack.limits import MOST_GIVEN
+from kerneltrack.limits import MOST_GIVEN, TIME_LIMIT
 from kerneltrack.paths import exists, join
 from kerneltrack.snapshots.files import ENDING, files_in, is_part, opened, read_whole, snapshot_name
-from kerneltrack.snapshots.header import LAST_TIME, read_about
+from kerneltrack.snapshots.header import read_about
 
 INDEX = "index.json"
 INDEX_VERSION = 2
@@ -171,7 +171,7 @@ def _entry_trouble(model_id: Any, entry: Any) -> str | None:
     rows, time = entry.get("rows"), entry.get("time")
     if type(rows) is not int or not 0 <= rows <= MOST_GIVEN:
         return "no number of rows"
-    if time is not None and (type(time) is not int or not -LAST_TIME <= time <= LAST_TIME):
+    if time is not None and (type(time) is not int or not -TIME_LIMIT <= time <= TIME_LIMIT):
         return "no time"
     if codec.TRACKER not in entry and codec.LEARNER not in entry:
         return "no state"

@@ -71,6 +71,11 @@ COMMANDS = {
         "files.options.add_landmark_flags",
         "files.landmarks.run",
     ),
+    "tune": Command(
+        "Try settings on a sample of labelled rows; a spec file for the jobs out.",
+        "files.options.add_tune_flags",
+        "files.tune.run",
+    ),
     "list": Command(
         "Name trackers, learners, kernels and budget policies, or the settings of one.",
         "cli.list_parts.add_flags",

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from pipelines.cli.command_line import SIGNAL_EXIT
+
 QUIET = 10.0
 """Seconds in which further signals do not disturb what the first one has set going."""
+PATIENCE = 10.0
+"""Seconds for which a computation may keep Python from seeing a signal; then the process ends."""
 
 _DEFAULTS: dict[signal.Signals, Any] = {
     signal.SIGINT: signal.default_int_handler,
@@ -37,22 +43,53 @@ def ended_by_signals() -> Iterator[None]:
         yield
         return
     raised: list[float] = []
+    seen = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
         if raised and time.monotonic() - raised[-1] < QUIET:
             return
         raised.append(time.monotonic())
+        seen.set()
         raise KeyboardInterrupt if number == signal.SIGINT else SignalKeyboardInterrupt(number)
 
     taken = [number for number, usual in _DEFAULTS.items() if signal.getsignal(number) == usual]
     for number in taken:
         signal.signal(number, end)
     try:
-        yield
+        with _within_patience(taken, seen):
+            yield
     finally:
         if not raised:
             for number in taken:
                 signal.signal(number, _DEFAULTS[number])
+
+
+@contextmanager
+def _within_patience(numbers: Collection[int], seen: threading.Event) -> Iterator[None]:
+    """End the process if a signal's handler has not been run for a while.
+
+    Python runs handlers between its own instructions, and a row loop with a large rank may take
+    minutes for one call. Outputs have temporary names until a job ends, so that nothing half-done
+    passes for whole.
+    """
+    told, tell = socket.socketpair()
+    tell.setblocking(False)
+
+    def watch() -> None:
+        with told:
+            while came := told.recv(16):
+                for number in came:
+                    if number in numbers and not seen.wait(PATIENCE):
+                        os.write(2, f"kerneltrack: {said_of(signal.Signals(number))}\n".encode())
+                        os._exit(SIGNAL_EXIT + number)
+
+    former = signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=watch, name="signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(former)
+        tell.close()
 
 
 def signal_of(error: BaseException) -> signal.Signals | None:

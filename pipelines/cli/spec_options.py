@@ -18,7 +18,8 @@ import yaml
 
 from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.errors import ConfigError, DataError, one_line
-from kerneltrack.learners import LearnerSpec
+from kerneltrack.learners import AutoSpec, LearnerSpec, LinearSpec
+from kerneltrack.learners.common.spec import BOTH
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
 from kerneltrack.monitor.reference import LEARNINGS, ReferenceSpec
 from kerneltrack.paths import is_local
@@ -27,6 +28,7 @@ from kerneltrack.settings import Setting, settings_of
 from kerneltrack.snapshots.files import read_whole
 from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
+from kerneltrack.trackers.rows.spec import RowsSpec
 from pipelines.cli.command_line import flags_named
 from pipelines.cli.setting_flags import add_flag, help_of
 
@@ -46,12 +48,14 @@ class Role:
         prefix: What the names of its other flags begin with.
         kinds: The specs' classes by name.
         without: Fields that the flag of the role's own name gives.
+        plain: Fields whose flags have no prefix.
     """
 
     name: str
     prefix: str
     kinds: Mapping[str, type[Spec]]
     without: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
 
     @functools.cached_property
     def fields(self) -> dict[str, dict[str, Setting]]:
@@ -67,6 +71,8 @@ class Role:
         """Return the flag of a field."""
         if field in self.without:
             return f"--{self.name}"
+        if field in self.plain:
+            return f"--{field}".replace("_", "-")
         return f"--{self.prefix}{field}".replace("_", "-")
 
     def place(self, field: str) -> str:
@@ -119,7 +125,12 @@ class Role:
 
 
 TRACKER = Role("tracker", "", {name: TRACKERS.spec_type(name) for name in TRACKERS})
-LEARNER = Role("learner", "learner-", {name: LEARNERS.spec_type(name) for name in LEARNERS})
+LEARNER = Role(
+    "learner",
+    "learner-",
+    {name: LEARNERS.spec_type(name) for name in LEARNERS},
+    plain=("inputs",),
+)
 DRIFT = Role("drift", "drift-", {"drift": DriftSpec})
 REFERENCE = Role("reference", "reference-", {"reference": ReferenceSpec}, ("learning",))
 LANDMARKS = Role("landmarks", "", {"landmarks": LandmarkSpec})
@@ -144,9 +155,12 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--learner",
+        nargs="?",
         choices=[*LEARNERS, NONE],
+        const=LEARNERS.default,
         default=None,
-        help="which learner (default: none, or that of the snapshots that the job begins from)",
+        help=f"which learner, alone: {LEARNERS.default} (default: none, that of the snapshots that "
+        f"the job begins from, or {LEARNERS.default} where delayed labels are given)",
     )
     LEARNER.add_flags(group)
     group = parser.add_argument_group("drift", "Alerts when the fitting error changes regime.")
@@ -182,9 +196,23 @@ def tracker_from_flags(args: argparse.Namespace, before: SubspaceSpec | None) ->
     return parse_spec({**values, "tracker": chosen, **TRACKER.given(args, chosen)})
 
 
-def learner_from_flags(args: argparse.Namespace, before: LearnerSpec | None) -> LearnerSpec | None:
-    """Build the learner's spec, None without one; see `tracker_from_flags`."""
+def learner_from_flags(
+    args: argparse.Namespace,
+    before: LearnerSpec | None,
+    tracker: SubspaceSpec,
+    delayed: bool = False,
+) -> LearnerSpec | None:
+    """Build the learner's spec, None without one; see `tracker_from_flags`.
+
+    Args:
+        args: The parsed flags.
+        before: Spec of the snapshots that the job begins from, if it does.
+        tracker: The job's.
+        delayed: Whether labels come delayed: they ask for a learner, and the last one is old.
+    """
     values = _values(args, LEARNER, before)
+    if not values and delayed:
+        values = {LEARNER.name: LEARNERS.default}
     if not values or values.get(LEARNER.name) == NONE:
         stray = LEARNER.first_given(args)
         if stray is not None:
@@ -192,7 +220,23 @@ def learner_from_flags(args: argparse.Namespace, before: LearnerSpec | None) -> 
         return None
     chosen = parse_learner_spec(_name(values, LEARNER)).learner
     with LEARNER.named():
-        return parse_learner_spec({**values, **LEARNER.given(args, chosen)})
+        given = {**values, LEARNER.name: chosen, **LEARNER.given(args, chosen)}
+        return parse_learner_spec({**_by_the_job(chosen, tracker, delayed, before), **given})
+
+
+def _by_the_job(
+    learner: str, tracker: SubspaceSpec, delayed: bool, before: LearnerSpec | None
+) -> dict[str, Any]:
+    """Return settings of a learner that follow from the job, where nothing says them."""
+    kind = LEARNERS.spec_type(learner)
+    if before is not None and before.learner == learner:
+        kept = before.to_dict()
+        return {name: kept[name] for name in ("inputs", "last_label") if name in kept}
+    if issubclass(kind, AutoSpec):
+        return {"last_label": False} if delayed else {}
+    # Features of the tracker `rows` are the rows.
+    alone = tracker.tracker == RowsSpec.tracker
+    return {"inputs": BOTH} if issubclass(kind, LinearSpec) and not alone else {}
 
 
 def drift_from_flags(args: argparse.Namespace) -> DriftSpec | None:

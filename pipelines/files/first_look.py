@@ -56,7 +56,10 @@ _FORMATS = (
     *_OTHERS,
 )
 _ID_OR_TARGET = re.compile(
-    r"(?i:(.*[_\-. ])?(id|label|labels|class|target|outcome)|y)|.*[a-z0-9]I[dD]"
+    r"(?i:(.*[_\-. ])?(id|label|labels|class|target|outcome)|y"
+    # What is numbered, as the whole name: a sensor's, or an engine's speed may be a channel.
+    r"|(device|machine|asset|unit|vehicle|station|subject|patient|user|customer|serial)"
+    r"([_\-. ]?(no|nr|num|number))?)|.*[a-z0-9]I[dD]"
 )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kerneltrack.batch.landmark_spec import MAX_ROWS
 from kerneltrack.errors import ConfigError
+from kerneltrack.learners.common.spec import TASKS
 from kerneltrack.monitor.neighbours import MOST_COMPARED
 from kerneltrack.settings import check_int
 from pipelines.cli import input_options
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from transforms.read.look import Input
 
 SAMPLE = 2000
+TUNED = 20_000
 NEIGHBOURS = "--neighbours"
 MOST_WORKERS = 1024
 _EPILOG = (
@@ -105,6 +107,41 @@ def add_landmark_flags(parser: argparse.ArgumentParser) -> None:
     )
     input_options.add_input_flags(parser)
     LANDMARKS.add_flags(parser.add_argument_group("landmarks"))
+
+
+def add_tune_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `tune` to a parser."""
+    parser.usage = "kerneltrack tune SAMPLE... --label COLUMN --output DIR [flags]"
+    parser.add_argument("input", nargs="+", metavar="SAMPLE", help="files or globs")
+    parser.add_argument(
+        "--output",
+        required=True,
+        type=folder_name,
+        metavar="DIR",
+        help="folder for spec.yaml, which --spec of the jobs takes, trials.csv and trials.html",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    parser.add_argument(
+        "--sample",
+        type=int,
+        default=TUNED,
+        metavar="N",
+        help=f"rows to try settings on, the first of the input (default {TUNED:,})",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="time to try settings in (1 to 86,400; default 60)",
+    )
+    parser.add_argument(
+        "--task",
+        choices=TASKS,
+        default=None,
+        help="what the label is (default: a target if its type is real, else a class)",
+    )
+    input_options.add_input_flags(parser)
 
 
 def add_report_flags(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -16,6 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import KerneltrackError, path_text
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.learners.common.base import BASELINES, CARRIED
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.paths import join
 from kerneltrack.snapshots.files import write_whole
@@ -121,12 +122,35 @@ def counts(
         counts |= {"labels_in": counters["labels_read"], "labels_failed": labels_failed}
     if learner is not None:
         counts |= performance(output, "predictions", learner)
+        counts |= baselines(counters) | experts(counters)
     if counts["rows_in"] != rows_out + counts["rows_failed"]:
         raise JobError(
             f"rows are missing: {counts['rows_in']:,} in, {rows_out:,} in features and "
             f"{counts['rows_failed']:,} in failures"
         )
     return counts
+
+
+def baselines(counters: Mapping[str, int]) -> dict[str, float]:
+    """Return the accuracy of the simple guesses that the learner ran beside, if it ran any."""
+    right = {name: counters[name] for name in BASELINES if counters.get(name)}
+    learned = counters.get("learned", 0)
+    if not right or not learned:
+        return {}
+    return {
+        f"accuracy_{name.removeprefix('right_')}": round(many / learned, 6)
+        for name, many in right.items()
+    }
+
+
+def experts(counters: Mapping[str, int]) -> dict[str, float]:
+    """Return the share of the weight that each expert had, the largest first, if there are any."""
+    weights = {name: many for name, many in counters.items() if name.startswith(CARRIED) and many}
+    total = sum(weights.values())
+    largest = sorted(weights, key=lambda name: (-weights[name], name))
+    return {
+        _WEIGHT + name.removeprefix(CARRIED): round(weights[name] / total, 4) for name in largest
+    }
 
 
 def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int | float]:
@@ -179,6 +203,15 @@ def versions() -> dict[str, str]:
     }
 
 
+_WEIGHT = "weight_"
+_MOST_EXPERTS = 3
+_GUESSES = {
+    "accuracy_commonest": "commonest label",
+    "accuracy_last": "last label",
+    "accuracy_rows": "ridge on the rows",
+}
+
+
 def performance_text(counts: dict[str, Any]) -> str:
     """Return in a line how good the predictions were."""
     if not counts["scored"]:
@@ -186,8 +219,19 @@ def performance_text(counts: dict[str, Any]) -> str:
     plural = "" if counts["scored"] == 1 else "s"
     text = f"{counts['scored']:,} prediction{plural} met a label: "
     if "accuracy" in counts:
-        return text + f"{counts['accuracy']:.1%} correct"
-    return text + f"root mean squared error {counts['rmse']:.4g}"
+        text += f"{counts['accuracy']:.1%} correct"
+        guesses = [
+            f"{what} {counts[name]:.1%}" for name, what in _GUESSES.items() if name in counts
+        ]
+        text += f" ({', '.join(guesses)})" if guesses else ""
+    else:
+        text += f"root mean squared error {counts['rmse']:.4g}"
+    weights = {name: share for name, share in counts.items() if name.startswith(_WEIGHT)}
+    told = [
+        f"{name.removeprefix(_WEIGHT).replace('_', ' ')} {share:.0%}"
+        for name, share in list(weights.items())[:_MOST_EXPERTS]
+    ]
+    return text + (f"\nmost weight: {', '.join(told)}" if told else "")
 
 
 def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:

@@ -84,6 +84,10 @@ MISTAKES = {
         "track in.parquet --output x --rank 8 --budget 5",
         r"--budget = 5: must be at least the rank \(8\)",
     ),
+    "a state that no job could carry": (
+        "track in.parquet --output x --rank 1000 --budget 10000",
+        r"--budget = 10000: must be at most 7\d{3}: a model's state would take 9\d\d MiB, of 512",
+    ),
     "a choice that is none": (
         "track in.parquet --output x --kernel gausian",
         r"--kernel = 'gausian': must be one of gaussian",
@@ -221,7 +225,7 @@ LEARNING_MISTAKES = {
     ),
     "a setting of no learner": (
         f"{IDS} --label label --learner-ridge 3",
-        r"--learner = 'none': must be one of ridge, .*: --learner-ridge is given",
+        r"--learner = 'none': must be one of auto, ridge, .*: --learner-ridge is given",
     ),
     "a setting of another learner": (
         f"{LEARNS} --learner-step-size 1",
@@ -249,11 +253,11 @@ LEARNING_MISTAKES = {
     ),
     "a learner's section with a wrong field": (
         f"{IDS} --label label --spec learner.yaml",
-        r"spec = 'rigde': must be a field of ridge \(did you mean 'ridge'\?\)",
+        r"spec = 'rigde': must be a field of auto \(did you mean 'ridge'\?\)",
     ),
     "a learner's section that names none": (
         f"{IDS} --label label --spec nolearner.yaml",
-        r"learner = 'winnow': must be one of ridge",
+        r"learner = 'winnow': must be one of auto, ridge",
     ),
     "a drift section of something else": (
         f"{IDS} --spec drift.yaml",
@@ -272,7 +276,7 @@ LEARNING_MISTAKES = {
         r"--metrics-window = 0.0: must be a number >= 0.001",
     ),
     "labels without a learner": (
-        f"{IDS} --labels labels.csv",
+        f"{IDS} --labels labels.csv --learner none",
         r"--labels = 'labels.csv': must be left out without --learner",
     ),
     "labels by no name": (
@@ -457,8 +461,9 @@ def test_help_tells_the_learners_settings_apart(capsys: pytest.CaptureFixture[st
     text = " ".join(capsys.readouterr().out.split())
     (ridge,) = re.findall(r"--learner-ridge X (.*?) --learner-", text)
     assert re.fullmatch(
-        r"ridge: .* default 0\.1\) logistic, hinge, lms: .* default 0\.0\) "
-        r"pegasos: .* default 0\.0003\) polk, bsgd, nolana: .* default 1e-06\)",
+        r"auto: .* default 0\.01\) ridge: .* default 0\.1\) "
+        r"logistic, hinge, lms: .* default 0\.0\) pegasos: .* default 0\.0003\) "
+        r"polk, bsgd, nolana: .* default 1e-06\)",
         ridge,
     )
     assert (
@@ -611,7 +616,7 @@ def test_a_learners_snapshot_is_printed(learned: Path, capsys: pytest.CaptureFix
         *("  scored: 199", "  learned: 200", "  unusable: 0", "classes:", "  0: walk", "  1: run"),
     ):
         assert line in text.splitlines(), line
-    assert re.search(r"^  weights: 2 x 5 float64, largest \|value\| [0-9.]+$", text, re.M)
+    assert re.search(r"^  weights: 2 x 8 float64, largest \|value\| [0-9.]+$", text, re.M)
     arrays, beside = text.partition("arrays:\n")[2].split("beside:\n")
     assert "board." not in arrays
     assert re.search(r"^  board\.total\.counts: 3 int64, largest \|value\| 200$", beside, re.M)

@@ -34,7 +34,8 @@ from transforms.learn.transform import LateLabels
 
 SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
 ROWS = 600
-BARE = ("--model-id", "model_id", "--time", "time", *SMALL, "--learner", "ridge")
+LEARNER = ("--learner", "ridge", "--inputs", "features")
+BARE = ("--model-id", "model_id", "--time", "time", *SMALL, *LEARNER)
 INDEXED = ("--label-index", "index")
 
 
@@ -278,7 +279,7 @@ def test_a_label_by_time_is_of_all_rows_of_that_time(tmp_path: Path) -> None:
         [("1970-01-01 00:00:05Z", "walk"), ("1970-01-01 00:00:05.5Z", "still")], "time,label"
     )
     (tmp_path / "labels.csv").write_text(text)
-    flags = ("--time", "time", "--exclude", "model_id", *SMALL, "--learner", "ridge")
+    flags = ("--time", "time", "--exclude", "model_id", *SMALL, *LEARNER)
     output = tmp_path / "out"
     track(source, *flags, "--labels", str(tmp_path / "labels.csv"), "--output", str(output))
     labels = [line["label"] for line in lines_of(output, "predictions")["all"]]
@@ -314,7 +315,7 @@ def test_labels_beside_the_rows_go_before_those_of_files(
 def test_labels_of_rows_without_times(data: dict[str, Data], tmp_path: Path) -> None:
     of = data["string"]
     path = write_labels(tmp_path / "labels.parquet", of.labels)
-    flags = ("--model-id", "model_id", "--exclude", "time", *SMALL, "--learner", "ridge")
+    flags = ("--model-id", "model_id", "--exclude", "time", *SMALL, *LEARNER)
     asked = ("--labels", path, *INDEXED, "--label-rows", "25")
     track(of.bare, *flags, *asked, "--output", str(tmp_path / "out"))
     late = LateLabels(None, 25)

@@ -12,7 +12,8 @@ import pytest
 
 from kerneltrack import codec
 from kerneltrack.in_memory import learn_all
-from kerneltrack.learners import LearnerSpec, RidgeSpec
+from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
+from kerneltrack.learners.common.inputs import inputs_of, own_inputs
 from kerneltrack.registry import LEARNERS, get_learner
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from pipelines.cli.main import main
@@ -21,6 +22,7 @@ from tests.e2e.jobs import (
     CHANNELS,
     COLUMNS,
     SMALL,
+    array_of,
     failures_of,
     features_of,
     files_under,
@@ -49,10 +51,11 @@ TASKS = {
     "int64": RidgeSpec(ridge=0.5, forgetting=1.0),
     "float64": RidgeSpec(task="regression"),
 }
+RIDGE = ("--learner", "ridge", "--inputs", "features")
 FLAGS = {
-    "string": ("--learner", "ridge"),
-    "int64": ("--learner", "ridge", "--learner-ridge", "0.5", "--learner-forgetting", "1"),
-    "float64": ("--learner", "ridge", "--learner-task", "regression"),
+    "string": RIDGE,
+    "int64": (*RIDGE, "--learner-ridge", "0.5", "--learner-forgetting", "1"),
+    "float64": (*RIDGE, "--learner-task", "regression"),
 }
 
 
@@ -243,25 +246,58 @@ def test_a_run_without_these_flags_writes_none_of_it_and_removes_what_is_there(
 def test_a_section_of_the_spec_file_is_as_good_as_flags(classes: Run, tmp_path: Path) -> None:
     """With a flag over it; a section without a name is of the learner that is the default."""
     source = str(classes.output.parent / "in.parquet")
-    specs = {
-        "named": "learner:\n  learner: ridge\n  ridge: 1e-1\n  forgetting: 0.95\n",
-        "unnamed": "learner:\n  forgetting: 0.95\n",
-    }
+    same = "  inputs: features\n  ridge: 1e-1\n  forgetting: 0.95\n"
+    specs = {"named": "learner:\n  learner: ridge\n" + same, "unnamed": "learner:\n" + same}
     tracker = "rank: 4\nbudget: 7\nwarmup: 50\n"
     for name, section in specs.items():
         (tmp_path / f"{name}.yaml").write_text(tracker + section)
         flags = ("--spec", str(tmp_path / f"{name}.yaml"), "--learner-forgetting", "0.999")
         track(source, *COLUMNS, *flags, "--output", str(tmp_path / name))
         assert snapshots_of(tmp_path / name).keys() == snapshots_of(classes.output).keys()
-        assert lines_of(tmp_path / name, "predictions") == lines_of(classes.output, "predictions")
+    assert lines_of(tmp_path / "named", "predictions") == lines_of(classes.output, "predictions")
+    spec = AutoSpec(inputs="features", ridge=0.1, forgetting=0.999)
+    assert record_of(tmp_path / "unnamed")["learner"] == {**spec.to_dict(), "digest": spec.digest()}
+
+
+@pytest.mark.parametrize(
+    ("flags", "spec"),
+    [
+        ((), RidgeSpec(inputs="both")),
+        (("--inputs", "rows"), RidgeSpec(inputs="rows")),
+        (("--learner", "auto"), AutoSpec()),
+        (("--learner", "auto", "--inputs", "both"), AutoSpec(inputs="both")),
+    ],
+)
+def test_a_learner_is_told_the_row_beside_its_features(
+    flags: tuple[str, ...], spec: LearnerSpec, tmp_path: Path
+) -> None:
+    """By default what is best for it; the row is standardised as the tracker has it."""
+    table = labelled_table(300, models=1)
+    source = write(tmp_path / "in.parquet", table)
+    asked = (*COLUMNS, *SMALL, "--learner", "ridge", *flags)
+    track(source, *asked, "--output", str(tmp_path / "out"))
+    assert record_of(tmp_path / "out")["learner"] == {**spec.to_dict(), "digest": spec.digest()}
+    model = learned_from(table, SPEC)
+    state = codec.decode(snapshots_of(tmp_path / "out")["m%2F0.safetensors"]).state
+    own = own_inputs(SPEC, state, np.column_stack([array_of(table, name) for name in CHANNELS]))
+    inputs, channels = inputs_of(spec, model.z, own)
+    learner = get_learner(spec.learner)
+    names = [None if label is None else str(label) for label in model.label]
+    begun = learner.begin(spec, inputs.shape[1], channels)
+    expected, said = learner.update(spec, begun, inputs, names)
+    lines = lines_of(tmp_path / "out", "predictions")["m/0"]
+    assert [line["prediction"] for line in lines] == said.names
+    found = codec.decode_learner(snapshots_of(tmp_path / "out")["m%2F0@learner.safetensors"])
+    same_state(found.state, expected)
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if name != "ridge"])
 def test_every_learner_is_a_flag(name: str, tmp_path: Path) -> None:
     table = labelled_table(240, models=1)
     source = write(tmp_path / "in.parquet", table)
-    track(source, *COLUMNS, *SMALL, "--learner", name, "--output", str(tmp_path / "out"))
-    spec: LearnerSpec = get_learner(name).spec_type()
+    asked = (*COLUMNS, *SMALL, "--learner", name, "--inputs", "features")
+    track(source, *asked, "--output", str(tmp_path / "out"))
+    spec: LearnerSpec = get_learner(name).spec_type(inputs="features")
     assert record_of(tmp_path / "out")["learner"] == {**spec.to_dict(), "digest": spec.digest()}
     _, records = core_alone(spec, learned_from(table, SPEC))
     assert lines_of(tmp_path / "out", "predictions") == {"m/0": records}
@@ -279,7 +315,7 @@ def test_other_trackers_features_are_learned_from(
 ) -> None:
     table = labelled_table(240, models=1)
     source = write(tmp_path / "in.parquet", table)
-    asked = (*COLUMNS, "--rank", "4", "--warmup", "50", *flags, "--learner", "ridge")
+    asked = (*COLUMNS, "--rank", "4", "--warmup", "50", *flags, *RIDGE)
     track(source, *asked, "--output", str(tmp_path / "out"))
     _, records = core_alone(RidgeSpec(), learned_from(table, spec))
     assert lines_of(tmp_path / "out", "predictions") == {"m/0": records}
@@ -306,7 +342,7 @@ def test_rows_without_times_are_learned_from(tmp_path: Path) -> None:
     table = labelled_table(240, models=2)
     source = write(tmp_path / "in.parquet", table)
     flags = ("--model-id", "model_id", "--exclude", "time", "--label", "label", *SMALL)
-    track(source, *flags, "--learner", "ridge", "--output", str(tmp_path / "out"))
+    track(source, *flags, *RIDGE, "--output", str(tmp_path / "out"))
     schema = table_of(tmp_path / "out", "predictions").schema
     assert schema.equals(predictions_schema(RidgeSpec(), has_time=False))
     found = lines_of(tmp_path / "out", "predictions")

@@ -122,7 +122,7 @@ def test_a_warm_start_goes_on_with_what_was_given(
         (("--reference", "firts"), "--reference = 'firts': must be one of first, gated, none, or"),
         (
             ("--reference", "GOOD", "--reference-lags", "3"),
-            "--reference-lags = 3: must be 5, as in ",
+            "--reference-lags = 3: must be none, as in ",
         ),
         (("--reference", "BARE"), "bare/snapshots: holds no reference: `kerneltrack track"),
         (("--reference", "GOOD", "--exclude", "ch0"), "number of features = 3: must be 4"),

@@ -37,9 +37,10 @@ from transforms.score import scores_schema
 
 SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
 LEARNERS = {"string": RidgeSpec(), "float64": RidgeSpec(task="regression")}
+FEATURES = ("--inputs", "features")
 FLAGS = {
-    "string": ("--learner", "ridge"),
-    "float64": ("--learner", "ridge", "--learner-task", "regression"),
+    "string": ("--learner", "ridge", *FEATURES),
+    "float64": ("--learner", "ridge", *FEATURES, "--learner-task", "regression"),
     "none": (),
 }
 IDS = ("--model-id", "model_id", "--time", "time")

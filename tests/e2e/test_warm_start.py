@@ -383,7 +383,8 @@ def test_a_learner_that_only_the_second_job_has_begins_anew(tmp_path: Path) -> N
     track(head, *COLUMNS, *SMALL, "--output", str(tmp_path / "first"))
     more = ("--warm-start", str(tmp_path / "first" / "snapshots"))
     output = tmp_path / "out"
-    track(tail, *more, *COLUMNS, "--learner", "ridge", "--output", str(output))
+    asked = ("--learner", "ridge", "--inputs", "features")
+    track(tail, *more, *COLUMNS, *asked, "--output", str(output))
     whole = learned_from(table, SPEC)
     state, said = learn_all(RidgeSpec(), whole.z[200:], whole.label[200:])
     lines = lines_of(output, "predictions")["m/0"]
@@ -540,7 +541,9 @@ def test_another_setting_is_named_with_that_of_the_snapshots(
 
 def test_equal_settings_may_be_said_again(small: Path, tmp_path: Path) -> None:
     snapshots = str(small / "out" / "snapshots")
-    (tmp_path / "spec.yaml").write_text("rank: 4\nbudget: 7\nwarmup: 50\nlearner: {ridge: 0.1}\n")
+    (tmp_path / "spec.yaml").write_text(
+        "rank: 4\nbudget: 7\nwarmup: 50\nlearner: {learner: ridge, ridge: 0.1}\n"
+    )
     flags = (*COLUMNS, "--warm-start", snapshots, "--spec", str(tmp_path / "spec.yaml"))
     track(str(small / "in.parquet"), *flags, "--rank", "4", "--output", str(tmp_path / "out"))
     assert record_of(tmp_path / "out")["counts"]["models_resumed"] == 3

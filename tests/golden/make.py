@@ -13,6 +13,7 @@ import numpy as np
 from kerneltrack import codec
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import (
+    AutoSpec,
     BSGDSpec,
     HingeSpec,
     LearnerSpec,
@@ -38,6 +39,8 @@ SPECS = {
     "rows": RowsSpec(**SIZES, clip=4.0),
 }
 LEARNERS: dict[str, LearnerSpec] = {
+    "auto": AutoSpec(budget=8, inputs="both"),
+    "auto_targets": AutoSpec(task="regression", budget=8, forgetting=0.99, inputs="both"),
     "ridge": RidgeSpec(forgetting=0.99),
     "ridge_targets": RidgeSpec(task="regression", bias=False),
     "logistic": LogisticSpec(ridge=1e-3),

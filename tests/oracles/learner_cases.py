@@ -11,6 +11,7 @@ import pytest
 
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import (
+    AutoSpec,
     BSGDSpec,
     HingeSpec,
     Learner,
@@ -49,6 +50,9 @@ SPECS: tuple[LearnerSpec, ...] = (
     NOLANASpec(warmup=20, budget=6, rank=4),
     NOLANASpec(kernel="laplacian", gamma=2.0, loss="logistic", budget=9, rank=9, threshold=1.0),
     NOLANASpec(task="regression", warmup=20, budget=8, rank=5, threshold=None),
+    AutoSpec(budget=8, inputs="features"),
+    AutoSpec(budget=60, forgetting=1.0, last_label=False, gamma=3.0, inputs="features"),
+    AutoSpec(task="regression", budget=5, forgetting=0.95, inputs="features"),
     RidgeSpec(),
     RidgeSpec(forgetting=1.0, bias=False),
     RidgeSpec(task="regression", forgetting=0.95),

@@ -17,17 +17,46 @@ def embedded(rows: Array, lags: int) -> Array:
     return np.hstack([padded[lags - 1 - lag : last - lag] for lag in range(lags)])
 
 
-def distances(rows: Array, lags: int, ridge: float, learned: int, alone: bool = False) -> Array:
-    """d² of all rows under mean and covariance of the first ones; `alone`: of the newest rows."""
-    table = embedded(rows, lags)
-    known = table[:learned]
-    centred = table - known.mean(axis=0)
+def means(rows: Array, rate: float) -> Array:
+    """Means over time of scaled rows, from 0 on, moved by 10 deviations at most."""
+    mean, out = np.zeros(rows.shape[1]), []
+    for row in rows:
+        mean = mean + rate * np.clip(row - mean, -10, 10)
+        out.append(mean)
+    return np.array(out)
+
+
+def table(rows: Array, lags: int) -> Array:
+    """e: embedded rows beside their means over time."""
+    return np.hstack([embedded(rows, lags), means(rows, 0.3), means(rows, 0.02)])
+
+
+def whitened(known: Array, ridge: float, learned: int) -> Array:
+    """y of all rows under mean and covariance of the first ones."""
+    centred = known - known[:learned].mean(axis=0)
     covariance = centred[:learned].T @ centred[:learned] / learned
     covariance += ridge * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
-    if alone:
-        width = rows.shape[1]
-        centred, covariance = centred[:, :width], covariance[:width, :width]
-    return np.asarray((centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1))
+    return np.asarray(np.linalg.solve(np.linalg.cholesky(covariance), centred.T).T)
+
+
+def distances(rows: Array, lags: int, ridge: float, fit: int, ends: list[int]) -> Array:
+    """d² of rows, of these without means, of newest rows alone, (3, n), learned at `ends`.
+
+    Variances are measured from `fit` on.
+    """
+    known, variance, count, parts = table(rows, lags), 1.0, 10.0, []
+    for before, end in zip([0, *ends], [*ends, len(rows)], strict=True):
+        if before == 0:
+            parts.append(np.zeros((end, known.shape[1])))
+            continue
+        y = whitened(known, ridge, before)[before:end] ** 2
+        parts.append(y / variance)
+        if before >= fit:
+            variance = (np.asarray(variance) * count + y.sum(axis=0)) / (count + len(y))
+            count += len(y)
+    squares = np.vstack(parts)
+    width = rows.shape[1]
+    return np.array([squares[:, :end].sum(axis=1) for end in (None, width * lags, width)])
 
 
 def angles(residual: Array) -> Array:
@@ -35,9 +64,9 @@ def angles(residual: Array) -> Array:
     return np.asarray(np.sqrt(-np.log(np.maximum(1 - residual, 1e-12))))
 
 
-def combined(first: Array, second: Array) -> Array:
-    """ln(e^u + e^v)."""
-    return np.asarray(np.logaddexp(first, second))
+def combined(distance: Array, angle: Array) -> Array:
+    """d and α, each over its mean; α counts half."""
+    return np.asarray((distance + 0.5 * angle) / 1.5)
 
 
 def limited(embedded: Array, newest: Array, lags: int) -> Array:

@@ -108,7 +108,7 @@ def test_values_that_cannot_be_are_refused(about: dict[str, object]) -> None:
 
 
 def test_other_settings_are_named() -> None:
-    data = encode_working(SPEC, "m", opened(SPEC, begin(SPEC), 3))
+    data = encode_working(SPEC, "m", opened(SPEC, begin(SPEC), 3, 3))
     with pytest.raises(DataError, match=r"^here: made with other settings"):
         decode(REGRESSION, data, "here")
     with pytest.raises(DataError, match=r"^here: "):

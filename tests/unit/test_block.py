@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 
 from kerneltrack.trackers import OKFEBSpec
@@ -13,6 +14,8 @@ from kerneltrack.trackers.common.scaling import standard_scaling, standard_scali
 from kerneltrack.trackers.okfeb.block import MOST_TOGETHER, run_block
 from kerneltrack.trackers.okfeb.okfeb import OKFEB
 from tests.oracles.streams import walk
+from transforms.partition.blocks import BLOCK_BYTES, BLOCK_ROWS, blocks_of
+from transforms.partition.shuffle import SortedRows
 
 SIZES = [10, 1, 2, 300, 10, 65, 10, 3, 40]
 SPECS: dict[str, dict[str, Any]] = {
@@ -62,3 +65,16 @@ def test_scaling_together_is_scaling_alone(count: int, width: int) -> None:
         alone = standard_scaling(rows[place], np.inf)
         assert together.shift[place].tobytes() == alone.shift.tobytes()
         assert together.scale[place].tobytes() == alone.scale.tobytes()
+
+
+def test_blocks_are_cut_by_rows_and_by_the_bytes_of_their_states() -> None:
+    names = [f"m{i}" for i in range(6)]
+    lengths = [10, BLOCK_ROWS, 10, 10, 10, 10]
+    stops = np.cumsum(lengths).tolist()
+    starts = [stop - length for stop, length in zip(stops, lengths, strict=True)]
+    rows = SortedRows(names, starts, stops, pa.record_batch({"x": pa.nulls(stops[-1])}))
+    by_rows = [range(1), range(1, 2), range(2, 6)]
+    assert list(blocks_of(rows, 8)) == by_rows
+    assert list(blocks_of(rows, BLOCK_BYTES // 4)) == by_rows
+    assert list(blocks_of(rows, BLOCK_BYTES // 3)) == [*by_rows[:2], range(2, 5), range(5, 6)]
+    assert list(blocks_of(rows, 2 * BLOCK_BYTES)) == [range(i, i + 1) for i in range(6)]

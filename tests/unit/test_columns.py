@@ -18,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.limits import TIME_LIMIT
 from transforms.read.columns import ColumnOptions, Columns, resolve
 from transforms.read.formats import FileInfo, FormatOptions, inspect
 from transforms.read.parse import parse
-from transforms.read.times import TIME_LIMIT, to_nanoseconds
+from transforms.read.times import to_nanoseconds
 
 
 def info(path: str = "a.parquet", text: bool = False, **kinds: pa.DataType) -> FileInfo:

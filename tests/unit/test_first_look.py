@@ -229,6 +229,10 @@ def test_a_counter_of_each_model_is_seen_where_they_interleave(tmp_path: Path) -
             "Target, label, class, the class, outcome",
         ),
         ("f0,f1,y", "y"),
+        (
+            "device,unit_number,Machine No,serial,device_temp,sensor,engine,units,user_load",
+            "device, unit_number, Machine No, serial",
+        ),
         ("x,y,z", ""),
         ("y,z", ""),
         ("ax,ay,az", ""),

@@ -61,6 +61,51 @@ def plain(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
+def test_rows_without_a_list_are_read_beside_types_that_only_arrow_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats_base, "BATCH_ROWS", 8)
+    lists = [None if i in (0, 9, 17, 18, 39) else [i, None if i == 4 else -i] for i in range(40)]
+    given = pa.table(
+        {
+            "v": pa.array(lists, pa.list_(pa.float32(), 2)),
+            "v.w": pa.array([[1.0]] * 40, pa.list_(pa.float64(), 1)),
+            "age": pa.array(range(40), pa.duration("ms")),
+            "t": pa.array(range(40), pa.timestamp("us", "Europe/Istanbul")),
+            "s": pa.array(range(40), pa.timestamp("s")),
+            "id": pa.array(["ARROW:schema", "m"] * 20, pa.large_string()),
+            "k": pa.array(["x", "y"] * 20).dictionary_encode(),
+        }
+    )
+    path = tmp_path / "in.parquet"
+    for statistics in (True, False):
+        pq.write_table(given, path, row_group_size=16, write_statistics=statistics)
+        read, numbers, bad = read_all(inspect(str(path), FormatOptions()))
+        assert plain(read).cast(given.schema) == given
+        assert read.schema.field("v").type == given.schema.field("v").type
+        assert read.schema.field("t").type == given.schema.field("t").type
+        assert numbers.tolist() == list(range(40))
+        assert bad == []
+
+
+def test_lists_that_are_shorter_than_the_schema_says_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    schema = pa.schema({"a": pa.float64(), "v": pa.list_(pa.float64(), 2)})
+    note = pa.table({"a": [0.0], "v": pa.array([None], schema.field("v").type)})
+    pq.write_table(note, path)
+    kept = pq.read_metadata(path).metadata[b"ARROW:schema"]
+    lists = pa.array([[1.0, 2.0], None, [3.0]])
+    other = pa.table({"a": [0.0, 1.0, 2.0], "v": lists})
+    with pq.ParquetWriter(path, other.schema, store_schema=False) as writer:
+        writer.write_table(other)
+        writer.add_key_value_metadata({"ARROW:schema": kept})
+    info = inspect(str(path), FormatOptions())
+    assert info.schema == schema
+    message = "column 'v', row 2: a list of 1 values, where all have 2"
+    with pytest.raises(DataError, match=message):
+        read_all(info)
+
+
 def write_parquet(table: pa.Table, path: Path) -> None:
     pq.write_table(table, path, row_group_size=130)
 

@@ -15,7 +15,8 @@ from safetensors.numpy import load, save
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
-from kerneltrack.learners import Learner, LearnerSpec, LinearSpec, NOLANASpec
+from kerneltrack.learners import AutoSpec, Learner, LearnerSpec, LinearSpec, NOLANASpec
+from kerneltrack.learners.common.base import BASELINES, CARRIED
 from kerneltrack.learners.kernel.spec import DictionarySpec
 from kerneltrack.registry import get_learner, parse_learner_spec
 from kerneltrack.settings import Range, settings_of
@@ -140,6 +141,11 @@ def test_bytes_are_bounded_as_documented(spec: LearnerSpec, count: int) -> None:
         size = WIDTH + int(spec.bias)
         memory = {"ridge": size * size, "pegasos": size}.get(spec.learner, 0)
         expected = classes * size + memory + 6
+    elif isinstance(spec, AutoSpec):
+        size, early = 1 + WIDTH + spec.budget, int(state.counts[6])
+        assert state.met <= spec.budget and early < 256
+        expected = size * (size + 1) + 2 * size * classes + spec.budget * WIDTH
+        expected += classes * (WIDTH + 2) + early * (WIDTH + 1) + 193
     elif isinstance(spec, NOLANASpec):
         slots, early = spec.budget + 1, int(state.counts[6])
         assert state.size <= spec.budget and early < spec.warmup
@@ -268,8 +274,10 @@ def test_labels_that_come_late_are_scored_and_learned(spec: LearnerSpec) -> None
     before = learner.counters(state)
     state = learner.learn(spec, state, rows, labels)
     after = learner.counters(state)
-    assert {k: v for k, v in after.items() if k not in {"learned", "unusable"}} == {
-        k: v for k, v in before.items() if k not in {"learned", "unusable"}
+    moved = {"learned", "unusable", *BASELINES}
+    moved |= {name for name in after if name.startswith(CARRIED)}
+    assert {k: v for k, v in after.items() if k not in moved} == {
+        k: v for k, v in before.items() if k not in moved
     }
     usable = [
         bool(valid) and (label is not None if spec.classifies else bool(np.isfinite(label)))

@@ -74,7 +74,10 @@ def test_a_part_has_its_settings_with_range_and_default(
     registry = next((registry for registry in PARTS if name in registry), None)
     kind = DriftSpec if registry is None else registry.spec_type(name)
     prefix = "drift-" if registry is None else "" if registry is TRACKERS else "learner-"
-    flags = [f"--{prefix}{field.replace('_', '-')}" for field in settings_of(kind)]
+    flags = [
+        "--inputs" if field == "inputs" else f"--{prefix}{field.replace('_', '-')}"
+        for field in settings_of(kind)
+    ]
     assert re.findall(r"^    (--\S+)$", told, re.MULTILINE) == flags
 
 

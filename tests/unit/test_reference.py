@@ -60,25 +60,17 @@ def as_bytes(*arrays: Array) -> bytes:
 
 @pytest.mark.parametrize("lags", [1, 5])
 def test_distances_are_those_of_the_covariance_so_far(lags: int) -> None:
-    rows = normal(1, 512)
+    rows = normal(1, 900)
     spec = ReferenceSpec(lags=lags)
     _, scores, _ = run(spec, rows)
-    scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     assert np.isnan(scores.distance[:256]).all()
     # From each whole block on all rows before it are known.
-    for learned in (256, 384):
-        there = slice(learned, learned + 128)
-        expected = oracle.distances(scaled, lags, spec.ridge, learned)[there]
-        np.testing.assert_allclose(scores.distance[there] ** 2, expected, rtol=1e-9)
+    expected = oracle.distances(scaled(rows), lags, spec.ridge, 256, [128, 256, 384, 512])[0]
+    np.testing.assert_allclose(scores.distance[256:] ** 2, expected[256:], rtol=1e-8)
 
 
-def measured(rows: Array, alone: bool) -> Array:
-    """d² of the rows as the reference measured them, and as it did once they were learned."""
-    scaled = (rows - rows[:512].mean(axis=0)) / rows[:512].std(axis=0)
-    ends = (256, 384, 512)
-    each = [oracle.distances(scaled, SPEC.lags, SPEC.ridge, end, alone) for end in ends]
-    before = np.concatenate([each[0][256:384], each[1][384:512], each[2][512:]])
-    return np.array([before, np.concatenate([each[1][256:384], each[2][384:]])])
+def scaled(rows: Array) -> Array:
+    return np.asarray((rows - rows[:512].mean(axis=0)) / rows[:512].std(axis=0))
 
 
 def test_p_and_evidence_follow_the_equations() -> None:
@@ -86,19 +78,19 @@ def test_p_and_evidence_follow_the_equations() -> None:
     rows[1200:1210, 2] += 20
     _, scores, _ = run(SPEC, rows)
     assert np.isnan(scores.p[:512]).all()
+    lags = SPEC.lags_for(6)
     angle = oracle.angles(scores.residual[256:])
-    v = (angle - angle[:256].mean()) / angle[:256].std()
-    surprises = []
-    for alone in (False, True):
-        before, after = measured(rows, alone)
-        u = (before - after[:256].mean()) / after[:256].std()
-        score = oracle.combined(u, v)
-        if not alone:
-            root = np.sign(score) * np.sqrt(np.abs(score))
-            np.testing.assert_allclose(scores.score[512:], root[256:], rtol=1e-7)
+    angle /= angle[:256].mean()
+    surprises: list[Array] = []
+    ends = [128, 256, 384, 512]
+    for squares in oracle.distances(scaled(rows), lags, SPEC.ridge, 256, ends)[:, 256:]:
+        distance = np.sqrt(squares)
+        score = oracle.combined(distance / distance[:256].mean(), angle)
+        if not surprises:
+            np.testing.assert_allclose(scores.score[512:], score[256:], rtol=1e-7)
         surprises.append(oracle.surprises(score[256:], score[:256]))
     np.testing.assert_allclose(-np.log(scores.p[512:]), surprises[0], rtol=1e-6, atol=1e-9)
-    weighed = oracle.limited(surprises[0], surprises[1], SPEC.lags)
+    weighed = oracle.limited(surprises[1], surprises[2], lags)
     # Within a block the threshold stays, so that S/h is Page's sum over it.
     start = np.flatnonzero(scores.evidence[1024:1152] == 0)[0] + 1024
     total = oracle.evidence(weighed[start - 512 : 1152 - 512], SPEC.drift, 1e9)
@@ -117,7 +109,8 @@ def test_a_change_between_known_modes_is_no_episode() -> None:
         # A row that is in none of them, for as long, is one.
         rows[1000:1003] = rows[998] + 9 * deviation
         found += [e.kind for e in run(SPEC, rows)[2] if e.closed] == ["spike"]
-    assert found >= 9
+    # Changes of mode raise the threshold: a few odd rows may stay below it.
+    assert found >= 8
 
 
 def test_a_new_normal_is_accepted_after_the_stated_time_and_not_before() -> None:
@@ -321,7 +314,7 @@ def test_kind_since_when_and_channel(kind: str, fault: Array) -> None:
         off.append(abs(episode.start - 1000))
         assert int(episode.shares.argmax()) == channel
         assert episode.shares.sum() == pytest.approx(1.0)
-        assert 1000 <= episode.opened <= 1000 + len(fault) + SPEC.lags
+        assert 1000 <= episode.opened <= 1000 + len(fault) + 5
         assert episode.last >= episode.opened - 1
     assert hits >= 19
     assert np.mean(np.array(off) <= 20) >= (0.5 if kind == "ramp" else 0.95)
@@ -336,6 +329,23 @@ def test_the_right_channels_come_first(many: int) -> None:
         rows[1000:1060, channels] += 5 * rows[:512].std(axis=0)[channels]
         _, _, told = run(SPEC, rows)
         episode = next(episode for episode in told if episode.closed and episode.row > 1000)
+        right += {*np.argsort(-episode.shares)[:many].tolist()} == {*channels.tolist()}
+    assert right >= 38
+
+
+@pytest.mark.parametrize("many", [1, 2])
+def test_channels_that_only_the_residual_sees_come_first(many: int) -> None:
+    """Channels that were high or low, each for itself, stand between: their ties are none."""
+    right = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows = rng.choice([-1.0, 1.0], size=(1500, 3)) + 0.05 * rng.normal(size=(1500, 3))
+        channels = rng.permutation(3)[:many]
+        rows[1000:1100, channels] = 0.05 * rng.normal(size=(100, many))
+        _, scores, told = run(SPEC, rows)
+        # The linear ties see nothing odd in them.
+        assert np.median(scores.distance[1000:1100]) < 1.2 * np.median(scores.distance[600:1000])
+        (episode,) = (episode for episode in told if episode.closed)
         right += {*np.argsort(-episode.shares)[:many].tolist()} == {*channels.tolist()}
     assert right >= 38
 
@@ -370,10 +380,11 @@ def test_a_fault_is_not_learned_and_drift_is() -> None:
 
 
 def test_a_state_has_the_bytes_of_the_formula() -> None:
-    for width, lags in ((1, 5), (12, 5), (38, 3), (52, 2), (200, 1)):
+    for width, lags, means in ((1, 5, 2), (12, 3, 2), (38, 1, 2), (70, 1, 1), (200, 1, 0)):
         state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
-        columns = width * lags
-        own = 8 * (columns * (2 * columns + 1) + width * (lags + 135) + 3056) + 128
+        columns = width * (lags + means)
+        own = 2 * columns * (columns + 1) + width * (lags + 129 * means + 135) + 4205
+        own = 8 * own + 128
         assert sum(array.nbytes for array in state.tables) == own
 
 
@@ -394,6 +405,7 @@ def test_a_state_goes_on_from_its_arrays() -> None:
         ("counts", reference.CALIBRATED, 513),
         ("counts", reference.EXCURSIONS, 65),
         ("counts", reference.OPENED, 10**6),
+        ("counts", reference.OPENED, -2),
         ("counts", reference.BEGAN, 10**6),
         ("counts", reference.PAD, 128),
         *(("counts", place, 701) for place in UP_TO_SEEN),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -59,6 +62,42 @@ def test_a_signal_that_comes_much_later_raises_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(signals, "QUIET", 0.0)
     with pytest.raises(SignalKeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+BUSY = """
+import hashlib, sys
+from pipelines.cli import signals
+signals.PATIENCE = 0.2
+with signals.ended_by_signals():
+    print("busy", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)
+"""
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_a_long_computation_does_not_keep_a_signal_waiting(number: signal.Signals) -> None:
+    """Python sees signals between its own instructions, and C has none."""
+    command = [sys.executable, "-c", BUSY]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        begin = time.monotonic()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        assert time.monotonic() - begin >= 0.2
+    assert (said, process.returncode) == (f"kerneltrack: {said_of(number)}\n", 128 + number)
+
+
+def test_nothing_watches_once_a_command_has_ended() -> None:
+    before = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(before)
+    for _ in range(3):
+        with ended_by_signals():
+            pass
+    after = signal.set_wakeup_fd(before)
+    assert after == before
 
 
 def test_a_command_that_ends_by_itself_leaves_the_handlers_as_they_were() -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from kerneltrack import codec
 from kerneltrack.errors import DataError, KerneltrackError
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.learners.common.inputs import width_of_inputs
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk
@@ -112,8 +113,9 @@ class Commands:
             if state is None
             else get_learner(self._learner.learner).width(self._learner, state)
         )
-        if taken not in (None, self._spec.rank):
-            raise DataError(codec.LEARNER, f"of {taken} features, a row has {self._spec.rank}")
+        given, _ = width_of_inputs(self._learner, self._spec.rank, self._width)
+        if taken not in (None, given):
+            raise DataError(codec.LEARNER, f"of {taken} features, a row has {given}")
 
 
 _COLUMNS = {"index": pa.int64(), codec.TRACKER: pa.binary(), codec.LEARNER: pa.binary()}

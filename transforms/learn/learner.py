@@ -69,11 +69,11 @@ def begin(spec: LearnerSpec, rows: int = 0) -> Learning:
     return Learning(None, None, rows, None, None, Pending.none(spec), Board.empty())
 
 
-def opened(spec: LearnerSpec, now: Learning, width: int) -> Learning:
-    """Return a learner with its first state, now that the number of features is known."""
+def opened(spec: LearnerSpec, now: Learning, width: int, channels: int) -> Learning:
+    """Return a learner with its first state, now that its inputs and channels are known."""
     if now.state is not None:
         return now
-    state = get_learner(spec.learner).init(spec, width)
+    state = get_learner(spec.learner).begin(spec, width, channels)
     return now._replace(state=state, waiting=none_waiting(spec, state, now.rows))
 
 

@@ -23,6 +23,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.learners.common.base import BASELINES, CARRIED
 from kerneltrack.registry import get_learner
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, ChunkCoder, Failures
@@ -227,7 +228,11 @@ class LearnFn(beam.DoFn):
             return now
         chunk = chunk.slice(again, len(chunk))
         z = chunk.column("z")
-        now = opened(self._plan.spec, now, z.shape[1])
+        channels = z.shape[1]
+        if chunk.has("x"):
+            own = chunk.column("x")
+            z, channels = np.hstack([own, z]), own.shape[1]
+        now = opened(self._plan.spec, now, z.shape[1], channels)
         time, clock = None, np.zeros(len(chunk), np.int64)
         if chunk.has("time"):
             time = chunk.column("time")
@@ -365,5 +370,6 @@ def _count_all(spec: LearnerSpec, before: Learning, now: Learning) -> None:
     learner = get_learner(spec.learner)
     after = learner.counters(now.state) if now.state is not None else {}
     earlier = learner.counters(before.state) if before.state is not None else {}
-    for name in ("scored", "correct", "learned", "unusable"):
+    carried = (name for name in after if name.startswith(CARRIED))
+    for name in ("scored", "correct", "learned", "unusable", *BASELINES, *carried):
         count(name, int(after.get(name, 0) - earlier.get(name, 0)))

@@ -46,10 +46,11 @@ __all__ = [
 class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
     """Train one linear learner per model on the features of `TrackSubspace`, prequentially.
 
-    Input: features, `tuple[str, Chunk]` with index, z (or q), time and label as far as there are
-    any; with `late` the pair (features, labels), or a dict of the two. Labels are `tuple[str,
-    Chunk]` with index (int64) or time (int64, ns), label, source, row: each names one row, or all
-    rows of one time. Keyed by model ID, in the global window (other windowing is replaced).
+    Input: features, `tuple[str, Chunk]` with index, z (or q), x where the learner's `inputs` are
+    not "features", time and label as far as there are any; with `late` the pair (features,
+    labels), or a dict of the two. Labels are `tuple[str, Chunk]` with index (int64) or time
+    (int64, ns), label, source, row: each names one row, or all rows of one time. Keyed by model
+    ID, in the global window (other windowing is replaced).
 
     Order: rows are taken strictly in order of their index, which has no gaps. Chunks that come
     before their turn wait, rows that come twice are left out and counted; a gap at the end of

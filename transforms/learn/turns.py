@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.learners.common.spec import BOTH, FEATURES, ROWS
 from transforms.chunks import Chunk
 from transforms.kafka.commands import command_of
 from transforms.metrics import count
@@ -47,7 +48,13 @@ class NarrowFn(beam.DoFn):
         elif self._timed_by:
             name, value = next(iter(self._timed_by.items()))
             raise ConfigError(name, value, "None: the rows have no times")
-        columns["z"] = batch.column("z" if chunk.has("z") else "q")
+        features = batch.column("z" if chunk.has("z") else "q")
+        if self.spec.inputs != FEATURES and not chunk.has("x"):
+            allowed = f"{FEATURES!r}, or features with the rows: TrackSubspace(..., own=True)"
+            raise ConfigError("inputs", self.spec.inputs, allowed)
+        if self.spec.inputs == BOTH:
+            columns["x"] = batch.column("x")
+        columns["z"] = batch.column("x") if self.spec.inputs == ROWS else features
         if chunk.has("label"):
             columns["label"] = label_column(self.spec, batch.column("label"))
         narrow = Chunk(pa.RecordBatch.from_pydict(columns))

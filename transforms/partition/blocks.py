@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack import codec
+from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.okfeb import block
 from transforms.chunks import Chunk
@@ -28,6 +29,8 @@ from transforms.track.order import KEEP
 
 BLOCK_ROWS = 65_536
 """Rows of a block at most."""
+BLOCK_BYTES = 1 << 27
+"""Bytes of a block's states at most (128 MiB), unless it has only one."""
 _TRACKERS = ("okfeb",)
 
 
@@ -86,11 +89,18 @@ def takes_blocks(steps: Steps) -> bool:
     )
 
 
-def blocks_of(rows: SortedRows) -> Iterator[range]:
-    """Cut models into blocks, as ranges of their places; a large one is a block of its own."""
-    first = 0
+def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
+    """Cut models into blocks, as ranges of their places; a large one is a block of its own.
+
+    Args:
+        rows: The models' rows.
+        size: Bytes of a model's state.
+    """
+    most, first = BLOCK_BYTES // size, 0
     for place in range(len(rows.names)):
-        if place > first and rows.stops[place] - rows.starts[first] > BLOCK_ROWS:
+        if place > first and (
+            place - first >= most or rows.stops[place] - rows.starts[first] > BLOCK_ROWS
+        ):
             yield range(first, place)
             first = place
     if first < len(rows.names):
@@ -125,7 +135,14 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     states = _states(spec, rows, places, fine, chunk, columns)
     where = np.flatnonzero(np.repeat(fine, stops - starts))
     _count(spec, columns["counts"], done.features.loss[where])
-    return Block(places, fell_back, states, feature_chunk(chunk, done.features, where).batch)
+    own = None
+    if work.own:
+        owner = np.repeat(np.arange(int(of_good.sum())), (stops - starts)[fine])
+        own = own_inputs(
+            spec, _Scales(columns["shift"][owner], columns["scale"][owner]), matrix[where]
+        )
+    features = feature_chunk(chunk, done.features, where, own=own)
+    return Block(places, fell_back, states, features.batch)
 
 
 def _states(
@@ -160,6 +177,13 @@ def _count(spec: Any, counts: npt.NDArray[np.int64], losses: npt.NDArray[np.floa
         count(name, value)
     count("rows_tracked", len(losses))
     count_losses(losses)
+
+
+class _Scales(NamedTuple):
+    """What `own_inputs` looks at in a state: that of each row's model, (n, D)."""
+
+    shift: npt.NDArray[np.float64]
+    scale: npt.NDArray[np.float64]
 
 
 class _Counts(NamedTuple):

@@ -20,6 +20,7 @@ from kerneltrack import codec
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.snapshots.packed import slot_of
+from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk, Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
 from transforms.partition.blocks import Block, blocks_of, run_block, takes_blocks
@@ -170,7 +171,8 @@ def _track_blocks(shared: Shared, task: TrackTask, files: TaskFiles, states: Tas
         return
     rows = sort_rows(table, shared.steps.keys)
     del table
-    for places in blocks_of(rows):
+    size = state_bytes(shared.steps.track.work.spec, rows.slice(0, 1).column("x").shape[1])
+    for places in blocks_of(rows, size):
         _write_block(shared, rows, run_block(shared.steps, rows, places), files, states)
 
 

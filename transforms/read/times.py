@@ -15,12 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kerneltrack.limits import TIME_LIMIT
 from transforms.read.column_options import UNITS
 from transforms.read.kinds import codes_of, encode, is_text, texts_of
-
-TIME_LIMIT = 9_000_000_000_000_000_000
-"""Greatest distance from 1970 in ns (years 1684 to 2255): what is left of an int64 is room for
-sums with intervals."""
 
 _EPOCH = datetime(1970, 1, 1)
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"

@@ -14,18 +14,23 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.limits import check_finite, check_given, check_not_negative, check_whole
+from kerneltrack.limits import (
+    TIME_LIMIT,
+    check_finite,
+    check_given,
+    check_not_negative,
+    check_whole,
+)
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.snapshots.files import ENDING, read_whole
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import read_about
 from kerneltrack.specs import spec_from_dict
-from transforms.read.times import TIME_LIMIT
 
 _MAKES_ONE = "holds no reference: `kerneltrack track --reference first` writes snapshots with one"
 _FINITE = (
-    *("shift", "mean", "scatter", "whitener", "scores", "calibration", "measured"),
+    *("shift", "memory", "mean", "scatter", "whitener", "scores", "calibration", "measured"),
     *("peaks", "blame", "stuck", "reals"),
 )
 """A reference's reals: all but those of rows, which are none where it begins anew."""
@@ -93,7 +98,8 @@ class GivenReferences:
         now = spec.to_dict()
         for name, value in self.spec.to_dict().items():
             if now[name] != value:
-                raise ConfigError(name, now[name], f"{value!r}, as in {self.place}")
+                said = "none" if value is None else repr(value)
+                raise ConfigError(name, now[name], f"{said}, as in {self.place}")
 
     def check_width(self, width: int) -> None:
         """Refuse rows of other channels than the models have, as far as their number tells.

@@ -18,6 +18,8 @@ from transforms.write.schemas import REFERENCE_COLUMNS
 
 EXTRAS = ("q", "s")
 
+FloatArray = npt.NDArray[np.float64]
+
 
 def join_features(parts: Sequence[Features]) -> Features:
     """Join the features of rows that went through in several calls."""
@@ -86,6 +88,7 @@ def feature_chunk(
     good: npt.NDArray[np.int64],
     held: bool = False,
     scores: Scores | None = None,
+    own: FloatArray | None = None,
 ) -> Chunk:
     """Put the features of a chunk's valid rows beside where they came from.
 
@@ -95,6 +98,7 @@ def feature_chunk(
         good: Places of the valid ones.
         held: Whether rows are held against references.
         scores: What the model's reference says of the valid rows; None if it has none.
+        own: The valid rows as learners take them, if they are asked for.
     """
     whole = len(good) == len(rows)
     source = rows if whole else rows.take(good)
@@ -118,6 +122,8 @@ def feature_chunk(
         values = getattr(features, name)
         if values is not None:
             columns[name] = matrix_column(part(values))
+    if own is not None:
+        columns["x"] = matrix_column(own)
     if source.has("label"):
         columns["label"] = source.batch.column("label")
     return Chunk(pa.RecordBatch.from_pydict(columns))

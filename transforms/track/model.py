@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.limits import check_given, check_whole, copies_like, whole
+from kerneltrack.limits import TIME_LIMIT, check_given, check_whole, copies_like, whole
 from kerneltrack.monitor import drift, reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow, WindowState
@@ -25,7 +25,6 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.header import About, read_about
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
-from transforms.read.times import TIME_LIMIT
 from transforms.snapshots.references import (
     GivenReferences,
     beside_of,
@@ -49,6 +48,7 @@ class Work:
     Attributes:
         spec: The tracker's spec.
         extras: More features per row.
+        own: Whether features come with the row itself as learners take it.
         hold: Longest time, ns, that a channel's last value stands in for a missing one.
         measure: Mismatch of windows, if asked for.
         drift: Alerts when the loss changes regime, if asked for.
@@ -61,6 +61,7 @@ class Work:
 
     spec: SubspaceSpec
     extras: tuple[str, ...] = ()
+    own: bool = False
     hold: int | None = None
     measure: MeasureMismatch | None = None
     drift: DriftSpec | None = None

@@ -16,6 +16,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
+from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor import reference
 from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -311,7 +312,11 @@ class TrackFn(beam.DoFn):
                 count_lags(piece.column("time")[good])
             held = self._work.reference is not None
             scores = join_scores(outcome.scores) if held else None
-            yield key, feature_chunk(piece, features, good, held, scores)
+            own = None
+            if self._work.own:
+                rows = np.concatenate(outcome.filled)[good]
+                own = own_inputs(self._work.spec, model.state, rows)
+            yield key, feature_chunk(piece, features, good, held, scores, own)
 
     def _reasons(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:
         return [

@@ -95,6 +95,9 @@ class TrackSubspace(
         spec: The tracker's spec.
         order: How rows are put in order.
         extras: More features per row: "q" (projection coefficients), "s" (the |S|-vector).
+        own: Whether features come with `x`, the row itself as learners take it
+            (`kerneltrack.learners.common.inputs`): `TrainLinear` needs it where the learner's
+            `inputs` are not "features".
         measure: Windows whose kernel mismatch is measured; rows without time are in no
             event-time window.
         drift: How changes of the loss are detected; None: not at all.
@@ -119,6 +122,7 @@ class TrackSubspace(
         order: Order | None = None,
         extras: tuple[str, ...] = (),
         *,
+        own: bool = False,
         measure: MeasureMismatch | None = None,
         drift: DriftSpec | None = None,
         reference: ReferenceSpec | None = None,
@@ -149,6 +153,7 @@ class TrackSubspace(
         self._work = Work(
             spec=spec,
             extras=extras,
+            own=own,
             hold=None if hold is None else nanoseconds(hold),
             measure=measure,
             drift=drift,

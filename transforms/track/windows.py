@@ -18,7 +18,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import FixedWindows, SlidingWindows, WindowFn
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import check_whole, copies_like, likes
+from kerneltrack.limits import TIME_LIMIT, check_whole, copies_like, likes
 from kerneltrack.monitor.bounds import future_residual
 from kerneltrack.monitor.mismatch import Mismatch
 from kerneltrack.monitor.window_settings import WindowSettings
@@ -26,7 +26,6 @@ from kerneltrack.settings import Range, check_number
 from kerneltrack.specs import NEEDS_BANDWIDTH
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk
-from transforms.read.times import TIME_LIMIT
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

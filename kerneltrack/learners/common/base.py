@@ -33,6 +33,11 @@ Labels: TypeAlias = "Sequence[str | None] | Sequence[float | None] | npt.NDArray
 # Places in the state's `counts` and `sums`.
 SCORED, CORRECT, LEARNED, UNUSABLE = range(4)
 COUNTS = 4
+BASELINES = ("right_commonest", "right_last", "right_rows")
+"""Counters of learners that run simple guesses beside: rows learned from that these had right."""
+CARRIED = "carried_"
+"""What counters begin with that say how much weight each expert of a mixture had: thousandths,
+added up over the rows learned from."""
 SQUARED, ABSOLUTE = range(2)
 SUMS = 2
 
@@ -118,6 +123,13 @@ class Learner(Protocol):
 
     def init(self, spec: Any, width: int) -> Any:
         """Make the state of a learner that has seen no label, for `width` features."""
+        ...
+
+    def begin(self, spec: Any, width: int, channels: int) -> Any:
+        """Make such a state for `width` inputs, the first `channels` of which are the row's own.
+
+        The others are features that a tracker made of the row. Most learners do not mind.
+        """
         ...
 
     def width(self, spec: Any, state: Any) -> int:

@@ -79,6 +79,10 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     def init(self, spec: _S, width: int) -> _T:
         """Make the state of a learner that has seen no label; see `Learner.init`."""
 
+    def begin(self, spec: _S, width: int, channels: int) -> _T:
+        """Make the state for inputs of two kinds; see `Learner.begin`. They are alike here."""
+        return self.init(spec, width)
+
     @abc.abstractmethod
     def width(self, spec: _S, state: _T) -> int:
         """Return the number of features that a state was made for."""

@@ -13,6 +13,8 @@ CLASSIFICATION = "classification"
 REGRESSION = "regression"
 TASKS = (CLASSIFICATION, REGRESSION)
 MAX_CLASSES = 10_000
+BOTH, FEATURES, ROWS = "both", "features", "rows"
+INPUTS = (BOTH, FEATURES, ROWS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,13 @@ class LearnerSpec(Spec):
 
     task: Annotated[str, OneOf(TASKS), "What is learned: classes or targets."] = CLASSIFICATION
     max_classes: Annotated[int, Range(1, MAX_CLASSES), "Most classes that a model may have."] = 100
+    inputs: Annotated[
+        str,
+        OneOf(INPUTS),
+        """What a job tells the learner of a row: the tracker's features, the row itself
+        (standardised, clipped at 4 deviations, over √D), or both. Without a word from you a job
+        tells linear learners both.""",
+    ] = FEATURES
 
     def check_together(self) -> None:
         """Refuse a task that the learner cannot do."""

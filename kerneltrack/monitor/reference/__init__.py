@@ -4,18 +4,21 @@ The moving subspace learns every row, a fault as well: within some twenty rows i
 of it any more. So beside it stands a reference, made from a stretch of rows and then kept
 ("first"), or moved on slowly by rows that were not odd ("gated").
 
-**What is held.** Rows are scaled as at the start and embedded: e_t = (x_t, ..., x_{t-L+1}), with L
-`lags`, fewer where D·L would be above 128. Of them, over the n rows learned, mean m and scatter; of
-C = scatter/n + ρ(tr C/E)I, E = DL, the root W with WᵀW = C⁻¹. And a kernel subspace of the rows
-themselves, tracked by the covariance tracker, which takes a tenth of them in, by leverage.
+**What is held.** Rows are scaled as at the start and embedded, e_t = (x_t, ..., x_{t-L+1}, f_t,
+s_t), beside two means over time: f ← f + .3(x - f), some three rows, and s ← s + .02(x - s), some
+fifty, where a row pulls by ten deviations at most. L are the `lags`; E = D(L + 2) is kept below 192
+by fewer lags, then without f and s. Over the n rows learned, mean m and scatter; of C = scatter/n +
+ρ(tr C/E)I the lower triangular W with WᵀW = C⁻¹. y = W(e - m) has variance 1 in every entry over
+the rows that were learned, but not over those to come: each entry is divided by its deviation over
+rows that were not learned yet when it was measured, which counts as 1 in ten rows beforehand. And a
+kernel subspace of the rows themselves, tracked by the covariance tracker, which takes a tenth of
+them in, by leverage.
 
-**Scores.** d² = ‖W(e - m)‖² sees what is far out or breaks the channels' linear ties, now and over
-time. α = √-ln ‖q‖² sees what lies where no row was, between the modes of a device too: ‖q‖² is the
-squared cosine between a row and the kernel subspace, 1 - ℓ, so that α grows as the distance from
-the nearest rows of the reference does and goes on where the residual ℓ is all but 1. In standard
-deviations from their means, u and v, they make ln(e^u + e^v), about the larger one; the score is
-its root, of the same sign. The units of d² are those of rows that were just learned, as those to
-come will be measured.
+**Scores.** d = ‖y‖ sees what is far out or breaks the channels' linear ties, now and over time. α =
+√-ln ‖q‖² sees what lies where no row was, between the modes of a device too: ‖q‖² is the squared
+cosine between a row and the kernel subspace, 1 - ℓ, so that α grows as the distance from the
+nearest rows of the reference does and goes on where the residual ℓ is all but 1. The score is (u +
+v/2)/1.5, u and v being d and α over their means on rows that were not learned yet.
 
 **Calibration.** The first half of the stretch is learned unseen. From then on each row is scored
 before it is learned, so that the second half's scores are those of rows that the reference did not
@@ -23,17 +26,19 @@ know. p is the share of them that is not below a score; beyond the highest tenth
 Pareto tail (Hosking and Wallis 1987; Siffer et al. 2017) takes over, with a shape from .1 to .5. A
 small p is surprising.
 
-**Evidence.** S ← max(0, S - ln p - k), k `drift`: Page's sum (1954) of surprises, whose mean is 1
-while all is well. A spike raises it at once, a slow ramp over time. A change between two modes that
-are both usual is odd in its order alone, and for as long as there are lags: where no newest row
-among the last L is surprising by itself, one by the first D entries of W(e - m), -ln p counts as
-at most 4. Excursions of S from 0 have heights with an exponential tail (Cramér and Lundberg); h is
-where one is as rare as stated, by the highest quarter of those so far, ten to 64: by their lowest
-h₀, how many rows they came in, and the mean m of what the k others have beyond it. As m is
-estimated, the tail is that of the predictive distribution, (1 + (h - h₀)/km)^-k. So rows that
-resemble their neighbours, or that are wilder than the calibration's, raise h by themselves; no
-independence is assumed. m is at least that of independent rows. An episode that is over counts,
-too: where they come more often than stated, h rises.
+**Evidence.** What lasts adds up in it anyway, and means over time would count a row for as long as
+they last: so its p is that of a score of its own, with ‖y‖ over the first DL entries alone, which
+are the whitened rows without f and s. S ← max(0, S - ln p - k), k `drift`: Page's sum (1954) of
+surprises, whose mean is 1 while all is well. A spike raises it at once, a slow ramp over time. A
+change between two modes that are both usual is odd in its order alone, and for as long as there are
+lags: where no newest row among the last L is surprising by itself, one by the first D entries of
+W(e - m), -ln p counts as at most 4. Excursions of S from 0 have heights with an exponential tail
+(Cramér and Lundberg); h is where one is as rare as stated, by the highest quarter of those so far,
+ten to 64: by their lowest h₀, how many rows they came in, and the mean m of what the k others have
+beyond it. As m is estimated, the tail is that of the predictive distribution, (1 + (h - h₀)/km)^-k.
+So rows that resemble their neighbours, or that are wilder than the calibration's, raise h by
+themselves; no independence is assumed. m is at least that of independent rows. An episode that is
+over counts, too: where they come more often than stated, h rises.
 
 **Stuck channels** may lie well inside all that is usual. A channel that repeats its value for k
 rows more than four times its longest run before the calibration, and five, has the surprise
@@ -42,15 +47,18 @@ its channels'.
 
 **Episodes.** One is open from where S exceeds h until it fell by 60 from its highest, or to 0; S
 stays below 1.5h. So it ends some hundred usual rows after the last odd one, which `last` names: the
-last of p < .01 before S fell by 15. It began where S last was below h/10. Its kind is `spike` (a
+last of p < .01 before S fell by 15. It began where S last was below h/50. Its kind is `spike` (a
 few odd rows), `ramp` (rows became odder after it was noticed), `stuck` (a channel is, in most of
 its rows) or `shift`. One that never came to 1.5h may be none: its rows may be learned.
 
-**Why.** With Ω = C⁻¹ and A the entries of some channels, d² would fall by v_AᵀΩ_AA⁻¹v_A, v = Ωe, if
-these were what the others make of them (the conditional mean of a normal distribution). Of each row
-of an episode the channel is taken out without which d² is smallest, then the next one beside it, up
-to three, until what is left is usual; what each took along is its share. It says what the linear
-ties speak of; what only the residual sees has no share.
+**Why.** With Ω = WᵀW over those entries and A those of some channels, d² would fall by
+v_AᵀΩ_AA⁻¹v_A, v = Ωe, if these were what the others make of them (the conditional mean of a normal
+distribution). Of each row of an episode the channel is taken out without which d² is smallest, then
+the next one beside it, up to three, until what is left is usual; then others take their places, as
+long as that makes d² smaller still. What they took along, over d²'s usual value, they share by what
+d² would grow again without each. That says what the linear ties speak of. A row whose α is further
+above its mean than its d counts for the channel without which it would lie nearest to a stored row
+of the kernel subspace, by how much ‖x - s‖²/γ falls over the square of α's mean.
 
 **Until.** Where the stretch ends at an event time, it is learned from on as above, half of `rows`
 unseen, and calibrated by the last 512 scores before that time. A rate in event time is one in rows
@@ -70,7 +78,7 @@ References: E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954. J.
 J. R. Wallis, "Parameter and quantile estimation for the generalized Pareto distribution",
 Technometrics 29, 1987. A. Siffer, P.-A. Fouque, A. Termier, C. Largouët, "Anomaly detection in
 streams with extreme value theory", KDD 2017. S. Asmussen, "Applied Probability and Queues", 2003,
-section XIII.5, for the excursions. The combination is this project's.
+section XIII.5, for the excursions. The combination, with its constants, is this project's.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from kerneltrack.monitor.reference.state import (
     KERNEL,
     MOST_KEPT,
     NEWEST_TIME,
-    OPENED,
     SEEN,
     STRETCH_TIME,
     STRETCHED,
@@ -65,7 +64,8 @@ class Scores:
     Attributes:
         distance: (n,) d = ‖W(e - m)‖; NaN before the reference has learned half its stretch.
         residual: (n,) ℓ under the reference's kernel subspace; NaN likewise.
-        score: (n,) root of ln(e^u + e^v), about 1 while all is well; NaN before the calibration.
+        score: (n,) d and half of α, each over its mean; about 1 while all is well; NaN before the
+            calibration.
         p: (n,) share of normal rows that are at least as odd, small where a row is surprising; NaN
             before the calibration.
         evidence: (n,) S/h: an episode is open from where it is above 1 until it is 0; NaN likewise.
@@ -76,6 +76,21 @@ class Scores:
     score: FloatArray
     p: FloatArray
     evidence: FloatArray
+
+
+class Followed(NamedTuple):
+    """What the loop over blocks fills: d, the rest, how many rows and episodes that was."""
+
+    distance: FloatArray
+    watched: Watched
+    reached: IntArray
+
+
+class Stored(NamedTuple):
+    """The kernel subspace's stored rows, and its γ."""
+
+    support: FloatArray
+    bandwidth: float
 
 
 class Watched(NamedTuple):
@@ -138,6 +153,9 @@ def update(
     _begin_lags(tables, matrix)
     start = 0
     while start < len(matrix):
+        if run.only_watches:
+            start = run.follow(matrix, stamps, start, found, told)
+            continue
         stop = min(len(matrix), start + BLOCK - next_place(run.tables))
         found[:, start:stop] = run.watch(matrix, stamps, start, stop, told)
         if next_place(run.tables) == 0:
@@ -230,7 +248,7 @@ class _Run:
         """Go on with these; what the loops are told in every call is laid out once."""
         self.tables, self.kernel = tables, kernel
         self.settings = _settings(self.spec, tables)
-        self.room = make_room(BLOCK, len(tables.scale))
+        self.room = make_room(2 * BLOCK, len(tables.scale))
         self._fixed = packed(self.settings), packed(tables)
         self._packed_room = packed(self.room)
         self._ahead: FloatArray | None = None
@@ -249,11 +267,36 @@ class _Run:
             residual = self._residual(rows, start, stop)
             out[0], out[1] = np.sqrt(tables.measured[0, first:][: len(residual)]), residual
         watched = Watched(*out[2:])
-        parts = residual, times[there], watched, self._packed_room
+        parts = self._stored, residual, times[there], watched, self._packed_room
         many = call("reference_watch", *self._fixed, *parts)
         told += [read_episode(self.room, at, self.settings.lags) for at in range(many)]
         tables.counts[SEEN] += stop - start
         return out
+
+    @property
+    def only_watches(self) -> bool:
+        """Whether nothing changes the reference any more, nor makes it anew."""
+        stays = self.tables.counts[CALIBRATED] > 0 and not self._learns
+        return bool(stays and not (self.learn and self.spec.accept_after is not None))
+
+    def follow(
+        self, rows: FloatArray, times: IntArray, start: int, out: FloatArray, told: list[Episode]
+    ) -> int:
+        """Score rows from a place on, many blocks at once; the place of the first one left."""
+        residual, reached = self._residual(rows, start, len(rows)), np.zeros(2, np.int64)
+        out[1, start:] = residual
+        distance, _, *watched = out[:, start:]
+        told_of = Followed(distance, Watched(*watched), reached)
+        parts = self._stored, rows[start:], residual, times[start:], told_of, self._packed_room
+        call("reference_follow", *self._fixed, *parts)
+        done, many = reached.tolist()
+        told += [read_episode(self.room, at, self.settings.lags) for at in range(many)]
+        return start + int(done)
+
+    @property
+    def _stored(self) -> Stored:
+        kernel = self.kernel
+        return Stored(kernel.support[: kernel.size], float(kernel.bandwidth[0]))
 
     @property
     def _learns(self) -> bool:
@@ -287,18 +330,19 @@ class _Run:
         if ends or (made and learning and counts[KEPT] >= counts[DUE]):
             _calibrate(spec, tables)
             self._take(tables, self.kernel)
-        tables.rows[: lags - 1] = tables.rows[BLOCK : BLOCK + lags - 1].copy()
-        if self.learn and _is_accepted(spec, tables):
-            told.append(_close_accepted(spec, ReferenceState(tables, self.kernel)))
+        call("reference_roll", *self._fixed)
+        if not self.learn:
+            return
+        if (accepted := _accepted(spec, ReferenceState(tables, self.kernel))) is not None:
+            told.append(accepted)
             self._take(*made_anew(spec, tables))
 
 
-def _is_accepted(spec: ReferenceSpec, tables: Tables) -> bool:
-    opened, seen = tables.counts[[OPENED, SEEN]].tolist()
-    return spec.accept_after is not None and 0 <= opened <= seen - spec.accept_after
-
-
-def _close_accepted(spec: ReferenceSpec, state: ReferenceState) -> Episode:
-    episode = open_episode(spec, state)
-    assert episode is not None
+def _accepted(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
+    """Return the open episode as one that is accepted, if it is old enough for that."""
+    after = spec.accept_after
+    if after is None or (episode := open_episode(spec, state)) is None:
+        return None
+    if state.tables.counts[SEEN] - episode.opened < after:
+        return None
     return episode._replace(closed=True, accepted=True)

@@ -14,8 +14,12 @@ from kerneltrack.trackers.covariance.spec import CovarianceSpec
 FIRST, GATED = LEARNINGS = ("first", "gated")
 BLOCK = 128
 """Rows after which the reference learns, all at once."""
-MOST_COLUMNS = 128
-"""Embedded columns, at most: lags are fewer where there would be more."""
+MOST_COLUMNS = 192
+"""Embedded columns, at most: lags and means are fewer where there would be more."""
+MOST_OWN_LAGS, OWN_COLUMNS = 5, 40
+"""Lags where the spec names none: as many as make so many columns, and no more."""
+MEMORIES = 2
+"""Means over time that go along with a row (native/reference.c)."""
 MOST_RATE = 0.1
 """False alarms a row, at most."""
 MEMORY = 8
@@ -53,8 +57,11 @@ class ReferenceSpec(Spec):
         `rows` of them has none.""",
     ] = None
     lags: Annotated[
-        int, Range(1, MOST_COLUMNS), "Rows that are looked at together: the row and those before."
-    ] = 5
+        int | None,
+        Range(1, MOST_COLUMNS),
+        """Rows that are looked at together, beside means over time: the row and those before; none:
+        5, but fewer where rows have more than 8 channels, one above 20.""",
+    ] = None
     ridge: Annotated[
         float, Range(1e-12, 1e6), "ρ added to the embedded rows' covariance, as a part of its mean."
     ] = 0.01
@@ -123,7 +130,12 @@ class ReferenceSpec(Spec):
 
     def lags_for(self, width: int) -> int:
         """Return the lags of rows with D channels."""
-        return max(1, min(self.lags, MOST_COLUMNS // width))
+        lags = min(MOST_OWN_LAGS, OWN_COLUMNS // width) if self.lags is None else self.lags
+        return max(1, min(lags, MOST_COLUMNS // width - MEMORIES))
+
+    def memories_for(self, width: int) -> int:
+        """Return how many means over time go along with rows of D channels."""
+        return max(0, min(MEMORIES, MOST_COLUMNS // width - 1))
 
     @property
     def kernel(self) -> CovarianceSpec:

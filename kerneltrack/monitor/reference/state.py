@@ -37,16 +37,16 @@ MOST_PEAKS = 64
 KERNEL = CovarianceTracker()
 
 # Places in the state's `reals` and `counts`, as in native/reference.h.
-THRESHOLD, EVIDENCE = 12, 13
+THRESHOLD, EVIDENCE = 13, 14
 EVIDENCES = slice(EVIDENCE, EVIDENCE + 6)
 """S and what goes along with it, none of it below 0."""
-REALS = 23
+REALS = 20
 SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
 SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
 STRETCHED, STUCK_ROWS, RECENT_ROW, BEGAN, PAD = range(12, 17)
 COUNTS = 19
 NEWEST_TIME, FIRST_TIME, STRETCH_TIME = range(3, 6)
-MEASURES = ("d²", "d² of the newest row alone", "α")
+MEASURES = ("d²", "d² without means over time", "d² of the newest row alone", "α")
 """What is measured of a row."""
 
 
@@ -57,14 +57,16 @@ class Tables(NamedTuple):
         shift: (D,) centre over scale.
         scale: (D,) standard deviation.
         rows: (BLOCK + L - 1, D) the open block's rows, scaled, behind the L - 1 before it.
+        memory: (BLOCK + 1, DM) means over time of the scaled rows, the faster one first, before the
+            open block and after each of its rows.
         good: (BLOCK,) which of them may be learned.
         mean: (E,) m.
         scatter: (E, E) lower triangle of Σ(e - m)(e - m)ᵀ.
         whitener: (E, E) W, lower triangle.
-        scores: (3, 512) ring of the `MEASURES` that the next calibration is made of.
-        calibration: (2, 512) the scores of the last one, of embedded rows and of newest rows alone,
-            sorted.
-        measured: (3, BLOCK) the `MEASURES` of the open block's rows.
+        unseen: (E,) variance of each entry of y over rows that were not learned yet.
+        scores: (4, 512) ring of the `MEASURES` that the next calibration is made of.
+        calibration: (3, 512) the scores of the last one, sorted: one of each measure but α.
+        measured: (4, BLOCK) the `MEASURES` of the open block's rows.
         peaks: (64,) heights of the highest excursions of S that were no episodes, falling.
         blame: (D,) the channels' shares in the excursion of S, summed up.
         stuck: (D,) the surprises that they were stuck, summed up likewise.
@@ -72,19 +74,18 @@ class Tables(NamedTuple):
         runs: (D,) rows that repeat the one before, up to the newest.
         longest: (D,) the longest of these runs before the first calibration.
         repeated: (D,) rows that repeated the one before, until then.
-        reals: (23,) means of the `MEASURES`, then their standard deviations; begin, shape and width
-            of the two scores' tails; h; S, and its largest value since it was 0; since it was low
-            the largest surprise and their sum; their sum over an episode's first rows; the largest
-            surprise of a newest row alone of late; mean and squared deviations of the d² of rows
-            once they were learned, since the last calibration, of embedded and of newest rows.
+        reals: (20,) means of the `MEASURES`, d in place of d²; begin, shape and width of the three
+            scores' tails; h; S, and its largest value since it was 0; since it was low the largest
+            surprise and their sum; their sum over an episode's first rows; the largest surprise of
+            a newest row alone of late.
         counts: (19,) rows seen, learned, kept for calibrations; rows of the last calibration, rows
-            kept when the next is due; the row at which S left h/10, the one that opened an episode
+            kept when the next is due; the row at which S left h/50, the one that opened an episode
             (-1: none), the last one of p < .01 and how many; episodes; excursions kept, and the
             rows that they came in; rows before the first calibration; rows since S was low whose
             surprise was that of a channel that is stuck; the row of the largest surprise of late;
             the row that the reference began with; the place of row 0 in its block; rows of the
-            squared deviations; excursions so far.
-        times: (6,) event times, ns, of the row at which S left h/10, that opened an episode, that
+            unseen variances; excursions so far.
+        times: (6,) event times, ns, of the row at which S left h/50, that opened an episode, that
             was the last one of p < .01, and of the newest; of the first row, and of the last one
             that the reference was made from; 0 without times.
     """
@@ -92,10 +93,12 @@ class Tables(NamedTuple):
     shift: FloatArray
     scale: FloatArray
     rows: FloatArray
+    memory: FloatArray
     good: BoolArray
     mean: FloatArray
     scatter: FloatArray
     whitener: FloatArray
+    unseen: FloatArray
     scores: FloatArray
     calibration: FloatArray
     measured: FloatArray
@@ -114,8 +117,8 @@ class Tables(NamedTuple):
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(E(2E + 1) + D(L + 135) + 3056) + 128 and those of the kernel
-    subspace's `CovarianceState`, E = DL.
+    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 135) + 4205) + 128 and those of the
+    kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M).
 
     Attributes:
         tables: What the row loops work on.
@@ -129,17 +132,20 @@ class ReferenceState(NamedTuple):
 def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
     """Return what the arrays of the tables for rows of D channels are like."""
     lags = spec.lags_for(width)
-    columns = lags * width
+    memories = spec.memories_for(width) * width
+    columns = lags * width + memories
     return {
         "shift": real(width),
         "scale": real(width),
         "rows": real(BLOCK + lags - 1, width),
+        "memory": real(BLOCK + 1, memories),
         "good": Like((BLOCK,), np.bool_),
         "mean": real(columns),
         "scatter": real(columns, columns),
         "whitener": real(columns, columns),
+        "unseen": real(columns),
         "scores": real(len(MEASURES), MOST_KEPT),
-        "calibration": real(2, MOST_KEPT),
+        "calibration": real(len(MEASURES) - 1, MOST_KEPT),
         "measured": real(len(MEASURES), BLOCK),
         "peaks": real(MOST_PEAKS),
         "blame": real(width),
@@ -176,6 +182,7 @@ def empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int)
     counts[SEEN] = counts[BEGAN] = counts[ZERO] = began
     counts[OPENED] = -1
     counts[DUE] = MOST_KEPT
+    tables.unseen[:] = 1.0
     # The stretch ends where a block does.
     counts[PAD] = -(began + spec.rows) % BLOCK
     return tables
@@ -213,6 +220,9 @@ def restarted(state: ReferenceState) -> ReferenceState:
     tables.previous[...] = np.nan
     first = next_place(tables)
     tables.rows[first : first + len(tables.rows) - BLOCK] = np.nan
+    # Over time all was as usual.
+    memory = tables.memory[first]
+    memory[...] = tables.mean[len(tables.mean) - len(memory) :]
     return ReferenceState(tables, state.kernel)
 
 
@@ -248,9 +258,11 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
     tables = Tables(**copies_like("reference", own, like))
     tables = tables._replace(good=tables.good != 0)
     check_positive("reference.scale", tables.scale)
+    check_positive("reference.unseen", tables.unseen)
     seen = int(tables.counts[SEEN])
-    opened = tables.counts[OPENED]
-    tables.counts[OPENED] = max(int(opened), 0)
+    none_is_open = bool(tables.counts[OPENED] == -1)
+    if none_is_open:
+        tables.counts[OPENED] = 0
     check_counts(
         "reference.counts",
         tables.counts,
@@ -275,7 +287,8 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
         Limit("rows learned", LEARNED, whole_blocks),
         Limit("scores kept", KEPT, whole_blocks),
     )
-    tables.counts[OPENED] = max(int(opened), -1)
+    if none_is_open:
+        tables.counts[OPENED] = -1
     for name in ("runs", "longest", "repeated"):
         check_whole(f"reference.{name}", getattr(tables, name), 0, seen)
     named = {

@@ -12,6 +12,10 @@ FloatArray = npt.NDArray[np.float64]
 MAD_TO_DEVIATION = 1.4826
 """Median absolute deviation to standard deviation, for normal data."""
 
+ROUNDED = 4 * float(np.finfo(np.float32).eps)
+"""Spread over centre of a channel that only rounds a constant: four steps of single precision, in
+which most recordings are kept. Made one deviation wide, such noise would lead the kernel."""
+
 
 class Scaling(NamedTuple):
     """A row x is tracked as x/scale - shift, clipped to ±clip standard deviations.
@@ -42,7 +46,7 @@ def standard_scaling(rows: FloatArray, clip: float) -> Scaling:
         clip: In standard deviations; infinity keeps outliers.
 
     Returns:
-        The scaling. A channel without spread keeps scale 1.
+        The scaling. A channel without spread, or with no more than `ROUNDED`, keeps scale 1.
 
     Example:
         >>> standard_scaling(np.array([[1.0], [3.0]]), np.inf).scale.tolist()
@@ -61,8 +65,7 @@ def standard_scaling(rows: FloatArray, clip: float) -> Scaling:
     centre = np.add.reduce(units, axis=0) / len(units)
     apart = units - centre
     deviation = np.sqrt(np.add.reduce(apart * apart, axis=0) / len(units))
-    # Below rounding of the values themselves there is no spread, only noise of the mean.
-    flat = deviation <= 1e-12 * np.maximum(np.abs(centre), np.finfo(np.float64).tiny)
+    flat = deviation <= ROUNDED * np.maximum(np.abs(centre), np.finfo(np.float64).tiny)
     scale = np.where(flat, 1.0, deviation * unit)
     scale = np.where(scale > 0, scale, 1.0)
     return Scaling(centre * unit / scale, scale)
@@ -84,7 +87,7 @@ def standard_scaling_of_each(rows: FloatArray) -> Scaling:
     centre = np.add.reduce(units, axis=1) / rows.shape[1]
     apart = units - centre[:, np.newaxis]
     deviation = np.sqrt(np.add.reduce(apart * apart, axis=1) / rows.shape[1])
-    flat = deviation <= 1e-12 * np.maximum(np.abs(centre), np.finfo(np.float64).tiny)
+    flat = deviation <= ROUNDED * np.maximum(np.abs(centre), np.finfo(np.float64).tiny)
     scale = np.where(flat, 1.0, deviation * unit)
     scale = np.where(scale > 0, scale, 1.0)
     return Scaling(centre * unit / scale, scale)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import io
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kerneltrack.errors import DataError
@@ -24,6 +26,7 @@ from transforms.read.formats.files import open_file, reading
 from transforms.read.kinds import is_text
 
 _BUFFER = 1 << 16
+_ARROW_TYPES = b"ARROW:schema"
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,9 @@ class ParquetPiece(Piece):
                 metadata = pq.read_metadata(handle)
                 schema = metadata.schema.to_arrow_schema()
                 groups = range(self.first_group, self.last_group + 1)
+                gaps = _with_gaps(metadata, groups, columns)
+                if gaps:
+                    metadata = _without_arrow_types(metadata)
                 held = sum(metadata.row_group(i).total_byte_size for i in groups)
                 file = pq.ParquetFile(
                     handle,
@@ -77,10 +83,69 @@ class ParquetPiece(Piece):
             while True:
                 with reading(self.path, f"after row {row}"):
                     batch = next(batches, None)
-                if batch is None:
-                    break
+                    if batch is None:
+                        break
+                    if gaps:
+                        batch = self._in_types_of(schema, batch, row)
                 yield batch
                 row += batch.num_rows
+
+    def _in_types_of(self, schema: pa.Schema, batch: pa.RecordBatch, row: int) -> pa.RecordBatch:
+        """Return a batch that was read without Arrow's types in them; `row`: number of its first.
+
+        Texts stay as they are kept: dictionary-encoded.
+        """
+        columns = []
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            kind = schema.field(name).type
+            if pa.types.is_fixed_size_list(kind):
+                lengths = pc.fill_null(pc.list_value_length(column), kind.list_size).to_numpy()
+                for place in np.flatnonzero(lengths != kind.list_size)[:1].tolist():
+                    reason = f"a list of {lengths[place]} values, where all have {kind.list_size}"
+                    raise DataError(self.path, reason, f"column {name!r}, row {row + place}")
+                columns.append(_fixed(column, kind))
+            else:
+                columns.append(column if is_text(kind) else column.cast(kind))
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _with_gaps(
+    metadata: pq.FileMetaData, groups: Iterable[int], columns: Mapping[str, pa.DataType]
+) -> bool:
+    """Check whether columns of fixed-size lists may have rows without a list.
+
+    Arrow refuses these: it looks for the numbers that such a row has not.
+    """
+    lists = [f"{name}." for name, kind in columns.items() if pa.types.is_fixed_size_list(kind)]
+    if not lists:
+        return False
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    places = [i for i, path in enumerate(paths) if path.startswith(tuple(lists))]
+    for group in groups:
+        for place in places:
+            found = metadata.row_group(group).column(place).statistics
+            if found is None or not found.has_null_count or found.null_count:
+                return True
+    return False
+
+
+def _without_arrow_types(metadata: pq.FileMetaData) -> pq.FileMetaData:
+    """Return a footer whose note of Arrow's types has another name, so that Parquet's own count.
+
+    Lists of a fixed size are lists of any size then.
+    """
+    footer = io.BytesIO()
+    metadata.write_metadata_file(footer)
+    # The note comes after all names of columns.
+    before, note, after = footer.getvalue().rpartition(_ARROW_TYPES)
+    return pq.read_metadata(io.BytesIO(before + b"-" * len(note) + after))
+
+
+def _fixed(lists: pa.ListArray, kind: pa.DataType) -> pa.FixedSizeListArray:
+    """Return lists, each null or as long as the others, as those of a fixed size."""
+    missing = lists.is_null().to_numpy(zero_copy_only=False)
+    there = pa.FixedSizeListArray.from_arrays(lists.flatten().cast(kind.value_type), kind.list_size)
+    return there.take(pa.array(np.cumsum(~missing) - 1, mask=missing))
 
 
 def inspect_parquet(path: str, options: FormatOptions) -> FileInfo:

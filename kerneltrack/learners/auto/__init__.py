@@ -1,0 +1,1 @@
+"""Experts side by side, and a mixture of them that no setting chooses."""

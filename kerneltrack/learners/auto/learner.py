@@ -1,0 +1,349 @@
+"""Experts side by side, and a mixture that is nearly as good as the best of them.
+
+The learner is told of a row its own channels x and the features z that a tracker makes of it
+(`begin` says how many of the inputs are channels). It has, for classes as for targets,
+
+- two memories, each a recursive ridge over (1, x, κ(u_1, x), ..., κ(u_m, x), z): one of all rows,
+  one of about the last 1/(1 - ρ). Each is read off at four places, as the ridge over 1 (the
+  commonest label), over (1, x), over (1, x, map) and over all: eight experts;
+- a passive-aggressive follower on (1, x);
+- the last label, if labels come at once: it stays as often as it did;
+- a stack: a logistic (for targets linear) regression on what the ten say;
+
+and mixes the eleven. Landmarks are met among the rows: the first three quarters of them as long as
+the rows wait for the map (at most 256 labelled ones), a row the sooner the farther from all others
+it is, spaced evenly; then the map begins, as if it had been there at the first row. The rest are
+rows that are far (κ < .2) from every landmark, every fourth of them.
+
+**Nested ridges.** A memory keeps M, lower triangular, MHMᵀ = I with H = Σρ^{n-i}x_i x_iᵀ + D_n, and
+g = M Σρ^{n-i}y_i x_i. With v = Mx the ridge over all coordinates says Σ_i v_i g_i, and the sum over
+the first j is what the ridge over the first j coordinates alone says, exactly. A row takes M and g
+on by rotations: with a = v/√ρ, b_0 = 1, b_i² = b_{i-1}² + a_i², c = b_{i-1}/b_i, s = a_i/b_i,
+
+    M_i ← c·M_i/√ρ - s·u,   u ← c·u + s·M_i/√ρ,   g_i ← c·√ρ·g_i + s·e_{i-1}/b_{i-1},
+
+e_{i-1} the error of the ridge over the first i - 1 coordinates. λ that forgetting costs is restored
+to one coordinate in turn, every fourth row (see `ridge`).
+
+**Probabilities.** An expert's decision values s become softmax(βs), β by Newton steps on its own
+log loss; .001 of each is spread over all classes. `score` is the mixture's probability.
+
+**The mixture.** w_e ← (1 - α)·w_e p_e(y)/Σ w p(y) + α/E: fixed share, the loss being -log p_e(y),
+for targets ½·min(25, (y - ŷ_e)²/σ²), σ² the mixture's mean squared error of late. So over T
+labelled rows the mixture's loss -log Σ_e w_e exp(-loss_e) is at most that of any sequence of
+experts that changes k times, plus
+
+    ln E + k·ln(E/α) + (T - 1 - k)·ln(1/(1 - α)):
+
+a path's prior weight is at least that product. In classification it is the mixture's log loss.
+
+The state keeps the losses, right predictions and weights of all (`tally`), so that it can be said
+what carried the stream.
+
+Cost O(p² + Ep + EC) a row, p = 1 + D + m + r. Flops a labelled row: 10p² + 8Cp + 3mD, one that is
+predicted only 2p² + 4Cp + 3mD.
+
+References: M. Herbster, M. K. Warmuth, "Tracking the best expert", Machine Learning 32, 1998 (fixed
+share, here with a start-over that includes the expert itself); S. T. Alexander, A. L. Ghirnikar,
+"A method for recursive least squares filtering based upon an inverse QR decomposition", IEEE Trans.
+Signal Process. 41, 1993; E. Liberty, R. Sriharsha, M. Sviridenko, "An algorithm for online k-means
+clustering", ALENEX 2016 (a row is met in proportion to its distance; here by evenly spaced steps
+instead of coins); K. Crammer et al., see `pa`; E. Hazan, A. Agarwal, S. Kale, "Logarithmic regret
+algorithms for online convex optimization", Machine Learning 69, 2007 (the stack's steps).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners.auto.spec import AutoSpec
+from kerneltrack.learners.common.base import BASELINES, CARRIED, COUNTS, SUMS, FloatArray, IntArray
+from kerneltrack.learners.common.labels import Coded, no_labels
+from kerneltrack.learners.common.prequential import (
+    Mode,
+    Predicted,
+    PrequentialLearner,
+    empty_predictions,
+    known_classes,
+)
+from kerneltrack.learners.common.spec import LearnerSpec
+from kerneltrack.limits import Like, Limit, check_counts, real, whole
+from kerneltrack.native.binding import call
+from kerneltrack.settings import check_int
+
+MAX_INPUTS = 4000
+"""Most inputs: a state of so many has 270 MB."""
+
+# As in native/auto.c.
+MET, LATEST, WAITING, MAPPED = range(COUNTS, COUNTS + 4)
+"""Places in `counts` behind those of all learners."""
+MEMORIES, LONGEST_WAIT, REALS = 2, 256, 6
+LOSS, RIGHT, WEIGHT = range(3)
+"""Columns of `tally`."""
+
+EXPERTS = (
+    "commonest label",
+    "rows",
+    "rows, map",
+    "rows, map, features",
+    "commonest label, of late",
+    "rows, of late",
+    "rows, map, of late",
+    "rows, map, features, of late",
+    "follower",
+    "last label",
+    "stack",
+)
+"""The experts, in the order of `shares` and `tally`."""
+FIRST_BETA = 4.0
+FIRST_BLENDING = 0.1
+"""How far the stack's steps go at first: the smaller, the longer it stays the experts' mean."""
+
+
+class AutoSettings(NamedTuple):
+    """A spec as numbers, and how many inputs are channels."""
+
+    ridge: float
+    share: float
+    inverse_gamma: float
+    last_label: bool
+    memories: FloatArray
+    channels: int
+
+
+class AutoState(NamedTuple):
+    """State of the learner; see `LearnerState` for what all states hold.
+
+    With D channels, r features, m landmarks, p = 1 + D + m + r, C classes (1 in regression) and
+    e < 256 rows that wait for the map, the bytes of its arrays are
+    8(p(p + 1) + 2pC + mD + C(D + 2) + e(D + r + 1) + 193).
+
+    Attributes:
+        roots: (2, p(p+1)/2) M of each memory, its rows one after the other.
+        aims: (2p, C) g of each memory.
+        landmarks: (m, D) rows; those from `met` on are unused.
+        chase: (C, 1 + D) the follower's weights.
+        tempers: (10, 2) β of each expert but the stack, and the curvature met so far.
+        shares: (11,) w.
+        blending: (10, 10) the stack's step matrix.
+        blend: (10,) its weights.
+        seen: (C,) rows of each class.
+        early: (e, D + r + 1) rows that wait, each with its target or class's place.
+        tally: (12, 3) of each expert, the mixture last: its loss (log loss; squared error), rows
+            it had right (of the last label: rows that had it, too), and weight it had, over the
+            rows learned from.
+        reals: (6,) what has come towards the next landmark; labels of late that were as the last
+            one, and that were not; the last target; the mean squared error; the mean square.
+        sums: (2,) as in `LearnerState`.
+        counts: (8,) as in `LearnerState`, then landmarks, the last label's place plus 1, e, and
+            whether the map is there.
+        classes: As in `LearnerState`.
+    """
+
+    roots: FloatArray
+    aims: FloatArray
+    landmarks: FloatArray
+    chase: FloatArray
+    tempers: FloatArray
+    shares: FloatArray
+    blending: FloatArray
+    blend: FloatArray
+    seen: FloatArray
+    early: FloatArray
+    tally: FloatArray
+    reals: FloatArray
+    sums: FloatArray
+    counts: IntArray
+    classes: tuple[str, ...]
+
+    @property
+    def met(self) -> int:
+        """Landmarks met so far."""
+        return int(self.counts[MET])
+
+
+class Auto(PrequentialLearner[AutoSpec, AutoState]):
+    """The learner that chooses for itself (see the module).
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(400, 2))
+        >>> labels = ["in" if row @ row < 1 else "out" for row in rows]
+        >>> spec, learner = AutoSpec(), Auto()
+        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, labels)
+        >>> learner.predict(spec, state, [[0.1, 0.0], [2.0, 1.0]]).names
+        ['in', 'out']
+    """
+
+    name = "auto"
+    spec_type: type[LearnerSpec] = AutoSpec
+    state_type = AutoState
+
+    def init(self, spec: AutoSpec, width: int) -> AutoState:
+        """Make the state of a learner whose inputs are all the row's own; see `Learner.init`."""
+        return self.begin(spec, width, width)
+
+    def begin(self, spec: AutoSpec, width: int, channels: int) -> AutoState:
+        """Make the state of a learner that has seen no label; see `Learner.begin`."""
+        check_int("width", width, 1, MAX_INPUTS)
+        check_int("channels", channels, 1, width)
+        size = 1 + width + spec.budget
+        root = np.zeros(size * (size + 1) // 2)
+        root[np.cumsum(np.arange(1, size + 1)) - 1] = 1.0 / math.sqrt(spec.ridge)
+        classes, many = 0 if spec.classifies else 1, len(EXPERTS)
+        return AutoState(
+            roots=np.stack([root] * MEMORIES),
+            aims=np.zeros((MEMORIES * size, classes)),
+            landmarks=np.zeros((spec.budget, channels)),
+            chase=np.zeros((classes, 1 + channels)),
+            tempers=np.tile([FIRST_BETA, 1.0], (many - 1, 1)),
+            shares=np.full(many, 1.0 / many),
+            blending=np.eye(many - 1) * FIRST_BLENDING,
+            blend=np.full(many - 1, 1.0 / (many - 1)),
+            seen=np.zeros(classes),
+            early=np.zeros((0, width + 1)),
+            tally=np.zeros((many + 1, 3)),
+            reals=np.zeros(REALS),
+            sums=np.zeros(SUMS),
+            counts=np.zeros(MAPPED + 1, dtype=np.int64),
+            classes=(),
+        )
+
+    def settings(self, spec: AutoSpec, state: AutoState) -> AutoSettings:
+        """Return the spec as numbers, as the loop takes it."""
+        return AutoSettings(
+            ridge=float(spec.ridge),
+            share=float(spec.share),
+            inverse_gamma=1.0 / float(spec.gamma),
+            last_label=spec.last_label,
+            memories=np.array([1.0, float(spec.forgetting)]),
+            channels=state.landmarks.shape[1],
+        )
+
+    def width(self, spec: AutoSpec, state: AutoState) -> int:
+        """Return the number of inputs that a state was made for."""
+        size: int = len(state.aims) // MEMORIES
+        return size - 1 - len(state.landmarks)
+
+    def values(self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike) -> FloatArray:
+        """Return the mixture's probability of every class, or predicted target, of rows."""
+        return self._evaluated(spec, state, features)[:, -1]
+
+    def experts(self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike) -> FloatArray:
+        """Return what each of `EXPERTS` says of rows, (n, 11, C): probabilities, or targets."""
+        return self._evaluated(spec, state, features)[:, :-1]
+
+    def _evaluated(self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike) -> FloatArray:
+        rows, valid = self.checked_rows(spec, state, features)
+        classes = state.aims.shape[1]
+        out = np.zeros((len(rows), (len(EXPERTS) + 1) * classes))
+        mode = Mode(False, False, not spec.classifies, known_classes(spec, state))
+        said, none = empty_predictions(spec, valid), no_labels(len(rows))
+        told = self.settings(spec, state), mode, self.numbers_of(state), rows, none, said, out
+        call("auto_values", *told)
+        return out.reshape(len(rows), len(EXPERTS) + 1, classes)
+
+    def counters(self, state: AutoState) -> dict[str, int | float]:
+        """Return running totals; see `Learner.counters`.
+
+        Beside them, of the rows learned from, how many simple guesses had right, each made before
+        its row was learned from: the commonest label so far, the last label (0 where it is no
+        expert), the ridge on the rows alone; and what weight each expert had (`CARRIED`).
+        """
+        right = state.tally[:, RIGHT]
+        places = (EXPERTS.index(name) for name in ("commonest label", "last label", "rows"))
+        named = zip(BASELINES, places, strict=True)
+        found = {**super().counters(state), **{name: int(right[place]) for name, place in named}}
+        weights = state.tally[:-1, WEIGHT]
+        for expert, weight in zip(EXPERTS, weights, strict=True):
+            found[CARRIED + expert.replace(", ", "_").replace(" ", "_")] = round(1000 * weight)
+        return found
+
+    def roomy(
+        self, spec: AutoSpec, state: AutoState, classes: tuple[str, ...], rows: int
+    ) -> AutoState:
+        """Return a copy of a state with room for the classes and rows of a call."""
+        named = {name: array.copy() for name, array in self.arrays(state).items()}
+        more = (len(classes) if spec.classifies else 1) - state.aims.shape[1]
+        waits = 0
+        if not state.counts[MAPPED]:
+            waits = min(rows, LONGEST_WAIT - len(state.early))
+        named["aims"] = np.pad(named["aims"], ((0, 0), (0, more)))
+        named["chase"] = np.pad(named["chase"], ((0, more), (0, 0)))
+        named["seen"] = np.pad(named["seen"], (0, more))
+        named["early"] = np.pad(named["early"], ((0, waits), (0, 0)))
+        return AutoState(**named, classes=classes)
+
+    def process(
+        self,
+        spec: AutoSpec,
+        mode: Mode,
+        state: AutoState,
+        features: FloatArray,
+        labels: Coded,
+        out: Predicted,
+    ) -> AutoState:
+        """Run rows through the compiled loop; see `PrequentialLearner.process`."""
+        told = self.settings(spec, state), mode, self.numbers_of(state), features, labels, out
+        call("auto_run", *told)
+        if not mode.learn:
+            return state
+        return state._replace(early=state.early[: int(state.counts[WAITING])].copy())
+
+    def layout(
+        self, spec: AutoSpec, arrays: dict[str, npt.NDArray[Any]], classes: int
+    ) -> dict[str, Like]:
+        """Return what a state's arrays should be like; see `PrequentialLearner`."""
+        landmarks, early, counts = arrays["landmarks"], arrays["early"], arrays["counts"]
+        if landmarks.ndim != 2 or early.ndim != 2 or counts.shape != (MAPPED + 1,):
+            shapes = landmarks.shape, early.shape, counts.shape
+            raise ConfigError("shapes of landmarks, early, counts", shapes, "(m, D), (e, w), (8,)")
+        channels, width = landmarks.shape[1], early.shape[1] - 1
+        if not 1 <= channels <= width <= MAX_INPUTS:
+            raise ConfigError("state.early", early.shape, f"of 2 to {MAX_INPUTS + 1} columns")
+        size, many = 1 + width + spec.budget, len(EXPERTS)
+        return {
+            "roots": real(MEMORIES, size * (size + 1) // 2),
+            "aims": real(MEMORIES * size, classes),
+            "landmarks": real(spec.budget, channels),
+            "chase": real(classes, 1 + channels),
+            "tempers": real(many - 1, 2),
+            "shares": real(many),
+            "blending": real(many - 1, many - 1),
+            "blend": real(many - 1),
+            "seen": real(classes),
+            "early": real(len(early), width + 1),
+            "tally": real(many + 1, 3),
+            "reals": real(REALS),
+            "sums": real(SUMS),
+            "counts": whole(MAPPED + 1),
+        }
+
+    def sound(self, spec: AutoSpec, state: AutoState) -> AutoState:
+        """Check what the row loop is led by."""
+        check_counts(
+            "state.counts",
+            state.counts,
+            Limit("landmarks", MET, spec.budget),
+            Limit("place of the last label", LATEST, len(state.classes)),
+            Limit("rows that wait", WAITING, LONGEST_WAIT - 1),
+            Limit("whether the map is there", MAPPED, 1),
+        )
+        waits = 0 if state.counts[MAPPED] else int(state.counts[WAITING])
+        if not len(state.early) == waits == state.counts[WAITING]:
+            raise ConfigError("state.early", state.early.shape, f"of {waits} rows")
+        places = state.early[:, -1]
+        if spec.classifies and not np.isin(places, np.arange(len(state.classes))).all():
+            raise ConfigError("state.early", places.tolist(), "places of classes")
+        return state
+
+
+def carried(state: AutoState) -> dict[str, float]:
+    """Return the mean weight that each expert had over the rows learned from; 0 before them."""
+    total = float(state.tally[:-1, WEIGHT].sum())
+    means = state.tally[:-1, WEIGHT] / total if total else np.zeros(len(EXPERTS))
+    return dict(zip(EXPERTS, means.tolist(), strict=True))

@@ -1,0 +1,73 @@
+"""What a learner is told of a row: its own channels, the tracker's features, or both."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
+from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
+from kerneltrack.trackers.common.spec import SubspaceSpec
+
+FloatArray = npt.NDArray[np.float64]
+
+OWN_CLIP = 4.0
+"""Standardised channels count up to this many deviations: a ridge is thrown by one wild row."""
+
+
+def own_inputs(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> FloatArray:
+    """Return rows as learners take them: standardised, clipped at ±4 deviations, over √D.
+
+    Their squared length is about 1 so, as that of features is at most. Rows that the tracker does
+    not standardise are not clipped.
+
+    Args:
+        spec: The tracker's.
+        state: The tracker's, which has the scale: `shift` and `scale` (D,), or (n, D) where rows
+            are of several models.
+        rows: Shape (n, D).
+    """
+    values = np.asarray(rows, dtype=np.float64)
+    clip = OWN_CLIP if spec.standardise else math.inf
+    scaled = apply_scaling(Scaling(state.shift, state.scale), values, clip)
+    own: FloatArray = np.ascontiguousarray(scaled / math.sqrt(state.scale.shape[-1]))
+    return own
+
+
+def inputs_of(
+    spec: LearnerSpec, features: FloatArray, own: FloatArray | None
+) -> tuple[FloatArray, int]:
+    """Return a learner's inputs (n, w), and how many of them are channels.
+
+    Args:
+        spec: The learner's, which says which.
+        features: (n, r) of the tracker.
+        own: (n, D) as `own_inputs` returns them; None where only features are at hand.
+
+    Raises:
+        ConfigError: if the rows are needed and not there.
+    """
+    if spec.inputs == FEATURES:
+        return features, features.shape[1]
+    if own is None:
+        raise ConfigError("inputs", spec.inputs, f"{FEATURES!r} where the rows are not at hand")
+    if spec.inputs == BOTH:
+        return np.hstack([own, features]), own.shape[1]
+    return own, own.shape[1]
+
+
+def width_of_inputs(spec: LearnerSpec, rank: int, channels: int) -> tuple[int, int]:
+    """Return how many inputs a learner gets, and how many of them are channels.
+
+    Args:
+        spec: The learner's.
+        rank: Features of the tracker.
+        channels: D.
+    """
+    if spec.inputs == FEATURES:
+        return rank, rank
+    return (rank + channels if spec.inputs == BOTH else channels), channels

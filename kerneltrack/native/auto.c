@@ -1,0 +1,578 @@
+/* Experts side by side and a mixture of them, see `learners/auto/learner.py`. */
+#include "elementary.h"
+#include "learning.h"
+
+/* Places in `counts` behind those of all learners: landmarks; the class of the last label, 0 before
+the first, else its place and 1; rows that wait for the map; whether it is there. */
+enum { MET = LEARNER_COUNTS, LATEST, WAITING, MAPPED };
+/* Places in `reals`: what has come towards the next landmark; labels that were the last one's, and
+that were not; the last target; the mixture's mean squared error; the targets' mean square. */
+enum { TOWARDS, STAYED, TURNED, LAST_TARGET, SPREAD, SIZE2, REALS };
+/* Where a memory's functions are read off: the constant, the row, the map, the features. */
+enum { TAPS = 4 };
+/* Behind the memories' functions: the follower, the last label, the stack of all these. */
+enum { FOLLOWER, LAST_LABEL, STACK, OTHERS };
+/* Columns of `tempers`: β and the curvature met so far; of `tally`. */
+enum { BETA, CURVATURE };
+enum { LOSS, RIGHT, WEIGHT };
+
+/* Rows between two turns of restoring λ to a coordinate. */
+#define RESTORE_EVERY 4
+/* The map begins when so much of the budget is met, or so many rows have waited for it. */
+#define FIRST_SHARE 0.75
+#define LONGEST_WAIT 256
+/* A later landmark is one that is nearer to no other than this, and so many of its kind have come. */
+#define NOVEL 0.2
+#define LATER_EVERY 4.0
+/* Share of every expert's probabilities that is spread over all classes. */
+#define FLOOR 1e-3
+#define LEAST_BETA 0.1
+#define MOST_BETA 50.0
+/* How fast what is known of scales and of the last label fades. */
+#define FADING 0.998
+/* Of an error, in squared deviations of the mixture's, at most so much counts against an expert. */
+#define MOST_SQUARES 25.0
+#define MOST_VALUE 1e110
+
+typedef struct {
+  double ridge;
+  double share;
+  double inverse_gamma;
+  int64_t last_label;
+  vec memories;
+  int64_t channels;
+} auto_settings;
+
+/* `AutoState` but for the classes' names, with room for the call's classes. */
+typedef struct {
+  mat roots;
+  mat aims;
+  mat landmarks;
+  mat chase;
+  mat tempers;
+  vec shares;
+  mat blending;
+  vec blend;
+  vec seen;
+  mat early;
+  mat tally;
+  vec reals;
+  vec sums;
+  ints counts;
+} auto_state;
+
+/* A call: the row at hand, its coordinates x, and what the experts say of it. */
+typedef struct {
+  lesson at;
+  const auto_settings *settings;
+  auto_state *state;
+  int64_t size, memories, experts, width, features, first_feature;
+  double *x;
+  /* Mx of each memory, (L, p). */
+  mat along;
+  /* Decision values, probabilities and their logarithms of each expert, whole vectors a line. */
+  mat values, chances, logs;
+  double *rotated, *wanted, *aimed, *gradient, *image;
+  arena scratch;
+} auto_call;
+
+static double *packed_row(const auto_call *call, int64_t memory, int64_t i) {
+  return row_of(&call->state->roots, memory) + i * (i + 1) / 2;
+}
+
+static int begin_call(auto_call *call, const auto_settings *settings, const mode *how,
+                      auto_state *state, const mat *rows, const coded *labels, predicted *out) {
+  int64_t memories = settings->memories.size, size = state->aims.rows / memories;
+  int64_t classes = state->aims.columns, line = padded(classes);
+  arena *scratch = &call->scratch;
+  *call = (auto_call){.settings = settings, .state = state, .size = size, .memories = memories};
+  call->experts = memories * TAPS + OTHERS;
+  call->width = settings->channels;
+  call->features = rows->columns - settings->channels;
+  call->first_feature = 1 + call->width + state->landmarks.rows;
+  for (int placed = 0; placed < 2; placed++) {
+    call->at = make_lesson(scratch, classes, how, &state->sums, &state->counts, rows, labels, out);
+    call->x = reals(scratch, size);
+    call->along = table(scratch, memories, size);
+    call->values = table(scratch, call->experts, line);
+    call->chances = table(scratch, call->experts, line);
+    call->logs = table(scratch, call->experts, line);
+    call->rotated = reals(scratch, size);
+    call->wanted = reals(scratch, line);
+    call->aimed = reals(scratch, line);
+    call->gradient = reals(scratch, padded(call->experts));
+    call->image = reals(scratch, padded(call->experts));
+    if (!placed && !take_block(scratch)) return 0;
+  }
+  call->x[0] = 1.0;
+  return 1;
+}
+
+/* Whether a coordinate is in use: the places of landmarks that were not met yet are not. */
+static inline int64_t next_used(const auto_call *call, int64_t i) {
+  const int64_t *counts = call->state->counts.at;
+  int64_t free = 1 + call->width + (counts[MAPPED] ? counts[MET] : 0);
+  return i >= free && i < call->first_feature ? call->first_feature : i;
+}
+
+/* Coordinates of the row: 1, the row, κ(landmarks, row), the features. O(mD) */
+static void place_row(auto_call *call, const double *row) {
+  const mat *landmarks = &call->state->landmarks;
+  double *kernel = call->x + 1 + call->width;
+  int64_t met = call->state->counts.at[MET], i = 0;
+  double last[LANES] = {0};
+  copy(call->x + 1, row, call->width);
+  copy(call->x + call->first_feature, row + call->width, call->features);
+  for (int64_t j = 0; j < met; j++)
+    kernel[j] = -call->settings->inverse_gamma *
+                squared_distance(row_of(landmarks, j), row, call->width);
+  for (; i + LANES <= met; i += LANES) store4(kernel + i, exp4(load4(kernel + i)));
+  copy(last, kernel + i, met - i);
+  store4(last, exp4(load4(last)));
+  copy(kernel + i, last, met - i);
+}
+
+/* What one memory's functions say, and Mx. O(p² + Cp) */
+static void read_off(auto_call *call, int64_t memory) {
+  const mat *aims = &call->state->aims;
+  int64_t known = call->at.known, tap = 0, first = memory * TAPS;
+  int64_t ends[TAPS] = {1, 1 + call->width, call->first_feature, call->size};
+  double *along = row_of(&call->along, memory), *total = call->wanted;
+  fill(total, 0.0, known);
+  for (int64_t i = 0; i < call->size; i++) {
+    for (; tap < TAPS && i >= ends[tap]; tap++)
+      copy(row_of(&call->values, first + tap), total, known);
+    i = next_used(call, i);
+    for (; tap < TAPS && i >= ends[tap]; tap++)
+      copy(row_of(&call->values, first + tap), total, known);
+    if (i >= call->size) break;
+    along[i] = dot(packed_row(call, memory, i), call->x, i + 1);
+    add_scaled(total, along[i], row_of(aims, memory * call->size + i), known);
+  }
+  for (; tap < TAPS; tap++) copy(row_of(&call->values, first + tap), total, known);
+}
+
+/* w ← w from numbers that a computer has; 0 for what is none. */
+static void tame(double *values, int64_t count) {
+  for (int64_t c = 0; c < count; c++)
+    values[c] = isnan(values[c]) ? 0.0 : smaller(MOST_VALUE, larger(-MOST_VALUE, values[c]));
+}
+
+static void evaluate(auto_call *call) {
+  const auto_state *state = call->state;
+  int64_t follower = call->memories * TAPS + FOLLOWER;
+  double *chased = row_of(&call->values, follower);
+  place_row(call, row_of(call->at.rows, call->at.n));
+  for (int64_t memory = 0; memory < call->memories; memory++) read_off(call, memory);
+  for (int64_t c = 0; c < call->at.known; c++)
+    chased[c] = dot(row_of(&state->chase, c), call->x, 1 + call->width);
+  for (int64_t e = 0; e <= follower; e++) tame(row_of(&call->values, e), call->at.known);
+}
+
+/* Chances with a little of all classes in them, and their logarithms. */
+static void with_floor(auto_call *call, int64_t expert) {
+  double *chances = row_of(&call->chances, expert), *logs = row_of(&call->logs, expert);
+  int64_t known = call->at.known;
+  double least = FLOOR / (double)known;
+  for (int64_t c = 0; c < known; c++) chances[c] = fma(1.0 - FLOOR, chances[c], least);
+  fill(chances + known, 1.0, padded(known) - known);
+  for (int64_t c = 0; c < known; c += LANES) store4(logs + c, log4(load4(chances + c)));
+}
+
+/* The chances of decision values at the expert's β. */
+static void temper(auto_call *call, int64_t expert) {
+  double *chances = row_of(&call->chances, expert), *values = row_of(&call->values, expert);
+  double beta = row_of(&call->state->tempers, expert)[BETA];
+  for (int64_t c = 0; c < call->at.known; c++) chances[c] = beta * values[c];
+  softmax(chances, call->at.known, chances);
+  with_floor(call, expert);
+}
+
+/* The last label stays as often as it did, or another comes as often as each has. */
+static void expect_last(auto_call *call, int64_t expert) {
+  const auto_state *state = call->state;
+  double *chances = row_of(&call->chances, expert), total = 0.0;
+  double stays = (state->reals.at[STAYED] + 1.0) /
+                 (state->reals.at[STAYED] + state->reals.at[TURNED] + 2.0);
+  int64_t last = state->counts.at[LATEST] - 1;
+  if (!call->settings->last_label) last = -1;
+  for (int64_t c = 0; c < call->at.known; c++) {
+    chances[c] = c == last ? 0.0 : state->seen.at[c] + 1.0;
+    total += chances[c];
+  }
+  double rest = last < 0 ? 1.0 : 1.0 - stays;
+  for (int64_t c = 0; c < call->at.known; c++) chances[c] = rest * chances[c] / larger(total, 1e-9);
+  if (last >= 0) chances[last] = call->at.known > 1 ? stays : 1.0;
+  with_floor(call, expert);
+}
+
+static void stack_classes(auto_call *call, int64_t stack) {
+  double *values = row_of(&call->values, stack);
+  fill(values, 0.0, call->at.known);
+  for (int64_t e = 0; e < stack; e++)
+    add_scaled(values, call->state->blend.at[e], row_of(&call->logs, e), call->at.known);
+  tame(values, call->at.known);
+  copy(row_of(&call->chances, stack), values, call->at.known);
+  softmax(row_of(&call->chances, stack), call->at.known, row_of(&call->chances, stack));
+  with_floor(call, stack);
+}
+
+/* The mixture's probabilities into the lesson's values. O(EC) */
+static void mix_classes(auto_call *call) {
+  int64_t last = call->memories * TAPS + LAST_LABEL;
+  if (call->at.known == 0) return;
+  for (int64_t e = 0; e < last; e++) temper(call, e);
+  expect_last(call, last);
+  stack_classes(call, last + 1);
+  fill(call->at.values, 0.0, call->at.known);
+  for (int64_t e = 0; e < call->experts; e++)
+    add_scaled(call->at.values, call->state->shares.at[e], row_of(&call->chances, e),
+               call->at.known);
+}
+
+static void mix_targets(auto_call *call) {
+  int64_t last = call->memories * TAPS + LAST_LABEL, stack = last + 1;
+  double total = 0.0, mixed = 0.0;
+  row_of(&call->values, last)[0] =
+      call->settings->last_label ? call->state->reals.at[LAST_TARGET] : row_of(&call->values, 0)[0];
+  for (int64_t e = 0; e < stack; e++)
+    total = fma(call->state->blend.at[e], row_of(&call->values, e)[0], total);
+  row_of(&call->values, stack)[0] = total;
+  tame(row_of(&call->values, stack), 1);
+  for (int64_t e = 0; e < call->experts; e++)
+    mixed = fma(call->state->shares.at[e], row_of(&call->values, e)[0], mixed);
+  call->at.values[0] = mixed;
+}
+
+static void mix(auto_call *call) {
+  if (call->at.how->regression)
+    mix_targets(call);
+  else
+    mix_classes(call);
+}
+
+/* w_e ← (1 - α)w_e·likelihood_e/Σ + α/E; `image` holds the likelihoods. */
+static void share_out(auto_call *call) {
+  double total = 0.0, share = call->settings->share, *shares = call->state->shares.at;
+  for (int64_t e = 0; e < call->experts; e++) {
+    shares[e] *= call->image[e];
+    total += shares[e];
+  }
+  for (int64_t e = 0; e < call->experts; e++)
+    shares[e] = fma(1.0 - share, shares[e] / total, share / (double)call->experts);
+}
+
+/* A Newton step on the log loss of each expert's β. */
+static void learn_tempers(auto_call *call) {
+  for (int64_t e = 0; e < call->memories * TAPS + LAST_LABEL; e++) {
+    const double *chances = row_of(&call->chances, e), *values = row_of(&call->values, e);
+    double *tempers = row_of(&call->state->tempers, e), mean = 0.0, square = 0.0;
+    for (int64_t c = 0; c < call->at.known; c++) {
+      mean = fma(chances[c], values[c], mean);
+      square = fma(chances[c] * values[c], values[c], square);
+    }
+    double slope = values[call->at.code] - mean;
+    tempers[CURVATURE] = FADING * tempers[CURVATURE] + larger(square - mean * mean, 0.0);
+    double beta = tempers[BETA] + slope / tempers[CURVATURE];
+    /* No step is longer than half of β. */
+    beta = smaller(larger(beta, 0.5 * tempers[BETA]), 1.5 * tempers[BETA]);
+    tempers[BETA] = smaller(larger(beta, LEAST_BETA), MOST_BETA);
+  }
+}
+
+/* A ← A - Ag gᵀA/(1 + gᵀAg), blend += error·Ag/(1 + gᵀAg), A is `blending`. O(E²) */
+static void learn_blend(auto_call *call, int64_t count, double error) {
+  mat *blending = &call->state->blending;
+  double squared = 1.0;
+  for (int64_t i = 0; i < count; i++) {
+    call->image[i] = dot(row_of(blending, i), call->gradient, count);
+    squared = fma(call->gradient[i], call->image[i], squared);
+  }
+  add_scaled(call->state->blend.at, error / squared, call->image, count);
+  for (int64_t i = 0; i < count; i++)
+    add_scaled(row_of(blending, i), -call->image[i] / squared, call->image, count);
+}
+
+static void learn_class_stack(auto_call *call, int64_t stack) {
+  const double *chances = row_of(&call->chances, stack);
+  for (int64_t e = 0; e < stack; e++) {
+    const double *logs = row_of(&call->logs, e);
+    call->gradient[e] = logs[call->at.code] - dot(chances, logs, call->at.known);
+  }
+  learn_blend(call, stack, 1.0);
+}
+
+static void follow_class(auto_call *call, const double *values) {
+  const lesson *at = &call->at;
+  int64_t rival = -1, width = 1 + call->width;
+  for (int64_t c = 0; c < at->known; c++)
+    if (c != at->code && (rival < 0 || values[c] > values[rival])) rival = c;
+  double loss = rival >= 0 ? 1.0 + values[rival] - values[at->code] : 0.0;
+  if (!(loss > 0.0)) return;
+  double step = smaller(1.0, loss / (2.0 * dot(call->x, call->x, width)));
+  add_scaled(row_of(&call->state->chase, at->code), step, call->x, width);
+  add_scaled(row_of(&call->state->chase, rival), -step, call->x, width);
+}
+
+/* Whether the largest of the chances is the row's own class's. */
+static int is_right(const auto_call *call, const double *chances) {
+  int64_t best = 0;
+  for (int64_t c = 1; c < call->at.known; c++)
+    if (chances[c] > chances[best]) best = c;
+  return best == call->at.code;
+}
+
+/* Note what each expert, and the mixture behind them, made of the row. Of the last label it counts
+how often the row's was the same: the guess that it stays is what others are compared with. */
+static void tally_class(auto_call *call) {
+  int64_t last = call->memories * TAPS + LAST_LABEL, place = call->state->counts.at[LATEST];
+  for (int64_t e = 0; e <= call->experts; e++) {
+    int mixed = e == call->experts, same = call->settings->last_label && place == call->at.code + 1;
+    const double *chances = mixed ? call->at.values : row_of(&call->chances, e);
+    double *tally = row_of(&call->state->tally, e);
+    tally[LOSS] -= mixed ? log1(chances[call->at.code]) : row_of(&call->logs, e)[call->at.code];
+    tally[RIGHT] += e == last ? same : is_right(call, chances);
+    tally[WEIGHT] += mixed ? 1.0 : call->state->shares.at[e];
+  }
+}
+
+static void tally_target(auto_call *call, double target) {
+  for (int64_t e = 0; e <= call->experts; e++) {
+    int mixed = e == call->experts;
+    double error = target - (mixed ? call->at.values[0] : row_of(&call->values, e)[0]);
+    double *tally = row_of(&call->state->tally, e);
+    tally[LOSS] += error * error;
+    tally[WEIGHT] += mixed ? 1.0 : call->state->shares.at[e];
+  }
+}
+
+static void learn_class(auto_call *call) {
+  auto_state *state = call->state;
+  int64_t code = call->at.code, follower = call->memories * TAPS + FOLLOWER;
+  tally_class(call);
+  for (int64_t e = 0; e < call->experts; e++) call->image[e] = row_of(&call->chances, e)[code];
+  share_out(call);
+  learn_class_stack(call, follower + 2);
+  learn_tempers(call);
+  follow_class(call, row_of(&call->values, follower));
+  int64_t last = state->counts.at[LATEST] - 1;
+  if (last >= 0) {
+    state->reals.at[STAYED] = FADING * state->reals.at[STAYED] + (last == code ? 1.0 : 0.0);
+    state->reals.at[TURNED] = FADING * state->reals.at[TURNED] + (last == code ? 0.0 : 1.0);
+  }
+  state->counts.at[LATEST] = code + 1;
+  state->seen.at[code] += 1.0;
+}
+
+static void learn_target(auto_call *call) {
+  auto_state *state = call->state;
+  int64_t follower = call->memories * TAPS + FOLLOWER, stack = follower + 2;
+  int64_t width = 1 + call->width;
+  double target = call->at.labels->targets.at[call->at.n], *real = state->reals.at;
+  double missed = target - call->at.values[0];
+  tally_target(call, target);
+  int64_t learned = call->at.counts[LEARNED];
+  double pace = larger(1.0 - FADING, 1.0 / (double)(learned + 1));
+  real[SIZE2] += pace * (target * target - real[SIZE2]);
+  if (learned > 0 && real[SPREAD] > 0.0) {
+    for (int64_t e = 0; e < call->experts; e++) {
+      double error = target - row_of(&call->values, e)[0];
+      call->image[e] = exp1(-0.5 * smaller(MOST_SQUARES, error * error / real[SPREAD]));
+    }
+    share_out(call);
+  }
+  double error = target - row_of(&call->values, stack)[0];
+  double unit = sqrt(real[SIZE2]);
+  if (unit > 0.0) {
+    for (int64_t e = 0; e < stack; e++) call->gradient[e] = row_of(&call->values, e)[0] / unit;
+    /* What a computer has of them: targets may have been tiny before. */
+    tame(call->gradient, stack);
+    learn_blend(call, stack, smaller(MOST_VALUE, larger(-MOST_VALUE, error / unit)));
+  }
+  real[SPREAD] += pace * (missed * missed - real[SPREAD]);
+  double gap = target - row_of(&call->values, follower)[0];
+  add_scaled(row_of(&state->chase, 0), gap / (dot(call->x, call->x, width) + 0.5), call->x, width);
+  real[LAST_TARGET] = target;
+}
+
+/* row ← c·grown·row - s·rotated, rotated ← c·rotated + s·grown·row */
+static void rotate(double *row, double *rotated, double grown, double cosine, double sine,
+                   int64_t count) {
+  double longer = cosine * grown, across = sine * grown;
+  v4 c = all4(cosine), s = all4(sine), l = all4(longer), a = all4(across);
+  int64_t j = 0;
+  for (; j + LANES <= count; j += LANES) {
+    v4 old = load4(row + j), other = load4(rotated + j);
+    store4(row + j, fma4(-s, other, l * old));
+    store4(rotated + j, fma4(a, old, c * other));
+  }
+  for (; j < count; j++) {
+    double old = row[j], other = rotated[j];
+    row[j] = fma(-sine, other, longer * old);
+    rotated[j] = fma(across, old, cosine * other);
+  }
+}
+
+/* Take a row into a memory, whose coordinates are Mx = `along`; `wanted` is what each class was to
+say of it, and is overwritten. */
+static void absorb(auto_call *call, int64_t memory, const double *along, double grown,
+                   int64_t first, double scale) {
+  mat *aims = &call->state->aims;
+  double length = 1.0, squared = 1.0, *wanted = call->wanted;
+  fill(call->rotated, 0.0, call->size);
+  for (int64_t i = next_used(call, first); i < call->size; i = next_used(call, i + 1)) {
+    double a = scale * grown * along[i];
+    squared = fma(a, a, squared);
+    double longer = sqrt(squared), cosine = length / longer, sine = a / longer;
+    double *aim = row_of(aims, memory * call->size + i);
+    for (int64_t c = 0; c < call->at.known; c++) {
+      double old = aim[c] / grown, error = wanted[c];
+      aim[c] = fma(cosine, old, sine * error / length);
+      wanted[c] = fma(-a, old, error);
+    }
+    rotate(packed_row(call, memory, i), call->rotated, grown, cosine, sine, i + 1);
+    length = longer;
+  }
+}
+
+/* Restore the λ that rows have cost one coordinate since its last turn. */
+static void restore_ridge(auto_call *call, int64_t memory, int64_t learned) {
+  double rho = call->settings->memories.at[memory];
+  int64_t turn = learned / RESTORE_EVERY;
+  int64_t place = turn % call->size;
+  if (learned % RESTORE_EVERY != 0 || next_used(call, place) != place) return;
+  int64_t rows = least_of(learned + 1, RESTORE_EVERY * call->size);
+  double lost = sqrt(call->settings->ridge * (1.0 - power_of(rho, rows)));
+  double *along = row_of(&call->along, memory);
+  for (int64_t i = place; i < call->size; i++) along[i] = packed_row(call, memory, i)[place];
+  fill(call->wanted, 0.0, call->at.known);
+  absorb(call, memory, along, 1.0, place, lost);
+}
+
+/* Take the row into every memory: of each class what it was to say is in `wanted`. */
+static void learn_memories(auto_call *call, const double *aimed, int64_t learned) {
+  for (int64_t memory = 0; memory < call->memories; memory++) {
+    double rho = call->settings->memories.at[memory];
+    copy(call->wanted, aimed, call->at.known);
+    absorb(call, memory, row_of(&call->along, memory), 1.0 / sqrt(rho), 0, 1.0);
+    if (rho < 1.0) restore_ridge(call, memory, learned);
+  }
+}
+
+/* What each class was to say of a row of this class or target. */
+static void aim_at(auto_call *call, double label) {
+  fill(call->aimed, 0.0, call->at.known);
+  if (call->at.how->regression)
+    call->aimed[0] = label;
+  else
+    call->aimed[(int64_t)label] = 1.0;
+}
+
+/* Begin the memories anew, with the map, by the rows that waited for it. */
+static void begin_map(auto_call *call) {
+  auto_state *state = call->state;
+  int64_t many = state->counts.at[WAITING], inputs = state->early.columns - 1;
+  double root = 1.0 / sqrt(call->settings->ridge);
+  state->counts.at[MAPPED] = 1;
+  state->counts.at[WAITING] = 0;
+  fill(state->roots.at, 0.0, state->roots.rows * state->roots.columns);
+  fill(state->aims.at, 0.0, state->aims.rows * state->aims.columns);
+  for (int64_t memory = 0; memory < call->memories; memory++)
+    for (int64_t i = 0; i < call->size; i++) packed_row(call, memory, i)[i] = root;
+  for (int64_t n = 0; n < many; n++) {
+    const double *row = row_of(&state->early, n);
+    place_row(call, row);
+    for (int64_t memory = 0; memory < call->memories; memory++) {
+      double *along = row_of(&call->along, memory);
+      for (int64_t i = next_used(call, 0); i < call->size; i = next_used(call, i + 1))
+        along[i] = dot(packed_row(call, memory, i), call->x, i + 1);
+    }
+    aim_at(call, row[inputs]);
+    learn_memories(call, call->aimed, n);
+  }
+}
+
+/* Whether the row becomes a landmark: one that is far from all of them does the sooner. */
+static void meet_landmark(auto_call *call) {
+  auto_state *state = call->state;
+  int64_t met = state->counts.at[MET], most = state->landmarks.rows;
+  if (met >= most) return;
+  const double *kernel = call->x + 1 + call->width;
+  double nearest = 0.0, *towards = state->reals.at + TOWARDS;
+  for (int64_t j = 0; j < met; j++) nearest = larger(kernel[j], nearest);
+  if (!state->counts.at[MAPPED])
+    *towards += 2.0 * (1.0 - nearest);
+  else if (nearest < NOVEL)
+    *towards += 1.0 / LATER_EVERY;
+  if (!(*towards >= 1.0)) return;
+  *towards = 0.0;
+  copy(row_of(&state->landmarks, met), call->x + 1, call->width);
+  state->counts.at[MET] = met + 1;
+}
+
+/* Before the map is there: the row waits for it. */
+static void wait_for_map(auto_call *call, double label) {
+  auto_state *state = call->state;
+  int64_t inputs = state->early.columns - 1;
+  double *place = row_of(&state->early, state->counts.at[WAITING]++);
+  copy(place, row_of(call->at.rows, call->at.n), inputs);
+  place[inputs] = label;
+  if ((double)state->counts.at[MET] >= FIRST_SHARE * (double)state->landmarks.rows ||
+      state->counts.at[WAITING] == LONGEST_WAIT)
+    begin_map(call);
+}
+
+static void learn_row(auto_call *call) {
+  const lesson *at = &call->at;
+  int regression = at->how->regression != 0;
+  double label = regression ? at->labels->targets.at[at->n] : (double)at->code;
+  if (regression)
+    learn_target(call);
+  else
+    learn_class(call);
+  aim_at(call, label);
+  learn_memories(call, call->aimed, at->counts[LEARNED]);
+  meet_landmark(call);
+  if (!call->state->counts.at[MAPPED]) wait_for_map(call, label);
+  at->counts[LEARNED] += 1;
+}
+
+/* A class is new: all that speaks of classes gets a place for it. */
+static void meet(auto_call *call) {
+  if (!meet_class(&call->at)) return;
+  for (int64_t e = 0; e < call->experts; e++) row_of(&call->values, e)[call->at.known - 1] = 0.0;
+  mix(call);
+}
+
+KT_API int64_t kt_auto_run(const auto_settings *settings, const mode *how, auto_state *state,
+                           const mat *rows, const coded *labels, predicted *out) {
+  auto_call call;
+  if (!begin_call(&call, settings, how, state, rows, labels, out)) return KT_NO_MEMORY;
+  while (next_row(&call.at)) {
+    evaluate(&call);
+    mix(&call);
+    if (!report_row(&call.at, call.at.values)) continue;
+    meet(&call);
+    learn_row(&call);
+  }
+  give_back(&call.scratch);
+  return KT_DONE;
+}
+
+/* What every expert and, last, the mixture says of all classes, a line a row. */
+KT_API int64_t kt_auto_values(const auto_settings *settings, const mode *how, auto_state *state,
+                              const mat *rows, const coded *labels, predicted *out, mat *values) {
+  auto_call call;
+  if (!begin_call(&call, settings, how, state, rows, labels, out)) return KT_NO_MEMORY;
+  int64_t classes = state->aims.columns;
+  for (call.at.n = 0; call.at.n < rows->rows && call.at.known > 0; call.at.n++) {
+    double *line = row_of(values, call.at.n);
+    evaluate(&call);
+    mix(&call);
+    for (int64_t e = 0; e < call.experts; e++)
+      copy(line + e * classes, row_of(how->regression ? &call.values : &call.chances, e), classes);
+    copy(line + call.experts * classes, call.at.values, classes);
+  }
+  give_back(&call.scratch);
+  return KT_DONE;
+}

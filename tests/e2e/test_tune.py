@@ -1,0 +1,120 @@
+"""`kerneltrack tune`: from a sample to a spec file with which a job does as well as it says."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from pipelines.cli.main import main
+from pipelines.files.tune import PICTURE, SPEC, TRIALS
+from tests.e2e.jobs import COLUMNS, labelled_table, record_of, track, write
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write(tmp_path_factory.mktemp("tune") / "in.parquet", labelled_table(900))
+
+
+@pytest.fixture(scope="module")
+def tuned(source: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("tuned") / "out"
+    assert main(["tune", source, *COLUMNS, "--output", str(output)]) == 0
+    return output
+
+
+def rows_of(output: Path) -> list[dict[str, str]]:
+    with (output / TRIALS).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_job_with_the_spec_scores_as_the_trial_did(
+    source: str, tuned: Path, tmp_path: Path
+) -> None:
+    (best,) = [row for row in rows_of(tuned) if row["chosen"] == "True"]
+    assert int(best["rows"]) == 900
+    track(source, *COLUMNS, "--spec", str(tuned / SPEC), "--output", str(tmp_path / "out"))
+    counts = record_of(tmp_path / "out")["counts"]
+    assert counts["scored"] == int(best["scored"])
+    assert counts["accuracy"] == pytest.approx(float(best["score"]), abs=1e-6)
+    told = yaml.safe_load((tuned / SPEC).read_text("utf-8"))
+    learner = record_of(tmp_path / "out")["learner"]
+    assert told["learner"].items() <= learner.items()
+
+
+def test_the_page_shows_every_trial(tuned: Path) -> None:
+    page = (tuned / PICTURE).read_text("utf-8")
+    trials = rows_of(tuned)
+    assert len(trials) >= 15 and trials[0]["settings"]
+    for trial in trials:
+        assert f"<td>{trial['settings']}" in page
+    drawn = sum(row["rows"] == trials[0]["rows"] for row in trials)
+    assert page.count("<circle") == drawn > 1
+    assert page.count("(chosen)") == 1 and "http" not in page
+
+
+def test_what_it_says(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["tune", source, *COLUMNS, "--sample", "300", "--output", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "300 rows of 3 models tried"
+    assert re.match(r"  settings +accuracy +± +rows +µs a row +bytes$", lines[1])
+    assert sum(line.startswith("* ") for line in lines) == 1
+    assert lines[-1] == str(tmp_path / "out" / SPEC)
+    assert main(arguments) == 2
+    assert "is there already: --overwrite replaces it" in capsys.readouterr().err
+    assert main([*arguments, "--overwrite"]) == 0
+
+
+def test_real_labels_are_targets(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.parquet", labelled_table(300, "float64"))
+    assert main(["tune", source, *COLUMNS, "--output", str(tmp_path / "out")]) == 0
+    told = yaml.safe_load((tmp_path / "out" / SPEC).read_text("utf-8"))
+    assert told["learner"]["task"] == "regression"
+    assert all(float(row["score"]) < 0 for row in rows_of(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--sample", "0"), "--sample = 0: must be"),
+        (("--seconds", "0"), "--seconds = 0.0: must be"),
+        (("--seconds", "nan"), "--seconds = nan: must be"),
+        (("--missing", "hold"), "--missing = 'hold': must be fail or drop"),
+        (("--label", "nothing"), "--label = 'nothing': must be a column"),
+    ],
+)
+def test_mistakes_are_one_line(
+    source: str,
+    flags: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["tune", source, *COLUMNS, *flags, "--output", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+    assert not (tmp_path / "out" / SPEC).exists()
+
+
+def test_an_input_without_labels_or_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = labelled_table(60)
+    bare = table.set_column(table.column_names.index("label"), "label", pa.nulls(60, pa.string()))
+    for name, rows, says, code in (
+        ("bare", bare, "no row of the 60 has a label", 3),
+        ("empty", table.slice(0, 0), "holds no row to try settings on", 2),
+    ):
+        source = write(tmp_path / f"{name}.parquet", rows)
+        output = str(tmp_path / name)
+        assert main(["tune", source, *COLUMNS, "--output", output]) == code
+        assert says in capsys.readouterr().err
+    source = write(tmp_path / "unlabelled.parquet", table.drop(["label"]))
+    flags = ("--model-id", "model_id", "--time", "time")
+    assert main(["tune", source, *flags, "--output", str(tmp_path / "x")]) == 2
+    assert "--label = None: must be a column" in capsys.readouterr().err
