@@ -104,3 +104,24 @@ def test_the_readme_tells_what_broke() -> None:
     for name, (kind, channels) in broken.items():
         assert told[name][0] == kind
         assert told[name][1] & channels
+
+
+def test_the_readmes_command_runs_on_a_table(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = [
+        line
+        for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
+        for line in block.splitlines()
+        if line.startswith("kerneltrack ")
+    ]
+    assert len(lines) == 1
+    few = pq.read_table(made / "fleet" / "rows.parquet")
+    names = few["device"].to_pylist()
+    few = few.filter(np.array([name in ("pump-000", "wrist-03") for name in names]))
+    pq.write_table(few, tmp_path / "rows.parquet")
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        assert main(shlex.split(line)[1:]) == 0
+    assert (tmp_path / "out" / "report.html").is_file()
