@@ -57,7 +57,7 @@ def find_episodes(
         (True, True)
         >>> int(episode.shares.argmax())
         1
-        >>> bool(np.median(found.scores.p[1500:1600]) < 1e-6)
+        >>> bool(np.median(found.scores.p[1500:1600]) < 1e-5)
         True
     """
     spec = spec or ReferenceSpec()

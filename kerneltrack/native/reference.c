@@ -114,16 +114,41 @@ static int64_t next_place(const reference_state *state) {
   return (state->counts.at[SEEN] + state->counts.at[PAD]) % state->good.size;
 }
 
+/* d² of four e side by side, (size, 4), by all of their entries, those of the row and the rows just before
+it, and those of the row alone. Each e has sums of its own, in one order wherever it stands. */
+static void measure_four(const reference_state *state, const double *e, v4 *squares) {
+  int64_t size = state->mean.size, width = state->rows.columns, few = short_of(state);
+  v4 total = all4(0.0);
+  for (int64_t i = 0; i < size; i++) {
+    const double *row = row_of(&state->whitener, i);
+    v4 a = all4(0.0), b = a, c = a, d = a;
+    int64_t j = 0;
+    for (; j + 4 <= i + 1; j += 4) {
+      const double *at = e + 4 * j;
+      a = fma4(all4(row[j]), load4(at), a);
+      b = fma4(all4(row[j + 1]), load4(at + 4), b);
+      c = fma4(all4(row[j + 2]), load4(at + 8), c);
+      d = fma4(all4(row[j + 3]), load4(at + 12), d);
+    }
+    for (; j <= i; j++) a = fma4(all4(row[j]), load4(e + 4 * j), a);
+    v4 y = (a + c) + (b + d);
+    total = fma4(y, y, total);
+    if (i + 1 == width) squares[ALONE] = total;
+    if (i + 1 == few) squares[SHORT] = total;
+  }
+  squares[WHOLE] = total;
+}
+
 /* Scale rows into the open block, and measure d² of each. */
 KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_state *state,
                                   const mat *rows) {
   int64_t lags = settings->lags, width = state->rows.columns, size = state->mean.size;
   int64_t first = next_place(state);
   arena scratch = {0};
-  double *e = reals(&scratch, size), *y = reals(&scratch, size);
+  double *e = reals(&scratch, size), *four = reals(&scratch, 4 * size);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
   e = reals(&scratch, size);
-  y = reals(&scratch, size);
+  four = reals(&scratch, 4 * size);
   for (int64_t n = 0; n < rows->rows; n++) {
     double *to = row_of(&state->rows, lags - 1 + first + n);
     const double *row = row_of(rows, n);
@@ -135,10 +160,19 @@ KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_
     if (state->counts.at[SEEN] + n == 0)
       for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, first + l), to, width);
     remember(state, lags, first + n);
-    embed(state, lags, first + n, e);
-    row_of(&state->measured, WHOLE)[first + n] = whiten(state, e, y);
-    row_of(&state->measured, SHORT)[first + n] = dot(y, y, short_of(state));
-    row_of(&state->measured, ALONE)[first + n] = dot(y, y, width);
+  }
+  fill(four, 0.0, 4 * size);
+  for (int64_t n = 0; n < rows->rows; n += 4) {
+    int64_t many = least_of(4, rows->rows - n);
+    for (int64_t k = 0; k < many; k++) {
+      embed(state, lags, first + n + k, e);
+      for (int64_t i = 0; i < size; i++) four[4 * i + k] = e[i];
+    }
+    v4 squares[SCORES];
+    measure_four(state, four, squares);
+    for (int which = 0; which < SCORES; which++)
+      for (int64_t k = 0; k < many; k++)
+        row_of(&state->measured, which)[first + n + k] = squares[which][k];
   }
   give_back(&scratch);
   return KT_DONE;
