@@ -549,8 +549,12 @@ KT_API int64_t kt_auto_run(const auto_settings *settings, const mode *how, auto_
   auto_call call;
   if (!begin_call(&call, settings, how, state, rows, labels, out)) return KT_NO_MEMORY;
   while (next_row(&call.at)) {
-    evaluate(&call);
-    mix(&call);
+    /* Before the first label there is nothing to say. */
+    int learned = how->learn && labels->codes.at[call.at.n] >= 0;
+    if (call.at.known > 0 || learned) {
+      evaluate(&call);
+      mix(&call);
+    }
     if (!report_row(&call.at, call.at.values)) continue;
     meet(&call);
     learn_row(&call);
