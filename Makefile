@@ -59,8 +59,7 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml kerneltrack/__init__.py CMake
 demo: env ## find the broken ones among 240 pumps; leaves a report in build/demo/
 	$(PY) samples/fleet.py build/fleet
 	$(VENV)/bin/kerneltrack track build/fleet/rows.parquet --model-id device --time time \
-		--reference first --rank 20 --budget 40 --rule nonparametric --forgetting 1 \
-		--learner ridge --labels build/fleet/labels.parquet --label-wait 600 \
+		--reference first --learner auto --labels build/fleet/labels.parquet --label-wait 600 \
 		--output build/demo --overwrite
 	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'
 

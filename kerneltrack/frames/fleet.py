@@ -25,8 +25,10 @@ from kerneltrack.frames.table import (
     read_rows,
 )
 from kerneltrack.learners import LearnerSpec, Predictions
+from kerneltrack.learners.common.spec import BOTH
+from kerneltrack.learners.linear.spec import LinearSpec
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
-from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
+from kerneltrack.registry import LEARNERS, get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder, specs_of, write_singly
 from kerneltrack.snapshots.header import PackedState, packed_state
@@ -75,7 +77,8 @@ class Fleet:
 
     Args:
         tracker: Name of a tracker, or its spec.
-        learner: Name of a learner, or its spec; None: no labels are learned.
+        learner: Name of a learner, whose settings are then those of a job, or its spec; None: no
+            labels are learned.
         reference: What rows are held against to find episodes: "first" (the model's first rows),
             "gated" (and those that came after and were not odd), a spec, or None.
         settings: Settings of the tracker, where that is a name: `rank=10, budget=20`.
@@ -118,7 +121,7 @@ class Fleet:
             allowed = "left out where `tracker` is a spec"
             raise ConfigError("settings", ", ".join(settings), allowed)
         if isinstance(learner, str):
-            learner = parse_learner_spec({"learner": learner})
+            learner = _learner_named(learner, tracker)
         if isinstance(reference, str):
             reference = spec_from_dict(ReferenceSpec, {"learning": reference})
         self._specs = Specs(tracker, learner, reference)
@@ -581,6 +584,14 @@ class Fleet:
                     reason = f"not what a fleet or a job wrote: {error}"
                     raise DataError(str(path), reason) from error
                 return
+
+
+def _learner_named(name: str, tracker: SubspaceSpec) -> LearnerSpec:
+    """Return a learner's spec as a job has it by default: linear ones are told the row, too."""
+    # Features of the tracker `rows` are the rows.
+    linear = issubclass(LEARNERS.spec_type(name), LinearSpec)
+    both = {"inputs": BOTH} if linear and tracker.tracker != "rows" else {}
+    return parse_learner_spec({"learner": name, **both})
 
 
 def _of_fleet(text: Mapping[str, Any]) -> tuple[Columns, str]:

@@ -15,6 +15,7 @@ from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.board import Board, ScoredRows, add_rows
+from kerneltrack.learners.common.inputs import inputs_of, own_inputs, width_of_inputs
 from kerneltrack.limits import MOST_GIVEN
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState, Scores
@@ -104,13 +105,14 @@ def begin(specs: Specs, key: str, first_rows: FloatArray) -> Model:
     """Make a model of its first rows, finite, shape (m, D); they are looked at, not learned."""
     state = get_tracker(specs.tracker.tracker).init(specs.tracker, first_rows, key)
     held = None if specs.reference is None else reference.init(specs.reference, first_rows)
-    return Model(state, reference=held, learned=_new_learner(specs, None, 0))
+    return Model(state, reference=held, learned=_new_learner(specs, state, None, 0))
 
 
-def _new_learner(specs: Specs, time: int | None, rows: int) -> Learned | None:
+def _new_learner(specs: Specs, tracker: Any, time: int | None, rows: int) -> Learned | None:
     if specs.learner is None:
         return None
-    state = get_learner(specs.learner.learner).init(specs.learner, specs.tracker.rank)
+    width, channels = width_of_inputs(specs.learner, specs.tracker.rank, len(tracker.shift))
+    state = get_learner(specs.learner.learner).begin(specs.learner, width, channels)
     return Learned(state, rows, time, Board.empty())
 
 
@@ -148,13 +150,22 @@ def run(
         features.index[...] += model.before
     learned, said = model.learned, None
     if specs.learner is not None and learned is not None:
-        inputs = getattr(features, specs.tracker.emit)[good]
+        inputs = _inputs(specs, specs.learner, state, features, rows)
         told = None if labels is None else [labels[place] for place in good.tolist()]
         learned, said = _learn(specs.learner, learned, inputs, stamps, told)
     after = model._replace(state=state, reference=held, learned=learned)
     if times is not None:
         after = after._replace(time=int(times[-1]), until=int(times[-1]))
     return after, Told(features, scores, episodes, said)
+
+
+def _inputs(
+    specs: Specs, learner: LearnerSpec, state: Any, features: Features, rows: FloatArray
+) -> FloatArray:
+    """Return what the learner is told of the valid rows."""
+    own = own_inputs(specs.tracker, state, rows[features.valid])
+    found, _ = inputs_of(learner, getattr(features, specs.tracker.emit)[features.valid], own)
+    return found
 
 
 def _learn(
@@ -203,7 +214,8 @@ def look(
     said = None
     if specs.learner is not None and model.learned is not None:
         learner, state = get_learner(specs.learner.learner), model.learned.state
-        said = learner.predict(specs.learner, state, getattr(features, specs.tracker.emit)[good])
+        inputs = _inputs(specs, specs.learner, model.state, features, rows)
+        said = learner.predict(specs.learner, state, inputs)
         if labels is not None:
             told = [labels[place] for place in good.tolist()]
             _, said = learner.score(specs.learner, state, said, told)
@@ -265,8 +277,8 @@ def decode(specs: Specs, tracker: tuple[bytes, str], learner: tuple[bytes, str] 
     if specs.reference is not None:
         model = model._replace(reference=_reference_of(specs.reference, snapshot, place))
     if learner is None:
-        return model._replace(learned=_new_learner(specs, about.time, about.rows))
-    return model._replace(learned=_learned_of(specs, *learner))
+        return model._replace(learned=_new_learner(specs, model.state, about.time, about.rows))
+    return model._replace(learned=_learned_of(specs, model.state, *learner))
 
 
 def _reference_of(spec: ReferenceSpec, snapshot: codec.Snapshot, place: str) -> ReferenceState:
@@ -285,7 +297,7 @@ def _reference_of(spec: ReferenceSpec, snapshot: codec.Snapshot, place: str) -> 
         raise DataError(place, f"damaged state: {error}") from error
 
 
-def _learned_of(specs: Specs, data: bytes, place: str) -> Learned:
+def _learned_of(specs: Specs, tracker: Any, data: bytes, place: str) -> Learned:
     snapshot = codec.decode_learner(data, place)
     if snapshot.spec != specs.learner:
         raise DataError(place, "made with other settings of the learner")
@@ -293,7 +305,7 @@ def _learned_of(specs: Specs, data: bytes, place: str) -> Learned:
         raise DataError(place, "has rows that wait for their labels: only a job can go on with it")
     about = read_about(snapshot.header, place)
     if not snapshot.header["about"].get("begun", True):
-        found = _new_learner(specs, about.time, about.rows)
+        found = _new_learner(specs, tracker, about.time, about.rows)
         if found is not None:
             return found
     arrays = {

@@ -271,7 +271,7 @@ def test_what_notebooks_show(tmp_path: Path) -> None:
     values["pump"] = ["<b>" if name == "b" else name for name in values["pump"]]
     some = fleet()
     update(some, made("polars", values))
-    assert repr(some).startswith("<Fleet: 3 models, 2,100 rows, 1 off, 78.4% right")
+    assert repr(some).startswith("<Fleet: 3 models, 2,100 rows, 1 off, 92.6% right")
     page = some._repr_html_()
     assert "&lt;b&gt;" in page
     assert "<b></td>" not in page
