@@ -59,8 +59,7 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml kerneltrack/__init__.py CMake
 demo: env ## find the broken ones among 240 pumps; leaves a report in build/demo/
 	$(PY) samples/fleet.py build/fleet
 	$(VENV)/bin/kerneltrack track build/fleet/rows.parquet --model-id device --time time \
-		--reference first --rank 20 --budget 40 --rule nonparametric --forgetting 1 \
-		--learner auto --labels build/fleet/labels.parquet --label-wait 600 \
+		--reference first --learner auto --labels build/fleet/labels.parquet --label-wait 600 \
 		--output build/demo --overwrite
 	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'
 
@@ -71,7 +70,7 @@ picture: demo ## make the README's picture of the demo's report (chromium)
 
 watch-demo: env ## track, measure and learn on a real recording; leaves a report in build/watch/
 	$(VENV)/bin/kerneltrack track samples/watch.parquet --model-id model_id --time time --label label \
-		--learner auto --window 60 --drift --output build/watch --overwrite
+		--learner ridge --window 60 --drift --output build/watch --overwrite
 	@echo 'The report, to open in a browser: $(CURDIR)/build/watch/report.html'
 
 live-demo: env ## track a replayed recording on a local Flink and Kafka (Java 17 and Maven); SPEED=8

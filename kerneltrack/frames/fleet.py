@@ -76,7 +76,8 @@ class Fleet:
 
     Args:
         tracker: Name of a tracker, or its spec.
-        learner: Name of a learner, or its spec; None: no labels are learned.
+        learner: Name of a learner, whose settings are then those of a job, or its spec; None: no
+            labels are learned.
         reference: What rows are held against to find episodes: "first" (the model's first rows),
             "gated" (and those that came after and were not odd), a spec, or None.
         settings: Settings of the tracker, where that is a name: `rank=10, budget=20`.

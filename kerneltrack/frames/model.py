@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack import codec
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.board import Board, ScoredRows, add_rows
 from kerneltrack.learners.common.inputs import inputs_of, own_inputs, width_of_inputs
-from kerneltrack.learners.common.spec import FEATURES
 from kerneltrack.limits import MOST_GIVEN
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState, Scores
@@ -106,15 +105,14 @@ def begin(specs: Specs, key: str, first_rows: FloatArray) -> Model:
     """Make a model of its first rows, finite, shape (m, D); they are looked at, not learned."""
     state = get_tracker(specs.tracker.tracker).init(specs.tracker, first_rows, key)
     held = None if specs.reference is None else reference.init(specs.reference, first_rows)
-    learned = _new_learner(specs, first_rows.shape[1], None, 0)
-    return Model(state, reference=held, learned=learned)
+    return Model(state, reference=held, learned=_new_learner(specs, state, None, 0))
 
 
-def _new_learner(specs: Specs, channels: int, time: int | None, rows: int) -> Learned | None:
+def _new_learner(specs: Specs, tracker: Any, time: int | None, rows: int) -> Learned | None:
     if specs.learner is None:
         return None
-    width = width_of_inputs(specs.learner, specs.tracker.rank, channels)
-    state = get_learner(specs.learner.learner).begin(specs.learner, *width)
+    width, channels = width_of_inputs(specs.learner, specs.tracker.rank, len(tracker.shift))
+    state = get_learner(specs.learner.learner).begin(specs.learner, width, channels)
     return Learned(state, rows, time, Board.empty())
 
 
@@ -152,7 +150,7 @@ def run(
         features.index[...] += model.before
     learned, said = model.learned, None
     if specs.learner is not None and learned is not None:
-        inputs = _inputs(specs, state, features, rows, good)
+        inputs = _inputs(specs, specs.learner, state, features, rows)
         told = None if labels is None else [labels[place] for place in good.tolist()]
         learned, said = _learn(specs.learner, learned, inputs, stamps, told)
     after = model._replace(state=state, reference=held, learned=learned)
@@ -162,16 +160,12 @@ def run(
 
 
 def _inputs(
-    specs: Specs, state: Any, features: Features, rows: FloatArray, good: IntArray
+    specs: Specs, learner: LearnerSpec, state: Any, features: Features, rows: FloatArray
 ) -> FloatArray:
-    """Return what the learner is told of the good rows."""
-    if specs.learner is None:
-        raise ConfigError("learner", None, "one")
-    own = None
-    if specs.learner.inputs != FEATURES:
-        own = own_inputs(specs.tracker, state, rows[good])
-    inputs, _ = inputs_of(specs.learner, getattr(features, specs.tracker.emit)[good], own)
-    return inputs
+    """Return what the learner is told of the valid rows."""
+    own = own_inputs(specs.tracker, state, rows[features.valid])
+    found, _ = inputs_of(learner, getattr(features, specs.tracker.emit)[features.valid], own)
+    return found
 
 
 def _learn(
@@ -220,7 +214,7 @@ def look(
     said = None
     if specs.learner is not None and model.learned is not None:
         learner, state = get_learner(specs.learner.learner), model.learned.state
-        inputs = _inputs(specs, model.state, features, rows, good)
+        inputs = _inputs(specs, specs.learner, model.state, features, rows)
         said = learner.predict(specs.learner, state, inputs)
         if labels is not None:
             told = [labels[place] for place in good.tolist()]
@@ -282,10 +276,9 @@ def decode(specs: Specs, tracker: tuple[bytes, str], learner: tuple[bytes, str] 
         raise DataError(place, f"damaged header: rows = {about.rows}, the state has {model.rows}")
     if specs.reference is not None:
         model = model._replace(reference=_reference_of(specs.reference, snapshot, place))
-    channels = len(model.state.scale)
     if learner is None:
-        return model._replace(learned=_new_learner(specs, channels, about.time, about.rows))
-    return model._replace(learned=_learned_of(specs, channels, *learner))
+        return model._replace(learned=_new_learner(specs, model.state, about.time, about.rows))
+    return model._replace(learned=_learned_of(specs, model.state, *learner))
 
 
 def _reference_of(spec: ReferenceSpec, snapshot: codec.Snapshot, place: str) -> ReferenceState:
@@ -304,7 +297,7 @@ def _reference_of(spec: ReferenceSpec, snapshot: codec.Snapshot, place: str) -> 
         raise DataError(place, f"damaged state: {error}") from error
 
 
-def _learned_of(specs: Specs, channels: int, data: bytes, place: str) -> Learned:
+def _learned_of(specs: Specs, tracker: Any, data: bytes, place: str) -> Learned:
     snapshot = codec.decode_learner(data, place)
     if snapshot.spec != specs.learner:
         raise DataError(place, "made with other settings of the learner")
@@ -312,7 +305,7 @@ def _learned_of(specs: Specs, channels: int, data: bytes, place: str) -> Learned
         raise DataError(place, "has rows that wait for their labels: only a job can go on with it")
     about = read_about(snapshot.header, place)
     if not snapshot.header["about"].get("begun", True):
-        found = _new_learner(specs, channels, about.time, about.rows)
+        found = _new_learner(specs, tracker, about.time, about.rows)
         if found is not None:
             return found
     arrays = {

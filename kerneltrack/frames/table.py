@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.limits import TIME_LIMIT
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 TIME_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 """Nanoseconds of each unit of times that are numbers."""
-LAST_TIME = 9_000_000_000_000_000_000
-"""Greatest distance of a time from 1970, ns, as in the jobs."""
 _SHOWN = 20
 
 
@@ -195,7 +194,7 @@ def _times(column: Any, name: str, unit: str) -> tuple[IntArray, npt.NDArray[np.
     factor = TIME_UNITS.get(unit)
     if factor is None:
         raise ConfigError("time_unit", unit, f"one of {', '.join(TIME_UNITS)}")
-    limit = LAST_TIME // factor
+    limit = TIME_LIMIT // factor
     if kind.is_integer():
         whole = column.fill_null(0).to_numpy().astype(np.int64)
         bad |= (whole > limit) | (whole < -limit)

@@ -108,6 +108,17 @@ def test_features_predictions_and_snapshots_are_the_jobs(job: Path, tmp_path: Pa
         assert (tmp_path / "kept" / name).read_bytes() == (job / "snapshots" / name).read_bytes()
 
 
+def test_a_learner_of_rows_and_features_is_told_what_the_jobs_is(tmp_path: Path) -> None:
+    settings = ("--rank", "5", "--budget", "9", "--learner", "auto", "--reference", "first")
+    job = track(tmp_path / "job", rows_of(), *settings)
+    some = kt.Fleet(rank=5, budget=9, learner="auto")
+    same(update(some, rows_of()), job)
+    some.save(tmp_path / "kept")
+    for path in (job / "snapshots").glob("*.safetensors"):
+        assert path.read_bytes() == (tmp_path / "kept" / path.name).read_bytes()
+    assert some.predict(rows_of()) == kt.Fleet.load(job).predict(rows_of())
+
+
 def test_episodes_are_the_jobs(job: Path) -> None:
     some = fleet()
     update(some, rows_of())
