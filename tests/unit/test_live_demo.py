@@ -19,6 +19,8 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def handlers() -> Iterator[None]:
     """What this process does at signals, as before afterwards."""
     before = {number: signal.getsignal(number) for number in NUMBERS}
+    # A shell lets what it starts in the background ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
