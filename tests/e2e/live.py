@@ -185,10 +185,18 @@ class Live:
         return [high - low for low, high in ends]
 
 
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return a column's values; times as nanoseconds, whatever their unit."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
 def assert_same_bits(found: pa.Table, wanted: pa.Table, names: Sequence[str]) -> None:
     """Hold columns against each other, reals bit for bit."""
     for name in ("model_id", "index", *names):
-        left, right = (table.column(name).to_pylist() for table in (found, wanted))
+        left, right = (_values(table.column(name)) for table in (found, wanted))
         # Equal reals have equal bits but for zeros and NaN: repr tells them apart.
         differ = [
             at

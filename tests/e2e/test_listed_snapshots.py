@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import shutil
@@ -78,7 +79,7 @@ def test_others_than_snapshots_are_told_of(folders: tuple[Path, Path], tmp_path:
     data = (folder / "m%2F0.safetensors").read_bytes()
     spec, state, header, _ = codec.decode(data)
     changed = json.loads(json.dumps(header["about"]))
-    other = codec.encode(type(spec)(**{**vars(spec), "seed": 5}), state, changed)
+    other = codec.encode(dataclasses.replace(spec, seed=5), state, changed)
     (folder / "other.safetensors").write_bytes(other)
     with pytest.raises(DataError, match="made with other settings than others of the folder"):
         read_index(str(folder))
