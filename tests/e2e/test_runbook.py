@@ -99,14 +99,21 @@ class Machine:
         return {"bootstrap.servers": self.cluster.status()["brokers"]}
 
     def job(self) -> str:
-        (job,) = (job for job in self.cluster.flink.jobs() if job["state"] == "RUNNING")
-        return str(job["jid"])
+        return running_job(self.cluster)
+
+
+def running_job(cluster: LocalCluster) -> str:
+    """Return the job that is running; one that starts anew is waited for."""
+    (job,) = wait_for(
+        "a running job",
+        lambda: [job for job in cluster.flink.jobs() if job["state"] == "RUNNING"],
+    )
+    return str(job["jid"])
 
 
 def lose_jobmanager(cluster: LocalCluster) -> None:
     """Kill it, once there is a checkpoint of its job."""
-    (job,) = (job for job in cluster.flink.jobs() if job["state"] == "RUNNING")
-    folder = cluster.folder / "checkpoints" / job["jid"]
+    folder = cluster.folder / "checkpoints" / running_job(cluster)
     wait_for("a checkpoint", lambda: [*folder.glob("chk-*/_metadata")])
     (lost,) = (process for process in cluster.processes() if process.name == "jobmanager")
     lost.signal(signal.SIGKILL)

@@ -83,6 +83,8 @@ def test_a_long_computation_does_not_keep_a_signal_waiting(number: signal.Signal
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
+        # Until it has begun Python sees signals at once.
+        time.sleep(1.0)
         begin = time.monotonic()
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
