@@ -24,7 +24,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
 from kerneltrack.learners import AutoSpec, HingeSpec, LearnerSpec, LogisticSpec, PASpec, RidgeSpec
-from kerneltrack.learners.common.inputs import inputs_of, own_inputs
+from kerneltrack.learners.common.inputs import inputs_of
 from kerneltrack.learners.common.spec import BOTH, CLASSIFICATION
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers import OKFEBSpec, RowsSpec
@@ -141,8 +141,8 @@ def try_out(candidate: Candidate, stretches: Sequence[Stretch]) -> Trial:
         tracked, features = run_all(candidate.tracker, stretch.rows, times=stretch.times)
         good = np.flatnonzero(features.valid)
         values = features.z if features.z is not None else features.q
-        own = own_inputs(candidate.tracker, tracked, stretch.rows[good])
-        inputs, channels = inputs_of(spec, np.asarray(values)[good], own)
+        emitted, kept = np.asarray(values)[good], stretch.rows[good]
+        inputs, channels = inputs_of(spec, emitted, candidate.tracker, tracked, kept)
         state = learner.begin(spec, inputs.shape[1], channels)
         labels = stretch.labels[good]
         told = labels.tolist() if spec.classifies else labels

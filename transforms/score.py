@@ -17,7 +17,7 @@ from apache_beam.typehints import with_input_types, with_output_types
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec, LearnerState
-from kerneltrack.learners.common.inputs import inputs_of, own_inputs, width_of_inputs
+from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -218,8 +218,7 @@ class _Scorer(beam.DoFn):
         columns["novelty"] = pa.array(features.novelty[good])
         columns[spec.emit] = matrix_column(values)
         if known.learner is not None:
-            own = own_inputs(spec, state, chunk.column("x"))
-            inputs, _ = inputs_of(known.learner[0], values, own)
+            inputs, _ = inputs_of(known.learner[0], values, spec, state, chunk.column("x"))
             columns |= _predicted(*known.learner, inputs, columns.get("label"))
         count("rows_tracked", len(good))
         yield key, Chunk(pa.RecordBatch.from_pydict(columns))

@@ -15,7 +15,7 @@ from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.board import Board, ScoredRows, add_rows
-from kerneltrack.learners.common.inputs import inputs_of, own_inputs, width_of_inputs
+from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
 from kerneltrack.limits import MOST_GIVEN
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState, Scores
@@ -163,8 +163,9 @@ def _inputs(
     specs: Specs, learner: LearnerSpec, state: Any, features: Features, rows: FloatArray
 ) -> FloatArray:
     """Return what the learner is told of the valid rows."""
-    own = own_inputs(specs.tracker, state, rows[features.valid])
-    found, _ = inputs_of(learner, getattr(features, specs.tracker.emit)[features.valid], own)
+    good = features.valid
+    emitted = getattr(features, specs.tracker.emit)[good]
+    found, _ = inputs_of(learner, emitted, specs.tracker, state, rows[good])
     return found
 
 

@@ -13,7 +13,7 @@ import pytest
 from kerneltrack import codec
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
-from kerneltrack.learners.common.inputs import inputs_of, own_inputs
+from kerneltrack.learners.common.inputs import inputs_of
 from kerneltrack.registry import LEARNERS, get_learner
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from pipelines.cli.main import main
@@ -279,8 +279,8 @@ def test_a_learner_is_told_the_row_beside_its_features(
     assert record_of(tmp_path / "out")["learner"] == {**spec.to_dict(), "digest": spec.digest()}
     model = learned_from(table, SPEC)
     state = codec.decode(snapshots_of(tmp_path / "out")["m%2F0.safetensors"]).state
-    own = own_inputs(SPEC, state, np.column_stack([array_of(table, name) for name in CHANNELS]))
-    inputs, channels = inputs_of(spec, model.z, own)
+    rows = np.column_stack([array_of(table, name) for name in CHANNELS])
+    inputs, channels = inputs_of(spec, model.z, SPEC, state, rows)
     learner = get_learner(spec.learner)
     names = [None if label is None else str(label) for label in model.label]
     begun = learner.begin(spec, inputs.shape[1], channels)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kerneltrack import codec
-from kerneltrack.learners.common.inputs import inputs_of, own_inputs
+from kerneltrack.learners.common.inputs import inputs_of
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.cli.main import main
@@ -99,7 +99,7 @@ def assert_goes_on_from(
     assert here.column("z").to_pylist() == features.z.tolist()
     task, learned, *_ = codec.decode_learner(learner)
     labels = rows.column("label").to_pylist()
-    inputs, _ = inputs_of(task, features.z, own_inputs(spec, state, x))
+    inputs, _ = inputs_of(task, features.z, spec, state, x)
     _, said = get_learner(task.learner).update(task, learned, inputs, labels)
     scores = of_model(predicted, name, HALF).column("score").to_pylist()
     assert said.score is not None

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
 from kerneltrack.learners.linear.spec import LinearSpec
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
@@ -53,22 +52,20 @@ def own_inputs(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> FloatArra
 
 
 def inputs_of(
-    spec: LearnerSpec, features: FloatArray, own: FloatArray | None
+    spec: LearnerSpec, features: FloatArray, tracker: SubspaceSpec, state: Any, rows: npt.ArrayLike
 ) -> tuple[FloatArray, int]:
     """Return a learner's inputs (n, w), and how many of them are channels.
 
     Args:
-        spec: The learner's, which says which.
+        spec: The learner's, which says what it is told.
         features: (n, r) of the tracker.
-        own: (n, D) as `own_inputs` returns them; None where only features are at hand.
-
-    Raises:
-        ConfigError: if the rows are needed and not there.
+        tracker: The tracker's spec.
+        state: The tracker's state, which has the scale.
+        rows: (n, D) the rows.
     """
     if spec.inputs == FEATURES:
         return features, features.shape[1]
-    if own is None:
-        raise ConfigError("inputs", spec.inputs, f"{FEATURES!r} where the rows are not at hand")
+    own = own_inputs(tracker, state, rows)
     if spec.inputs == BOTH:
         return np.hstack([own, features]), own.shape[1]
     return own, own.shape[1]
