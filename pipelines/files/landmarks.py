@@ -29,12 +29,11 @@ from kerneltrack.settings import check_int
 from kerneltrack.snapshots.files import read_whole, write_whole
 from kerneltrack.trackers.common.start import StartSet
 from pipelines.cli import input_options
-from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
 from pipelines.cli.spec_options import LANDMARKS
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.local_times import local_times, local_times_text
 from pipelines.files.output_lock import file_held
-from pipelines.files.record import JobError
+from pipelines.files.record import no_good_row
 from pipelines.job import say
 from transforms.read.local_times import with_passages
 from transforms.read.sample import Sample, sample_rows
@@ -78,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
             raise DataError(args.output, "is there already: --overwrite replaces it")
         sample = sample_rows(infos, columns, args.sample, spec.seed)
         if not len(sample.rows):
-            raise _no_row(infos[0].path, sample)
+            path, none = infos[0].path, "holds no row to choose"
+            raise no_good_row(path, none, sample.failed, sample.reasons)
         chosen = choose_landmarks(spec, sample.rows)
         files = [info.path for info in infos]
         data = encode(spec, chosen, sample, files, args.output)
@@ -90,15 +90,6 @@ def run(args: argparse.Namespace) -> int:
         f"{chosen.mismatch:.4g}{doubt}\n{args.output}"
     )
     return 0
-
-
-def _no_row(path: str, sample: Sample) -> JobError:
-    """Return why no row could be used."""
-    if not sample.failed:
-        return JobError(f"{path}: holds no row to choose", INPUT_EXIT)
-    ranked = sorted(sample.reasons.items(), key=lambda item: (-item[1], item[0]))
-    reasons = "; ".join(f"{kind} ({count:,})" for kind, count in ranked[:3])
-    return JobError(f"{path}: no good row, all {sample.failed:,} failed: {reasons}", ROWS_EXIT)
 
 
 def encode(

@@ -21,6 +21,7 @@ from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.paths import join
 from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.index import count_models
+from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
 from pipelines.files.local_times import local_times_text
 from transforms.metrics import NAMESPACE, UNREFERENCED
 
@@ -48,6 +49,22 @@ class JobError(KerneltrackError):
         """Keep the arguments; see the class."""
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def no_good_row(path: str, none: str, failed: int, reasons: Mapping[str, int]) -> JobError:
+    """Return why no row of an input could be used.
+
+    Args:
+        path: Its first file.
+        none: What is said where no row failed either.
+        failed: Rows that could not be used.
+        reasons: How many of them for each kind of reason.
+    """
+    if not failed:
+        return JobError(f"{path}: {none}", INPUT_EXIT)
+    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    most = "; ".join(f"{kind} ({count:,})" for kind, count in ranked[:3])
+    return JobError(f"{path}: no good row, all {failed:,} failed: {most}", ROWS_EXIT)
 
 
 def counters(result: Any) -> dict[str, int]:

@@ -30,10 +30,10 @@ from kerneltrack.snapshots.files import write_whole
 from kerneltrack.specs import Spec
 from kerneltrack.tuning import Trial, candidates, chosen, tune
 from pipelines.cli import input_options
-from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
+from pipelines.cli.command_line import ROWS_EXIT
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.output_lock import folder_held
-from pipelines.files.record import JobError
+from pipelines.files.record import JobError, no_good_row
 from pipelines.job import say
 from pipelines.report.page.page import templates
 from transforms.read.local_times import with_passages
@@ -69,15 +69,17 @@ def run(args: argparse.Namespace) -> int:
     if columns.width < 1:
         raise DataError(str(args.input[0]), "no feature column")
     look_and_warn(looked.infos, columns)
-    there = [name for name in _FILES if exists(join(args.output, name))]
-    if there and not args.overwrite:
-        raise DataError(join(args.output, there[0]), "is there already: --overwrite replaces it")
     task = args.task or _task_of(columns.label_type)
     spec = parse_learner_spec({"task": task})
     with folder_held(args.output, "--output", args.typed):
+        there = [name for name in _FILES if exists(join(args.output, name))]
+        if there and not args.overwrite:
+            path = join(args.output, there[0])
+            raise DataError(path, "is there already: --overwrite replaces it")
         found = first_rows_of(looked.infos, columns, args.sample, spec)
         if not found.models:
-            raise _no_row(looked.infos[0].path, found)
+            path, none = looked.infos[0].path, "holds no row to try settings on"
+            raise no_good_row(path, none, found.failed, found.reasons)
         trials = tune(
             candidates(task, columns.width), list(found.models.values()), float(args.seconds)
         )
@@ -98,15 +100,6 @@ def _task_of(kind: Any) -> str:
     import pyarrow as pa  # noqa: PLC0415
 
     return REGRESSION if pa.types.is_floating(kind) else CLASSIFICATION
-
-
-def _no_row(path: str, found: FirstRows) -> JobError:
-    """Return why no row could be used."""
-    if not found.failed:
-        return JobError(f"{path}: holds no row to try settings on", INPUT_EXIT)
-    ranked = sorted(found.reasons.items(), key=lambda item: (-item[1], item[0]))
-    reasons = "; ".join(f"{kind} ({count:,})" for kind, count in ranked[:3])
-    return JobError(f"{path}: no good row, all {found.failed:,} failed: {reasons}", ROWS_EXIT)
 
 
 def table(trials: Sequence[Trial], best: Trial) -> str:

@@ -10,9 +10,13 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from kerneltrack.learners import RidgeSpec
 from pipelines.cli.main import main
 from pipelines.files.tune import PICTURE, SPEC, TRIALS
 from tests.e2e.jobs import COLUMNS, labelled_table, record_of, track, write
+from transforms.read.columns import ColumnOptions
+from transforms.read.look import look_at_files
+from transforms.read.stretches import first_rows_of
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +122,28 @@ def test_an_input_without_labels_or_rows(
     flags = ("--model-id", "model_id", "--time", "time")
     assert main(["tune", source, *flags, "--output", str(tmp_path / "x")]) == 2
     assert "--label = None: must be a column" in capsys.readouterr().err
+
+
+def test_rows_are_in_the_order_that_a_job_learns_them_in(tmp_path: Path) -> None:
+    """By time, rows of equal time by their sequence; the last batch is cut."""
+    count = 12
+    table = pa.table(
+        {
+            "id": ["b", "a"] * (count // 2),
+            "t": [count - at // 4 for at in range(count)],
+            "n": [-at for at in range(count)],
+            "x": [float(at) for at in range(count)],
+            "y": ["p" if at % 3 else "q" for at in range(count)],
+        }
+    )
+    source = write(tmp_path / "in.parquet", table)
+    options = ColumnOptions(model_id="id", time="t", sequence="n", label="y")
+    looked = look_at_files(source, options)
+    found = first_rows_of(looked.infos, looked.columns, count - 1, RidgeSpec())
+    assert (found.read, found.failed) == (count - 1, 0)
+    rows = {name: model.rows[:, 0].tolist() for name, model in found.models.items()}
+    assert rows == {"b": [10, 8, 6, 4, 2, 0], "a": [9, 7, 5, 3, 1]}
+    labels = {name: model.labels.tolist() for name, model in found.models.items()}
+    assert labels == {
+        name: ["p" if value % 3 else "q" for value in values] for name, values in rows.items()
+    }

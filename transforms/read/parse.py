@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kerneltrack.errors import MOST_VALUE, shorten
 from transforms.chunks import FAILURE_SCHEMA, Failures, reasons_column
 from transforms.read.columns import Columns
-from transforms.read.formats.base import Rows
+from transforms.read.formats.base import FileInfo, Rows
 from transforms.read.kinds import as_bytes, codes_of, encode, is_bytes, is_text, texts_of
 from transforms.read.local_times import NONE_IN_DOUBT, LocalTimes, Places, read_times, settle
 from transforms.read.matrix import refusal, refused_rows, to_matrix
@@ -109,7 +109,7 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
     if reasons:
         keep = np.ones(len(parsed), dtype=bool)
         keep[list(reasons)] = False
-        good = _select(parsed, keep)
+        good = select(parsed, keep)
     else:
         good = parsed
     return good, _failures(parsed, reasons, rows.bad, source)
@@ -209,7 +209,20 @@ def _to_label(value: object, kind: pa.DataType) -> object:
     return None if isinstance(label, float) and math.isnan(label) else label
 
 
-def _select(parsed: ParsedRows, keep: npt.NDArray[np.bool_]) -> ParsedRows:
+def parsed_of(infos: Sequence[FileInfo], columns: Columns) -> Iterator[tuple[ParsedRows, Failures]]:
+    """Yield what `parse` makes of the batches of files, in their order.
+
+    Raises:
+        DataError: if a file cannot be read.
+    """
+    for source, info in enumerate(infos):
+        for piece in info.pieces:
+            for batch in piece.read(columns.requests):
+                yield parse(batch, source, columns)
+
+
+def select(parsed: ParsedRows, keep: npt.NDArray[np.bool_]) -> ParsedRows:
+    """Return the rows that are to be kept."""
     return ParsedRows(
         parsed.models,
         parsed.model[keep],

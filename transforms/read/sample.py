@@ -13,7 +13,7 @@ from kerneltrack.errors import ConfigError
 from transforms.read.columns import Columns
 from transforms.read.formats import FileInfo
 from transforms.read.local_times import NONE_IN_DOUBT, LocalTimes
-from transforms.read.parse import parse
+from transforms.read.parse import parsed_of
 from transforms.reasons import kinds_of
 
 
@@ -62,21 +62,18 @@ def sample_rows(infos: Sequence[FileInfo], columns: Columns, most: int, seed: in
     ticket, place = np.empty(0), np.empty((0, 3), dtype=np.int64)
     read, failed, local = 0, 0, NONE_IN_DOUBT
     reasons = Counter[str]()
-    for source, info in enumerate(infos):
-        for piece in info.pieces:
-            for batch in piece.read(columns.requests):
-                good, bad = parse(batch, source, columns)
-                failed += bad.batch.num_rows
-                local = local.plus(good.local)
-                reasons.update(kinds_of(bad.batch.column("reason")).to_pylist())
-                drawn = rng.random(len(good))
-                order = np.arange(read, read + len(good))
-                read += len(good)
-                ticket = np.concatenate([ticket, drawn])
-                rows = np.concatenate([rows, good.x])
-                place = np.concatenate([place, np.column_stack([order, good.source, good.row])])
-                if len(ticket) > most:
-                    kept = np.sort(np.argpartition(ticket, most - 1)[:most])
-                    ticket, rows, place = ticket[kept], rows[kept], place[kept]
+    for good, bad in parsed_of(infos, columns):
+        failed += bad.batch.num_rows
+        local = local.plus(good.local)
+        reasons.update(kinds_of(bad.batch.column("reason")).to_pylist())
+        drawn = rng.random(len(good))
+        order = np.arange(read, read + len(good))
+        read += len(good)
+        ticket = np.concatenate([ticket, drawn])
+        rows = np.concatenate([rows, good.x])
+        place = np.concatenate([place, np.column_stack([order, good.source, good.row])])
+        if len(ticket) > most:
+            kept = np.sort(np.argpartition(ticket, most - 1)[:most])
+            ticket, rows, place = ticket[kept], rows[kept], place[kept]
     taken = place[:, 1].copy(), place[:, 2].copy()
     return Sample(rows, *taken, read, failed, reasons, local)
