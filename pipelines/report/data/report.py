@@ -117,4 +117,4 @@ def _second_pass(
         table.add(batch, model)
         if heat is not None:
             heat.add(batch, model)
-    return curves.curves(), table.table(), heat and heat.heat()
+    return curves.curves(), table.table(), heat.heat() if heat else None
