@@ -51,7 +51,10 @@ def test_sizes_are_those_that_beam_finds_and_the_entrys(slow: None, value: Any) 
     expected = statecache.get_deep_size(value)
     measure_entries()
     measure_entries()
-    assert statecache.get_deep_size(value) == ENTRY + expected > ENTRY
+    # Arrow's batches make what they are asked for (a schema) when they are asked.
+    slack = 120 * sum(isinstance(entry, Chunk) for entry in value)
+    assert abs(statecache.get_deep_size(value) - ENTRY - expected) <= slack
+    assert expected > 0
 
 
 def test_what_the_cache_takes_is_bounded(slow: None) -> None:
@@ -83,3 +86,17 @@ def test_modules_are_not_looked_at(slow: None, monkeypatch: pytest.MonkeyPatch) 
     cache.put("after", [b"x"])
     assert cache.peek("after") == [b"x"]
     assert not looks
+
+
+def test_flat_entries_are_added_up_without_objsize(
+    slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = KEPT[6]
+    wanted = statecache.get_deep_size(kept)
+
+    def walked(*values: Any, **how: Any) -> int:
+        raise AssertionError("objsize walks")
+
+    monkeypatch.setattr(vars(statecache)["objsize"], "get_deep_size", walked)
+    measure_entries()
+    assert statecache.get_deep_size(kept) == ENTRY + wanted

@@ -33,7 +33,7 @@ def measure_entries() -> None:
     value_size = beam["objsize"].get_deep_size
 
     def entry_size(*values: Any, **how: Any) -> int:
-        size = _flat_size(values[0]) if len(values) == 1 and not how else None
+        size = _flat_size(values[0]) if len(values) == 1 else None
         if size is None:
             size = int(value_size(*values, exclude_modules_globals=False, **how))
         return ENTRY + size
@@ -55,9 +55,10 @@ def _flat_size(value: Any) -> int | None:
             for part in entry:
                 if type(part) not in _FLAT:
                     return None
-                seen[id(part)] = sys.getsizeof(part)
+                seen[id(part)] = sys.getsizeof(part) if part is not None else 0
         elif isinstance(entry, Chunk):
             seen[id(entry.batch)] = sys.getsizeof(entry.batch)
+            seen[id(entry.batch.schema)] = sys.getsizeof(entry.batch.schema)
         elif entry is not value and type(entry) not in _FLAT:
             return None
     return sum(seen.values())
