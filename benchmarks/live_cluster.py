@@ -222,7 +222,7 @@ class LiveCluster:
             *("--output-topic", output, "--create-topics", "--format", cell.form),
             *("--output-format", cell.form, "--features", *self.rows.channels),
             *("--time", "time", "--time-unit", "ns", "--label", "label", "--rank", "10"),
-            *("--budget", "15", "--warmup", "15", "--idle-flush", "0", "--max-jump", "1e9"),
+            *("--budget", "15", "--warmup", "15", "--max-jump", "1e9"),
             *(f"--max_bundle_time_mills={cell.bundle}", *flags),
         )
 

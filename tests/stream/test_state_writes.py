@@ -141,8 +141,9 @@ def runner() -> Iterator[tuple[Runner, Worker]]:
     service = Runner()
     server = grpc.server(ThreadPoolExecutor(2))
     beam_fn_api_pb2_grpc.add_BeamFnStateServicer_to_server(service, server)
-    worker = Worker(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+    port = server.add_insecure_port("127.0.0.1:0")
     server.start()
+    worker = Worker(f"127.0.0.1:{port}")
     try:
         yield service, worker
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import apache_beam as beam
@@ -169,18 +170,26 @@ def to_json(batch: pa.RecordBatch) -> bytes:
     return _ENCODER.encode(records_of(batch))
 
 
-def records_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+def records_of(batch: pa.RecordBatch) -> list[Any]:
     """Return rows as the objects that `to_json` writes; what is not finite is still there."""
-    columns: dict[str, list[Any]] = {}
+    columns: list[list[Any]] = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.type == TIME:
             # Arrow writes the zone as Z, and a space before the clock.
             texts = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
-            columns[field.name] = texts.to_pylist()
+            columns.append(texts.to_pylist())
         else:
-            columns[field.name] = _plain(column)
-    names = list(columns)
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            columns.append(_plain(column))
+    record = _record(tuple(batch.schema.names))
+    return [record(*row) for row in zip(*columns, strict=True)]
+
+
+@lru_cache(maxsize=64)
+def _record(names: tuple[str, ...]) -> type[msgspec.Struct]:
+    """Return the type of rows with these columns: made, and written, faster than dictionaries."""
+    fields = [f"column_{place}" for place in range(len(names))]
+    written = dict(zip(fields, names, strict=True))
+    return msgspec.defstruct("Record", fields, rename=written, gc=False)
 
 
 def _plain(column: pa.Array) -> list[Any]:

@@ -18,6 +18,7 @@ import grpc  # type: ignore[import-untyped]
 from apache_beam.runners.worker import bundle_processor, sdk_worker
 
 from kerneltrack.errors import KerneltrackError
+from transforms.keyed.state_requests import ENDED, Outbox, send_together
 
 LIMIT = 120.0
 """Seconds that an answer may take: RocksDB may be busy, and a checkpoint holds writes up."""
@@ -46,6 +47,13 @@ class _Answer(sdk_worker._Future[Any]):
         Raises:
             StateError: if it can no longer come, or has not come within the limit.
         """
+        requests = self._handler._requests
+        if isinstance(requests, Outbox) and not self._future.wait(0):
+            with requests.awaited():
+                return self._wait(timeout)
+        return self._wait(timeout)
+
+    def _wait(self, timeout: float | None) -> bool:
         waited = 0.0
         while not self._future.wait(POLL):
             why = _why_gone(self._handler)
@@ -135,6 +143,7 @@ def check_writes() -> None:
     handler._request = checked_request
     handler.process_instruction_id = checked_bundle
     handler.checks_writes = True
+    send_together()
 
 
 def _why_gone(handler: Any) -> str | None:
@@ -153,4 +162,4 @@ def _until_ended(handler: Any, responses: Iterable[Any]) -> Iterator[Any]:
     """
     yield from responses
     if not handler._done:
-        raise StateError("the runner has ended it")
+        raise StateError(ENDED)
