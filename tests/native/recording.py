@@ -20,6 +20,9 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.in_memory import learn_all, run_all
+from kerneltrack.learners import HingeSpec, LearnerSpec, LMSSpec
+from kerneltrack.learners.common import guesses
+from kerneltrack.learners.common.spec import TASKS
 from kerneltrack.monitor.moving import ON_A_BUDGET, MovingWindow
 from kerneltrack.native import binding
 from kerneltrack.registry import LEARNERS, TRACKERS
@@ -66,6 +69,21 @@ def of_learner(name: str, task: str, rows: npt.NDArray[np.float64]) -> str:
     return hash_of([np.asarray(value).tobytes(), *(array.tobytes() for array in arrays)])
 
 
+def of_guesses(task: str, rows: npt.NDArray[np.float64]) -> str:
+    """Hash what guesses make of rows, what they come to, and the probabilities of a learner."""
+    spec: LearnerSpec = HingeSpec() if task == "classification" else LMSSpec(task=task)
+    labels = np.arange(ROWS) % 3 if spec.classifies else rows[:, 0]
+    known, marks = guesses.guess(spec, guesses.begin(spec, COLUMNS), rows, labels)
+    parts = [marks.tobytes()]
+    if known is not None:
+        parts += [array.tobytes() for array in guesses.arrays_of(known).values()]
+    if spec.classifies:
+        learner = LEARNERS[spec.learner]
+        state, _ = learn_all(spec, rows, ["abc"[code] for code in labels.tolist()])
+        parts.append(learner.probabilities(spec, state, rows).tobytes())
+    return hash_of(parts)
+
+
 def everything() -> dict[str, str]:
     """Hashes of what every tracker and learner makes of the same rows, by name."""
     rows = some_rows()
@@ -73,6 +91,8 @@ def everything() -> dict[str, str]:
     for name, learner in LEARNERS.items():
         for task in sorted(learner.spec_type.tasks):
             found[f"{name} {task}"] = of_learner(name, task, rows)
+    for task in TASKS:
+        found[f"guesses {task}"] = of_guesses(task, rows)
     return found
 
 

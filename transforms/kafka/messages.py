@@ -11,6 +11,7 @@ import json
 from typing import Any, NamedTuple, cast
 
 import fastavro
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -87,7 +88,7 @@ def records_of(value: bytes | None, form: str) -> list[Any]:
         raise BadMessageError("a tombstone: no value")
     try:
         if form == "json":
-            found = json.loads(value.decode("utf-8"))
+            found = _json_of(value)
         else:
             found = _bounded(fastavro.reader(io.BytesIO(value)))
     except BadMessageError:
@@ -98,6 +99,20 @@ def records_of(value: bytes | None, form: str) -> list[Any]:
     rows = found if isinstance(found, list) else [found]
     _check_count(len(rows))
     return rows
+
+
+def _json_of(value: bytes) -> Any:
+    """Read JSON, as `json.loads` does.
+
+    msgspec is several times as fast, and gives the same values or an error: it knows no NaN, no
+    reals beyond a double's and no half characters. What is none to either is refused in json's
+    words.
+    """
+    try:
+        return msgspec.json.decode(value)
+    # Its own errors, Unicode's, recursion's.
+    except Exception:
+        return json.loads(value.decode("utf-8"))
 
 
 def batch_of(value: bytes | None) -> pa.RecordBatch:
