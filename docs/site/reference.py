@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import html
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -39,29 +40,43 @@ def flags() -> str:
     ]
     for name, command in COMMANDS.items():
         lines += ["", f"## kerneltrack {name}", "", _cell(command.about), ""]
-        parser = _command(name)
-        if parser.usage:
-            lines += ["```text", parser.usage, "```", ""]
-        for group in parser._action_groups:
-            actions = [each for each in group._group_actions if each.help != argparse.SUPPRESS]
-            actions = [each for each in actions if each.dest not in ("help", "help_all")]
-            if not actions:
-                continue
-            title = _TITLES.get(str(group.title), group.title)
-            if title:
-                lines += ["", f"**{_cell(str(title))}**", ""]
-            if group.description:
-                lines += [_cell(group.description), ""]
-            lines += ["| flag | |", "|---|---|", *(_flag(parser, each) for each in actions), ""]
+        parser = _commands_of(parser_of(name))[name]
+        lines += _flags_of(parser)
+        for inner, its in _commands_of(parser).items():
+            lines += ["", f"### kerneltrack {name} {inner}", ""]
+            lines += [_cell(its.description or ""), "", *_flags_of(its)]
     return "\n".join(lines) + "\n"
 
 
-def _command(name: str) -> argparse.ArgumentParser:
-    """Return the parser of one command."""
-    whole = parser_of(name)
-    (commands,) = (each for each in whole._actions if isinstance(each, argparse._SubParsersAction))
-    found: argparse.ArgumentParser = commands.choices[name]
+def _commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of a parser's commands by their names."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found |= action.choices
     return found
+
+
+def _flags_of(parser: argparse.ArgumentParser) -> list[str]:
+    """Return how a command is called, and its flags by groups."""
+    lines = ["```text", parser.usage, "```", ""] if parser.usage else []
+    for group in parser._action_groups:
+        shown = [each for each in group._group_actions if _is_shown(each)]
+        if not shown:
+            continue
+        title = _TITLES.get(str(group.title), group.title)
+        if title:
+            lines += ["", f"**{_cell(str(title))}**", ""]
+        if group.description:
+            lines += [_cell(group.description), ""]
+        head = "flag" if shown[0].option_strings else "argument"
+        lines += [f"| {head} | |", "|---|---|", *(_flag(parser, each) for each in shown), ""]
+    return lines
+
+
+def _is_shown(action: argparse.Action) -> bool:
+    hidden = action.help == argparse.SUPPRESS or action.dest in ("help", "help_all")
+    return not hidden and not isinstance(action, argparse._SubParsersAction)
 
 
 def _flag(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
@@ -147,8 +162,8 @@ def schemas() -> str:
 
 def _code(text: str) -> str:
     """Return a text as code in a table's cell."""
-    shown = re.sub(r"\s+", " ", text).replace("|", "\\|")
-    return f"`{shown}`"
+    shown = html.escape(re.sub(r"\s+", " ", text), quote=False).replace("|", "&#124;")
+    return f"<code>{shown}</code>"
 
 
 def _cell(text: str) -> str:
