@@ -132,7 +132,8 @@ def _freeze(
     except ConfigError as error:
         allowed = f"{error.allowed} (model {model_id!r}; {_INSTEAD[error.field]})"
         raise ConfigError(error.field, error.value, allowed) from error
-    return frozen, head, {**about, "learner": learner.spec.to_dict()}
+    classes = list(head.classes)
+    return frozen, head, {**about, "learner": learner.spec.to_dict(), "classes": classes}
 
 
 _INSTEAD = {

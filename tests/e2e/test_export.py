@@ -70,11 +70,15 @@ def test_onnx_says_what_the_fleet_says(job: Path, tmp_path: Path, inner: str) ->
     fresh = rows_of(seed=1).slice(0, COUNT)
     wanted = kt.Fleet.load(job).score(fresh)
     x = np.stack([fresh[name].to_numpy() for name in CHANNELS], axis=1)
-    features, label, loss = session.run(["features", "label", "loss"], {"rows": x})
+    names = ["features", "label", "loss", "score", "probabilities"]
+    features, label, loss, score, chances = session.run(names, {"rows": x})
     z = np.stack([wanted[f"z{at}"].to_numpy() for at in range(4)], axis=1)
     np.testing.assert_allclose(features, z, rtol=0, atol=1e-12)
     np.testing.assert_allclose(loss, wanted["loss"].to_numpy(), rtol=0, atol=1e-12)
     assert label.tolist() == wanted["prediction"].to_pylist()
+    np.testing.assert_allclose(score, wanted["score"].to_numpy(), rtol=0, atol=1e-12)
+    classes = about["classes"]
+    assert [classes[at] for at in chances.argmax(axis=1)] == label.tolist()
 
 
 def test_mlflow_loads_the_folder_and_says_what_the_fleet_says(job: Path, tmp_path: Path) -> None:
