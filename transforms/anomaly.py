@@ -17,7 +17,7 @@ import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 from apache_beam.ml.anomaly.base import AnomalyDetector, ThresholdFn
-from apache_beam.ml.anomaly.specifiable import specifiable
+from apache_beam.ml.anomaly.specifiable import Spec, Specifiable, specifiable
 from apache_beam.ml.anomaly.thresholds import FixedThreshold
 
 from kerneltrack import codec
@@ -170,6 +170,21 @@ class ReferenceDetector(AnomalyDetector):
                 self._state = reference.from_arrays(self._spec, arrays)
         except (ConfigError, KeyError, TypeError, ValueError) as error:
             raise DataError(place, f"damaged: {error}") from error
+
+
+class _SpecOfOurs(Spec):
+    """A spec that brings this module along to a worker, which knows the detector then."""
+
+
+def _to_spec(detector: Any) -> Spec:
+    """Return a detector's spec."""
+    plain = Specifiable.to_spec(detector)
+    return _SpecOfOurs(plain.type, plain.config)
+
+
+# `specifiable` has set its own, whose pickle names no module.
+_Made: Any = ReferenceDetector
+_Made.to_spec = _to_spec
 
 
 def _restored(arguments: dict[str, Any], data: bytes) -> ReferenceDetector:

@@ -8,7 +8,8 @@
           MeasureMismatch: transforms.beam_yaml.measure_mismatch
           TrainLinear: transforms.beam_yaml.train_linear
 
-`docs/beam.md` has a whole pipeline. Rows that cannot be used go to the output that
+`docs/beam.md` has a whole pipeline. With them Beam's `AnomalyDetection` knows the detector
+`KernelReference` (`transforms.anomaly`). Rows that cannot be used go to the output that
 `error_handling` names, as Beam's own transforms send them there; without it they end the job.
 """
 
@@ -26,6 +27,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
+import transforms.anomaly  # noqa: F401 - registers its detector
 from kerneltrack.errors import ConfigError, DataError, fit
 from kerneltrack.learners import LearnerSpec, LinearSpec
 from kerneltrack.learners.common.spec import BOTH, FEATURES

@@ -5,7 +5,8 @@ A tracker that stores rows S maps a row x, scaled, by k = κ(S, x) and
     b = Cᵀk,   z = Fb,   ℓ = κ(x,x) - ‖z‖² - ρ‖Fᵀz‖²    (OK-FEB, OK-FE: C = A, F = Q)
     q = Cᵀk,   z = Fq,   ℓ = κ(x,x) - ‖q‖²               (the others: C = E, F = T)
 
-and a linear learner decides by W(x', z, 1), x' being the row as learners are told it.
+and a linear learner decides by s = W(x', z, 1), x' being the row as learners are told it; its
+classes have the probabilities (1 - .001)·softmax(βs) + .001/C.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel
+from kerneltrack.learners.common.base import BETA
 from kerneltrack.learners.common.inputs import OWN_CLIP, width_of_inputs
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearState
@@ -33,6 +35,10 @@ REGULARISED = ("okfeb", "okfe")
 ORTHONORMAL = ("covariance", "oana")
 PLAIN = "rows"
 """Trackers: by their features, see the module; of the last one they are the scaled rows."""
+
+
+FLOOR = 1e-3
+"""Share of the probabilities that is spread over all classes (native/learning.h)."""
 
 
 class FrozenMap(NamedTuple):
@@ -68,7 +74,7 @@ class LinearHead(NamedTuple):
         weights: (C, p) of its inputs.
         bias: (C,).
         classes: Names of the C classes; none where targets are predicted (C is 1 then).
-        probable: Whether scores are probabilities, the softmax of the values.
+        beta: β of the probabilities.
         inputs: "rows", "features" or "both", the row first.
         own_clip: What the row's own values are clipped to, in deviations, before they are divided
             by √D; infinity leaves them.
@@ -77,7 +83,7 @@ class LinearHead(NamedTuple):
     weights: FloatArray
     bias: FloatArray
     classes: tuple[str, ...]
-    probable: bool
+    beta: float
     inputs: str
     own_clip: float
 
@@ -147,7 +153,7 @@ def freeze_head(spec: LearnerSpec, state: Any, tracker: SubspaceSpec, channels: 
         weights=np.ascontiguousarray(learner.values(spec, unbiased, np.eye(width)).T),
         bias=bias,
         classes=tuple(state.classes) if spec.classifies else (),
-        probable=spec.learner == "logistic",
+        beta=float(state.sums[BETA]),
         inputs=spec.inputs,
         own_clip=OWN_CLIP if tracker.standardise else math.inf,
     )

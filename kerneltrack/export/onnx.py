@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import kerneltrack
 from kerneltrack import kernels
-from kerneltrack.export.frozen import FrozenMap, LinearHead
+from kerneltrack.export.frozen import FLOOR, FrozenMap, LinearHead
 from kerneltrack.kernels import Kernel
 from kerneltrack.learners.common.spec import BOTH, FEATURES
 from kerneltrack.trackers.common.calls import MAX_KERNEL, MAX_SCALED
@@ -64,8 +64,8 @@ def to_onnx(
     - `valid` (n,), whether a row can be taken: finite, and not too large to compute with; what is
       said of others means nothing;
     - `features` (n, r), and `loss` (n,), ℓ of the row;
-    - of classes: `label` (n,), a text, `score` (n,), that of the label, and `values` (n, C), what
-      each class is decided by; of targets: `value` (n,).
+    - of classes: `label` (n,), a text, `score` (n,), its probability, `values` (n, C), what each
+      class is decided by, and `probabilities` (n, C); of targets: `value` (n,).
 
     Args:
         frozen: The map.
@@ -243,11 +243,16 @@ def _decide(graph: _Graph, frozen: FrozenMap, head: LinearHead, features: str) -
         graph.node("Squeeze", [values, _last_axis(graph, 1)], "value")
         graph.output("value", TensorProto.DOUBLE)
         return
-    scores = graph.node("Softmax", [values], "scores", axis=1) if head.probable else values
-    best = graph.node("ArgMax", [scores], "best", axis=1, keepdims=0)
+    best = graph.node("ArgMax", [values], "best", axis=1, keepdims=0)
+    beta = graph.constant("beta", np.float64(head.beta))
+    soft = graph.node("Softmax", [graph.node("Mul", [values, beta], "tempered")], "soft", axis=1)
+    kept = graph.node("Mul", [soft, graph.constant("kept", np.float64(1.0 - FLOOR))], "soft_kept")
+    spread = graph.constant("spread", np.float64(FLOOR / len(head.classes)))
+    chances = graph.node("Add", [kept, spread], "probabilities")
     names = graph.constant("classes", np.array(head.classes, dtype=object))
     graph.node("Gather", [names, best], "label")
-    graph.node("ReduceMax", [scores], "score", axes=[1], keepdims=0)
+    graph.node("ReduceMax", [chances], "score", axes=[1], keepdims=0)
     graph.output("label", TensorProto.STRING)
     graph.output("score", TensorProto.DOUBLE)
     graph.output("values", TensorProto.DOUBLE, len(head.classes))
+    graph.output("probabilities", TensorProto.DOUBLE, len(head.classes))

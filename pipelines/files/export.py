@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from kerneltrack import codec
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, printable
 from kerneltrack.export.frozen import FrozenMap, LinearHead, freeze, freeze_head
 from kerneltrack.export.hub import write_hub
 from kerneltrack.export.mlflow_folder import write_mlflow
@@ -18,7 +19,6 @@ from kerneltrack.snapshots.files import escaped, write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in
 from kerneltrack.snapshots.header import read_about
 from pipelines.cli.command_line import folder_name, path_name
-from pipelines.job import say
 
 ONNX, MLFLOW, HUB = "onnx", "mlflow", "huggingface"
 
@@ -69,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.no_learner and args.to != ONNX:
         raise ConfigError("--no-learner", True, f"given with --to {ONNX} only")
+    if not is_local(args.output):
+        raise ConfigError("--output", args.output, "a folder of this machine")
     if os.path.exists(args.output) and (not os.path.isdir(args.output) or os.listdir(args.output)):
         raise ConfigError("--output", args.output, "a folder that is empty, or not there")
     if args.to == ONNX:
@@ -78,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
         (write_mlflow if args.to == MLFLOW else write_hub)(fleet, args.output)
         count = len(fleet)
     models = "1 model" if count == 1 else f"{count:,} models"
-    say(f"{models} for {args.to} in {args.output}: with rows of the data in them")
+    text = printable(f"{models} for {args.to} in {args.output}: with rows of the data in them")
+    sys.stdout.write(text + "\n")
     return 0
 
 
@@ -129,7 +132,8 @@ def _freeze(
     except ConfigError as error:
         allowed = f"{error.allowed} (model {model_id!r}; {_INSTEAD[error.field]})"
         raise ConfigError(error.field, error.value, allowed) from error
-    return frozen, head, {**about, "learner": learner.spec.to_dict()}
+    classes = list(head.classes)
+    return frozen, head, {**about, "learner": learner.spec.to_dict(), "classes": classes}
 
 
 _INSTEAD = {

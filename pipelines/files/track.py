@@ -15,12 +15,13 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import kerneltrack
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, path_text
 from kerneltrack.monitor.reference import ReferenceSpec
 from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
 from pipelines.files import outcome, output_folder, partitioned
 from pipelines.files.first_look import look_and_warn
+from pipelines.files.lineage import COMPLETE, START, Lineage, input_dataset, output_datasets
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.max_failures import read_limit
 from pipelines.files.neighbours import find_neighbours, neighbour_lines
@@ -171,7 +172,16 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     inputs += [] if job.given is None else [job.given.place]
     inputs += [] if args.start_from is None else [args.start_from]
     parts = parts_of(job)
-    with output_folder.held(args.output, parts, args.overwrite, inputs, args.typed):
+    lineage = Lineage(
+        args.lineage,
+        f"track {path_text(os.path.basename(os.path.normpath(args.output)))}",
+        [input_dataset(info.path, columns, info.rows) for info in files.infos],
+    )
+    with (
+        output_folder.held(args.output, parts, args.overwrite, inputs, args.typed),
+        lineage.failing(),
+    ):
+        lineage.tell(START)
         ready = time.monotonic()
         with StatusLine(sys.stderr, files.rows, args.progress):
             if workers is None:
@@ -206,6 +216,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         record["seconds"]["total"] = round(time.monotonic() - begin, 3)
         # The last of all: a run without it is not finished.
         write_record(args.output, record)
+        lineage.tell(COMPLETE, output_datasets(args.output, parts))
     said = [
         *off_lines(args.output, record, _why_unreferenced(job)),
         *neighbour_lines(args.output, record),

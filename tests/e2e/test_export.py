@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import yaml
 import kerneltrack as kt
 from pipelines.cli.main import main
 
+ROOT = Path(__file__).resolve().parents[2]
 COUNT = 400
 CHANNELS = ("flow", "heat", "oil")
 FLAGS = ("--model-id", "pump", "--time", "at", "--rank", "4", "--budget", "8", "--warmup", "100")
@@ -66,11 +70,15 @@ def test_onnx_says_what_the_fleet_says(job: Path, tmp_path: Path, inner: str) ->
     fresh = rows_of(seed=1).slice(0, COUNT)
     wanted = kt.Fleet.load(job).score(fresh)
     x = np.stack([fresh[name].to_numpy() for name in CHANNELS], axis=1)
-    features, label, loss = session.run(["features", "label", "loss"], {"rows": x})
+    names = ["features", "label", "loss", "score", "probabilities"]
+    features, label, loss, score, chances = session.run(names, {"rows": x})
     z = np.stack([wanted[f"z{at}"].to_numpy() for at in range(4)], axis=1)
     np.testing.assert_allclose(features, z, rtol=0, atol=1e-12)
     np.testing.assert_allclose(loss, wanted["loss"].to_numpy(), rtol=0, atol=1e-12)
     assert label.tolist() == wanted["prediction"].to_pylist()
+    np.testing.assert_allclose(score, wanted["score"].to_numpy(), rtol=0, atol=1e-12)
+    classes = about["classes"]
+    assert [classes[at] for at in chances.argmax(axis=1)] == label.tolist()
 
 
 def test_mlflow_loads_the_folder_and_says_what_the_fleet_says(job: Path, tmp_path: Path) -> None:
@@ -133,6 +141,7 @@ def test_what_cannot_be_exported_is_one_line_and_nothing_is_written(
         (job, "onnx", "new", ("--model", "c"), "--model = 'c': must be one that has a snapshot"),
         (job, "mlflow", "new", ("--model", "c"), "= 'c': must be one that has a snapshot"),
         (job, "onnx", "full", (), "--output = "),
+        (job, "mlflow", "full/theirs", (), "--output = "),
         (job, "mlflow", "new", ("--no-learner",), "--no-learner = True: must be given with --to"),
         (auto, "onnx", "new", (), "'auto': must be a linear one: others are no single matrix"),
         (tmp_path / "none", "onnx", "new", (), "cannot be read"),
@@ -141,6 +150,32 @@ def test_what_cannot_be_exported_is_one_line_and_nothing_is_written(
         assert said in capsys.readouterr().err
         assert not (tmp_path / "new").exists()
     assert [path.name for path in full.iterdir()] == ["theirs"]
+    elsewhere = ["export", str(job), "--to", "onnx", "--output", "gs://bucket/graphs"]
+    assert main(elsewhere) == 2
+    assert "must be a folder of this machine" in capsys.readouterr().err
     assert export(auto, "onnx", tmp_path / "new", "--no-learner") == 0
     session = onnxruntime.InferenceSession(str(tmp_path / "new" / "b.onnx"))
     assert [output.name for output in session.get_outputs()] == ["valid", "features", "loss"]
+
+
+def test_it_needs_no_beam_and_says_what_onnx_comes_with(job: Path, tmp_path: Path) -> None:
+    script = """
+import sys
+for blocked in sys.argv[1].split(","):
+    sys.modules[blocked] = None
+from pipelines.cli.main import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+    def run(blocked: str, to: str) -> subprocess.CompletedProcess[str]:
+        flags = ["export", str(job), "--to", to, "--output", str(tmp_path / to)]
+        command = [sys.executable, "-c", script, blocked, *flags]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    for to in ("mlflow", "huggingface", "onnx"):
+        done = run("apache_beam,pyarrow,mlflow,huggingface_hub", to)
+        assert (done.returncode, done.stderr) == (0, "")
+    shutil.rmtree(tmp_path / "onnx")
+    done = run("onnx", "onnx")
+    assert done.returncode == 2
+    assert "pip install 'kerneltrack[export]'" in done.stderr

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -13,11 +16,13 @@ from apache_beam.ml.anomaly.specifiable import Spec, Specifiable
 from apache_beam.ml.anomaly.thresholds import FixedThreshold
 from apache_beam.ml.anomaly.transforms import AnomalyDetection
 from apache_beam.testing.util import assert_that
+from apache_beam.yaml.yaml_transform import YamlTransform
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.monitor import ReferenceSpec, find_episodes
 from transforms.anomaly import ReferenceDetector
 
+ROOT = Path(__file__).resolve().parents[2]
 ROWS, COUNT = 256, 400
 X = np.random.default_rng(3).normal(size=(COUNT, 2))
 X[350:, 1] += 7
@@ -76,6 +81,42 @@ def test_arguments_are_checked_when_it_is_made_and_go_through_its_spec() -> None
     np.testing.assert_array_equal(np.array(run(made, rows_of(X[:ROWS]))[:5], float), [math.nan] * 5)
     with pytest.raises(DataError, match="damaged"):
         made.from_bytes(ReferenceDetector(rows=ROWS).to_bytes().replace(b"names", b"nomen"))
+
+
+def test_a_worker_that_has_not_imported_it_knows_it() -> None:
+    spec: Any = ReferenceDetector(rows=ROWS)
+    script = """
+import pickle, sys
+from apache_beam.ml.anomaly.specifiable import Specifiable
+assert "transforms.anomaly" not in sys.modules
+made = Specifiable.from_spec(pickle.load(sys.stdin.buffer))
+print(type(made).__name__, made._spec.rows)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=pickle.dumps(spec.to_spec()),
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.decode().split() == ["ReferenceDetector", str(ROWS)]
+
+
+def test_it_works_in_beam_yaml() -> None:
+    text = """
+type: AnomalyDetection
+config:
+  detector:
+    type: KernelReference
+    config: {rows: 256, features: [flow, heat]}
+"""
+
+    def check(results: list[Any]) -> None:
+        missing = [result for result in results if result.predictions[0].label == -2]
+        assert (len(results), len(missing)) == (COUNT, ROWS)
+
+    with beam.Pipeline() as pipeline:
+        assert_that(pipeline | beam.Create(rows_of(X)) | YamlTransform(text), check)
 
 
 def test_it_works_in_anomaly_detection_by_key() -> None:

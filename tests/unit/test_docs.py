@@ -21,17 +21,25 @@ RUN = (
     "docs/export.md",
     "docs/python.md",
     "docs/sklearn.md",
+    "docs/tutorials/notebook.md",
+    "docs/tutorials/report.md",
 )
-# Pages whose code goes on with what their commands have written.
-COMMANDS = ("docs/export.md",)
+# Pages whose commands are run with their code, in a folder of their own.
+COMMANDS = ("docs/export.md", "docs/tutorials/report.md")
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
-_SHELL = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
+_STEP = re.compile(r"^```(python|sh)\n(.*?)^```", re.M | re.S)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.M)
 
 
 def blocks(page: str) -> list[str]:
     return _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+def steps(page: str) -> list[tuple[str, str]]:
+    """A page's code in its order, and, where they are to be run, its commands."""
+    found = _STEP.findall((ROOT / page).read_text(encoding="utf-8"))
+    return [(kind, text) for kind, text in found if kind == "python" or page in COMMANDS]
 
 
 @pytest.mark.parametrize("page", RUN)
@@ -42,14 +50,16 @@ def test_code_of_a_page_runs_from_top_to_bottom(
     if page in COMMANDS:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "samples").symlink_to(ROOT / "samples")
-        for line in "".join(_SHELL.findall((ROOT / page).read_text(encoding="utf-8"))).splitlines():
-            program, *arguments = shlex.split(line)
-            assert (program, main(arguments)) == ("kerneltrack", 0), line
     names: dict[str, Any] = {}
     if page == "docs/detection.md":
         names["rows"] = np.random.default_rng(0).normal(size=(2000, 4))
-    for number, block in enumerate(blocks(page)):
-        exec(compile(block, f"{page}, block {number}", "exec"), names)
+    for number, (kind, text) in enumerate(steps(page)):
+        if kind == "python":
+            exec(compile(text, f"{page}, block {number}", "exec"), names)
+            continue
+        for line in text.splitlines():
+            program, *arguments = shlex.split(line)
+            assert (program, main(arguments)) == ("kerneltrack", 0), line
 
 
 def test_every_page_with_code_is_run() -> None:

@@ -99,6 +99,8 @@ def test_predictions_are_those_of_the_learner(name: str, inputs: str) -> None:
     np.testing.assert_allclose(said["score"], wanted.score, rtol=0, atol=CLOSE * size)
     values = learner.values(learner_spec, learned, told)
     np.testing.assert_allclose(said["values"], values, rtol=0, atol=CLOSE * size)
+    chances = learner.probabilities(learner_spec, learned, told)
+    np.testing.assert_allclose(said["probabilities"], chances, rtol=0, atol=CLOSE * size)
 
 
 @pytest.mark.parametrize("bias", [True, False])
