@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -17,7 +19,7 @@ from kerneltrack.trackers.covariance.memories import LIVES
 from tests.oracles.streams import walk
 
 FloatArray = npt.NDArray[np.float64]
-SIZES = {"rank": 3, "budget": 6, "warmup": 40, "novelty_window": 100}
+SIZES: dict[str, Any] = {"rank": 3, "budget": 6, "warmup": 40, "novelty_window": 100}
 AUTO = CovarianceSpec(**SIZES, halflife="auto")
 
 
@@ -60,13 +62,16 @@ def test_features_go_on_where_the_memory_changes() -> None:
     rows = regimes(1)
     _, chosen = by_rule(rows)
     changes = np.flatnonzero(np.diff(chosen))
-    tracker, jumps, others = get_tracker("covariance"), [], []
+    tracker = get_tracker("covariance")
+    jumps: list[float] = []
+    others: list[float] = []
     state = tracker.init(AUTO, rows[:40])
     for at, row in enumerate(rows[:-1]):
         before = tracker.project(AUTO, state, row[None]).z
         state, _ = tracker.update(AUTO, state, row[None])
         if at in changes:
             after = tracker.project(AUTO, state, row[None]).z
+            assert before is not None and after is not None
             spun = np.linalg.qr(np.random.default_rng(at).normal(size=(3, 3)))[0]
             jumps.append(float(np.linalg.norm(after - before)))
             others.append(float(np.linalg.norm(after @ spun - before)))
