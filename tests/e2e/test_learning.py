@@ -220,10 +220,10 @@ def test_what_a_learning_run_prints(
         f"ridge on the rows {100 * counts['accuracy_rows']:.1f}%); "
         f"log loss {counts['log_loss']:.3f}, Brier score {counts['brier']:.3f}"
     )
-    totals = [lines[-1] for lines in lines_of(classes.output, "metrics").values()]
-    rows_scored = sum(line["scored"] for line in totals)
+    last = [lines[-1] for lines in lines_of(classes.output, "metrics").values()]
+    rows_scored = sum(line["scored"] for line in last)
     for name in ("log_loss", "brier", "accuracy_commonest", "accuracy_last", "accuracy_rows"):
-        mean = sum(line["scored"] * line[name] for line in totals) / rows_scored
+        mean = sum(line["scored"] * line[name] for line in last) / rows_scored
         assert counts[name] == pytest.approx(mean, abs=1e-6)
     assert report.startswith("report: ")
     assert snapshots_of(tmp_path / "out").keys() == snapshots_of(classes.output).keys()
