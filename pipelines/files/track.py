@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime, timezone
 
 import apache_beam as beam
@@ -15,6 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 import kerneltrack
 from kerneltrack.errors import ConfigError
+from kerneltrack.monitor.reference import ReferenceSpec
 from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
 from pipelines.files import outcome, output_folder, partitioned
@@ -76,6 +78,17 @@ def _why_unreferenced(job: Job) -> str:
         return ""
     until = "" if job.reference.until is None else f" before {job.reference.until}"
     return f"fewer than {job.reference.rows:,} rows{until}"
+
+
+def _what_to_ask(said: str | None, job: Job, found: Mapping[str, int | float]) -> list[str]:
+    """Return how to learn which models are off, where nothing was asked and the rows would tell.
+
+    `said` is what `--reference` says.
+    """
+    enough = found["rows_out"] >= ReferenceSpec.rows * max(found["models"], 1)
+    if said or job.reference is not None or job.learner is not None or not enough:
+        return []
+    return ["to learn which models are off, since when and in which channels: --reference first"]
 
 
 PROCESSES = "processes"
@@ -197,6 +210,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     said = [
         *off_lines(args.output, record, _why_unreferenced(job)),
         *neighbour_lines(args.output, record),
+        *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),
     ]
     say(summary(record, said, report))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +16,14 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.kafka.commands import command_of
-from transforms.track.log import BUFFER, LOG
+from transforms.track.log import BUFFER, LOG, Cells
 from transforms.track.step import track_fn
 from transforms.track.transform import (
     ALERTS,
@@ -261,6 +262,15 @@ def empty_cells() -> dict[str, Any]:
     return {"log": _Bag(LOG.coder), "buffer": _Bag(BUFFER.coder)}
 
 
+def end_of_bundle(step: Any) -> Iterator[Any]:
+    """What a step gives at the end of a bundle, without times and windows."""
+    for element in step.finish_bundle():
+        if isinstance(element, pvalue.TaggedOutput):
+            yield pvalue.TaggedOutput(element.tag, element.value.value)
+        else:
+            yield element.value
+
+
 class _Timer:
     """The end of the input fires it."""
 
@@ -290,8 +300,16 @@ class Step:
 
     def push(self, key: str, chunk: Chunk) -> Outcome:
         """Give the step an element; return what that alone brought out."""
-        cells = self._cells.setdefault(key, empty_cells())
-        return self._take(self._step.process((key, chunk), **cells, end=_Timer()))
+        return self.push_all([(key, chunk)])
+
+    def push_all(self, elements: Iterable[Element]) -> Outcome:
+        """Give the step a bundle of elements; return what that alone brought out."""
+        out: list[Any] = []
+        for key, chunk in elements:
+            cells = self._cells.setdefault(key, empty_cells())
+            given = {**cells, "end": _Timer(), "timestamp": MIN_TIMESTAMP}
+            out += self._step.process((key, chunk), **given)
+        return self._take([*out, *end_of_bundle(self._step)])
 
     def finish(self) -> Outcome:
         """End the input; return all that came out since the first element."""
@@ -301,8 +319,8 @@ class Step:
 
     def model(self, key: str) -> bytes | None:
         """What is kept of a model, None before its first rows were learned from."""
-        models = [entry for entry in self._cells[key]["log"].read() if isinstance(entry, bytes)]
-        return models[-1] if models else None
+        data: bytes | None = self._step.log_of(key, Cells(**self._cells[key])).model
+        return data
 
     def _take(self, elements: Iterable[Any]) -> Outcome:
         now = Outcome()

@@ -155,3 +155,21 @@ def test_a_keyed_chunk_crosses_a_pipeline() -> None:
 def _as_lists(element: Any) -> Any:
     key, chunks = element
     return key, [chunk.batch.to_pylist() for chunk in chunks]
+
+
+@pytest.mark.parametrize("kind", ["plain", "named", "dictionary"])
+def test_a_batch_is_written_as_arrow_writes_it(kind: str) -> None:
+    batch = make_chunk(10).batch
+    if kind == "named":
+        batch = batch.replace_schema_metadata({b"name": b"value"})
+    if kind == "dictionary":
+        batch = batch.append_column("kind", pa.array(["a", "b"] * 5).dictionary_encode())
+    for _ in range(2):
+        # The second time the schema's part is known.
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        assert encode_batch(batch) == sink.getvalue().to_pybytes()
+        found = decode_batch(encode_batch(batch))
+        assert found.equals(batch)
+        assert found.schema.equals(batch.schema, check_metadata=True)

@@ -10,6 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from apache_beam import pvalue
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from tests.stream.running import (
     assert_same,
     core_alone,
     empty_cells,
+    end_of_bundle,
     make_rows,
 )
 from tests.stream.test_idle_flush import Timer
@@ -32,7 +34,7 @@ from transforms.keyed.expiry import Expiry, Kept
 from transforms.learn.transform import LateLabels
 from transforms.track import log
 from transforms.track.live_step import live_track_fn
-from transforms.track.log import MOST_ENTRIES
+from transforms.track.log import MOST_ENTRIES, Cells
 from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.transform import FEATURES, SNAPSHOTS
@@ -55,7 +57,8 @@ class Tracking:
 
     def push(self, rows: Rows) -> None:
         timers = {"end": self.end, "idle": self.idle, "silent": self.silent}
-        self._keep(self.step.process((KEY, rows.chunk()), **self.cells, **timers))
+        told = {**self.cells, **timers, "timestamp": MIN_TIMESTAMP}
+        self._keep(self.step.process((KEY, rows.chunk()), **told))
 
     def expire(self, late_by: float = 0.0) -> None:
         assert self.silent.due is not None
@@ -73,11 +76,12 @@ class Tracking:
 
     @property
     def model(self) -> bytes:
-        (found,) = (entry for entry in self.cells["log"].read() if isinstance(entry, bytes))
+        found: bytes | None = self.step.log_of(KEY, Cells(**self.cells)).model
+        assert found is not None
         return found
 
     def _keep(self, elements: Any) -> None:
-        for element in elements:
+        for element in [*elements, *end_of_bundle(self.step)]:
             tagged = isinstance(element, pvalue.TaggedOutput)
             name, value = (element.tag, element.value) if tagged else (FEATURES, element)
             self.outcome.keep(name, value)
@@ -185,9 +189,9 @@ def test_rows_that_wait_are_taken_before_a_model_expires(tmp_path: Path) -> None
     tracking = Tracking(tmp_path, order)
     rows = make_rows(60)
     tracking.push(rows)
-    tracking._keep(
-        tracking.step.at_idle(KEY, **tracking.cells, idle=tracking.idle, due=tracking.idle.due)
-    )
+    assert tracking.idle.due is not None
+    due = Timestamp.of(tracking.idle.due)
+    tracking._keep(tracking.step.at_idle(KEY, **tracking.cells, idle=tracking.idle, due=due))
     tracking.expire()
     late = rows.take([58])
     tracking.push(late)

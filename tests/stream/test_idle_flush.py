@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from kerneltrack.errors import ConfigError
 from tests.stream.running import (
@@ -17,6 +18,7 @@ from tests.stream.running import (
     _Timer,
     core_alone,
     empty_cells,
+    end_of_bundle,
     make_rows,
 )
 from transforms.track.live_step import live_track_fn
@@ -50,17 +52,16 @@ class Flushing:
 
     def push(self, rows: Rows) -> None:
         element = ("m", rows.chunk())
-        self._keep(
-            self._step.process(element, **self._cells, end=_Timer(), idle=self.idle, silent=Timer())
-        )
+        timers = {"end": _Timer(), "idle": self.idle, "silent": Timer()}
+        self._keep(self._step.process(element, **self._cells, **timers, timestamp=MIN_TIMESTAMP))
 
     def fire(self, late_by: float = 0.0) -> None:
         assert self.idle.due is not None
         due = self.idle.due - late_by
-        self._keep(self._step.at_idle("m", **self._cells, idle=self.idle, due=due))
+        self._keep(self._step.at_idle("m", **self._cells, idle=self.idle, due=Timestamp.of(due)))
 
     def _keep(self, elements: Any) -> None:
-        for element in elements:
+        for element in [*elements, *end_of_bundle(self._step)]:
             tag = getattr(element, "tag", "features")
             self.outcome.keep(tag, getattr(element, "value", element))
 

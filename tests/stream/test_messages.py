@@ -14,9 +14,18 @@ import pytest
 
 from tests.e2e.hostile import good_rows, hostile_messages
 from transforms.chunks import Chunk, encode_batch
-from transforms.kafka.encode import to_json
-from transforms.kafka.gather import Gathering
-from transforms.kafka.messages import MESSAGE_KEY, RECORD_TIME, Message, offset_and_place, position
+from transforms.kafka.encode import MOST_BYTES, EncodeFn, messages_of, to_json
+from transforms.kafka.gather import Gathering, Outgoing
+from transforms.kafka.messages import (
+    MESSAGE_KEY,
+    RECORD_TIME,
+    BadMessageError,
+    Message,
+    batch_of,
+    offset_and_place,
+    position,
+    records_of,
+)
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
 from transforms.read.matrix import Feature
@@ -216,3 +225,117 @@ def test_reasons_are_bounded_and_printable() -> None:
     reason = f"time = '{shown}...': no time in the years 1685 to 2255"
     assert letter["reason"] == reason
     assert json.loads(letter["rows"]) == [[place, reason] for place in range(3)]
+
+
+TEXTS = (
+    b'{"a": 1, "a": 2}',
+    b"123456789012345678901234567890",
+    b"18446744073709551616",
+    b"-9223372036854775809",
+    b"[1e400, -1e400, 1e-400, -0, -0.0, 1E5, 1e22, 5e-324, 2.2250738585072011e-308]",
+    b"[NaN, Infinity, -Infinity]",
+    b"9007199254740993.0",
+    b"12345678901234567890123.5",
+    b'["\\ud800", "\\ud83d\\ude00", "\\u00e9\\n\\/", "\x7f"]',
+    b'{"\\u0061": true, "b": null}',
+    b"1" * 400,
+)
+REFUSED = (
+    *(b"[1,2", b"\xef\xbb\xbf{}", b'"\xff"', b'"\x01"', b"01", b"1.", b".5", b"+1", b"", b"[1,]"),
+    *(b"{}x", b'"\\x"', b'"\xed\xa0\x80"', b"[" * 100_000, b"1" * 5000, b"\x0c1"),
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_json_is_read_as_python_reads_it(text: bytes) -> None:
+    expected = json.loads(text.decode("utf-8"))
+    rows = expected if isinstance(expected, list) else [expected]
+    # Their writing tells -0.0 from 0.0, 1 from 1.0 and a NaN from another.
+    assert repr(records_of(text, "json")) == repr(rows)
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
+def test_what_is_no_json_to_python_is_none(text: bytes) -> None:
+    with pytest.raises((ValueError, RecursionError)) as error:
+        json.loads(text.decode("utf-8"))
+    with pytest.raises(BadMessageError, match="not JSON: ") as found:
+        records_of(text, "json")
+    assert str(error.value)[:20] in str(found.value)
+
+
+OUTPUT = pa.schema(
+    [
+        pa.field("model_id", pa.string()),
+        pa.field("index", pa.int64()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("place", pa.int32()),
+        pa.field("loss", pa.float64()),
+        pa.field("evicted", pa.int64()),
+        pa.field("z", pa.list_(pa.float64(), 2)),
+        pa.field("label", pa.string()),
+    ]
+)
+
+
+def output_chunk(first: int, rows: int, label: str | None = "walk") -> Chunk:
+    index = np.arange(first, first + rows)
+    reals = np.random.default_rng(first).normal(size=(rows, 3))
+    evicted = pa.array([None if i % 2 else int(i) for i in index], pa.int64())
+    columns = {
+        "index": pa.array(index),
+        "source": pa.array(np.full(rows, 3, np.int32)),
+        "row": pa.array(position(index, 0)),
+        "loss": pa.array(reals[:, 0]),
+        "evicted": evicted,
+        "z": pa.FixedSizeListArray.from_arrays(pa.array(reals[:, 1:].ravel()), 2),
+        "label": pa.array([label] * rows, pa.string()),
+    }
+    return Chunk(pa.RecordBatch.from_pydict(columns))
+
+
+def bundle_of(step: EncodeFn, elements: Iterable[tuple[str, Chunk]]) -> list[Outgoing]:
+    step.start_bundle()
+    found = [out for element in elements for out in step.process(element, 5)]
+    return [out.value for out in [*found, *step.finish_bundle()]]
+
+
+@pytest.mark.parametrize("form", ["json", "arrow"])
+def test_chunks_of_a_bundle_are_written_as_each_by_itself(form: str) -> None:
+    elements = [(f"m{i % 3}é", output_chunk(10 * i, 1 + i % 4)) for i in range(9)]
+    elements.append(("m1", output_chunk(3, 4, None)))
+    # One with other columns, as another output has them: what is held goes out first.
+    other = output_chunk(7, 2).batch
+    elements.insert(4, ("m2", Chunk(other.append_column("more", pa.array([1, 2])))))
+    found = bundle_of(EncodeFn(OUTPUT, form), elements)
+    alone = [out for element in elements for out in messages_of([element], OUTPUT, form)]
+    if form == "arrow":
+        # The bits past the last row of a message are anything.
+        found, alone = (
+            [(key, batch_of(value), headers) for key, value, headers in messages]
+            for messages in (found, alone)
+        )
+    assert found == alone
+    assert [key.decode() for key, _, _ in found if key] == [key for key, _ in elements]
+    first = elements[0][1].batch.slice(0, 1).to_pylist()[0]
+    row = {"model_id": "m0é", "index": 0, "partition": 3, "offset": 0, "place": 0}
+    row |= {name: first[name] for name in ("loss", "evicted", "z", "label")}
+    value: Any = found[0][1]
+    assert (json.loads(value) if form == "json" else value.to_pylist()) == [row]
+
+
+@pytest.mark.parametrize("form", ["json", "arrow"])
+def test_rows_too_many_for_a_message_become_several(form: str) -> None:
+    elements = [
+        ("a", output_chunk(0, 3)),
+        ("b", output_chunk(0, 30_000)),
+        ("c", output_chunk(5, 2)),
+    ]
+    found = bundle_of(EncodeFn(OUTPUT, form), elements)
+    assert all(len(value or b"") <= MOST_BYTES for _, value, _ in found)
+    rows: dict[bytes, list[int]] = {}
+    for key, value, _ in found:
+        read = json.loads(value or b"") if form == "json" else batch_of(value).to_pylist()
+        rows.setdefault(key or b"", []).extend(row["index"] for row in read)
+    assert rows == {b"a": [0, 1, 2], b"b": list(range(30_000)), b"c": [5, 6]}
+    assert len(found) > 3

@@ -10,6 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 import pytest
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from tests.stream.running import (
     assert_same,
     core_alone,
     empty_cells,
+    end_of_bundle,
     make_rows,
     track,
     track_stream,
@@ -290,6 +292,8 @@ class _CountingBag:
 
 
 def _rows(entry: Any) -> int:
+    if isinstance(entry, log.Waiting):
+        return len(entry.chunk())
     return len(entry) if isinstance(entry, Chunk) else 0
 
 
@@ -299,7 +303,8 @@ def rows_touched(count: int, order: Order) -> int:
     entries, buffer = _CountingBag(), _CountingBag()
     cells = {"log": entries, "buffer": buffer}
     for chunk in make_rows(count).cut([1]):
-        list(step.process(("m", chunk), **cells, end=_Timer()))
+        list(step.process(("m", chunk), **cells, end=_Timer(), timestamp=MIN_TIMESTAMP))
+        list(end_of_bundle(step))
     list(step.at_end("m", **cells))
     return entries.rows + buffer.rows
 
@@ -350,4 +355,5 @@ def test_a_clock_of_another_version_is_refused() -> None:
     cells["log"].encoded.append(log.CLOCK + b'{"version": 99}')
     (chunk,) = make_rows(1).cut([1])
     with pytest.raises(DataError, match="format version 99: this code reads version 4"):
-        list(step.process(("m", chunk), **cells, end=_Timer()))
+        list(step.process(("m", chunk), **cells, end=_Timer(), timestamp=MIN_TIMESTAMP))
+        list(end_of_bundle(step))

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pipelines.cli.main import main
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
-RUN = ("README.md", "docs/beam.md", "docs/python.md", "docs/sklearn.md", "docs/detection.md")
+RUN = (
+    "README.md",
+    "docs/beam.md",
+    "docs/detection.md",
+    "docs/export.md",
+    "docs/python.md",
+    "docs/sklearn.md",
+)
+# Pages whose code goes on with what their commands have written.
+COMMANDS = ("docs/export.md",)
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+_SHELL = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.M)
 
@@ -22,8 +35,16 @@ def blocks(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", RUN)
-def test_code_of_a_page_runs_from_top_to_bottom(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_a_page_runs_from_top_to_bottom(
+    page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(ROOT)
+    if page in COMMANDS:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "samples").symlink_to(ROOT / "samples")
+        for line in "".join(_SHELL.findall((ROOT / page).read_text(encoding="utf-8"))).splitlines():
+            program, *arguments = shlex.split(line)
+            assert (program, main(arguments)) == ("kerneltrack", 0), line
     names: dict[str, Any] = {}
     if page == "docs/detection.md":
         names["rows"] = np.random.default_rng(0).normal(size=(2000, 4))

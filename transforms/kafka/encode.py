@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MAX_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk, encode_batch
@@ -19,6 +23,9 @@ from transforms.write.schemas import TIME
 
 MOST_BYTES = 900_000
 """Longest message: brokers and clients take a million bytes unless told otherwise."""
+
+MOST_HELD = 16_384
+"""Rows of a bundle that are written together at most."""
 
 PLACE_FIELDS = (
     pa.field("partition", pa.int32()),
@@ -42,6 +49,9 @@ def placed_schema(schema: pa.Schema) -> pa.Schema:
 class EncodeFn(beam.DoFn):
     """Turn `tuple[str, Chunk]` into messages; a chunk too long for one becomes several.
 
+    The chunks of a bundle are written together: what Arrow and Python cost for each call is paid
+    once, not once a model. Messages leave in the order of their chunks.
+
     Args:
         schema: Columns of the rows, `model_id` first.
         form: "json", a list of objects, or "arrow", an IPC stream.
@@ -57,39 +67,96 @@ class EncodeFn(beam.DoFn):
         self._schema = schema
         self._form = form
 
-    def process(self, element: tuple[str, Chunk]) -> Iterator[Outgoing]:
-        """Yield the chunk's messages; a command is none."""
-        key, chunk = element
+    def start_bundle(self) -> None:
+        """Begin without chunks."""
+        self._held: list[tuple[str, Chunk]] = []
+        self._rows = 0
+        self._earliest: Any = MAX_TIMESTAMP
+
+    def process(
+        self, element: tuple[str, Chunk], timestamp: Any = beam.DoFn.TimestampParam
+    ) -> Iterator[WindowedValue]:
+        """Take a chunk in; a command is none."""
+        _, chunk = element
         if command_of(chunk) is not None:
             return
-        batch = rows_of(key, chunk, self._schema)
-        for value in self._values(batch):
-            yield key.encode("utf-8"), value, []
+        if self._held and self._held[0][1].batch.schema != chunk.batch.schema:
+            yield from self._written()
+        self._held.append(element)
+        self._rows += len(chunk)
+        self._earliest = min(self._earliest, timestamp)
+        if self._rows >= MOST_HELD:
+            yield from self._written()
 
-    def _values(self, batch: pa.RecordBatch) -> Iterator[bytes]:
-        value = encode_batch(batch) if self._form == "arrow" else to_json(batch)
-        if len(value) <= MOST_BYTES or batch.num_rows == 1:
-            yield value
-            return
-        half = batch.num_rows // 2
-        yield from self._values(batch.slice(0, half))
-        yield from self._values(batch.slice(half))
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Yield the messages of what is held."""
+        yield from self._written()
+
+    def _written(self) -> Iterator[WindowedValue]:
+        held, timestamp = self._held, self._earliest
+        self.start_bundle()
+        for message in messages_of(held, self._schema, self._form):
+            yield WindowedValue(message, timestamp, (GlobalWindow(),))
 
 
-def rows_of(model_id: str, chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a chunk's rows with the columns of a schema."""
+def messages_of(
+    chunks: Sequence[tuple[str, Chunk]], schema: pa.Schema, form: str
+) -> Iterator[Outgoing]:
+    """Yield the messages of chunks of models, all with the same columns.
+
+    Args:
+        chunks: The chunks.
+        schema: Columns of the rows, `model_id` first.
+        form: As of `EncodeFn`.
+    """
+    if not chunks:
+        return
+    batch = rows_of(chunks, schema)
+    records = None if form == "arrow" else records_of(batch)
+    start = 0
+    for key, chunk in chunks:
+        stop = start + len(chunk)
+        encoded = key.encode("utf-8")
+        if records is None:
+            values = _halved(batch.slice(start, len(chunk)), len(chunk), encode_batch)
+        else:
+            values = _halved(records[start:stop], len(chunk), _ENCODER.encode)
+        for value in values:
+            yield encoded, value, []
+        start = stop
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def _halved(rows: Any, count: int, encode: Any) -> Iterator[bytes]:
+    """Yield rows as the message that `encode` makes, or as several where one is too long."""
+    value = encode(rows)
+    if len(value) <= MOST_BYTES or count == 1:
+        yield value
+        return
+    half = count // 2
+    yield from _halved(rows[:half], half, encode)
+    yield from _halved(rows[half:], count - half, encode)
+
+
+def rows_of(chunks: Sequence[tuple[str, Chunk]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of chunks, all with the same columns, with the columns of a schema."""
+    whole = Chunk.concat([chunk for _, chunk in chunks])
     columns: list[Any] = []
     place: dict[str, Any] = {}
-    if chunk.has("row"):
-        offset, at = offset_and_place(chunk.column("row"))
-        place = {"partition": chunk.column("source"), "offset": offset, "place": at}
+    if whole.has("row"):
+        offset, at = offset_and_place(whole.column("row"))
+        place = {"partition": whole.column("source"), "offset": offset, "place": at}
     for field in schema:
         if field.name == "model_id":
-            columns.append(pa.array([model_id] * len(chunk), pa.string()))
+            ids = pa.array([key for key, _ in chunks], pa.string())
+            lengths = [len(chunk) for _, chunk in chunks]
+            columns.append(ids.take(pa.array(np.repeat(np.arange(len(chunks)), lengths))))
         elif field.name in place:
             columns.append(pa.array(place[field.name]).cast(field.type))
         else:
-            columns.append(chunk.batch.column(field.name).cast(field.type))
+            columns.append(whole.batch.column(field.name).cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -99,16 +166,35 @@ def to_json(batch: pa.RecordBatch) -> bytes:
     Reals come back as they were, bit for bit; what is not finite is null. Times are ISO 8601
     with all nine digits.
     """
+    return _ENCODER.encode(records_of(batch))
+
+
+def records_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return rows as the objects that `to_json` writes; what is not finite is still there."""
     columns: dict[str, list[Any]] = {}
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.type == TIME:
             # Arrow writes the zone as Z, and a space before the clock.
             texts = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
             columns[field.name] = texts.to_pylist()
-        elif pa.types.is_floating(field.type):
-            columns[field.name] = pc.if_else(pc.is_finite(column), column, None).to_pylist()
         else:
-            columns[field.name] = column.to_pylist()
+            columns[field.name] = _plain(column)
     names = list(columns)
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _plain(column: pa.Array) -> list[Any]:
+    """Return `column.to_pylist()`: by NumPy where it holds numbers, many times as fast."""
+    kind = column.type
+    if pa.types.is_fixed_size_list(kind) and not column.null_count:
+        values = _plain(column.flatten())
+        width = kind.list_size
+        return [values[at : at + width] for at in range(0, len(values), width)]
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)) or kind == pa.float16():
+        return list(column.to_pylist())
+    if not column.null_count:
+        return list(column.to_numpy().tolist())
+    values = column.fill_null(0).to_numpy().tolist()
+    for place in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+        values[place] = None
+    return list(values)

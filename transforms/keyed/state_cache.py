@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 from apache_beam.runners.worker import statecache
+
+from transforms.chunks import Chunk
 
 ENTRY = 400
 """Bytes of an entry of the cache beside its value: its keys and the table's own."""
@@ -21,7 +24,8 @@ def measure_entries() -> None:
     What state holds refers to no module's globals but through types, modules and functions, which
     Beam leaves out itself: the sizes are the same. What an entry takes beside its value, several
     times as much as an empty cell, it does not count: 64 MB of what models that came and went leave
-    behind would be 400 MB of memory.
+    behind would be 400 MB of memory. What our cells hold most often, flat entries in a list, is
+    added up here, in a fifth of the time; all else by objsize.
     """
     beam = vars(statecache)
     if isinstance(beam["objsize"], SimpleNamespace):
@@ -29,7 +33,32 @@ def measure_entries() -> None:
     value_size = beam["objsize"].get_deep_size
 
     def entry_size(*values: Any, **how: Any) -> int:
-        size: int = value_size(*values, exclude_modules_globals=False, **how)
+        size = _flat_size(values[0]) if len(values) == 1 else None
+        if size is None:
+            size = int(value_size(*values, exclude_modules_globals=False, **how))
         return ENTRY + size
 
     beam["objsize"] = SimpleNamespace(get_deep_size=entry_size)
+
+
+_FLAT = frozenset((bytes, int, bool, str, type(None)))
+
+
+def _flat_size(value: Any) -> int | None:
+    """Return what a list of flat entries takes; None if it is none."""
+    if type(value) is not list:
+        return None
+    seen: dict[int, int] = {}
+    for entry in (value, *value):
+        seen[id(entry)] = sys.getsizeof(entry)
+        if isinstance(entry, tuple):
+            for part in entry:
+                if type(part) not in _FLAT:
+                    return None
+                seen[id(part)] = sys.getsizeof(part) if part is not None else 0
+        elif isinstance(entry, Chunk):
+            seen[id(entry.batch)] = sys.getsizeof(entry.batch)
+            seen[id(entry.batch.schema)] = sys.getsizeof(entry.batch.schema)
+        elif entry is not value and type(entry) not in _FLAT:
+            return None
+    return sum(seen.values())

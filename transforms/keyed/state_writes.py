@@ -2,7 +2,8 @@
 
 Beam's own worker waits for the answer to the last write of each cell and does not look at it: a
 write that the runner refused is lost without a word. If no answer comes it waits for ever, even
-when the stream of answers is gone.
+when the stream of answers is gone. Here all writes of a bundle are sent, then all answers are
+waited for: not a way to the runner and back for each model.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
-from apache_beam.runners.worker import sdk_worker
+from apache_beam.runners.worker import bundle_processor, sdk_worker
 
 from kerneltrack.errors import KerneltrackError
 
@@ -117,6 +118,19 @@ def check_writes() -> None:
             finally:
                 self._context.written = None
 
+    def commit(self: Any) -> None:
+        """Send what a cell is to hold; `checked_bundle` waits for the answers of all cells."""
+        sent = []
+        if self._cleared:
+            sent.append(self._state_handler.clear(self._state_key))
+        if self._added_elements:
+            coder = self._value_coder.get_impl()
+            sent.append(self._state_handler.extend(self._state_key, coder, self._added_elements))
+        if not isinstance(getattr(self._state_handler, "_underlying", None), handler):
+            for answer in sent:
+                answer.get()
+
+    vars(bundle_processor)["SynchronousBagRuntimeState"].commit = commit
     handler.start = watched_start
     handler._request = checked_request
     handler.process_instruction_id = checked_bundle

@@ -22,7 +22,7 @@ from transforms.learn.turns import NarrowFn, narrow_labels
 from transforms.read.files import CHUNK_ROWS
 from transforms.track import step as track
 from transforms.track.late_data import late_as_failures
-from transforms.track.log import Cells, ModelLog
+from transforms.track.log import Cells
 from transforms.track.order import Order
 from transforms.track.step import TrackFn
 
@@ -152,7 +152,7 @@ class Steps:
             yield from self.track.finish(key, Cells(log, buffer))
             return
         for chunk in _as_they_came(rows):
-            kept = ModelLog(Cells(log, buffer))
+            kept = self.track.log_of(key, Cells(log, buffer))
             yield from self.track.take((key, chunk), kept)
             kept.commit()
         yield from self.track.finish(key, Cells(log, buffer))

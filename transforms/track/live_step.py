@@ -13,7 +13,6 @@ import apache_beam as beam
 from apache_beam import pvalue
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import TimerSpec, on_timer
-from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.timestamp import Timestamp
 
@@ -21,11 +20,10 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.keyed.timers import in_time
-from transforms.track.clock import Clock, flush, may_release
 from transforms.track.log import BUFFER, LOG, Cells, ModelLog
 from transforms.track.model import Work
 from transforms.track.order import Order
-from transforms.track.step import SNAPSHOTS, TrackFn, track_fn
+from transforms.track.step import SNAPSHOTS, Held, Timers, TrackFn, track_fn
 
 
 class LiveTrackFn(TrackFn):
@@ -42,25 +40,26 @@ class LiveTrackFn(TrackFn):
         self._idle_flush = order.idle_flush
         self._expire_after = None if expiry is None else expiry.after
 
-    def watch(self, log: ModelLog, idle: Any, silent: Any) -> None:
-        """Set the timers anew: the model has shown itself."""
+    def watch(self, log: ModelLog, timers: Timers) -> None:
+        """Set the timers of silence anew."""
         now = time.time()
         if self._idle_flush is not None:
             if log.clock is not None and log.clock.waiting:
-                idle.set(Timestamp.of(now + self._idle_flush))
+                timers.idle.set(Timestamp.of(now + self._idle_flush))
             else:
-                idle.clear()
+                timers.idle.clear()
         if self._expire_after is not None:
-            silent.set(Timestamp.of(now + self._expire_after))
+            timers.silent.set(Timestamp.of(now + self._expire_after))
 
-    def flush(self, key: str, log: ModelLog) -> Iterator[Any]:
-        """Run the rows that wait for newer ones, which have not come."""
-        now = log.clock or Clock()
-        flushed = flush(now)
-        if may_release(self._order, flushed, self._work.rows_to_start):
-            flushed = yield from self._release(key, flushed, log)
-            # A model that cannot begin yet goes on waiting.
-            log.put_clock(flushed if flushed.started else now)
+    def fall_silent(self, key: str, cells: Cells, timers: Timers, timestamp: Any) -> Iterator[Any]:
+        """Take the rows that wait for newer ones, with the bundle if that is possible."""
+        if key in self._held or not self._together:
+            yield from self._run_held()
+        if not self._together:
+            yield from self._run_one(key, Held(cells, timers, [], flush=True))
+            return
+        self._held[key] = Held(cells, timers, [], flush=True)
+        self._earliest = min(self._earliest, timestamp)
 
     def expire(self, key: str, log: ModelLog) -> Iterator[Any]:
         """Write all that is kept of a model into a file, and keep the file's name instead."""
@@ -91,13 +90,10 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             end: Any = beam.DoFn.TimerParam(bounded.END),
             idle: Any = beam.DoFn.TimerParam(idleness),
             silent: Any = beam.DoFn.TimerParam(silence),
+            timestamp: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
-            kept = ModelLog(Cells(log, buffer))
-            if kept.clock is None:
-                end.set(GlobalWindow().max_timestamp())
-            yield from self.take(element, kept)
-            self.watch(kept, idle, silent)
-            kept.commit()
+            timers = Timers(end, idle, silent)
+            yield from self.bring(element, Cells(log, buffer), timers, timestamp)
 
         @on_timer(idleness)
         def at_idle(
@@ -109,9 +105,8 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
             if self._idle_flush is not None and in_time(idle, due, self._idle_flush):
-                kept = ModelLog(Cells(log, buffer))
-                yield from self.flush(key, kept)
-                kept.commit()
+                timers = Timers(None, idle)
+                yield from self.fall_silent(key, Cells(log, buffer), timers, due)
 
         @on_timer(silence)
         def at_silence(
@@ -124,7 +119,8 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
             if self._expire_after is not None and in_time(silent, due, self._expire_after):
-                kept = ModelLog(Cells(log, buffer))
+                yield from self._run_held()
+                kept = self.log_of(key, Cells(log, buffer))
                 yield from self.expire(key, kept)
                 kept.commit()
                 end.clear()

@@ -10,6 +10,8 @@ a chunk costs the same.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from apache_beam import coders
@@ -20,10 +22,62 @@ from transforms.chunks import Chunk, decode_batch, encode_batch
 from transforms.keyed.expiry import Kept
 from transforms.track.clock import Clock
 
-LOG_VERSION = 1
+LOG_VERSION = 2
 MOST_ENTRIES = 64
 
-CLOCK, MODEL, ROWS, SPILLED, EXPIRED = b"c", b"m", b"r", b"s", b"e"
+CLOCK, MODEL, PACKED, ROWS, SPILLED, EXPIRED = b"c", b"m", b"p", b"r", b"s", b"e"
+
+_HEAD = struct.Struct("<q??qq")
+"""Of a packed model: index of the tracker's first row, which of its times there are, and both."""
+
+
+class Packed(NamedTuple):
+    """A model with nothing beside its tracker, the tracker's arrays as one block of bytes.
+
+    What writing and reading names, shapes and a header costs each time, a bundle of single rows
+    would pay for each row.
+
+    Attributes:
+        before: As of `Model`; so are both times.
+        time: Time of the newest row, ns.
+        until: All rows before this time, ns, have been learned from.
+        body: The arrays.
+        known: Whether the arrays have been held against what the row loop takes; those that come
+            from the runner have not.
+    """
+
+    before: int
+    time: int | None
+    until: int | None
+    body: bytes
+    known: bool = False
+
+    def encode(self) -> bytes:
+        """Write it as bytes."""
+        times = (self.time is not None, self.until is not None, self.time or 0, self.until or 0)
+        return _HEAD.pack(self.before, *times) + self.body
+
+    @classmethod
+    def decode(cls, data: bytes) -> Packed:
+        """Read it back.
+
+        Raises:
+            DataError: for bytes too short to be one.
+        """
+        if len(data) < _HEAD.size:
+            raise DataError("log", f"damaged: a model of {len(data)} bytes")
+        before, timed, ended, time, until = _HEAD.unpack_from(data)
+        return cls(before, time if timed else None, until if ended else None, data[_HEAD.size :])
+
+
+class Waiting(NamedTuple):
+    """Rows that wait, as the bytes of their chunk: they hold nothing else in memory."""
+
+    data: bytes
+
+    def chunk(self) -> Chunk:
+        """Return the rows."""
+        return Chunk(decode_batch(self.data))
 
 
 class Spilled(NamedTuple):
@@ -38,8 +92,20 @@ class Expired(NamedTuple):
     name: bytes
 
 
-Entry: TypeAlias = Clock | bytes | Chunk | Spilled | Expired
+Entry: TypeAlias = Clock | bytes | Packed | Chunk | Waiting | Spilled | Expired
 """What a log holds; bytes are the model's. Of clocks and models the last one counts."""
+
+
+_WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
+    bytes: (MODEL, lambda data: data),
+    Packed: (PACKED, Packed.encode),
+    Chunk: (ROWS, lambda chunk: encode_batch(chunk.batch)),
+    Waiting: (ROWS, lambda waiting: waiting.data),
+    Clock: (CLOCK, Clock.encode),
+    Spilled: (SPILLED, lambda spilled: str(spilled.rows).encode()),
+    Expired: (EXPIRED, lambda expired: expired.name),
+}
+"""How an entry of each type begins, and the rest of its bytes."""
 
 
 class EntryCoder(coders.Coder):
@@ -51,15 +117,8 @@ class EntryCoder(coders.Coder):
 
     def encode(self, value: Entry) -> bytes:
         """Write an entry."""
-        if isinstance(value, Chunk):
-            return ROWS + encode_batch(value.batch)
-        if isinstance(value, Clock):
-            return CLOCK + value.encode()
-        if isinstance(value, Expired):
-            return EXPIRED + value.name
-        if isinstance(value, Spilled):
-            return SPILLED + str(value.rows).encode()
-        return MODEL + value
+        kind, write = _WRITTEN[type(value)]
+        return kind + write(value)
 
     def decode(self, encoded: bytes) -> Entry:
         """Read an entry back.
@@ -76,6 +135,8 @@ class EntryCoder(coders.Coder):
             return Expired(data)
         if kind == SPILLED:
             return Spilled(int(data))
+        if kind == PACKED:
+            return Packed.decode(data)
         if kind == MODEL:
             return data
         raise DataError("log", f"an entry of kind {kind!r}: written by newer code")
@@ -102,24 +163,26 @@ class ModelLog:
 
     Attributes:
         clock: The model's clock; None of one that is new, or has expired.
-        model: The model as bytes; None before its first rows.
+        packed: The model as a block, if it is one.
         expired: The name of its file, if it has expired.
     """
 
-    def __init__(self, cells: Cells) -> None:
-        """Read it."""
+    def __init__(self, cells: Cells, unpack: Callable[[Packed], bytes]) -> None:
+        """Read it; `unpack` makes of a block the bytes that a model is otherwise."""
         self._cells = cells
+        self._unpack = unpack
         self.clock: Clock | None = None
-        self.model: bytes | None = None
+        self.packed: Packed | None = None
+        self._model: bytes | None = None
         self.expired: bytes | None = None
-        self._waiting: list[Chunk] = []
+        self._waiting: list[Chunk | Waiting] = []
         self._spilled = 0
         self._added: list[Entry] = []
         self._anew = False
         entries: list[Entry] = list(cells.log.read())
         self._length = len(entries)
         for entry in entries:
-            if isinstance(entry, Chunk):
+            if isinstance(entry, Chunk | Waiting):
                 self._waiting.append(entry)
             elif isinstance(entry, Clock):
                 self.clock = entry
@@ -127,17 +190,36 @@ class ModelLog:
                 self._spilled = entry.rows
             elif isinstance(entry, Expired):
                 self.expired = entry.name
+            elif isinstance(entry, Packed):
+                self._model, self.packed = None, entry
             else:
-                self.model = entry
+                self._model, self.packed = entry, None
 
-    def add(self, chunk: Chunk) -> None:
+    @property
+    def model(self) -> bytes | None:
+        """The model as bytes; None before its first rows."""
+        if self._model is None and self.packed is not None:
+            self._model = self._unpack(self.packed)
+        return self._model
+
+    @property
+    def spilled(self) -> bool:
+        """Whether rows wait in the buffer, too."""
+        return self._spilled > 0
+
+    @property
+    def has_model(self) -> bool:
+        """Whether it has learned from rows."""
+        return self._model is not None or self.packed is not None
+
+    def add(self, chunk: Chunk | Waiting) -> None:
         """Let rows wait."""
         self._waiting.append(chunk)
         self._added.append(chunk)
 
     def drain(self) -> list[Chunk]:
         """Take all rows that wait, in the order in which they came."""
-        chunks, self._waiting = self._waiting, []
+        chunks, self._waiting = self.waiting(), []
         self._anew = True
         if self._spilled:
             # All of them before any is added: that would never end.
@@ -148,18 +230,30 @@ class ModelLog:
 
     def put_model(self, data: bytes | None) -> None:
         """Let the model be these bytes; None: it begins anew."""
-        self.model = data
+        self._model, self.packed = data, None
+        self._anew = True
+
+    def waiting(self) -> list[Chunk]:
+        """Return the rows that wait in the log, in the order in which they came."""
+        return [part.chunk() if isinstance(part, Waiting) else part for part in self._waiting]
+
+    def release(self, packed: Packed, rest: Waiting | None) -> None:
+        """Let the model be this block, and no rows wait but the rest."""
+        self._model, self.packed = None, packed
+        self._waiting = [] if rest is None else [rest]
         self._anew = True
 
     def expire(self, name: bytes) -> None:
         """Keep the name of a file instead of all else."""
         self.drain()
-        self.clock, self.model, self.expired = None, None, name
+        self.clock, self.expired = None, name
+        self._model, self.packed = None, None
 
     def wake(self, kept: Kept) -> None:
         """Take up again what was kept of a model that had expired."""
         self._anew = True
-        self.clock, self.model, self.expired = Clock.decode(kept.clock), kept.state, None
+        self.clock, self.expired = Clock.decode(kept.clock), None
+        self._model, self.packed = kept.state, None
         self._waiting = list(kept.waiting)
 
     def put_clock(self, clock: Clock) -> None:
@@ -171,7 +265,8 @@ class ModelLog:
     def commit(self) -> None:
         """Write down what is new: once, when a call has done its work."""
         if self._length + len(self._added) > MOST_ENTRIES or len(self._waiting) > MOST_ENTRIES:
-            for chunk in self._waiting:
+            for part in self._waiting:
+                chunk = part.chunk() if isinstance(part, Waiting) else part
                 self._cells.buffer.add(chunk)
                 self._spilled += len(chunk)
             self._waiting = []
@@ -186,7 +281,11 @@ class ModelLog:
         """Return what the log holds if it is written anew."""
         if self.expired is not None:
             return [Expired(self.expired)]
-        entries: list[Entry] = [] if self.model is None else [self.model]
+        entries: list[Entry] = []
+        if self.packed is not None:
+            entries.append(self.packed)
+        elif self._model is not None:
+            entries.append(self._model)
         if self._spilled:
             entries.append(Spilled(self._spilled))
         entries.extend(self._waiting)

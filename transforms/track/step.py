@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -14,6 +15,8 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import TimerSpec, on_timer
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
+from apache_beam.utils.timestamp import MAX_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack import codec
 from kerneltrack.learners.common.inputs import own_inputs
@@ -31,6 +34,7 @@ from transforms.track.clock import (
     Clock,
     admit,
     already_learned,
+    flush,
     may_release,
     progress,
     split_ready,
@@ -45,10 +49,11 @@ from transforms.track.features import (
     join_scores,
 )
 from transforms.track.forward_fill import hold_last
-from transforms.track.log import BUFFER, LOG, Cells, ModelLog
+from transforms.track.log import BUFFER, LOG, Cells, ModelLog, Packed
 from transforms.track.model import LastWritten, Model, Work, begin, decode, encode, take_over
 from transforms.track.order import Order
 from transforms.track.segments import Outcome, next_event, run_rows
+from transforms.track.together import Visit, goes_together, model_of, run_together
 from transforms.track.windows import mismatch_chunk
 
 FEATURES = "features"
@@ -63,6 +68,35 @@ SLICE_ROWS = 16_384
 """Rows a feature chunk holds at most; a released backlog of millions leaves in such slices."""
 LEARNED_BEFORE = "of a time that the model had learned from before it was taken up again"
 NOTHING_HELD = "a value is missing and none recent enough can stand in for it"
+
+
+MOST_HELD = 131_072
+"""Rows of a bundle that are held at most."""
+
+
+class Timers(NamedTuple):
+    """A model's timers: at the end of the input; in live jobs also of its silence."""
+
+    end: Any
+    idle: Any = None
+    silent: Any = None
+
+
+@dataclasses.dataclass
+class Held:
+    """What a bundle has brought a model so far.
+
+    Attributes:
+        cells: The model's state.
+        timers: Its timers.
+        chunks: Rows.
+        flush: Whether it has fallen silent, instead.
+    """
+
+    cells: Cells
+    timers: Timers
+    chunks: list[Chunk]
+    flush: bool = False
 
 
 class TrackFn(beam.DoFn):
@@ -82,6 +116,8 @@ class TrackFn(beam.DoFn):
         self._expiry = expiry
         self._tracker = get_tracker(work.spec.tracker)
         self._written = LastWritten()
+        self._together = goes_together(work, order)
+        self.start_bundle()
 
     @property
     def work(self) -> Work:
@@ -97,6 +133,106 @@ class TrackFn(beam.DoFn):
         """Prepare the worker that this runs in."""
         measure_entries()
         check_writes()
+
+    def start_bundle(self) -> None:
+        """Begin without rows."""
+        self._held: dict[str, Held] = {}
+        self._held_rows = 0
+        self._earliest: Any = MAX_TIMESTAMP
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Run what is held of the bundle."""
+        earliest = self._earliest
+        for out in self._run_held():
+            if isinstance(out, pvalue.TaggedOutput):
+                yield pvalue.TaggedOutput(out.tag, _placed(out.value, earliest))
+            else:
+                yield _placed(out, earliest)
+
+    def bring(
+        self, element: tuple[str, Chunk], cells: Cells, timers: Any, timestamp: Any
+    ) -> Iterator[Any]:
+        """Take an element in: until the bundle ends it is held, if that is possible.
+
+        Beam writes state after `finish_bundle`. A command, and whatever comes for a model after
+        one, finds all that came before it done.
+        """
+        key, chunk = element
+        held = self._held.get(key)
+        if not self._together or command_of(chunk) is not None or (held and held.flush):
+            yield from self._run_held()
+            held = None
+        if not self._together or command_of(chunk) is not None:
+            yield from self._run_one(key, Held(cells, timers, [chunk]))
+            return
+        if held is None:
+            held = self._held[key] = Held(cells, timers, [])
+        held.chunks.append(chunk)
+        self._held_rows += len(chunk)
+        self._earliest = min(self._earliest, timestamp)
+        if self._held_rows >= MOST_HELD:
+            yield from self._run_held()
+
+    def _run_held(self) -> Iterator[Any]:
+        """Run what is held: together where that is possible, else model by model."""
+        held = self._held
+        self.start_bundle()
+        if not held:
+            return
+        visits = [
+            Visit(key, self.log_of(key, each.cells), each.chunks, each.flush)
+            for key, each in held.items()
+        ]
+        alone = yield from run_together(self._work, self._order, visits, self._decoded)
+        left = {visit.key for visit in alone}
+        for visit in visits:
+            if visit.key not in left:
+                if visit.chunks:
+                    self.watch(visit.log, held[visit.key].timers)
+                visit.log.commit()
+        for visit in alone:
+            yield from self._run_one(visit.key, held[visit.key], visit.log)
+
+    def _run_one(self, key: str, held: Held, log: ModelLog | None = None) -> Iterator[Any]:
+        """Run what came for one model by itself."""
+        log = log or self.log_of(key, held.cells)
+        if held.flush:
+            yield from self.flush(key, log)
+        else:
+            self.begin(log, held.timers)
+            for chunk in held.chunks:
+                yield from self.take((key, chunk), log)
+            self.watch(log, held.timers)
+        log.commit()
+
+    def begin(self, log: ModelLog, timers: Any) -> None:
+        """Set the timer of the end of the input, once for each model."""
+        if log.clock is None:
+            timers.end.set(GlobalWindow().max_timestamp())
+
+    def watch(self, log: ModelLog, timers: Any) -> None:
+        """Set timers anew: the model has shown itself."""
+
+    def flush(self, key: str, log: ModelLog) -> Iterator[Any]:
+        """Run the rows that wait for newer ones, which have not come."""
+        now = log.clock or Clock()
+        flushed = flush(now)
+        if may_release(self._order, flushed, self._work.rows_to_start):
+            flushed = yield from self._release(key, flushed, log)
+            # A model that cannot begin yet goes on waiting.
+            log.put_clock(flushed if flushed.started else now)
+
+    def log_of(self, key: str, cells: Cells) -> ModelLog:
+        """Read a model's log."""
+
+        def unpack(packed: Packed) -> bytes:
+            model = model_of(self._work, packed, f"state of model {key!r}")
+            return self._written.put(self._work, key, model)
+
+        return ModelLog(cells, unpack)
+
+    def _decoded(self, key: str, data: bytes) -> Model:
+        return self._written.take(self._work, key, data, f"state of model {key!r}")
 
     def take(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
         """Take rows in, and run those that are ready; or a command, and obey.
@@ -141,7 +277,7 @@ class TrackFn(beam.DoFn):
     def _obey(self, key: str, command: Command, now: Clock, log: ModelLog) -> Iterator[Any]:
         """Let the model begin anew; the rows that wait are the first that it will have."""
         data, name = log.model, f"state of model {key!r}"
-        known = None if data is None else self._written.take(self._work, key, data, name)
+        known = None if data is None else self._decoded(key, data)
         rows = now.before if known is None else known.rows
         if command.tracker is None:
             log.put_model(None)
@@ -162,7 +298,7 @@ class TrackFn(beam.DoFn):
             now, encoded = self._resume(key)
             chunks = list(cells.buffer.read())
         else:
-            log = ModelLog(cells)
+            log = self.log_of(key, cells)
             now, encoded, chunks = log.clock or Clock(), log.model, log.drain()
         ready = Chunk.concat(chunks) if chunks else None
         del chunks
@@ -250,7 +386,7 @@ class TrackFn(beam.DoFn):
             The model after the rows; None if no row was fit to begin with.
         """
         if encoded is not None:
-            model = self._written.take(self._work, key, encoded, f"state of model {key!r}")
+            model = self._decoded(key, encoded)
         elif ready is None or not len(ready):
             return None
         else:
@@ -344,16 +480,13 @@ def track_fn(timer: str) -> type[TrackFn]:
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
             end: Any = beam.DoFn.TimerParam(end_of_input),
+            timestamp: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
             if self._order.waits_for_end:
                 end.set(GlobalWindow().max_timestamp())
                 buffer.add(element[1])
                 return
-            kept = ModelLog(Cells(log, buffer))
-            if kept.clock is None:
-                end.set(GlobalWindow().max_timestamp())
-            yield from self.take(element, kept)
-            kept.commit()
+            yield from self.bring(element, Cells(log, buffer), Timers(end), timestamp)
 
         @on_timer(end_of_input)
         def at_end(
@@ -362,9 +495,14 @@ def track_fn(timer: str) -> type[TrackFn]:
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
         ) -> Iterator[Any]:
-            return self.finish(key, Cells(log, buffer))
+            yield from self._run_held()
+            yield from self.finish(key, Cells(log, buffer))
 
     return _TrackFn
+
+
+def _placed(value: Any, timestamp: Any) -> WindowedValue:
+    return WindowedValue(value, timestamp, (GlobalWindow(),))
 
 
 def _failures(key: str, rows: Chunk, reasons: list[str]) -> pvalue.TaggedOutput[str, Failures]:

@@ -8,12 +8,17 @@ for all of them. The row loop is the same, and so are the bits; a block of one i
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import make_kernel, median_bandwidth
+from kerneltrack.limits import Like
 from kerneltrack.native.binding import address, function, packed
 from kerneltrack.trackers.common.calls import features_of, look_at, outputs_for
 from kerneltrack.trackers.common.features import Features
@@ -75,19 +80,161 @@ def run_block(
     lengths = np.minimum(stops - starts, first)
     for length in np.unique(lengths).tolist():
         _look_at_each(spec, matrix, starts, np.flatnonzero(lengths == length), length, columns)
-    out = outputs_for(spec, len(matrix), spec.budget, ())
     states = [_places(columns[name], np.arange(models)) for name in SubspaceState._fields]
-    state_words = np.concatenate(states, axis=1)
-    row_words = _spans(matrix, starts, stops)
-    out_words = np.concatenate(
-        [_spans(getattr(out, name), starts, stops) for name in Outputs._fields], axis=1
-    )
     kernels = _kernel_words(spec, columns["bandwidth"][:, 0])
+    words = np.concatenate(states, axis=1)
+    return BlockRun(columns, _run_each(spec, kernels, words, matrix, starts, stops, ()))
+
+
+def _run_each(
+    spec: OKFEBSpec,
+    kernels: IntArray,
+    states: IntArray,
+    matrix: FloatArray,
+    starts: IntArray,
+    stops: IntArray,
+    extras: tuple[str, ...],
+) -> Features:
+    """Run each model's rows through the row loop.
+
+    Args:
+        spec: The spec.
+        kernels: (m, 4) words of each model's kernel.
+        states: (m, ...) words of each model's state, which is written to.
+        matrix: (n, D) rows.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after each model's last row.
+        extras: More features per row, as of `KernelTracker.update`.
+    """
+    out = outputs_for(spec, len(matrix), spec.budget, extras)
+    rows = _spans(matrix, starts, stops)
+    outputs = [_spans(getattr(out, name), starts, stops) for name in Outputs._fields]
     settings, loop = packed(settings_of(spec, True)), function("okfeb_run")
-    for words in zip(kernels, state_words, row_words, out_words, strict=True):
+    for words in zip(kernels, states, rows, np.concatenate(outputs, axis=1), strict=True):
         if loop(settings, *[part.tobytes() for part in words]) < 0:
             raise MemoryError("no room for the scratch space of okfeb_run")
-    return BlockRun(columns, features_of(out))
+    return features_of(out)
+
+
+class Places(NamedTuple):
+    """Where the arrays of a state lie in one block of bytes.
+
+    Attributes:
+        likes: What each array is like, by name, in order.
+        offsets: Where each begins, in bytes.
+        size: Bytes of all.
+    """
+
+    likes: dict[str, Like]
+    offsets: dict[str, int]
+    size: int
+
+    def column(self, blocks: npt.NDArray[np.uint8], name: str) -> npt.NDArray[Any]:
+        """Return an array of all of (m, size) blocks, (m, ...), in place."""
+        like, begin = self.likes[name], self.offsets[name]
+        length = _bytes_of(like)
+        part = blocks[:, begin : begin + length].view(like.dtype)
+        return part.reshape(len(blocks), *like.shape)
+
+
+@lru_cache(maxsize=16)
+def places_of(spec: OKFEBSpec, width: int) -> Places:
+    """Return where the arrays of states lie, for rows of so many channels."""
+    known = layout(spec, spec.budget + 1, width)
+    likes = {name: known[name] for name in SubspaceState._fields}
+    ends = list(accumulate(map(_bytes_of, likes.values()), initial=0))
+    return Places(likes, dict(zip(likes, ends[:-1], strict=True)), ends[-1])
+
+
+def width_of(spec: OKFEBSpec, size: int) -> int:
+    """Return how many channels the rows of a block of so many bytes have.
+
+    Raises:
+        ConfigError: if there is no such block.
+    """
+    none, one = places_of(spec, 0).size, places_of(spec, 1).size
+    width, left = divmod(size - none, one - none)
+    if left or width < 1:
+        raise ConfigError("state", f"{size} bytes", f"{none} and {one - none} for each channel")
+    return width
+
+
+def pack(state: SubspaceState) -> bytes:
+    """Return a state as one block of bytes: its arrays, one after the other.
+
+    Example:
+        >>> from kerneltrack.trackers.okfeb.okfeb import OKFEB
+        >>> spec = OKFEBSpec(rank=2, budget=4)
+        >>> state = OKFEB().init(spec, np.random.default_rng(0).normal(size=(5, 3)))
+        >>> again = unpack(spec, 3, pack(state))
+        >>> all((a == b).all() for a, b in zip(state, again.values()))
+        True
+    """
+    return b"".join([array.tobytes() for array in state])
+
+
+def unpack(spec: OKFEBSpec, width: int, body: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of a block that `pack` made, to be read only.
+
+    Raises:
+        ConfigError: for one of another length.
+    """
+    places = places_of(spec, width)
+    if len(body) != places.size:
+        raise ConfigError("state", f"{len(body)} bytes", f"{places.size} of {width} channels")
+    blocks = np.frombuffer(body, np.uint8)[np.newaxis]
+    return {name: places.column(blocks, name)[0] for name in places.likes}
+
+
+def go_on(
+    spec: OKFEBSpec,
+    blocks: npt.NDArray[np.uint8],
+    rows: FloatArray,
+    starts: IntArray,
+    stops: IntArray,
+    extras: tuple[str, ...] = (),
+) -> Features:
+    """Run rows through models that there are already.
+
+    Args:
+        spec: The spec.
+        blocks: (m, bytes) a state each, as `pack` lays it out; written to.
+        rows: (n, D), finite; a model's follow one another.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after each model's last row.
+        extras: More features per row, as of `KernelTracker.update`.
+
+    Returns:
+        The rows' features, bit for bit those of `OKFEB.update`; a row that it refuses is not valid
+        here either.
+
+    Example:
+        >>> from kerneltrack.trackers.okfeb.okfeb import OKFEB
+        >>> spec, tracker = OKFEBSpec(rank=2, budget=4, warmup=5), OKFEB()
+        >>> rows = np.random.default_rng(0).normal(size=(30, 3))
+        >>> state = tracker.init(spec, rows[:5])
+        >>> blocks = np.frombuffer(pack(state), np.uint8)[np.newaxis].copy()
+        >>> features = go_on(spec, blocks, rows, np.array([0]), np.array([30]))
+        >>> after, alone = tracker.update(spec, state, rows)
+        >>> bool((features.z == alone.z).all()), pack(after) == blocks[0].tobytes()
+        (True, True)
+    """
+    matrix = np.ascontiguousarray(rows, dtype=np.float64)
+    places = places_of(spec, matrix.shape[1])
+    begin = address(blocks) + np.arange(len(blocks)) * blocks.strides[0]
+    words = []
+    for name, like in places.likes.items():
+        part = np.empty((len(blocks), 1 + len(like.shape)), np.int64)
+        part[:, 0] = begin + places.offsets[name]
+        part[:, 1:] = like.shape
+        words.append(part)
+    kernels = _kernel_words(spec, places.column(blocks, "bandwidth")[:, 0])
+    states = np.concatenate(words, axis=1)
+    return _run_each(spec, kernels, states, matrix, starts, stops, extras)
+
+
+def _bytes_of(like: Like) -> int:
+    return math.prod(like.shape) * np.dtype(like.dtype).itemsize
 
 
 def _places(column: npt.NDArray[Any], models: IntArray) -> IntArray:
