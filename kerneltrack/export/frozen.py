@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel
+from kerneltrack.learners.common.base import BETA
 from kerneltrack.learners.common.inputs import OWN_CLIP, width_of_inputs
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearState
@@ -68,7 +69,7 @@ class LinearHead(NamedTuple):
         weights: (C, p) of its inputs.
         bias: (C,).
         classes: Names of the C classes; none where targets are predicted (C is 1 then).
-        probable: Whether scores are probabilities, the softmax of the values.
+        beta: By which values become probabilities; see `kerneltrack.learners.common.prequential`.
         inputs: "rows", "features" or "both", the row first.
         own_clip: What the row's own values are clipped to, in deviations, before they are divided
             by √D; infinity leaves them.
@@ -77,7 +78,7 @@ class LinearHead(NamedTuple):
     weights: FloatArray
     bias: FloatArray
     classes: tuple[str, ...]
-    probable: bool
+    beta: float
     inputs: str
     own_clip: float
 
@@ -147,7 +148,7 @@ def freeze_head(spec: LearnerSpec, state: Any, tracker: SubspaceSpec, channels: 
         weights=np.ascontiguousarray(learner.values(spec, unbiased, np.eye(width)).T),
         bias=bias,
         classes=tuple(state.classes) if spec.classifies else (),
-        probable=spec.learner == "logistic",
+        beta=float(state.sums[BETA]),
         inputs=spec.inputs,
         own_clip=OWN_CLIP if tracker.standardise else math.inf,
     )

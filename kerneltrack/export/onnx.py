@@ -20,6 +20,7 @@ import kerneltrack
 from kerneltrack import kernels
 from kerneltrack.export.frozen import FrozenMap, LinearHead
 from kerneltrack.kernels import Kernel
+from kerneltrack.learners.common.base import FLOOR
 from kerneltrack.learners.common.spec import BOTH, FEATURES
 from kerneltrack.trackers.common.calls import MAX_KERNEL, MAX_SCALED
 
@@ -243,8 +244,12 @@ def _decide(graph: _Graph, frozen: FrozenMap, head: LinearHead, features: str) -
         graph.node("Squeeze", [values, _last_axis(graph, 1)], "value")
         graph.output("value", TensorProto.DOUBLE)
         return
-    scores = graph.node("Softmax", [values], "scores", axis=1) if head.probable else values
-    best = graph.node("ArgMax", [scores], "best", axis=1, keepdims=0)
+    best = graph.node("ArgMax", [values], "best", axis=1, keepdims=0)
+    sure = graph.node("Mul", [values, graph.constant("beta", np.float64(head.beta))], "tempered")
+    shares = graph.node("Softmax", [sure], "shares", axis=1)
+    kept = graph.node("Mul", [shares, graph.constant("kept", np.float64(1.0 - FLOOR))], "of_shares")
+    least = graph.constant("least", np.float64(FLOOR / len(head.classes)))
+    scores = graph.node("Add", [kept, least], "scores")
     names = graph.constant("classes", np.array(head.classes, dtype=object))
     graph.node("Gather", [names, best], "label")
     graph.node("ReduceMax", [scores], "score", axes=[1], keepdims=0)

@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like, Limit, check_counts, real, whole
+from kerneltrack.limits import Like, Limit, check_counts, check_whole, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
@@ -96,6 +96,8 @@ def check(spec: CovarianceSpec, state: CovarianceState, limits: tuple[Limit, ...
         check_counts("state.rival_counts", counts, *limits)
         last = Limit("valid rows at the last admitted one", covstate.LAST, int(counts[places.N]))
         check_counts("state.rival_counts", counts, last)
+        # No count grows faster than by so many a row.
+        check_whole("state.rival_counts", counts, most=(state.n + 1) * (spec.rank + 2))
         if counts[places.N] != state.n:
             raise ConfigError("state.rival_counts", int(counts[places.N]), f"{state.n} valid rows")
     means, lives = state.choice[: len(LIVES)], state.choice[len(LIVES) :]
