@@ -65,7 +65,7 @@ typedef struct {
   mat along;
   /* Decision values, probabilities and their logarithms of each expert, whole vectors a line. */
   mat values, chances, logs;
-  double *rotated, *wanted, *aimed, *gradient, *image;
+  double *rotated, *wanted, *aimed, *gradient, *image, *mixed;
   arena scratch;
 } auto_call;
 
@@ -93,6 +93,7 @@ static int begin_call(auto_call *call, const auto_settings *settings, const mode
     call->rotated = reals(scratch, size);
     call->wanted = reals(scratch, line);
     call->aimed = reals(scratch, line);
+    call->mixed = reals(scratch, line);
     call->gradient = reals(scratch, padded(call->experts));
     call->image = reals(scratch, padded(call->experts));
     if (!placed && !take_block(scratch)) return 0;
@@ -542,6 +543,17 @@ static void learn_row(auto_call *call) {
   at->counts[LEARNED] += 1;
 }
 
+/* Report what the mixture says: a classifier's decision values are logarithms of its probabilities,
+which a mean of several makes less sure than it should be. */
+static int report_mixture(auto_call *call) {
+  int64_t known = call->at.known;
+  if (call->at.how->regression || known == 0) return report_row(&call->at);
+  fill(call->at.values + known, 1.0, padded(known) - known);
+  for (int64_t c = 0; c < known; c += LANES)
+    store4(call->mixed + c, log4(load4(call->at.values + c)));
+  return report_values(&call->at, call->mixed);
+}
+
 /* A class is new: all that speaks of classes gets a place for it. */
 static void meet(auto_call *call) {
   if (!meet_class(&call->at)) return;
@@ -560,7 +572,7 @@ KT_API int64_t kt_auto_run(const auto_settings *settings, const mode *how, auto_
       evaluate(&call);
       mix(&call);
     }
-    if (!report_chances(&call.at, call.at.values)) continue;
+    if (!report_mixture(&call)) continue;
     meet(&call);
     learn_row(&call);
   }

@@ -110,16 +110,16 @@ static int report(lesson *at, const double *values, const double *chances) {
   return at->code >= 0;
 }
 
-int report_chances(lesson *at, const double *chances) { return report(at, chances, chances); }
-
-int report_row(lesson *at) {
+int report_values(lesson *at, const double *values) {
   int classes = at->known > 0 && !at->how->regression;
-  if (classes) temper_values(at->sums[TEMPER], at->values, at->known, at->chances);
-  if (!report(at, at->values, at->chances)) return 0;
+  if (classes) temper_values(at->sums[TEMPER], values, at->known, at->chances);
+  if (!report(at, values, at->chances)) return 0;
   if (classes && at->code < at->known)
-    learn_temper(at->sums + TEMPER, at->values, at->chances, at->known, at->code);
+    learn_temper(at->sums + TEMPER, values, at->chances, at->known, at->code);
   return 1;
 }
+
+int report_row(lesson *at) { return report_values(at, at->values); }
 
 int keep_waiting(lesson *at, const vec *bandwidth, mat *early) {
   int waits = bandwidth->at[0] == 0.0;

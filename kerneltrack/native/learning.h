@@ -88,8 +88,8 @@ for; whether it is learned from: then β has taken its step. A label that cannot
 counted. */
 int report_row(lesson *at);
 
-/* The same of values that are probabilities already. */
-int report_chances(lesson *at, const double *chances);
+/* The same of other decision values, in whole vectors. */
+int report_values(lesson *at, const double *values);
 
 /* chances ← (1 - .001)·softmax(β·values) + .001/known, of the first `known` >= 1 values; both in
 whole vectors, and not the same. */

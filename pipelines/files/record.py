@@ -105,6 +105,7 @@ def counts(
     counters: dict[str, int],
     parts: Sequence[str] = (),
     learner: LearnerSpec | None = None,
+    late: bool = False,
 ) -> dict[str, int | float]:
     """Count rows in and out; every row must be somewhere.
 
@@ -113,6 +114,7 @@ def counts(
         counters: What the pipeline counted.
         parts: Folders that the job wrote.
         learner: The learner's spec, if there was one.
+        late: Whether labels came later than the rows after theirs: the last label was not known.
 
     Raises:
         JobError: if a row is missing or came twice.
@@ -142,7 +144,9 @@ def counts(
         counts |= {"labels_in": counters["labels_read"], "labels_failed": labels_failed}
     if learner is not None:
         counts |= performance(output, "predictions", learner)
-        counts |= baselines(output, learner) | experts(counters)
+        guesses = baselines(output, learner)
+        known = {name: value for name, value in guesses.items() if not (late and "_last" in name)}
+        counts |= known | experts(counters)
     if counts["rows_in"] != rows_out + counts["rows_failed"]:
         raise JobError(
             f"rows are missing: {counts['rows_in']:,} in, {rows_out:,} in features and "

@@ -189,7 +189,8 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             else:
                 totals, bare, processes = partitioned.run(job, ends, workers, args.temp_dir)
         ended = time.monotonic()
-        found = counts(args.output, totals, parts, job.learner)
+        late = job.late is not None and job.late.most_rows > 1
+        found = counts(args.output, totals, parts, job.learner, late)
         judged, failed = outcome.judge(found, allowed), failures_of(args.output)
         record = {
             "kerneltrack": kerneltrack.__version__,

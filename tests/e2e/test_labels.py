@@ -117,7 +117,7 @@ def check(output: Path, ruled: dict[str, Ruled], window: int | None = None) -> N
     for name, of_model in ruled.items():
         assert found[name] == of_model.records
         size = None if window is None else window * SECOND
-        figures = metrics_of(of_model.spec, of_model.records, of_model.clock, size, late=True)
+        figures = metrics_of(of_model.spec, of_model.records, of_model.clock, size)
         same_metrics(metrics[name], figures)
     lost = sorted(row for of_model in ruled.values() for _, row in of_model.lost)
     assert [row for _, _, row, _ in failures_of(output)] == lost

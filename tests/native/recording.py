@@ -45,14 +45,14 @@ def some_rows() -> npt.NDArray[np.float64]:
     return rows
 
 
-def of_tracker(name: str, rows: npt.NDArray[np.float64]) -> str:
+def of_tracker(name: str, rows: npt.NDArray[np.float64], **more: Any) -> str:
     """Hash the features, the moving mismatch and the state that a tracker comes to."""
     tracker = TRACKERS[name]
     sizes = {"rank": COLUMNS} if name == "rows" else {"rank": 4}
-    spec = tracker.spec_type(**sizes, warmup=WARMUP)
+    spec = tracker.spec_type(**sizes, warmup=WARMUP, **more)
     state, features = run_all(spec, rows)
     parts = [np.asarray(features.z).tobytes(), features.loss.tobytes(), features.novelty.tobytes()]
-    if isinstance(spec, ON_A_BUDGET):
+    if isinstance(spec, ON_A_BUDGET) and not more:
         moving = MovingWindow(20)
         begun = tracker.init(spec, rows[:WARMUP])
         measured = moving.update(spec, begun, moving.init(spec, begun), rows)[3]
@@ -88,6 +88,7 @@ def everything() -> dict[str, str]:
     """Hashes of what every tracker and learner makes of the same rows, by name."""
     rows = some_rows()
     found = {name: of_tracker(name, rows) for name in TRACKERS}
+    found["covariance auto"] = of_tracker("covariance", rows, halflife="auto", budget=6)
     for name, learner in LEARNERS.items():
         for task in sorted(learner.spec_type.tasks):
             found[f"{name} {task}"] = of_learner(name, task, rows)

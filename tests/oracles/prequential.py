@@ -189,7 +189,6 @@ def metrics_of(
     records: Sequence[Record],
     clock: Sequence[int],
     window: int | None,
-    late: bool = False,
 ) -> list[Record]:
     """Metrics of all windows and of the whole, by scikit-learn from the rows that were scored.
 
@@ -198,17 +197,13 @@ def metrics_of(
         records: Rows as they were settled.
         clock: Their times.
         window: Length of the windows.
-        late: Whether labels came late: there is no guess by the last one then.
     """
     room = list(dict.fromkeys(r["label"] for r in records if r["label"] is not None))
     room = [name for name in room if not spec.classifies or len(name) <= MAX_NAME]
     known = set(room[: spec.max_classes])
     records = [{**row, "known": row["label"] in known} for row in records]
     marks = guessed(spec, records)
-    records = [
-        {**row, "guessed": {**mark, **({"last": None} if late else {})}}
-        for row, mark in zip(records, marks, strict=True)
-    ]
+    records = [{**row, "guessed": mark} for row, mark in zip(records, marks, strict=True)]
     lines = []
     numbers = [] if window is None else sorted({time // window for time in clock})
     for number in numbers:

@@ -113,7 +113,7 @@ def test_late_labels_against_the_rule(late: LateLabels, by: str) -> None:
         elements = [*parts[2:], *rows[::-1], *parts[:2]]
         outcome = train(elements, late=late, window=9.0)
         check(outcome, ruled)
-        figures = metrics_of(SPEC, ruled.records, ruled.clock, 9 * SECOND, late=True)
+        figures = metrics_of(SPEC, ruled.records, ruled.clock, 9 * SECOND)
         same_metrics(outcome.metrics["m"], figures)
 
 
@@ -164,7 +164,7 @@ def test_live_streams_against_the_rule(seed: int) -> None:
         names = ("index", "time", "prediction", "score", "margin")
         for name in names[: 5 if spec.classifies else 3]:
             assert [row[name] for row in at_once] == [row[name] for row in of_model.records]
-        figures = metrics_of(spec, of_model.records, of_model.clock, 7 * SECOND, late=True)
+        figures = metrics_of(spec, of_model.records, of_model.clock, 7 * SECOND)
         same_metrics(live.metrics[key], figures)
     assert sum(len(of_model.lost) for of_model in ruled.values()) > 10
 

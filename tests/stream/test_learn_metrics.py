@@ -218,7 +218,7 @@ def test_late_labels_count_where_their_rows_were_predicted() -> None:
     outcome = train_stream(bundles, late=LateLabels(6.0, 100), window=10.0)
     # The last chunk brings rows and their deadlines at once: no label of theirs comes in time.
     assert [row["label"] for row in outcome.scored["m"]] == [*table.label[:12], *[None] * 28]
-    expected = metrics_of(SPEC, outcome.scored["m"], clock_of(table), 10 * SECOND, late=True)
+    expected = metrics_of(SPEC, outcome.scored["m"], clock_of(table), 10 * SECOND)
     same_metrics(outcome.metrics["m"], expected)
     assert [line["scored"] for line in outcome.metrics["m"]] == [4, 2, 0, 0, 6]
 

@@ -103,7 +103,7 @@ def test_the_bandwidth_is_the_median_of_the_first_labelled_rows(task: str) -> No
     # The 30th labelled row is row 44.
     for name, column in columns(known).items():
         assert columns(said)[name][45:].tobytes() == column[45:].tobytes(), name
-    early = columns(said)["score" if task == "classification" else "value"][:45]
+    early = columns(said)["margin" if task == "classification" else "value"][:45]
     assert (np.isnan(early) | (early == 0.0)).all()
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.board import Line, add_rows, close_window
-from kerneltrack.learners.common.guesses import GUESSES, guess
+from kerneltrack.learners.common.guesses import guess
 from kerneltrack.registry import get_learner
 from transforms.learn.delayed_labels import (
     Lost,
@@ -185,8 +185,6 @@ def _settled(
     board = now.board
     told = coded_labels(plan.spec, state.classes, column)
     known, guessed = guess(plan.spec, board.guesses, predicted.rows.z, told)
-    if plan.late is not None:
-        guessed[:, GUESSES.index("last")] = np.nan
     marks = scored_rows(plan.spec, predicted.rows.clock, predicted.said, told, guessed)
     board, lines = add_rows(board._replace(guesses=known), marks, plan.window)
     outcome.lines += lines

@@ -26,7 +26,8 @@ e_{i-1} the error of the ridge over the first i - 1 coordinates. λ that forgett
 to one coordinate in turn, every fourth row (see `ridge`).
 
 **Probabilities.** An expert's decision values s become softmax(βs), β by Newton steps on its own
-log loss; .001 of each is spread over all classes. `score` is the mixture's probability.
+log loss; .001 of each is spread over all classes. The mixture's logarithms go through a β of their
+own in the same way: a mean of experts is less sure than it should be. `score` is what comes of it.
 
 **The mixture.** w_e ← (1 - α)·w_e p_e(y)/Σ w p(y) + α/E: fixed share, the loss being -log p_e(y),
 for targets ½·min(25, (y - ŷ_e)²/σ²), σ² the mixture's mean squared error of late. So over T
@@ -82,6 +83,7 @@ from kerneltrack.learners.common.prequential import (
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import Like, Limit, check_counts, real, whole
 from kerneltrack.native.binding import call
+from kerneltrack.native.elementary import elementary
 from kerneltrack.settings import check_int
 
 MAX_INPUTS = 4000
@@ -222,7 +224,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             tally=np.zeros((many + 1, 3)),
             course=np.zeros((SPANS, many)),
             reals=np.zeros(REALS),
-            sums=first_sums(),
+            sums=first_sums(1.0),
             counts=np.zeros(MAPPED + 1, dtype=np.int64),
             classes=(),
         )
@@ -250,8 +252,12 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
     def probabilities(
         self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike
     ) -> FloatArray:
-        """Return the mixture's probabilities: its values."""
-        return self.values(spec, state, features)
+        """Return the mixture's probabilities at its own temperature; see the module."""
+        values = self.values(spec, state, features)
+        # Before the first label there are none; a class's is never 0.
+        logs = elementary("log", values.ravel()).reshape(values.shape)
+        call("chances", state.sums, logs)
+        return logs
 
     def experts(self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike) -> FloatArray:
         """Return what each of `EXPERTS` says of rows, (n, 11, C): probabilities, or targets."""

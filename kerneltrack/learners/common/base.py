@@ -40,6 +40,8 @@ SQUARED, ABSOLUTE, BETA, CURVATURE = range(4)
 SUMS = 4
 MIN_BETA, MAX_BETA = 0.1, 50.0
 """What β of a classifier may be; as in native/learning.c."""
+FLOOR = 1e-3
+"""Share of a row's probabilities that is spread over all classes; as in native/learning.h."""
 
 
 class LearnerState(Protocol):

@@ -8,8 +8,9 @@ Of each labelled row, before its label is learned from:
   with its default settings (`RidgeSpec`: λ = .1, ρ = .999).
 
 They are held against the rows that the learner's own predictions were held against. Where labels
-come late they are told of each as its row is settled: the commonest label and the ridge know a
-little more than the learner did then, and the last label is left out. The ridge is left out where a
+come late they are told of each as its row is settled, and know more than the learner did when it
+predicted the row: the commonest label and the ridge a little, the last label all that it says. So
+summary and report leave that out then. The ridge is left out where a
 row has more than `MOST_CHANNELS` channels, as it grows as their square.
 
 Cost O(D² + CD) a labelled row, at D = 12 some .5 µs; state 8((D + 1)² + C(D + 3) + 19) bytes.

@@ -28,13 +28,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.learners.common.base import COUNTS, LEARNED, SUMS, FloatArray, IntArray
-from kerneltrack.learners.common.prequential import MAX_WIDTH, first_sums
+from kerneltrack.learners.common.prequential import MAX_WIDTH
 from kerneltrack.learners.kernel.common import (
     EARLY,
     KernelLearner,
     counts_of,
     early_room,
     first_bandwidth,
+    kernel_sums,
     resized,
     width_of,
 )
@@ -105,7 +106,7 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
             diagonal=np.zeros(0),
             early=np.zeros((0, width + 1)),
             bandwidth=first_bandwidth(spec),
-            sums=first_sums(),
+            sums=kernel_sums(spec),
             counts=np.zeros(DICTIONARY_COUNTS, dtype=np.int64),
             classes=(),
         )

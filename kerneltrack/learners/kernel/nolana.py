@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.learners.common.base import COUNTS, SUMS, FloatArray, IntArray
-from kerneltrack.learners.common.prequential import MAX_WIDTH, first_sums
+from kerneltrack.learners.common.prequential import MAX_WIDTH
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.kernel.common import (
     EARLY,
@@ -45,6 +45,7 @@ from kerneltrack.learners.kernel.common import (
     counts_of,
     early_room,
     first_bandwidth,
+    kernel_sums,
     resized,
     width_of,
 )
@@ -149,7 +150,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
             members=np.zeros(slots, dtype=np.int64),
             early=np.zeros((0, width + 1)),
             bandwidth=first_bandwidth(spec),
-            sums=first_sums(),
+            sums=kernel_sums(spec),
             counts=np.zeros(DIRECTIONS + 1, dtype=np.int64),
             classes=(),
         )
