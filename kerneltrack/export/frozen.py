@@ -37,10 +37,6 @@ PLAIN = "rows"
 """Trackers: by their features, see the module; of the last one they are the scaled rows."""
 
 
-FLOOR = 1e-3
-"""Share of the probabilities that is spread over all classes (native/learning.h)."""
-
-
 class FrozenMap(NamedTuple):
     """How a row becomes features.
 

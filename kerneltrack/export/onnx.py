@@ -18,8 +18,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import kerneltrack
 from kerneltrack import kernels
-from kerneltrack.export.frozen import FLOOR, FrozenMap, LinearHead
+from kerneltrack.export.frozen import FrozenMap, LinearHead
 from kerneltrack.kernels import Kernel
+from kerneltrack.learners.common.base import FLOOR
 from kerneltrack.learners.common.spec import BOTH, FEATURES
 from kerneltrack.trackers.common.calls import MAX_KERNEL, MAX_SCALED
 
