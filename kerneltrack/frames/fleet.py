@@ -22,6 +22,7 @@ from kerneltrack.frames.table import (
     choose_columns,
     frame_of,
     make_frame,
+    zone_of,
     read_rows,
 )
 from kerneltrack.learners import LearnerSpec, Predictions
@@ -131,6 +132,7 @@ class Fleet:
         self._episodes: dict[tuple[str, int], Episode] = {}
         self._spans: dict[str, Span] = {}
         self._like: Any = None
+        self._zone: str | None = None
 
     # What is asked for.
 
@@ -238,6 +240,7 @@ class Fleet:
         for key, places in _by_model(rows, out):
             self._take(key, places, rows, wait, out)
         self._like = frame
+        self._zone = self._zone_of(frame)
         return self._frame(frame, rows, out)
 
     def score(self, df: Any) -> Any:
@@ -437,7 +440,10 @@ class Fleet:
                 if name is not None:
                     columns[name] = frame[name]
         columns |= {name: out.shown(name) for name in out.columns}
-        return make_frame(frame, columns, same_rows=True)
+        return make_frame(frame, columns, zone=self._zone_of(frame), same_rows=True)
+
+    def _zone_of(self, frame: Any) -> str | None:
+        return zone_of(frame, None if self.columns is None else self.columns.time)
 
     def _latest(self) -> list[tuple[str, Episode]]:
         """Return all episodes as they stand, the worst first, those that are open before."""
@@ -484,7 +490,7 @@ class Fleet:
         After `load`, those that were open then and all that came since.
         """
         lines = self._lines()
-        return lines if self._like is None else make_frame(self._like, lines)
+        return lines if self._like is None else make_frame(self._like, lines, zone=self._zone)
 
     @property
     def accuracy(self) -> float | None:

@@ -242,17 +242,33 @@ def _column(name: str, values: Any, backend: Any) -> Any:
     return nw.new_series(name, values, kinds[type(there)], backend=backend)
 
 
-def make_frame(like: Any, columns: Mapping[str, Any], *, same_rows: bool = False) -> Any:
+def zone_of(frame: Any, time: str | None) -> str | None:
+    """Return the zone of a frame's column of times, None where it has none."""
+    kind = None if time is None else frame[time].dtype
+    return kind.time_zone if isinstance(kind, nw.Datetime) else None
+
+
+def make_frame(
+    like: Any, columns: Mapping[str, Any], *, zone: str | None = None, same_rows: bool = False
+) -> Any:
     """Return columns as a frame of the kind of another, in its own library.
 
     Args:
         like: A frame of narwhals.
         columns: By name.
+        zone: Time zone that times are told in; None: UTC, and they do not say so.
         same_rows: Whether its rows are those of `like`, whose index pandas then keeps.
     """
     backend = like.implementation
     made = {name: _column(name, values, backend) for name, values in columns.items()}
     frame = nw.from_dict(made, backend=backend)
+    if zone is not None:
+        kinds = frame.schema.items()
+        bare = [
+            name for name, kind in kinds if isinstance(kind, nw.Datetime) and not kind.time_zone
+        ]
+        told = nw.col(*bare).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+        frame = frame.with_columns(told) if bare else frame
     native = frame.to_native()
     index = nw.maybe_get_index(like) if same_rows else None
     if index is not None:

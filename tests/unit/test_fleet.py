@@ -99,6 +99,28 @@ def test_every_kind_gives_the_same(kind: str) -> None:
     assert column(other, "prediction") == column(first, "prediction")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_times_come_back_in_their_zone(kind: str) -> None:
+    values = columns()
+    zone = "Europe/Berlin"
+    frame = pl.DataFrame(values).with_columns(pl.col("when").dt.replace_time_zone(zone))
+    rows = {
+        "pandas": frame.to_pandas,
+        "polars": lambda: frame,
+        "arrow": frame.to_arrow,
+        "batch": lambda: frame.to_arrow().combine_chunks().to_batches()[0],
+    }[kind]()
+    some = fleet(reference="first")
+    out = update(some, rows)
+    for found, name in ((out, "when"), (some.episodes, "start")):
+        times = column(found, name)
+        assert times
+        assert {time.utcoffset() for time in times} == {timedelta(hours=1)}
+    assert column(out, "when") == column(rows, "when")
+    (start,) = column(some.episodes, "start")
+    assert abs(start.replace(tzinfo=None) - BEGIN - timedelta(seconds=600)) < timedelta(seconds=20)
+
+
 def test_pandas_keeps_its_index() -> None:
     rows = made("pandas").sample(frac=1.0, random_state=1)
     rows.index = [f"row {number}" for number in rows.index]
