@@ -100,7 +100,7 @@ def test_the_bandwidth_is_the_median_of_the_first_labelled_rows(task: str) -> No
     for name, array in arrays_of(told).items():
         if name not in ("counts", "sums"):
             assert arrays_of(state)[name].tobytes() == array.tobytes(), name
-    # The 30th labelled row is row 44. Probabilities have a temperature that began with the bandwidth.
+    # The 30th labelled row is row 44. The temperature of probabilities began with the bandwidth.
     for name, column in columns(known).items():
         if name in ("score", "margin"):
             continue
