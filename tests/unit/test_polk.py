@@ -100,8 +100,10 @@ def test_the_bandwidth_is_the_median_of_the_first_labelled_rows(task: str) -> No
     for name, array in arrays_of(told).items():
         if name not in ("counts", "sums"):
             assert arrays_of(state)[name].tobytes() == array.tobytes(), name
-    # The 30th labelled row is row 44.
+    # The 30th labelled row is row 44. The temperature of probabilities began with the bandwidth.
     for name, column in columns(known).items():
+        if name in ("score", "margin"):
+            continue
         assert columns(said)[name][45:].tobytes() == column[45:].tobytes(), name
     early = columns(said)["margin" if task == "classification" else "value"][:45]
     assert (np.isnan(early) | (early == 0.0)).all()
