@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -111,6 +111,7 @@ class GatherFn(beam.DoFn):
     ) -> None:
         """Keep the arguments."""
         self._registry = registry
+        self._registered: Callable[[bytes], Any] | None = None
         self._counted_as = counted_as
         self._columns = columns
         self._form = form
@@ -118,8 +119,8 @@ class GatherFn(beam.DoFn):
 
     def setup(self) -> None:
         """Remember no schema yet."""
-        registry = self._registry
-        self._registered = None if registry is None else SchemaRegistry(registry).read
+        if self._registry is not None:
+            self._registered = SchemaRegistry(self._registry).read
 
     def start_bundle(self) -> None:
         """Begin without messages."""
