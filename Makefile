@@ -18,7 +18,7 @@ SPEED ?= 8
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env demo picture watch-demo live-demo test test-fast sanitize lint format typecheck check bench lock sbom clean
+.PHONY: help env demo docs picture watch-demo live-demo test test-fast sanitize lint format typecheck check bench lock sbom clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -76,6 +76,10 @@ watch-demo: env ## track, measure and learn on a real recording; leaves a report
 live-demo: env ## track a replayed recording on a local Flink and Kafka (Java 17 and Maven); SPEED=8
 	$(PY) -m pipelines.live.demo --speed $(SPEED)
 
+# Its theme's maker says on each run that there is a successor.
+docs: env ## build the site of the documentation in build/site/; broken links are errors
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
+
 # Tests run side by side on all processors: threads of BLAS would only wait for each other.
 test test-fast: export OPENBLAS_NUM_THREADS := 1
 
@@ -112,10 +116,11 @@ format: env ## put the sources into the project's format
 typecheck: env ## check types
 	$(VENV)/bin/mypy
 
-# Tests wait for clusters now and then: types are checked, and sanitizers run, beside them.
+# Tests wait for clusters now and then: types are checked, sanitizers run and the site is built
+# beside them.
 check: lint ## run all that CI runs
 	@mkdir -p build
-	@nice $(MAKE) --no-print-directory typecheck sanitize >build/beside.log 2>&1 & beside=$$!; \
+	@nice $(MAKE) --no-print-directory typecheck docs sanitize >build/beside.log 2>&1 & beside=$$!; \
 		$(MAKE) --no-print-directory test; tests=$$?; \
 		wait $$beside; beside=$$?; cat build/beside.log; \
 		[ $$tests -eq 0 ] && [ $$beside -eq 0 ]

@@ -1,7 +1,7 @@
 """The defaults against everything else, on eleven labelled sets in their own order and shuffled.
 
     python benchmarks/bench_defaults.py [--sets watch ...] [--rows 10000] [--orders 5] [--no-forest]
-                                        [--quick]
+                                        [--forest-orders N] [--quick]
 
 Each row is predicted, then learned; the first 100 are scored for nobody. `defaults_sets` says what
 the streams are, `defaults_peers` the peers (their predictions are kept under build/benchmarks, by
@@ -10,7 +10,8 @@ features and the row itself to the learner `auto`.
 
 A stream's merit is accuracy, or minus the RMSE in standard deviations of the target; the regret of
 the default is the best merit of all methods less its own, mean over the orders. Printed beside: the
-mixture's loss against its best expert's, with the bound of `kerneltrack.learners.auto`.
+mixture's loss against its best expert's, with the bound of `kerneltrack.learners.auto`, and how
+sure every classifier was beside how often it was right.
 
 Exits with 1 if a goal is missed that `NOT_REACHED` does not list: never below the ridge on the
 rows, the commonest or the last label by more than .003; mean regret at most .01, the largest .03;
@@ -37,7 +38,7 @@ from benchmarks.defaults_sets import ORDERS, OWN, SETS, ordered, whole
 from benchmarks.places import BUILD
 from benchmarks.prequential_ours import fixed_map
 from benchmarks.prequential_peers import COMMONEST, LAST, Run
-from benchmarks.prequential_sets import FloatArray, Stream, score
+from benchmarks.prequential_sets import CHUNK, FloatArray, Stream, score
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import (
     AutoSpec,
@@ -46,9 +47,11 @@ from kerneltrack.learners import (
     LMSSpec,
     LogisticSpec,
     PASpec,
+    Predictions,
     RidgeSpec,
 )
 from kerneltrack.learners.auto.learner import EXPERTS, LOSS, AutoState
+from kerneltrack.learners.common.board import losses_of_chances
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.learners.common.spec import BOTH, FEATURES, ROWS
 from kerneltrack.trackers import OKFEBSpec
@@ -86,6 +89,25 @@ class Result(NamedTuple):
     micros: float
 
 
+class Sure(NamedTuple):
+    """How good the probabilities of one method were on one stream.
+
+    Attributes:
+        gap: Expected calibration error: over twenty equal steps of probability the mean distance
+            of how sure predictions were and how often they were right, weighed by rows.
+        log_loss: Of the probability of the prediction being right, nats.
+        brier: Its squared error.
+    """
+
+    name: str
+    order: str
+    seed: int
+    method: str
+    gap: float
+    log_loss: float
+    brier: float
+
+
 class Margin(NamedTuple):
     """The mixture's loss over its best expert's, and what it may be at most."""
 
@@ -99,7 +121,7 @@ class Margin(NamedTuple):
 
 def _learn(
     method: str, spec: LearnerSpec, stream: Stream, features: FloatArray, own: FloatArray | None
-) -> tuple[Run, AutoState | None]:
+) -> tuple[Run, AutoState | None, Predictions]:
     begin = time.process_time()
     state, said = learn_all(spec, features, stream.labels, own)
     micros = (time.process_time() - begin) / len(features) * 1e6
@@ -107,13 +129,13 @@ def _learn(
     if said.code is not None:
         place = {name: code for code, name in enumerate(stream.classes)}
         codes = np.array([*(place[name] for name in said.classes), -1], dtype=np.int64)
-        return Run(method, codes[said.code], micros), after
+        return Run(method, codes[said.code], micros), after, said
     centre, unit = stream.unit
     value = np.zeros(len(features)) if said.value is None else np.nan_to_num(said.value)
-    return Run(method, value * unit + centre, micros), after
+    return Run(method, value * unit + centre, micros), after, said
 
 
-def run_ours(stream: Stream) -> Iterator[tuple[Run, AutoState | None]]:
+def run_ours(stream: Stream) -> Iterator[tuple[Run, AutoState | None, Predictions]]:
     """Yield what the default and our other settings said of a stream."""
     task = "classification" if stream.classes else "regression"
     tracker = OKFEBSpec()
@@ -123,38 +145,52 @@ def run_ours(stream: Stream) -> Iterator[tuple[Run, AutoState | None]]:
     micros = (time.process_time() - begin) / len(own) * 1e6
     if features.z is None:
         raise ValueError("the default emits z")
-    run, state = _learn(DEFAULT, AutoSpec(task=task), stream, features.z, own)
-    yield run._replace(micros=run.micros + micros), state
+    run, state, said = _learn(DEFAULT, AutoSpec(task=task), stream, features.z, own)
+    yield run._replace(micros=run.micros + micros), state, said
     for method, (kind, inputs) in OURS.items():
         if task not in kind.tasks:
             continue
         both = inputs == BOTH
         given = own if inputs == ROWS else features.z
-        run, _ = _learn(method, kind(task=task), stream, given, own if both else None)
+        run, _, said = _learn(method, kind(task=task), stream, given, own if both else None)
         more = 0.0 if inputs == ROWS else micros
-        yield run._replace(micros=run.micros + more), None
+        yield run._replace(micros=run.micros + more), None, said
     still = fixed_map(stream, LANDMARKS)
     ridge = RidgeSpec(task=task, ridge=0.01, forgetting=1.0)
-    run, _ = _learn(MAP, ridge, stream, still.z, own)
-    yield run._replace(micros=run.micros + still.micros), None
+    run, _, said = _learn(MAP, ridge, stream, still.z, own)
+    yield run._replace(micros=run.micros + still.micros), None, said
 
 
 def measure(
-    name: str, most: int, orders: int, with_forest: bool
-) -> Iterator[tuple[Result, Margin | None]]:
-    """Yield the result of every method on a set, in every order."""
+    name: str, most: int, orders: int, forests: int
+) -> Iterator[tuple[Result, Margin | Sure | None]]:
+    """Yield the result of every method on a set, in every order; River's forest in some."""
     rows = whole(name)
     for order in ORDERS:
         for seed in range(1 if order == OWN else orders):
             stream = ordered(rows, order, seed, most)
             here = name, order, seed
-            for run, state in run_ours(stream):
+            for run, state, said in run_ours(stream):
                 merit = score(stream, run.predicted).merit
                 margin = None if state is None else margin_of(here, AutoSpec(), state, stream)
-                yield Result(*here, len(stream.rows), run.method, merit, run.micros), margin
-            for run in peers.run_peers(stream, seed, with_forest):
+                result = Result(*here, len(stream.rows), run.method, merit, run.micros)
+                yield result, margin
+                yield result, sure_of(here, run.method, said)
+            for run in peers.run_peers(stream, seed, seed < forests):
                 merit = score(stream, run.predicted).merit
                 yield Result(*here, len(stream.rows), run.method, merit, run.micros), None
+
+
+def sure_of(here: tuple[str, str, int], method: str, said: Predictions) -> Sure | None:
+    """Return how good a classifier's probabilities were; None in regression."""
+    if said.score is None or said.correct is None:
+        return None
+    scored = np.flatnonzero(said.scored)[CHUNK:]
+    score, right = said.score[scored], said.correct[scored]
+    place = np.minimum((score * 20).astype(np.int64), 19)
+    gap = np.abs(np.bincount(place, score - right)).sum() / len(scored)
+    log_loss, brier = losses_of_chances(score, right).mean(axis=0).tolist()
+    return Sure(*here, method, float(gap), log_loss, brier)
 
 
 def margin_of(
@@ -216,6 +252,19 @@ def show_margins(margins: list[Margin]) -> bool:
     return any(margin.loss > margin.bound for margin in margins)
 
 
+def show_sure(found: list[Sure]) -> None:
+    """Print how good the probabilities of the default were, and the means of the others."""
+    print(f"\n{'stream':28s}{'calibration':>12s}{'log loss':>10s}{'Brier':>8s}  of the default")
+    for line in (line for line in found if line.method == DEFAULT):
+        title = f"{line.name}, {line.order} {line.seed}"
+        print(f"{title:28s}{line.gap:12.4f}{line.log_loss:10.4f}{line.brier:8.4f}")
+    for method in dict.fromkeys(line.method for line in found):
+        values = np.array([line[-3:] for line in found if line.method == method])
+        gap, log_loss, brier = values.mean(axis=0).tolist()
+        largest = values[:, 0].max()
+        print(f"{method:42s}{gap:10.4f} (at most {largest:.4f}){log_loss:10.4f}{brier:8.4f}")
+
+
 def judge(table: Table, results: list[Result]) -> Iterator[tuple[str, float, bool]]:
     """Yield each goal, what came out and whether it is reached."""
     for method in BASELINES:
@@ -257,22 +306,31 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=10_000, help="most rows of a stream")
     parser.add_argument("--orders", type=int, default=5, help="shuffled orders of each set")
     parser.add_argument("--no-forest", action="store_true", help="leave River's forest out")
+    parser.add_argument("--forest-orders", type=int, help="orders with the forest; all without it")
     parser.add_argument("--quick", action="store_true", help="1,000 rows, one order, no forest")
     options = parser.parse_args()
     most, orders = (1_000, 1) if options.quick else (options.rows, options.orders)
     results: list[Result] = []
     margins: list[Margin] = []
+    sure: list[Sure] = []
     with threadpool_limits(1):
         for name in options.sets:
-            forest = not (options.no_forest or options.quick)
-            for result, margin in measure(name, most, orders, forest):
-                results.append(result)
-                if margin is not None:
-                    margins.append(margin)
+            forests = 0 if options.no_forest or options.quick else orders
+            if options.forest_orders is not None:
+                forests = min(forests, options.forest_orders)
+            for result, beside in measure(name, most, orders, forests):
+                if isinstance(beside, Margin):
+                    margins.append(beside)
+                if isinstance(beside, Sure):
+                    sure.append(beside)
+                    continue
+                if not results or results[-1] is not result:
+                    results.append(result)
             print(f"{name} done", file=sys.stderr, flush=True)
     table = mean_merits(results)
     show(table, results)
     broken = show_margins(margins)
+    show_sure(sure)
     save(results)
     if options.quick:
         return 1 if broken else 0

@@ -65,6 +65,7 @@ TRACKERS: dict[str, dict[str, Any]] = {
     "okfe": {"max_rows": 40},
     "covariance": {"budget": 6, "admission": "leverage", "halflife_seconds": 40.0},
     "covariance-chosen": {"budget": 6, "halflife": 40.0, "rank_factor": 1.5},
+    "covariance-memories": {"budget": 6, "halflife": "auto"},
     "oana": {"budget": 6, "threshold": 0.2},
     "rows": {"rank": 4},
     "dskpca": {"budget": 24, "feature_batch": 4, "row_batch": 7},

@@ -36,16 +36,35 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Fields:
+class RowFields:
     """What the fields of a row are; see `RowsToChunks`."""
 
     model_id: str | None
     time: str
     features: tuple[str, ...]
-    label: str | None
-    sequence: str | None
-    factor: int
-    targets: bool
+    label: str | None = None
+    sequence: str | None = None
+    time_unit: str = "s"
+    targets: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that the names are names, each given once."""
+        if not isinstance(self.time, str):
+            raise ConfigError("time", self.time, "the field of event times: rows have no order")
+        if not self.features or not all(isinstance(name, str) for name in self.features):
+            raise ConfigError("features", list(self.features), "a list of names, one at least")
+        if self.time_unit not in UNITS:
+            raise ConfigError("time_unit", self.time_unit, f"one of {', '.join(UNITS)}")
+        more = (self.model_id, self.label, self.sequence)
+        names = [*self.features, self.time, *(name for name in more if name)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError("fields", name, "named once")
+
+    @property
+    def factor(self) -> int:
+        """Nanoseconds of a unit of times that are numbers."""
+        return UNITS[self.time_unit]
 
 
 class RowsToChunks(beam.PTransform[pvalue.PCollection[Any], dict[str, pvalue.PCollection[Any]]]):
@@ -93,24 +112,28 @@ class RowsToChunks(beam.PTransform[pvalue.PCollection[Any], dict[str, pvalue.PCo
     ) -> None:
         """Check the arguments; see the class."""
         super().__init__()
-        if not isinstance(time, str):
-            raise ConfigError("time", time, "the field of event times: rows have no other order")
-        if isinstance(features, str) or not features:
+        if isinstance(features, str):
             raise ConfigError("features", features, "a list of names, one at least")
-        if time_unit not in UNITS:
-            raise ConfigError("time_unit", time_unit, f"one of {', '.join(UNITS)}")
-        names = [*features, time, *(name for name in (model_id, label, sequence) if name)]
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigError("fields", name, "named once")
-        self._fields = _Fields(
-            model_id, time, tuple(features), label, sequence, UNITS[time_unit], targets
+        self._fields = RowFields(
+            model_id, time, tuple(features), label, sequence, time_unit, targets
         )
+
+    @classmethod
+    def of(cls, fields: RowFields) -> RowsToChunks:
+        """Return the transform for rows of these fields."""
+        return cls(**{**dataclasses.asdict(fields), "features": list(fields.features)})
 
     def expand(self, rows: pvalue.PCollection[Any]) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
-        gather = beam.ParDo(_GatherFn(self._fields)).with_output_types(
-            tuple[str, Chunk], **{FAILURES: Failures}
+        return self.gather(rows)
+
+    def gather(
+        self, rows: pvalue.PCollection[Any], whole: bool = False
+    ) -> dict[str, pvalue.PCollection[Any]]:
+        """Apply the transform; `whole`: failures are pairs of the row as it came and the reason."""
+        failed: Any = tuple[Any, str] if whole else Failures
+        gather = beam.ParDo(_GatherFn(self._fields, whole)).with_output_types(
+            tuple[str, Chunk], **{FAILURES: failed}
         )
         outputs = rows | "Gather" >> gather.with_outputs(FAILURES, main=ROWS)
         return {ROWS: outputs[ROWS], FAILURES: outputs[FAILURES]}
@@ -134,8 +157,9 @@ class _Gathered:
 class _GatherFn(beam.DoFn):
     """Gather the rows of a bundle by model."""
 
-    def __init__(self, fields: _Fields) -> None:
+    def __init__(self, fields: RowFields, whole: bool = False) -> None:
         self._fields = fields
+        self._whole = whole
 
     def start_bundle(self) -> None:
         """Begin with nothing."""
@@ -152,7 +176,11 @@ class _GatherFn(beam.DoFn):
             self._add(model, get)
         except _Refused as error:
             count("rows_failed", 1)
-            yield pvalue.TaggedOutput(FAILURES, Failures.of(model, [0], [-1], [str(error)]))
+            reason = str(error)
+            failed: Any = (element, reason)
+            if not self._whole:
+                failed = Failures.of(model, [0], [-1], [reason])
+            yield pvalue.TaggedOutput(FAILURES, failed)
         if self._count >= MOST_GATHERED:
             yield from (placed.value for placed in self._taken())
 
@@ -220,7 +248,7 @@ def _whole_of(name: str, value: Any) -> int:
     raise _Refused(f"{name} = {shorten(value)}: not a whole number")
 
 
-def _time_of(fields: _Fields, value: Any) -> int:
+def _time_of(fields: RowFields, value: Any) -> int:
     """Return a time, ns since 1970."""
     if isinstance(value, Timestamp):
         time = value.micros * 1000
@@ -239,7 +267,7 @@ def _time_of(fields: _Fields, value: Any) -> int:
     return time
 
 
-def _label_of(fields: _Fields, value: Any) -> Any:
+def _label_of(fields: RowFields, value: Any) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if fields.targets:

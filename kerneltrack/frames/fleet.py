@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.frames import model as models
+from kerneltrack.frames import model as steps
 from kerneltrack.frames.model import Model, Specs, Told
 from kerneltrack.frames.plot import Plot, Span, draw
 from kerneltrack.frames.table import (
@@ -29,9 +29,8 @@ from kerneltrack.learners.common.inputs import usual_inputs
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.snapshots.files import write_whole
-from kerneltrack.snapshots.folder import SnapshotFolder, specs_of, write_singly
+from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in, specs_of, write_singly
 from kerneltrack.snapshots.header import PackedState, packed_state
-from kerneltrack.snapshots.index import INDEX
 from kerneltrack.specs import spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
@@ -258,7 +257,7 @@ class Fleet:
                 out.refuse(places, UNKNOWN)
                 continue
             order = _ordered(rows, places)
-            told = models.look(
+            told = steps.look(
                 self._specs,
                 known,
                 rows.x[order],
@@ -285,7 +284,7 @@ class Fleet:
         for key, places in _by_model(rows, out):
             known = self._models.get(key)
             if known is not None:
-                out.put(places, models.look(plain, known, rows.x[places], None, None), {})
+                out.put(places, steps.look(plain, known, rows.x[places], None, None), {})
         return out.columns["prediction"]
 
     def _read(
@@ -384,10 +383,10 @@ class Fleet:
         usable = rows.x[np.isfinite(rows.x).all(axis=1)]
         if not len(usable) or (wait and len(usable) < self._least):
             return None
-        return models.begin(self._specs, key, usable[: self._least])
+        return steps.begin(self._specs, key, usable[: self._least])
 
     def _run(self, key: str, known: Model, rows: _Waiting) -> Told:
-        after, told = models.run(self._specs, known, rows.x, rows.time, rows.label)
+        after, told = steps.run(self._specs, known, rows.x, rows.time, rows.label)
         self._models[key] = after
         self._note(key, after, told.episodes)
         first = rows.time if rows.time is not None else told.features.index
@@ -399,7 +398,7 @@ class Fleet:
     def _note(self, key: str, model: Model, episodes: Sequence[Episode]) -> None:
         for episode in episodes:
             self._episodes[key, episode.number] = episode
-        still = models.open_episode(self._specs, model)
+        still = steps.open_episode(self._specs, model)
         if still is not None:
             self._episodes[key, still.number] = still
 
@@ -502,6 +501,11 @@ class Fleet:
             return sum(int(tally.counts[2]) for tally in boards) / scored
         return float(np.sqrt(sum(float(tally.sums[0]) for tally in boards) / scored))
 
+    @property
+    def stored_rows(self) -> int:
+        """Rows of the data that the trackers hold, of all models together."""
+        return sum(int(model.state.size) for model in self._models.values())
+
     def plot(self, most: int = 40) -> Plot:
         """Draw the models that have episodes over time, the worst first.
 
@@ -542,28 +546,35 @@ class Fleet:
 
     def _states(self) -> Iterator[PackedState]:
         for key in sorted(self._models):
-            for data in models.encode(self._specs, key, self._models[key]):
+            for data in steps.encode(self._specs, key, self._models[key]):
                 yield packed_state(data, key)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Fleet:
+    def load(cls, folder: str | Path, models: Collection[str] | None = None) -> Fleet:
         """Return the fleet of a folder: of `save`, or the output of `kerneltrack track`.
 
         The names of columns come from the folder, too, where they are known.
 
+        Args:
+            folder: Where the snapshots are.
+            models: Ids of those that are wanted; None: all.
+
         Raises:
+            ConfigError: for a model that is not there.
             DataError: if there are no snapshots, or they are damaged.
         """
-        place = str(folder)
-        if not Path(place, INDEX).exists() and Path(place, "snapshots").is_dir():
-            place = str(Path(place, "snapshots"))
+        place = snapshots_in(str(folder))
         found = SnapshotFolder(place)
         if found.learner_spec is not None:
             found = found.with_learner()
         fleet = cls(found.spec, learner=found.learner_spec, reference=found.reference_spec)
-        fleet._read_columns(Path(place))
-        for key in found.models:
-            fleet._models[key] = models.decode(
+        known = read_columns(Path(place))
+        if known is not None:
+            fleet.columns, fleet._unit = known
+        for key in found.models if models is None else models:
+            if key not in found.models:
+                raise ConfigError("model", key, f"one that has a snapshot in {place}")
+            fleet._models[key] = steps.decode(
                 fleet._specs,
                 _state_of(found, key, codec.TRACKER),
                 _state_of(found, key, codec.LEARNER) if found.state(key, codec.LEARNER) else None,
@@ -574,16 +585,24 @@ class Fleet:
             fleet._spans[key] = Span(last, last)
         return fleet
 
-    def _read_columns(self, folder: Path) -> None:
-        """Take the names of columns from where a fleet or a job has left them."""
-        for path, read in ((folder / COLUMNS, _of_fleet), (folder.parent / "run.json", _of_job)):
-            if path.is_file():
-                try:
-                    self.columns, self._unit = read(json.loads(path.read_bytes()))
-                except (KeyError, TypeError, ValueError) as error:
-                    reason = f"not what a fleet or a job wrote: {error}"
-                    raise DataError(str(path), reason) from error
-                return
+
+def read_columns(folder: Path) -> tuple[Columns, str] | None:
+    """Return the names of columns and the unit of times that a fleet or a job left by snapshots.
+
+    Args:
+        folder: Of snapshots.
+
+    Raises:
+        DataError: for a file that neither has written.
+    """
+    for path, read in ((folder / COLUMNS, _of_fleet), (folder.parent / "run.json", _of_job)):
+        if path.is_file():
+            try:
+                return read(json.loads(path.read_bytes()))
+            except (KeyError, TypeError, ValueError) as error:
+                reason = f"not what a fleet or a job wrote: {error}"
+                raise DataError(str(path), reason) from error
+    return None
 
 
 def _of_fleet(text: Mapping[str, Any]) -> tuple[Columns, str]:
@@ -591,7 +610,7 @@ def _of_fleet(text: Mapping[str, Any]) -> tuple[Columns, str]:
     return named, text["time_unit"]
 
 
-def _of_job(text: Mapping[str, Any]) -> tuple[Columns | None, str]:
+def _of_job(text: Mapping[str, Any]) -> tuple[Columns, str]:
     columns = text["columns"]
     label = columns["label"] if text["learner"] else None
     return Columns(columns["model_id"], columns["time"], label, tuple(columns["features"])), "s"

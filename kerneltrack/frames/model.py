@@ -14,8 +14,10 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
+from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.board import Board, ScoredRows, add_rows
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
+from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
 from kerneltrack.limits import MOST_GIVEN
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState, Scores
@@ -113,7 +115,8 @@ def _new_learner(specs: Specs, tracker: Any, time: int | None, rows: int) -> Lea
         return None
     width, channels = width_of_inputs(specs.learner, specs.tracker.rank, len(tracker.shift))
     state = get_learner(specs.learner.learner).begin(specs.learner, width, channels)
-    return Learned(state, rows, time, Board.empty())
+    board = Board.empty()._replace(guesses=guesses.begin(specs.learner, channels))
+    return Learned(state, rows, time, board)
 
 
 def run(
@@ -180,16 +183,25 @@ def _learn(
     state, said = learner.update(spec, learned.state, inputs, labels)
     if not len(inputs):
         return learned, said
+    told = _coded(spec, state.classes, labels or [None] * len(inputs))
+    known, guessed = guesses.guess(spec, learned.board.guesses, inputs, told)
     codes = None
     if said.code is not None:
-        table = {name: code for code, name in enumerate(state.classes)}
-        met = [table.get(label, spec.max_classes) for label in labels or [None] * len(inputs)]
-        codes = np.column_stack([np.array(met, np.int64), said.code])
+        codes = np.column_stack([np.where(told < 0, spec.max_classes, told), said.code])
     clock = np.zeros(len(inputs), np.int64) if stamps is None else stamps
-    scored = ScoredRows(clock, said.scored, said.correct, said.error, codes)
-    board, _ = add_rows(learned.board, scored, None)
+    scored = ScoredRows(clock, said.scored, said.correct, said.error, said.score, codes, guessed)
+    board, _ = add_rows(learned.board._replace(guesses=known), scored, None)
     time = learned.time if stamps is None else int(stamps[-1])
     return Learned(state, learned.rows + len(inputs), time, board), said
+
+
+def _coded(spec: LearnerSpec, classes: tuple[str, ...], labels: list[Any]) -> npt.NDArray[Any]:
+    """Return labels as the guesses take them: places of classes, or targets."""
+    if not spec.classifies:
+        return np.array(labels, dtype=np.float64)
+    table: dict[Any, int] = {name: code for code, name in enumerate(classes)}
+    table[None] = MISSING
+    return np.array([table.get(label, UNUSABLE_LABEL) for label in labels], np.int64)
 
 
 def look(
@@ -318,9 +330,9 @@ def _learned_of(specs: Specs, tracker: Any, data: bytes, place: str) -> Learned:
     try:
         if arrays:
             classes = len(snapshot.state.classes)
-            board = Board.from_arrays(arrays, snapshot.spec.max_classes, classes, MOST_GIVEN)
+            board = Board.from_arrays(arrays, snapshot.spec, classes, MOST_GIVEN)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(place, f"damaged state: {error}") from error
     # Windows are a job's; the total goes on.
-    board = Board.empty()._replace(total=board.total)
+    board = Board.empty()._replace(total=board.total, guesses=board.guesses)
     return Learned(snapshot.state, about.rows, about.time, board)

@@ -248,3 +248,5 @@ def _check_tracker(spec: object) -> None:
         name = getattr(spec, "tracker", type(spec).__name__)
         allowed = "okfeb or covariance: their states are bounded, as a window's must be"
         raise ConfigError("tracker", name, allowed)
+    if isinstance(spec, CovarianceSpec) and spec.chooses_halflife:
+        raise ConfigError("halflife", spec.halflife, "a number or None with a moving window")

@@ -12,8 +12,7 @@ enum { TOWARDS, STAYED, TURNED, LAST_TARGET, SPREAD, SIZE2, REALS };
 enum { TAPS = 4 };
 /* Behind the memories' functions: the follower, the last label, the stack of all these. */
 enum { FOLLOWER, LAST_LABEL, STACK, OTHERS };
-/* Columns of `tempers`: β and the curvature met so far; of `tally`. */
-enum { BETA, CURVATURE };
+/* Columns of `tally`. */
 enum { LOSS, RIGHT, WEIGHT };
 
 /* Rows between two turns of restoring λ to a coordinate. */
@@ -24,15 +23,8 @@ enum { LOSS, RIGHT, WEIGHT };
 /* A later landmark is one that is nearer to no other than this, and so many of its kind have come. */
 #define NOVEL 0.2
 #define LATER_EVERY 4.0
-/* Share of every expert's probabilities that is spread over all classes. */
-#define FLOOR 1e-3
-#define LEAST_BETA 0.1
-#define MOST_BETA 50.0
-/* How fast what is known of scales and of the last label fades. */
-#define FADING 0.998
 /* Of an error, in squared deviations of the mixture's, at most so much counts against an expert. */
 #define MOST_SQUARES 25.0
-#define MOST_VALUE 1e110
 
 typedef struct {
   double ridge;
@@ -56,6 +48,7 @@ typedef struct {
   vec seen;
   mat early;
   mat tally;
+  mat course;
   vec reals;
   vec sums;
   ints counts;
@@ -72,7 +65,7 @@ typedef struct {
   mat along;
   /* Decision values, probabilities and their logarithms of each expert, whole vectors a line. */
   mat values, chances, logs;
-  double *rotated, *wanted, *aimed, *gradient, *image;
+  double *rotated, *wanted, *aimed, *gradient, *image, *mixed;
   arena scratch;
 } auto_call;
 
@@ -100,6 +93,7 @@ static int begin_call(auto_call *call, const auto_settings *settings, const mode
     call->rotated = reals(scratch, size);
     call->wanted = reals(scratch, line);
     call->aimed = reals(scratch, line);
+    call->mixed = reals(scratch, line);
     call->gradient = reals(scratch, padded(call->experts));
     call->image = reals(scratch, padded(call->experts));
     if (!placed && !take_block(scratch)) return 0;
@@ -152,12 +146,6 @@ static void read_off(auto_call *call, int64_t memory) {
   for (; tap < TAPS; tap++) copy(row_of(&call->values, first + tap), total, known);
 }
 
-/* w ← w from numbers that a computer has; 0 for what is none. */
-static void tame(double *values, int64_t count) {
-  for (int64_t c = 0; c < count; c++)
-    values[c] = isnan(values[c]) ? 0.0 : smaller(MOST_VALUE, larger(-MOST_VALUE, values[c]));
-}
-
 static void evaluate(auto_call *call) {
   const auto_state *state = call->state;
   int64_t follower = call->memories * TAPS + FOLLOWER;
@@ -169,23 +157,28 @@ static void evaluate(auto_call *call) {
   for (int64_t e = 0; e <= follower; e++) tame(row_of(&call->values, e), call->at.known);
 }
 
+/* Logarithms of the first `known` chances, both in whole vectors. */
+static void take_logs(double *chances, int64_t known, double *logs) {
+  fill(chances + known, 1.0, padded(known) - known);
+  for (int64_t c = 0; c < known; c += LANES) store4(logs + c, log4(load4(chances + c)));
+}
+
 /* Chances with a little of all classes in them, and their logarithms. */
 static void with_floor(auto_call *call, int64_t expert) {
   double *chances = row_of(&call->chances, expert), *logs = row_of(&call->logs, expert);
   int64_t known = call->at.known;
   double least = FLOOR / (double)known;
   for (int64_t c = 0; c < known; c++) chances[c] = fma(1.0 - FLOOR, chances[c], least);
-  fill(chances + known, 1.0, padded(known) - known);
-  for (int64_t c = 0; c < known; c += LANES) store4(logs + c, log4(load4(chances + c)));
+  take_logs(chances, known, logs);
 }
 
 /* The chances of decision values at the expert's β. */
 static void temper(auto_call *call, int64_t expert) {
-  double *chances = row_of(&call->chances, expert), *values = row_of(&call->values, expert);
+  double *chances = row_of(&call->chances, expert), *logs = row_of(&call->logs, expert);
+  int64_t known = call->at.known;
   double beta = row_of(&call->state->tempers, expert)[BETA];
-  for (int64_t c = 0; c < call->at.known; c++) chances[c] = beta * values[c];
-  softmax(chances, call->at.known, chances);
-  with_floor(call, expert);
+  temper_values(beta, row_of(&call->values, expert), known, chances);
+  take_logs(chances, known, logs);
 }
 
 /* The last label stays as often as it did, or another comes as often as each has. */
@@ -266,17 +259,7 @@ static void share_out(auto_call *call) {
 static void learn_tempers(auto_call *call) {
   for (int64_t e = 0; e < call->memories * TAPS + LAST_LABEL; e++) {
     const double *chances = row_of(&call->chances, e), *values = row_of(&call->values, e);
-    double *tempers = row_of(&call->state->tempers, e), mean = 0.0, square = 0.0;
-    for (int64_t c = 0; c < call->at.known; c++) {
-      mean = fma(chances[c], values[c], mean);
-      square = fma(chances[c] * values[c], values[c], square);
-    }
-    double slope = values[call->at.code] - mean;
-    tempers[CURVATURE] = FADING * tempers[CURVATURE] + larger(square - mean * mean, 0.0);
-    double beta = tempers[BETA] + slope / tempers[CURVATURE];
-    /* No step is longer than half of β. */
-    beta = smaller(larger(beta, 0.5 * tempers[BETA]), 1.5 * tempers[BETA]);
-    tempers[BETA] = smaller(larger(beta, LEAST_BETA), MOST_BETA);
+    learn_temper(row_of(&call->state->tempers, e), values, chances, call->at.known, call->at.code);
   }
 }
 
@@ -344,6 +327,28 @@ static void tally_target(auto_call *call, double target) {
     tally[LOSS] += error * error;
     tally[WEIGHT] += mixed ? 1.0 : call->state->shares.at[e];
   }
+}
+
+/* Rows that a line of `course` is of when so many were learned from before: a power of 2. */
+static int64_t span_of(int64_t learned, int64_t spans) {
+  int64_t span = 1;
+  while (learned / spans >= span) span *= 2;
+  return span;
+}
+
+/* Add the experts' weights at the row to its line; as lines run out, each takes the next one in. */
+static void note_course(auto_call *call) {
+  mat *course = &call->state->course;
+  int64_t learned = call->at.counts[LEARNED], spans = course->rows, many = course->columns;
+  int64_t span = span_of(learned, spans);
+  if (learned > 0 && span_of(learned - 1, spans) < span) {
+    for (int64_t i = 0; i < spans / 2; i++)
+      for (int64_t e = 0; e < many; e++)
+        row_of(course, i)[e] = row_of(course, 2 * i)[e] + row_of(course, 2 * i + 1)[e];
+    fill(row_of(course, spans / 2), 0.0, (spans - spans / 2) * many);
+  }
+  double *line = row_of(course, learned / span);
+  for (int64_t e = 0; e < many; e++) line[e] += call->state->shares.at[e];
 }
 
 static void learn_class(auto_call *call) {
@@ -526,6 +531,7 @@ static void learn_row(auto_call *call) {
   const lesson *at = &call->at;
   int regression = at->how->regression != 0;
   double label = regression ? at->labels->targets.at[at->n] : (double)at->code;
+  note_course(call);
   if (regression)
     learn_target(call);
   else
@@ -535,6 +541,17 @@ static void learn_row(auto_call *call) {
   meet_landmark(call);
   if (!call->state->counts.at[MAPPED]) wait_for_map(call, label);
   at->counts[LEARNED] += 1;
+}
+
+/* Report what the mixture says: a classifier's decision values are logarithms of its probabilities,
+which a mean of several makes less sure than it should be. */
+static int report_mixture(auto_call *call) {
+  int64_t known = call->at.known;
+  if (call->at.how->regression || known == 0) return report_row(&call->at);
+  fill(call->at.values + known, 1.0, padded(known) - known);
+  for (int64_t c = 0; c < known; c += LANES)
+    store4(call->mixed + c, log4(load4(call->at.values + c)));
+  return report_values(&call->at, call->mixed);
 }
 
 /* A class is new: all that speaks of classes gets a place for it. */
@@ -555,7 +572,7 @@ KT_API int64_t kt_auto_run(const auto_settings *settings, const mode *how, auto_
       evaluate(&call);
       mix(&call);
     }
-    if (!report_row(&call.at, call.at.values)) continue;
+    if (!report_mixture(&call)) continue;
     meet(&call);
     learn_row(&call);
   }

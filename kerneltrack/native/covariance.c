@@ -171,6 +171,7 @@ void covariance_row(covariance *loop, int64_t n) {
     learn_row(loop, own, loss, n);
   else
     report(loop, loss, 0, n);
+  if (loop->rivals != NULL) run_memories(loop, n);
 }
 
 /* Ask for the pieces of a call's scratch space. */
@@ -193,6 +194,7 @@ static void lay_out(covariance *loop) {
   work->order = wholes(from, rank + 1);
   work->chol = table(from, loop->settings->learn ? slots : 0, slots);
   work->root = make_span_root(from, loop->out, slots);
+  if (loop->rivals != NULL) lay_out_memories(loop, from);
 }
 
 int covariance_open(covariance *loop) {
@@ -208,8 +210,17 @@ KT_API int64_t kt_covariance_run(const covariance_settings *settings, const kern
                                  covariance_state *state, const mat *rows, outputs *out,
                                  const ints *times) {
   covariance loop = {settings, kernel, state, rows, times, out, .scratch = {0}};
+  rival_memory rivals[MOST_RIVALS];
+  covariance_settings first = *settings;
+  if (settings->learn && memories_of(state) > 0) {
+    loop.rivals = rivals;
+    loop.settings = &first;
+  }
   if (!covariance_open(&loop)) return KT_NO_MEMORY;
-  for (int64_t n = 0; n < rows->rows; n++) covariance_row(&loop, n);
+  for (int64_t n = 0; n < rows->rows; n++) {
+    if (loop.rivals != NULL) first.fading = LN2 / state->choice.at[1 + memories_of(state)];
+    covariance_row(&loop, n);
+  }
   covariance_close(&loop);
   return KT_DONE;
 }

@@ -54,7 +54,25 @@ typedef struct {
   ints key;
   vec reals;
   ints counts;
+  mat rivals;
+  ints rival_counts;
+  vec choice;
 } covariance_state;
+
+/* Most memories beside that in use. */
+#define MOST_RIVALS 2
+#define LN2 0.6931471805599453
+
+/* A memory beside that in use: its state, unpacked, and room for what it says of a row. */
+typedef struct {
+  covariance_state state;
+  covariance_settings settings;
+  outputs out;
+  double *z;
+  double loss, novelty;
+  int64_t number, gone;
+  uint8_t flag[3];
+} rival_memory;
 
 /* Scratch space of a call. */
 typedef struct {
@@ -85,6 +103,8 @@ typedef struct {
   outputs *out;
   covariance_work work;
   arena scratch;
+  /* The memories beside that in use; NULL where there are none, or nothing is learned. */
+  rival_memory *rivals;
 } covariance;
 
 /* Take scratch space; false where memory is short. */
@@ -98,6 +118,18 @@ void covariance_row(covariance *loop, int64_t n);
 static inline int64_t directions_of(const covariance_state *state) {
   return state->counts.size > RANK ? state->counts.at[RANK] : state->factor.rows;
 }
+
+/* covariance_memories.c */
+
+/* How many memories there are beside that in use. */
+int64_t memories_of(const covariance_state *state);
+
+/* Unpack them, with room for what they say. */
+void lay_out_memories(covariance *loop, arena *from);
+
+/* Let them learn row n, which that in use has learned and reported, and choose which one is in use
+from the next row on. */
+void run_memories(covariance *loop, int64_t n);
 
 /* covariance_update.c */
 

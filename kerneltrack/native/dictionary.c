@@ -31,8 +31,7 @@ dictionary_lesson make_dictionary_lesson(arena *from, const kernel *of, const mo
       .at = make_lesson(from, classes, how, &state->sums, &state->counts, rows, labels, out),
       .of = of,
       .state = state,
-      .work = make_work(from, state->rows.rows),
-      .probable = reals(from, padded(classes))};
+      .work = make_work(from, state->rows.rows)};
 }
 
 /* k of a row and the values of the first `known` functions. O(MD + CM) */
@@ -48,7 +47,7 @@ int next_dictionary_lesson(dictionary_lesson *now) {
   dictionary_state *state = now->state;
   while (next_row(at)) {
     evaluate(now->of, state, row_of(at->rows, at->n), at->known, now->work.k, at->values);
-    if (!report_functions(at, now->logistic, now->probable)) continue;
+    if (!report_row(at)) continue;
     if (!keep_waiting(at, &state->bandwidth, &state->early)) return 1;
     if (at->counts[EARLY] == now->warmup) return 0;
   }

@@ -38,8 +38,7 @@ typedef struct {
   const kernel *of;
   dictionary_state *state;
   dictionary_work work;
-  double *probable;
-  int64_t logistic, warmup;
+  int64_t warmup;
 } dictionary_lesson;
 
 dictionary_lesson make_dictionary_lesson(arena *from, const kernel *of, const mode *how,

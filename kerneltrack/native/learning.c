@@ -4,6 +4,9 @@
 
 /* An error counts as at most this much: its square is still finite. */
 #define MAX_ERROR 1e150
+#define LEAST_BETA 0.1
+#define MOST_BETA 50.0
+#define LEAST_CURVATURE 1e-9
 
 lesson make_lesson(arena *from, int64_t classes, const mode *how, const vec *sums,
                    const ints *counts, const mat *rows, const coded *labels, predicted *out) {
@@ -14,6 +17,7 @@ lesson make_lesson(arena *from, int64_t classes, const mode *how, const vec *sum
                   .sums = sums->at,
                   .counts = counts->at,
                   .values = reals(from, padded(classes)),
+                  .chances = reals(from, padded(classes)),
                   .known = how->known,
                   .n = -1};
 }
@@ -48,25 +52,56 @@ static void mark_row(const lesson *at) {
     mark_class(at);
 }
 
-static void report_class(const lesson *at, const double *values) {
+void tame(double *values, int64_t count) {
+  for (int64_t c = 0; c < count; c++)
+    values[c] = isnan(values[c]) ? 0.0 : smaller(MOST_VALUE, larger(-MOST_VALUE, values[c]));
+}
+
+void temper_values(double beta, const double *values, int64_t known, double *chances) {
+  double least = FLOOR / (double)known;
+  for (int64_t c = 0; c < known; c++) chances[c] = beta * values[c];
+  tame(chances, known);
+  softmax(chances, known, chances);
+  for (int64_t c = 0; c < known; c++) chances[c] = fma(1.0 - FLOOR, chances[c], least);
+}
+
+void learn_temper(double *temper, const double *values, const double *chances, int64_t known,
+                  int64_t code) {
+  double mean = 0.0, square = 0.0;
+  for (int64_t c = 0; c < known; c++) {
+    mean = fma(chances[c], values[c], mean);
+    square = fma(chances[c] * values[c], values[c], square);
+  }
+  double slope = values[code] - mean;
+  if (!(fabs(slope) <= MOST_VALUE && square <= MOST_VALUE)) return;
+  double met = FADING * temper[CURVATURE] + larger(square - mean * mean, 0.0);
+  temper[CURVATURE] = larger(met, LEAST_CURVATURE);
+  double beta = temper[BETA] + slope / temper[CURVATURE];
+  /* No step is longer than half of β. */
+  beta = smaller(larger(beta, 0.5 * temper[BETA]), 1.5 * temper[BETA]);
+  temper[BETA] = smaller(larger(beta, LEAST_BETA), MOST_BETA);
+}
+
+/* The class of the largest value, its probability, and how far that is ahead of the others'. */
+static void report_class(const lesson *at, const double *values, const double *chances) {
   predicted *out = at->out;
   int64_t best = 0;
   double second = -INFINITY;
   for (int64_t c = 1; c < at->known; c++)
     if (values[c] > values[best]) best = c;
   for (int64_t c = 0; c < at->known; c++)
-    if (c != best && values[c] > second) second = values[c];
+    if (c != best && chances[c] > second) second = chances[c];
   out->code.at[at->n] = best;
-  out->score.at[at->n] = values[best];
-  out->margin.at[at->n] = at->known > 1 ? values[best] - second : 0.0;
+  out->score.at[at->n] = chances[best];
+  out->margin.at[at->n] = at->known > 1 ? chances[best] - second : 0.0;
 }
 
-int report_row(lesson *at, const double *values) {
+static int report(lesson *at, const double *values, const double *chances) {
   if (at->how->predict) {
     if (at->known > 0 && at->how->regression)
       at->out->value.at[at->n] = values[0];
     else if (at->known > 0)
-      report_class(at, values);
+      report_class(at, values, chances);
     mark_row(at);
   }
   if (!at->how->learn) return 0;
@@ -75,11 +110,16 @@ int report_row(lesson *at, const double *values) {
   return at->code >= 0;
 }
 
-int report_functions(lesson *at, int logistic, double *probable) {
-  if (!(logistic && at->how->predict && at->known > 0)) return report_row(at, at->values);
-  softmax(at->values, at->known, probable);
-  return report_row(at, probable);
+int report_values(lesson *at, const double *values) {
+  int classes = at->known > 0 && !at->how->regression;
+  if (classes) temper_values(at->sums[TEMPER], values, at->known, at->chances);
+  if (!report(at, values, at->chances)) return 0;
+  if (classes && at->code < at->known)
+    learn_temper(at->sums + TEMPER, values, at->chances, at->known, at->code);
+  return 1;
 }
+
+int report_row(lesson *at) { return report_values(at, at->values); }
 
 int keep_waiting(lesson *at, const vec *bandwidth, mat *early) {
   int waits = bandwidth->at[0] == 0.0;
@@ -142,6 +182,25 @@ void descend(lesson *at, int logistic) {
   }
   if (logistic) softmax(values, at->known, values);
   for (int64_t c = 0; c < at->known; c++) values[c] = wanted_of(at, c) - values[c];
+}
+
+/* Turn decision values, a line a row, into probabilities at a state's β. */
+KT_API int64_t kt_chances(const vec *sums, mat *values) {
+  arena scratch = {0};
+  int64_t known = values->columns;
+  double *line = NULL, *chances = NULL;
+  for (int placed = 0; placed < 2; placed++) {
+    line = reals(&scratch, padded(known));
+    chances = reals(&scratch, padded(known));
+    if (!placed && !take_block(&scratch)) return KT_NO_MEMORY;
+  }
+  for (int64_t n = 0; n < values->rows && known > 0; n++) {
+    copy(line, row_of(values, n), known);
+    temper_values(sums->at[TEMPER], line, known, chances);
+    copy(row_of(values, n), chances, known);
+  }
+  give_back(&scratch);
+  return KT_DONE;
 }
 
 /* Compare predictions with labels that came late. */

@@ -10,9 +10,19 @@ ones; a new class is the next.
 #include "shapes.h"
 #include "vec.h"
 
-/* Places in a state's `counts`, behind which a learner may have its own, and in `sums`. */
+/* Places in a state's `counts`, behind which a learner may have its own, and in `sums`: squared and
+absolute errors, then a classifier's β and the curvature that it has met so far. */
 enum { SCORED, CORRECT, LEARNED, UNUSABLE, LEARNER_COUNTS };
-enum { SQUARED, ABSOLUTE };
+enum { SQUARED, ABSOLUTE, TEMPER };
+/* Columns of a temper. */
+enum { BETA, CURVATURE };
+
+/* How fast what is known of a β's curvature fades. */
+#define FADING 0.998
+/* Share of a row's probabilities that is spread over all classes. */
+#define FLOOR 1e-3
+/* A larger value counts as this. */
+#define MOST_VALUE 1e110
 /* Of a learner with a kernel of its own: the rows that wait for the bandwidth. */
 enum { EARLY = LEARNER_COUNTS + 2 };
 
@@ -55,6 +65,8 @@ typedef struct {
   int64_t *counts;
   /* Decision values of the row, in whole vectors; how many classes have one. */
   double *values;
+  /* Its probabilities, in whole vectors. */
+  double *chances;
   int64_t known;
   /* Its number, and its label where it is learned from. */
   int64_t n, code;
@@ -71,13 +83,25 @@ static inline int next_row(lesson *at) {
   return 0;
 }
 
-/* Report the row's prediction and score it, if that is asked for; whether it is learned from. A
-label that cannot be used is counted. */
-int report_row(lesson *at, const double *values);
+/* Report what the row's decision values say, as probabilities at β, and score it, if that is asked
+for; whether it is learned from: then β has taken its step. A label that cannot be used is
+counted. */
+int report_row(lesson *at);
 
-/* The same of decision values, which the logistic loss turns into probabilities; `probable` is
-workspace, in whole vectors. */
-int report_functions(lesson *at, int logistic, double *probable);
+/* The same of other decision values, in whole vectors. */
+int report_values(lesson *at, const double *values);
+
+/* chances ← (1 - .001)·softmax(β·values) + .001/known, of the first `known` >= 1 values; both in
+whole vectors, and not the same. */
+void temper_values(double beta, const double *values, int64_t known, double *chances);
+
+/* A Newton step of a temper on the log loss of a row of class `code`, what its values and chances
+were before it. */
+void learn_temper(double *temper, const double *values, const double *chances, int64_t known,
+                  int64_t code);
+
+/* w ← w from numbers that a computer has; 0 for what is none. */
+void tame(double *values, int64_t count);
 
 /* Take the row's class up if it is new, with a decision value of 0; whether it was. */
 static inline int meet_class(lesson *at) {

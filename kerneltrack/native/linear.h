@@ -46,7 +46,7 @@ static inline int decide_next(linear_lesson *now) {
 none. */
 static inline int next_lesson(linear_lesson *now) {
   while (decide_next(now))
-    if (report_row(&now->at, now->at.values)) {
+    if (report_row(&now->at)) {
       meet_class(&now->at);
       return 1;
     }

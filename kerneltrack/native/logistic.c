@@ -11,9 +11,9 @@ KT_API int64_t kt_logistic_run(const gradient_settings *settings, const mode *ho
     return KT_NO_MEMORY;
   double *probable = now.more;
   while (decide_next(&now)) {
-    if (at->known > 0) softmax(at->values, at->known, probable);
-    if (!report_row(at, probable)) continue;
-    if (meet_class(at)) softmax(at->values, at->known, probable);
+    if (!report_row(at)) continue;
+    meet_class(at);
+    softmax(at->values, at->known, probable);
     double step = decayed_step(settings->step_size, settings->decay_rows, at->counts[LEARNED]++);
     shrink_known(&now, step * settings->ridge);
     for (int64_t c = 0; c < at->known; c++)

@@ -74,7 +74,6 @@ typedef struct {
   oana_state map;
   oana_work work;
   refit_work refit;
-  double *probable;
 } nolana_call;
 
 /* The row's features q, and the decision values. */
@@ -168,7 +167,7 @@ static int next_nolana_lesson(nolana_call *call) {
   while (next_row(at)) {
     copy(call->work.x, row_of(at->rows, at->n), at->rows->columns);
     evaluate(call);
-    if (!report_functions(at, call->settings->logistic, call->probable)) continue;
+    if (!report_row(at)) continue;
     if (!keep_waiting(at, &state->bandwidth, &state->early)) return 1;
     if (at->counts[EARLY] == call->settings->warmup) return 0;
   }
@@ -187,7 +186,6 @@ KT_API int64_t kt_nolana_run(const nolana_settings *settings, const kernel *of, 
     call.map = map_of(&scratch, state, places);
     call.work = make_oana_work(&scratch, &call.map, how->learn ? rows->rows : 0);
     call.refit = make_refit_work(&scratch, state, how->learn != 0);
-    call.probable = reals(&scratch, padded(classes));
     if (!placed && !take_block(&scratch)) return KT_NO_MEMORY;
   }
   while (next_nolana_lesson(&call)) learn_row(&call);

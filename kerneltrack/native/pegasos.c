@@ -29,7 +29,7 @@ KT_API int64_t kt_pegasos_run(const pegasos_settings *settings, const mode *how,
   while (decide_next(&now)) {
     double t = (double)at->counts[LEARNED], scale = t > 0.0 ? 1.0 / (settings->ridge * t) : 0.0;
     scale_all(at->values, scale, at->known);
-    if (!report_row(at, at->values)) continue;
+    if (!report_row(at)) continue;
     at->counts[LEARNED] += 1;
     t += 1.0;
     double other = scale * dot(unseen, now.x, size);

@@ -94,7 +94,6 @@ KT_API int64_t kt_polk_run(const polk_settings *settings, const kernel *of, cons
   dictionary_lesson now = make_dictionary_lesson(&scratch, of, how, state, rows, labels, out);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
   now = make_dictionary_lesson(&scratch, of, how, state, rows, labels, out);
-  now.logistic = settings->logistic;
   now.warmup = settings->warmup;
   while (next_dictionary_lesson(&now)) learn_row(settings, &now);
   write_reached(&now.at, reached);

@@ -77,7 +77,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         censor: str = "none",
         threshold: float = 0.0,
         censor_rate: float = 0.9,
-        halflife: float | None = None,
+        halflife: float | str | None = None,
         halflife_seconds: float | None = None,
         rank_factor: float | None = None,
         admission: str = "every",

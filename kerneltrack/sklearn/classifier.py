@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
@@ -33,10 +31,6 @@ def _classes_of(labels: npt.ArrayLike) -> npt.NDArray[Any]:
 def _names_of(classes: npt.NDArray[Any]) -> dict[Any, str]:
     """Return by which name the learner knows each class."""
     return {label: str(label) for label in classes.tolist()}
-
-
-def _gives_probabilities(estimator: SubspaceClassifier) -> bool:
-    return estimator.learner in ("auto", "logistic")
 
 
 class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[misc]
@@ -151,9 +145,11 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         values = self._decision_values(X)
         return values[:, 1] - values[:, 0] if values.shape[1] == 2 else values
 
-    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each row and class (learners "auto" and "logistic").
+        """Return the probability of each row and class, of every learner.
+
+        Decision values become probabilities by a temperature that the learner follows by its own
+        log loss on the rows it learns; see `kerneltrack.learners.common.prequential`.
 
         Args:
             X: Shape (n, D).
@@ -164,10 +160,10 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         Raises:
             ValueError: for rows that are not finite or too large to compute with.
         """
-        values = self._decision_values(X)
-        if self.learner_spec_.learner == "auto":
-            return np.maximum(values, 0.0)
-        probable: FloatArray = softmax(values, axis=1)
+        features, spec = emitted(self._project(X)), self.learner_spec_
+        known = get_learner(spec.learner).probabilities(spec, self.learner_state_, features)
+        probable = np.zeros((len(features), len(self.classes_)))
+        probable[:, self._places()] = known
         return probable
 
     @property

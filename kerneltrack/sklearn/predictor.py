@@ -49,7 +49,7 @@ class SubspacePredictor(TrackingEstimator):
         censor: str = "none",
         threshold: float = 0.0,
         censor_rate: float = 0.9,
-        halflife: float | None = None,
+        halflife: float | str | None = None,
         halflife_seconds: float | None = None,
         rank_factor: float | None = None,
         admission: str = "every",

@@ -57,7 +57,8 @@ class SubspaceTracker(
         threshold: Fitting error below which the censor or the admission "fixed" leaves rows out,
             >= 0 (okfeb, covariance).
         censor_rate: Fraction left out by the censor "rate", 0 to 1 (okfeb).
-        halflife: Rows after which a row counts half, > 0; None forgets nothing (covariance).
+        halflife: Rows after which a row counts half, > 0; None forgets nothing, "auto" runs three
+            memories side by side (covariance).
         halflife_seconds: Refused: rows have no event times here; for jobs (covariance).
         rank_factor: Chooses the rank from the rows, `rank` at most: the smallest whose fitting
             error is at most this factor of that of all stored rows, > 1 (covariance).

@@ -16,7 +16,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.reference import ReferenceSpec
-from kerneltrack.paths import join
+from kerneltrack.paths import exists, join
 from kerneltrack.registry import parse_learner_spec, parse_spec
 from kerneltrack.snapshots.files import read_whole, snapshot_name, write_whole
 from kerneltrack.snapshots.header import PackedState, read_about
@@ -265,6 +265,21 @@ class PackedModels(Mapping[str, Any]):
         """Return model, kind, rows, time and `final` of all states."""
         for file in self.files.all():
             yield from file.boundaries()
+
+
+def snapshots_in(folder: str) -> str:
+    """Return where the snapshots of a folder are: in it, or in that of a job's output.
+
+    Example:
+        >>> snapshots_in("no such folder")
+        'no such folder'
+    """
+    inner = join(folder, SNAPSHOTS)
+    return inner if not exists(join(folder, INDEX)) and exists(inner) else folder
+
+
+SNAPSHOTS = "snapshots"
+"""Name of the folder in a job's output."""
 
 
 def specs_of(

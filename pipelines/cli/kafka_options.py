@@ -36,6 +36,39 @@ def add_consumer_flag(group: Any) -> None:
     )
 
 
+def add_registry_flag(group: Any) -> None:
+    """Add the flag of a schema registry."""
+    group.add_argument(
+        "--registry",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the schema registry that --format confluent-avro needs: url, "
+        "basic.auth.user.info, ssl.ca.location; secrets as with --client",
+    )
+
+
+def registry_settings(args: argparse.Namespace) -> dict[str, str] | None:
+    """Return the settings of the schema registry, secrets still by reference; None without one.
+
+    Raises:
+        ConfigError: for settings that it has not, or where one is not needed, or missing.
+        DataError: if it does not answer.
+    """
+    # Only for a job that is started: Avro's reader takes a while to import.
+    from transforms.kafka.messages import REGISTERED  # noqa: PLC0415
+    from transforms.kafka.schema_registry import SchemaRegistry, check_settings  # noqa: PLC0415
+
+    given = _pairs("--registry", args.registry)
+    if args.format != REGISTERED:
+        if given:
+            raise ConfigError("--registry", args.registry[0], f"left out: --format {args.format}")
+        return None
+    check_settings(given)
+    SchemaRegistry(given).check()
+    return given
+
+
 def client_settings(args: argparse.Namespace, brokers: str) -> dict[str, Any]:
     """Return the settings of librdkafka's clients, secrets still by reference.
 

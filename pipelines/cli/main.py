@@ -89,6 +89,11 @@ COMMANDS = {
     "inspect": Command(
         "Print what a snapshot holds.", "files.inspect.add_flags", "files.inspect.run"
     ),
+    "export": Command(
+        "Write models for ONNX, MLflow or the Hugging Face Hub.",
+        "files.export.add_flags",
+        "files.export.run",
+    ),
     "stream": Command(
         "Track a Kafka topic on Flink: features and the rest to topics.",
         "live.options.add_flags",
@@ -130,6 +135,7 @@ COMMANDS = {
 EXTRAS = {
     "apache_beam": "beam",
     "jinja2": "beam",
+    "onnx": "export",
     "pyarrow": "beam",
     "confluent_kafka": "live",
     "fastavro": "live",

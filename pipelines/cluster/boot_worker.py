@@ -1,9 +1,9 @@
-"""Become a Beam SDK worker, Python's or Java's: what a PROCESS environment calls.
+"""Become a Beam SDK worker for Python: what a PROCESS environment calls.
 
-Arguments: "python" or "java", the cluster's folder, then Beam's own flags. The process writes
-itself down in the cluster's folder, so that it is stopped with it, and its output goes to
-logs/workers.out: Beam throws it away. Files that a job stages are not fetched: workers of this
-machine import what the job itself imported.
+Arguments: the cluster's folder, then Beam's own flags. The process writes itself down in the
+cluster's folder, so that it is stopped with it, and its output goes to logs/workers.out: Beam
+throws it away. Files that a job stages are not fetched: workers of this machine import what the job
+itself imported.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ import grpc  # type: ignore[import-untyped]
 from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
 
 from pipelines.cluster import records
-from pipelines.cluster.folder import Cluster, Folder, load
+from pipelines.cluster.folder import Folder
 
 PATIENCE = 60.0
 NAME = "workers"
-JAVA_HEAP = 256
 
 
 def main(arguments: Sequence[str]) -> None:
     """Do it."""
-    kind, root, *beam_flags = arguments
+    root, *beam_flags = arguments
     folder = Folder(Path(root))
     with folder.output(NAME).open("ab") as output:
         os.dup2(output.fileno(), 1)
@@ -40,17 +39,13 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--provision_endpoint", required=True)
     parser.add_argument("--semi_persist_dir", default="")
     options, _ = parser.parse_known_args(beam_flags)
-    env = {**os.environ, **_provision(options.id, options.provision_endpoint)}
-    if kind == "java":
-        cluster = load(folder)
-        if cluster is None:
-            raise FileNotFoundError(folder.settings)
-        env["HARNESS_ID"] = options.id
-        command = _java(cluster)
-    else:
-        env["WORKER_ID"] = options.id
-        env["SEMI_PERSISTENT_DIRECTORY"] = options.semi_persist_dir or str(folder / "tmp")
-        command = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
+    env = {
+        **os.environ,
+        **_provision(options.id, options.provision_endpoint),
+        "WORKER_ID": options.id,
+        "SEMI_PERSISTENT_DIRECTORY": options.semi_persist_dir or str(folder / "tmp"),
+    }
+    command = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
     os.execve(command[0], command, env)
 
 
@@ -79,10 +74,7 @@ def _provision(worker: str, endpoint: str) -> dict[str, str]:
 
 
 def _skip_beam() -> None:
-    """Let Beam's messages be imported without all of Beam, which the worker imports itself.
-
-    It takes a second and a half of the processor, for Java's workers in vain.
-    """
+    """Let Beam's messages be imported without all of Beam, which the worker imports itself."""
     found = importlib.util.find_spec("apache_beam")
     if "apache_beam" in sys.modules or found is None:
         return
@@ -95,19 +87,6 @@ def _descriptor(url: str) -> str:
     from apache_beam.portability.api import endpoints_pb2  # noqa: PLC0415
 
     return str(text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=url)))
-
-
-def _java(cluster: Cluster) -> list[str]:
-    return [
-        cluster.java.command,
-        f"-Xmx{JAVA_HEAP}m",
-        "-XX:+UseSerialGC",
-        "-XX:-UsePerfData",
-        f"-Djava.io.tmpdir={cluster.folder / 'tmp'}",
-        "--add-opens=java.base/java.lang=ALL-UNNAMED",
-        "--add-opens=java.base/java.nio=ALL-UNNAMED",
-        *("-cp", str(cluster.jars.jobserver), "org.apache.beam.fn.harness.FnHarness"),
-    ]
 
 
 if __name__ == "__main__":

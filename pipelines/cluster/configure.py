@@ -44,10 +44,9 @@ def configure(cluster: Cluster) -> None:
     lines = [f"{key}={value}\n" for key, value in kafka(cluster).items()]
     (config / "kafka.properties").write_text("".join(lines), encoding="utf-8")
     _write_class_path(class_path_jar(cluster), cluster.jars.jobserver)
-    for kind in ("python", "java"):
-        path = worker_command(cluster, kind)
-        path.write_text(_worker_script(cluster, kind), encoding="utf-8")
-        path.chmod(0o755)
+    path = worker_command(cluster)
+    path.write_text(_worker_script(cluster), encoding="utf-8")
+    path.chmod(0o755)
 
 
 def task_memory(settings: Settings) -> tuple[int, int, int]:
@@ -202,18 +201,13 @@ def _write_class_path(path: Path, jar: Path) -> None:
         )
 
 
-def worker_command(cluster: Cluster, kind: str) -> Path:
-    """Return the program that Beam's PROCESS environment calls to start a worker.
-
-    Args:
-        cluster: The cluster.
-        kind: "python" or "java".
-    """
-    return cluster.folder / "bin" / f"{kind}-worker"
+def worker_command(cluster: Cluster) -> Path:
+    """Return the program that Beam's PROCESS environment calls to start a worker for Python."""
+    return cluster.folder / "bin" / "python-worker"
 
 
-def _worker_script(cluster: Cluster, kind: str) -> str:
-    command = [sys.executable, "-m", "pipelines.cluster.boot_worker", kind, cluster.folder.root]
+def _worker_script(cluster: Cluster) -> str:
+    command = [sys.executable, "-m", "pipelines.cluster.boot_worker", cluster.folder.root]
     words = " ".join(shlex.quote(str(word)) for word in command)
     return (
         "#!/bin/sh\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from pipelines.cluster.configure import (
     class_path_jar,
     metaspace,
     task_memory,
-    worker_command,
 )
 from pipelines.cluster.folder import Cluster
 from pipelines.cluster.probes import ask_flink, grpc_answers, kafka_answers
@@ -149,7 +147,6 @@ def _jobserver(cluster: Cluster) -> list[str]:
 
 
 def _expansion(cluster: Cluster) -> list[str]:
-    environment = {"command": str(worker_command(cluster, "java"))}
     return [
         *_java(cluster, "expansion", *LIGHT_FLAGS, _heap(cluster, "expansion")),
         *("-cp", str(cluster.jars.jobserver), "kerneltrack.cluster.LoopbackExpansionService"),
@@ -160,8 +157,9 @@ def _expansion(cluster: Cluster) -> list[str]:
         f"--javaClassLookupAllowlistFile={TEMPLATES / 'java-classes.yaml'}",
         # Kafka as a native source of Flink's, its offsets in Flink's checkpoints.
         "--experiments=use_deprecated_read",
-        "--defaultEnvironmentType=PROCESS",
-        f"--defaultEnvironmentConfig={json.dumps(environment)}",
+        # What Java does of a job is done in the TaskManager: a worker of its own would be another
+        # process to start, with each job and after each failure, and one more on rows' way.
+        "--defaultEnvironmentType=EMBEDDED",
     ]
 
 

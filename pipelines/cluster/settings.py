@@ -54,7 +54,7 @@ def usual_memory(slots: int) -> dict[str, int]:
     """
     return {
         "jobmanager": 320,
-        "taskmanager": 1152 + slots * CLASSES,
+        "taskmanager": 1216 + slots * CLASSES,
         "kafka": 320,
         "jobserver": 320,
         "expansion": 192,

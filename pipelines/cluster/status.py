@@ -134,7 +134,7 @@ def beam_flags(cluster: Cluster) -> list[str]:
         "--runner=PortableRunner",
         f"--job_endpoint={cluster.settings.address('jobserver')}",
         "--environment_type=PROCESS",
-        "--environment_config=" + json.dumps({"command": str(worker_command(cluster, "python"))}),
+        "--environment_config=" + json.dumps({"command": str(worker_command(cluster))}),
         # Workers fetch nothing: no list of what is installed, which takes a second to make.
         "--experiments=disable_logging_submission_environment",
     ]

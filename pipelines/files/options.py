@@ -58,6 +58,14 @@ def add_track_flags(parser: Parser) -> None:
         help="models that are compared with each other at the end, at most, to find those that are "
         f"unlike the others; 0: none (default {MOST_COMPARED})",
     )
+    parser.add_argument(
+        "--lineage",
+        default=None,
+        type=path_name,
+        metavar="FILE",
+        help="add OpenLineage events to FILE, a line of JSON each: what is read and written, how "
+        "it ended",
+    )
     input_options.add_input_flags(parser)
     without = {
         "max_disorder": "none is, the whole input is put in order",

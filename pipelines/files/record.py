@@ -11,12 +11,14 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import KerneltrackError, path_text
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.learners.common.base import BASELINES, CARRIED
+from kerneltrack.learners.common.base import CARRIED
+from kerneltrack.learners.common.board import losses_of_chances
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.paths import join
 from kerneltrack.snapshots.files import write_whole
@@ -24,6 +26,7 @@ from kerneltrack.snapshots.index import count_models
 from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
 from pipelines.files.local_times import local_times_text
 from transforms.metrics import NAMESPACE, UNREFERENCED
+from transforms.write.schemas import guess_columns
 
 RUN = "run.json"
 _COUNTED_IN = {
@@ -102,6 +105,7 @@ def counts(
     counters: dict[str, int],
     parts: Sequence[str] = (),
     learner: LearnerSpec | None = None,
+    late: bool = False,
 ) -> dict[str, int | float]:
     """Count rows in and out; every row must be somewhere.
 
@@ -110,6 +114,7 @@ def counts(
         counters: What the pipeline counted.
         parts: Folders that the job wrote.
         learner: The learner's spec, if there was one.
+        late: Whether labels came later than the rows after theirs: the last label was not known.
 
     Raises:
         JobError: if a row is missing or came twice.
@@ -139,7 +144,9 @@ def counts(
         counts |= {"labels_in": counters["labels_read"], "labels_failed": labels_failed}
     if learner is not None:
         counts |= performance(output, "predictions", learner)
-        counts |= baselines(counters) | experts(counters)
+        guesses = baselines(output, learner)
+        known = {name: value for name, value in guesses.items() if not (late and "_last" in name)}
+        counts |= known | experts(counters)
     if counts["rows_in"] != rows_out + counts["rows_failed"]:
         raise JobError(
             f"rows are missing: {counts['rows_in']:,} in, {rows_out:,} in features and "
@@ -148,15 +155,29 @@ def counts(
     return counts
 
 
-def baselines(counters: Mapping[str, int]) -> dict[str, float]:
-    """Return the accuracy of the simple guesses that the learner ran beside, if it ran any."""
-    right = {name: counters[name] for name in BASELINES if counters.get(name)}
-    learned = counters.get("learned", 0)
-    if not right or not learned:
+def baselines(output: str, learner: LearnerSpec) -> dict[str, float]:
+    """Return the accuracy, or error, of the simple guesses on the rows that were scored.
+
+    Of the total line of each model; a guess that some model left out is left out.
+    """
+    columns = guess_columns(learner)
+    sums, scored = np.zeros(len(columns)), 0
+    for path in _files(output, "metrics"):
+        with FileSystems.open(path) as handle:
+            table = pq.ParquetFile(handle).read(columns=["start", "scored", *columns])
+        table = table.filter(pc.and_(pc.is_null(table["start"]), pc.greater(table["scored"], 0)))
+        many = table["scored"].to_numpy()
+        for place, name in enumerate(columns):
+            values = table[name].to_numpy(zero_copy_only=False).astype(np.float64)
+            sums[place] += float((many * (values if learner.classifies else values**2)).sum())
+        scored += int(many.sum())
+    if not scored:
         return {}
+    means = sums / scored if learner.classifies else np.sqrt(sums / scored)
     return {
-        f"accuracy_{name.removeprefix('right_')}": round(many / learned, 6)
-        for name, many in right.items()
+        name: round(float(mean), 6) if learner.classifies else float(mean)
+        for name, mean in zip(columns, means, strict=True)
+        if not np.isnan(mean)
     }
 
 
@@ -171,21 +192,35 @@ def experts(counters: Mapping[str, int]) -> dict[str, float]:
 
 
 def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int | float]:
-    """Return how many predictions met a label, and their accuracy or root mean squared error."""
-    name = "correct" if learner.classifies else "error"
-    scored, total = 0, 0.0
+    """Return how many predictions met a label, and how good they were.
+
+    Of classes the accuracy, and the log loss and Brier score of the scores, as `losses_of_chances`
+    has them; of targets the root mean squared error.
+    """
+    names = ["correct", "score"] if learner.classifies else ["error"]
+    scored, total, losses = 0, 0.0, np.zeros(2)
     for path in _files(output, part):
         with FileSystems.open(path) as handle:
-            values = pq.ParquetFile(handle).read(columns=[name]).column(name).drop_null()
-        found = values.to_numpy().astype(np.float64)
+            table = pq.ParquetFile(handle).read(columns=names)
+        table = table.filter(pc.is_valid(table[names[0]]))
+        found = table[names[0]].to_numpy().astype(np.float64)
         scored += len(found)
         total += float(found.sum() if learner.classifies else (found**2).sum())
+        if learner.classifies:
+            losses += losses_of_chances(table["score"].to_numpy(), found > 0).sum(axis=0)
     if not scored:
         return {"scored": 0}
     mean = total / scored
-    if learner.classifies:
-        return {"scored": scored, "correct": round(total), "accuracy": round(mean, 6)}
-    return {"scored": scored, "rmse": mean**0.5}
+    if not learner.classifies:
+        return {"scored": scored, "rmse": mean**0.5}
+    log_loss, brier = (losses / scored).tolist()
+    return {
+        "scored": scored,
+        "correct": round(total),
+        "accuracy": round(mean, 6),
+        "log_loss": round(log_loss, 6),
+        "brier": round(brier, 6),
+    }
 
 
 def _files(output: str, part: str) -> list[str]:
@@ -226,6 +261,9 @@ _GUESSES = {
     "accuracy_commonest": "commonest label",
     "accuracy_last": "last label",
     "accuracy_rows": "ridge on the rows",
+    "rmse_mean": "mean",
+    "rmse_last": "last value",
+    "rmse_rows": "ridge on the rows",
 }
 
 
@@ -237,12 +275,15 @@ def performance_text(counts: dict[str, Any]) -> str:
     text = f"{counts['scored']:,} prediction{plural} met a label: "
     if "accuracy" in counts:
         text += f"{counts['accuracy']:.1%} correct"
-        guesses = [
-            f"{what} {counts[name]:.1%}" for name, what in _GUESSES.items() if name in counts
-        ]
-        text += f" ({', '.join(guesses)})" if guesses else ""
     else:
         text += f"root mean squared error {counts['rmse']:.4g}"
+    form = ".1%" if "accuracy" in counts else ".4g"
+    guesses = [
+        f"{what} {format(counts[name], form)}" for name, what in _GUESSES.items() if name in counts
+    ]
+    text += f" ({', '.join(guesses)})" if guesses else ""
+    if "log_loss" in counts:
+        text += f"; log loss {counts['log_loss']:.3f}, Brier score {counts['brier']:.3f}"
     weights = {name: share for name, share in counts.items() if name.startswith(_WEIGHT)}
     told = [
         f"{name.removeprefix(_WEIGHT).replace('_', ' ')} {share:.0%}"

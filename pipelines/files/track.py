@@ -8,17 +8,20 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime, timezone
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import kerneltrack
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, path_text
+from kerneltrack.monitor.reference import ReferenceSpec
 from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
 from pipelines.files import outcome, output_folder, partitioned
 from pipelines.files.first_look import look_and_warn
+from pipelines.files.lineage import COMPLETE, START, Lineage, input_dataset, output_datasets
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.max_failures import read_limit
 from pipelines.files.neighbours import find_neighbours, neighbour_lines
@@ -76,6 +79,17 @@ def _why_unreferenced(job: Job) -> str:
         return ""
     until = "" if job.reference.until is None else f" before {job.reference.until}"
     return f"fewer than {job.reference.rows:,} rows{until}"
+
+
+def _what_to_ask(said: str | None, job: Job, found: Mapping[str, int | float]) -> list[str]:
+    """Return how to learn which models are off, where nothing was asked and the rows would tell.
+
+    `said` is what `--reference` says.
+    """
+    enough = found["rows_out"] >= ReferenceSpec.rows * max(found["models"], 1)
+    if said or job.reference is not None or job.learner is not None or not enough:
+        return []
+    return ["to learn which models are off, since when and in which channels: --reference first"]
 
 
 PROCESSES = "processes"
@@ -158,7 +172,16 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     inputs += [] if job.given is None else [job.given.place]
     inputs += [] if args.start_from is None else [args.start_from]
     parts = parts_of(job)
-    with output_folder.held(args.output, parts, args.overwrite, inputs, args.typed):
+    lineage = Lineage(
+        args.lineage,
+        f"track {path_text(os.path.basename(os.path.normpath(args.output)))}",
+        [input_dataset(info.path, columns, info.rows) for info in files.infos],
+    )
+    with (
+        output_folder.held(args.output, parts, args.overwrite, inputs, args.typed),
+        lineage.failing(),
+    ):
+        lineage.tell(START)
         ready = time.monotonic()
         with StatusLine(sys.stderr, files.rows, args.progress):
             if workers is None:
@@ -166,7 +189,8 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             else:
                 totals, bare, processes = partitioned.run(job, ends, workers, args.temp_dir)
         ended = time.monotonic()
-        found = counts(args.output, totals, parts, job.learner)
+        late = job.late is not None and job.late.most_rows > 1
+        found = counts(args.output, totals, parts, job.learner, late)
         judged, failed = outcome.judge(found, allowed), failures_of(args.output)
         record = {
             "kerneltrack": kerneltrack.__version__,
@@ -193,9 +217,11 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         record["seconds"]["total"] = round(time.monotonic() - begin, 3)
         # The last of all: a run without it is not finished.
         write_record(args.output, record)
+        lineage.tell(COMPLETE, output_datasets(args.output, parts))
     said = [
         *off_lines(args.output, record, _why_unreferenced(job)),
         *neighbour_lines(args.output, record),
+        *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),
     ]
     say(summary(record, said, report))

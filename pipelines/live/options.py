@@ -15,7 +15,7 @@ from pipelines.cli import input_options, job_flags, kafka_options
 from pipelines.cli.command_line import Parser
 from pipelines.cli.job_flags import COMMON
 from pipelines.cli.setting_flags import FlagsOf
-from transforms.kafka.messages import FORMATS, MESSAGE_KEY, OUTPUT_FORMATS, RECORD_TIME
+from transforms.kafka.messages import INPUT_FORMATS, MESSAGE_KEY, OUTPUT_FORMATS, RECORD_TIME
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
 from transforms.read.matrix import Feature
@@ -159,8 +159,9 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
         help="make output topics that are missing, with as many partitions as the input has",
     )
     group.add_argument(
-        "--format", choices=FORMATS, default="json", help="of messages (default %(default)s)"
+        "--format", choices=INPUT_FORMATS, default="json", help="of messages (default %(default)s)"
     )
+    kafka_options.add_registry_flag(group)
     group.add_argument(
         "--output-format", choices=OUTPUT_FORMATS, default="json", help="(default %(default)s)"
     )

@@ -51,6 +51,7 @@ class Ends:
         client: Settings of librdkafka's clients: producers, and the consumer that fetches
             messages whose rows were refused.
         expansion_service: Address of Beam's expansion service.
+        registry: Settings of the schema registry, None without.
         snapshots: Folder of the snapshots, None without.
         expiry: When models that are silent leave Flink's state; None: never.
     """
@@ -63,6 +64,7 @@ class Ends:
     consumer: dict[str, str]
     client: dict[str, str]
     expansion_service: str
+    registry: dict[str, str] | None = None
     snapshots: str | None = None
     expiry: Expiry | None = None
 
@@ -132,6 +134,7 @@ def _reader(
         ends.consumer,
         ends.expansion_service,
         counted_as,
+        registry=ends.registry,
     )
 
 

@@ -183,6 +183,7 @@ def _ends(
     expansion = args.expansion_service or place.expansion_service
     if expansion is None:
         raise ConfigError("--expansion-service", "", "HOST:PORT of Beam's expansion service")
+    registry = kafka_options.registry_settings(args)
     client = kafka_options.client_settings(args, brokers)
     known = Topics(client)
     partitions = known.check_input(args.topic)
@@ -215,6 +216,7 @@ def _ends(
         consumer=consumer,
         client=client,
         expansion_service=expansion,
+        registry=registry,
     )
 
 

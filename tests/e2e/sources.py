@@ -46,7 +46,7 @@ class Sources:
     def workers(self, cluster: LocalCluster) -> tuple[str, str]:
         """Flags by which a job's workers do."""
         boot = self.folder / "python-worker"
-        command = [*BOOT, "python", str(cluster.folder)]
+        command = [*BOOT, str(cluster.folder)]
         # The folder that a module is started in comes first.
         lines = [
             "#!/bin/sh",

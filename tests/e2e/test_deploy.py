@@ -135,7 +135,7 @@ def deployed(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) ->
             *(sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"),
             "--service_port=50000",
             # Beam's image starts its own program here, which does the same.
-            f"--container_executable={worker_command(known, 'python')}",
+            f"--container_executable={worker_command(known)}",
         ]
         variables = {item["name"]: deployed.here([item["value"]])[0] for item in java["env"]}
         for name, words in {

@@ -121,7 +121,10 @@ def test_without_a_reference_nothing_is_said(
     fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
 ) -> None:
     assert track(fleet, tmp_path / "out", *flags) == 0
-    assert "were off" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "were off" not in said
+    # Where nothing was asked the last lines say how to.
+    assert ("which models are off" in said) == (not flags)
     assert not (tmp_path / "out" / "episodes").exists()
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Which models are off" not in page

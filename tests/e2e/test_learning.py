@@ -214,8 +214,17 @@ def test_what_a_learning_run_prints(
     *_, rows, scored, report = printed.out.splitlines()
     assert re.match(r"900 rows in: 900 features of 3 models, 0 failed; ", rows)
     assert scored == (
-        f"{counts['scored']} predictions met a label: {100 * counts['accuracy']:.1f}% correct"
+        f"{counts['scored']} predictions met a label: {100 * counts['accuracy']:.1f}% correct "
+        f"(commonest label {100 * counts['accuracy_commonest']:.1f}%, "
+        f"last label {100 * counts['accuracy_last']:.1f}%, "
+        f"ridge on the rows {100 * counts['accuracy_rows']:.1f}%); "
+        f"log loss {counts['log_loss']:.3f}, Brier score {counts['brier']:.3f}"
     )
+    last = [lines[-1] for lines in lines_of(classes.output, "metrics").values()]
+    rows_scored = sum(line["scored"] for line in last)
+    for name in ("log_loss", "brier", "accuracy_commonest", "accuracy_last", "accuracy_rows"):
+        mean = sum(line["scored"] * line[name] for line in last) / rows_scored
+        assert counts[name] == pytest.approx(mean, abs=1e-6)
     assert report.startswith("report: ")
     assert snapshots_of(tmp_path / "out").keys() == snapshots_of(classes.output).keys()
     # Without --metrics-window there is a line for all rows and no other.

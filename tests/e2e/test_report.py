@@ -26,6 +26,7 @@ from tests.report_runs import (
     windows,
 )
 from tests.report_runs import random_features as features
+from transforms.write.schemas import episodes_schema
 
 PLOTS = "fates loss novelty"
 ALL_PLOTS = "fates loss mismatch-fixed mismatch-moving novelty score score-all"
@@ -352,6 +353,53 @@ def test_the_reader_can_steer(tmp_path: Path, look: Look) -> None:
     assert seen["data-filtered"] == "6 6 of 14"
     assert (seen["data-sorted"], seen["data-order"]) == ("true", "descending")
     assert seen["data-clicked"] == "true"
+
+
+def test_the_fleet_over_time_can_be_read_and_leads_to_a_model(tmp_path: Path, look: Look) -> None:
+    n, odd = 300, "pump 1/2 ü"
+    models = [odd, *(f"m{k}" for k in range(60))]
+    tables = []
+    for name in models:
+        hit = (np.arange(n) >= 200) & (name == odd)
+        p = pa.array(np.where(hit, 1e-20, 0.3), mask=np.arange(n) < 100)
+        tables.append(features(name, n, p=p, time=START + np.arange(n) * SECOND))
+    line = {"model_id": odd, "time": START, "index": 250, "episode": 1, "state": "open"}
+    line |= {"kind": "shift", "severity": 900.0, "p": 1e-20, "shares": [1.0]}
+    line |= {"start_index": 200, "detected_index": 201, "last_index": 299}
+    moments = {"start": 200, "detected": 201, "last": 299}
+    line |= {name: START + row * SECOND for name, row in moments.items()}
+    episodes = pa.Table.from_pylist([line], episodes_schema(True, 1))
+    parts = {"episodes": episodes}
+    columns = {"features": ["x"]}
+    path = report(
+        tmp_path / "out", *tables, parts=parts, reference={"learning": "first"}, columns=columns
+    )
+    after = """
+      setTimeout(() => {
+        note("pixels", inked("heat", "alert"));
+        for (const key of ["ArrowDown", "ArrowRight", "ArrowUp"]) press("heat", key);
+        note("said", text("heat-readout"));
+        press("heat", "Escape");
+        note("hint", text("heat-readout"));
+        location.hash = "#model=m40";
+      }, 300);
+      setTimeout(() => {
+        note("gone", document.body.dataset.model);
+        press("heat", "ArrowLeft");
+        press("heat", "Enter");
+        note("opened", document.body.dataset.model);
+        note("hash", location.hash);
+      }, 600);
+    """
+    seen = look(path, after=after)
+    assert is_sound(seen, "fates loss novelty surprise")
+    assert seen["data-heat-drawn"] == "61"
+    assert int(seen["data-pixels"]) > 1_000
+    assert seen["data-said"].startswith(f"{odd} 2017-07-14 02:40:01 no row that was held")
+    assert seen["data-hint"].startswith("Point at a cell")
+    assert seen["data-gone"] == "m40"
+    assert seen["data-opened"] == odd
+    assert seen["data-hash"] == "#model=pump%201%2F2%20%C3%BC"
 
 
 @pytest.mark.parametrize("width", [390, 768])

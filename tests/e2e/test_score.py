@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -159,7 +160,19 @@ def test_rows_are_scored_with_labels(
     if kind == "string":
         correct = sum(value for value in scores.column("correct").to_pylist() if value is not None)
         assert (counts["correct"], counts["accuracy"]) == (correct, round(correct / scored, 6))
-        said = f"{scored} predictions met a label: {correct / scored:.1%} correct"
+        pairs = zip(
+            *(scores.column(name).to_pylist() for name in ("score", "correct")), strict=True
+        )
+        known = [pair for pair in pairs if pair[1] is not None]
+        given = [chance if right else 1.0 - chance for chance, right in known]
+        log_loss = -math.fsum(map(math.log, given)) / scored
+        brier = math.fsum((1.0 - chance) ** 2 for chance in given) / scored
+        assert counts["log_loss"] == pytest.approx(log_loss, abs=1e-6)
+        assert counts["brier"] == pytest.approx(brier, abs=1e-6)
+        said = (
+            f"{scored} predictions met a label: {correct / scored:.1%} correct; "
+            f"log loss {log_loss:.3f}, Brier score {brier:.3f}"
+        )
     else:
         errors = array_of(scores, "error")
         rmse = float(np.sqrt(np.nanmean(errors**2)))

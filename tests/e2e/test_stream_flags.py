@@ -56,6 +56,21 @@ JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service
         (["--features", "x", "--resume", "/none"], "--resume = '/none': must be a savepoint with"),
         (["--features", "x", "--resume", "latest"], "no job of in has left anything here"),
         (["--features", "x"], "--brokers = '': must be HOST:PORT of Kafka's brokers"),
+        (
+            ["--features", "x", "--brokers", "b:1", "--format", "confluent-avro"],
+            "--registry url = '': must be http://HOST[:PORT] or https://",
+        ),
+        (
+            ["--features", "x", "--brokers", "b:1", "--registry", "url=http://r"],
+            "--registry = 'url=http://r': must be left out: --format json",
+        ),
+        (
+            [
+                *("--features", "x", "--brokers", "b:1", "--format", "confluent-avro"),
+                *("--registry", "url=http://127.0.0.1:9"),
+            ],
+            "http://127.0.0.1:9/schemas/types: the schema registry does not answer: ",
+        ),
         (["--features", "x", "--formt", "json"], "unknown flag --formt: did you mean --format?"),
     ],
 )

@@ -20,6 +20,9 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.in_memory import learn_all, run_all
+from kerneltrack.learners import HingeSpec, LearnerSpec, LMSSpec
+from kerneltrack.learners.common import guesses
+from kerneltrack.learners.common.spec import TASKS
 from kerneltrack.monitor.moving import ON_A_BUDGET, MovingWindow
 from kerneltrack.native import binding
 from kerneltrack.registry import LEARNERS, TRACKERS
@@ -42,14 +45,14 @@ def some_rows() -> npt.NDArray[np.float64]:
     return rows
 
 
-def of_tracker(name: str, rows: npt.NDArray[np.float64]) -> str:
+def of_tracker(name: str, rows: npt.NDArray[np.float64], **more: Any) -> str:
     """Hash the features, the moving mismatch and the state that a tracker comes to."""
     tracker = TRACKERS[name]
     sizes = {"rank": COLUMNS} if name == "rows" else {"rank": 4}
-    spec = tracker.spec_type(**sizes, warmup=WARMUP)
+    spec = tracker.spec_type(**sizes, warmup=WARMUP, **more)
     state, features = run_all(spec, rows)
     parts = [np.asarray(features.z).tobytes(), features.loss.tobytes(), features.novelty.tobytes()]
-    if isinstance(spec, ON_A_BUDGET):
+    if isinstance(spec, ON_A_BUDGET) and not more:
         moving = MovingWindow(20)
         begun = tracker.init(spec, rows[:WARMUP])
         measured = moving.update(spec, begun, moving.init(spec, begun), rows)[3]
@@ -66,13 +69,31 @@ def of_learner(name: str, task: str, rows: npt.NDArray[np.float64]) -> str:
     return hash_of([np.asarray(value).tobytes(), *(array.tobytes() for array in arrays)])
 
 
+def of_guesses(task: str, rows: npt.NDArray[np.float64]) -> str:
+    """Hash what guesses make of rows, what they come to, and the probabilities of a learner."""
+    spec: LearnerSpec = HingeSpec() if task == "classification" else LMSSpec(task=task)
+    labels = np.arange(ROWS) % 3 if spec.classifies else rows[:, 0]
+    known, marks = guesses.guess(spec, guesses.begin(spec, COLUMNS), rows, labels)
+    parts = [marks.tobytes()]
+    if known is not None:
+        parts += [array.tobytes() for array in guesses.arrays_of(known).values()]
+    if spec.classifies:
+        learner = LEARNERS[spec.learner]
+        state, _ = learn_all(spec, rows, ["abc"[code] for code in labels.tolist()])
+        parts.append(learner.probabilities(spec, state, rows).tobytes())
+    return hash_of(parts)
+
+
 def everything() -> dict[str, str]:
     """Hashes of what every tracker and learner makes of the same rows, by name."""
     rows = some_rows()
     found = {name: of_tracker(name, rows) for name in TRACKERS}
+    found["covariance auto"] = of_tracker("covariance", rows, halflife="auto", budget=6)
     for name, learner in LEARNERS.items():
         for task in sorted(learner.spec_type.tasks):
             found[f"{name} {task}"] = of_learner(name, task, rows)
+    for task in TASKS:
+        found[f"guesses {task}"] = of_guesses(task, rows)
     return found
 
 

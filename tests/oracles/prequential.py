@@ -15,10 +15,14 @@ from sklearn.metrics import confusion_matrix, mean_absolute_error, root_mean_squ
 
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
+from kerneltrack.learners.common.board import MIN_CHANCE
+from kerneltrack.learners.common.labels import MAX_NAME, MAX_TARGET
 from kerneltrack.registry import get_learner
 from tests.stream.learning import SECOND, FeatureTable, Late, Record
+from transforms.learn.metrics import OTHER
 from transforms.learn.transform import LateLabels
 
+OWN_TESTS = ("accuracy_rows", "rmse_rows", "experts")
 Event = tuple[int, int] | Sequence[Late]
 """Rows start..stop come, or labels come."""
 
@@ -161,10 +165,45 @@ def by_the_rules(
     return ruled
 
 
+def guessed(spec: LearnerSpec, records: Sequence[Record]) -> list[Record]:
+    """What the commonest label so far (or the mean) and the last one made of each row, in order."""
+    labels: list[Any] = []
+    marks = []
+    for row in records:
+        label = row["label"]
+        if spec.classifies:
+            ranked = sorted(set(labels), key=lambda name: (-labels.count(name), labels.index(name)))
+            marks.append({"commonest": [label] == ranked[:1], "last": [label] == labels[-1:]})
+            if label is not None and label != OTHER and row["known"]:
+                labels.append(label)
+            continue
+        good = label is not None and abs(label) <= MAX_TARGET
+        mean, last = (math.fsum(labels) / len(labels), labels[-1]) if labels else (0.0, 0.0)
+        marks.append({"mean": (label - mean) ** 2, "last": (label - last) ** 2} if good else {})
+        labels += [label] if good else []
+    return marks
+
+
 def metrics_of(
-    spec: LearnerSpec, records: Sequence[Record], clock: Sequence[int], window: int | None
+    spec: LearnerSpec,
+    records: Sequence[Record],
+    clock: Sequence[int],
+    window: int | None,
 ) -> list[Record]:
-    """Metrics of all windows and of the whole, by scikit-learn from the rows that were scored."""
+    """Metrics of all windows and of the whole, by scikit-learn from the rows that were scored.
+
+    Args:
+        spec: The learner's.
+        records: Rows as they were settled.
+        clock: Their times.
+        window: Length of the windows.
+    """
+    room = list(dict.fromkeys(r["label"] for r in records if r["label"] is not None))
+    room = [name for name in room if not spec.classifies or len(name) <= MAX_NAME]
+    known = set(room[: spec.max_classes])
+    records = [{**row, "known": row["label"] in known} for row in records]
+    marks = guessed(spec, records)
+    records = [{**row, "guessed": mark} for row, mark in zip(records, marks, strict=True)]
     lines = []
     numbers = [] if window is None else sorted({time // window for time in clock})
     for number in numbers:
@@ -188,6 +227,13 @@ def _figures(spec: LearnerSpec, rows: Sequence[Record], until: Sequence[Record])
         line["accuracy"] = correct / len(scored) if scored else None
         total = sum(r["correct"] for r in so_far)
         line["running_accuracy"] = total / len(so_far) if so_far else None
+        given = [r["score"] if r["correct"] else 1.0 - r["score"] for r in scored]
+        logs = [-math.log(max(chance, MIN_CHANCE)) for chance in given]
+        line["log_loss"] = math.fsum(logs) / len(scored) if scored else None
+        squares = [(1.0 - chance) ** 2 for chance in given]
+        line["brier"] = math.fsum(squares) / len(scored) if scored else None
+        for name in ("commonest", "last"):
+            line[f"accuracy_{name}"] = _mean([r["guessed"][name] for r in scored])
         line["confusion"] = _confusion(scored)
         return line
     for name, part in (("rmse", scored), ("running_rmse", so_far)):
@@ -195,7 +241,16 @@ def _figures(spec: LearnerSpec, rows: Sequence[Record], until: Sequence[Record])
         line[name] = root_mean_squared_error(*pair) if part else None
     pair = [r["label"] for r in scored], [r["prediction"] for r in scored]
     line["mae"] = mean_absolute_error(*pair) if scored else None
+    for name in ("mean", "last"):
+        mean = _mean([r["guessed"][name] for r in scored])
+        line[f"rmse_{name}"] = None if mean is None else math.sqrt(mean)
     return line
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Mean of what guesses made of rows, None without rows or where one was left out."""
+    found = [float(value) for value in values if value is not None]
+    return math.fsum(found) / len(found) if found and len(found) == len(values) else None
 
 
 def _confusion(scored: Sequence[Record]) -> dict[tuple[str, str], int]:
@@ -210,9 +265,13 @@ def _confusion(scored: Sequence[Record]) -> dict[tuple[str, str], int]:
 
 
 def same_metrics(found: Sequence[Record], expected: Sequence[Record]) -> None:
-    """Hold lines of metrics against `metrics_of`: counts exactly, means up to rounding."""
+    """Hold lines of metrics against `metrics_of`: counts exactly, means up to rounding.
+
+    What the ridge on the rows made of them has a test of its own.
+    """
     assert len(found) == len(expected)
-    for line, wanted in zip(found, expected, strict=True):
+    for whole, wanted in zip(found, expected, strict=True):
+        line = {name: value for name, value in whole.items() if name not in OWN_TESTS}
         assert line.keys() == wanted.keys()
         cells = line.get("confusion", [])
         counts = {(cell["label"], cell["prediction"]): cell["count"] for cell in cells}
@@ -220,6 +279,6 @@ def same_metrics(found: Sequence[Record], expected: Sequence[Record]) -> None:
         assert counts == wanted.get("confusion", {})
         for name in wanted.keys() - {"confusion"}:
             if isinstance(wanted[name], float):
-                assert math.isclose(line[name], wanted[name], rel_tol=1e-12)
+                assert math.isclose(line[name], wanted[name], rel_tol=1e-12, abs_tol=1e-15)
             else:
                 assert line[name] == wanted[name]

@@ -19,7 +19,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
 from kerneltrack.learners import LearnerSpec, POLKSpec, RidgeSpec
-from kerneltrack.learners.common.base import BASELINES, CARRIED
+from kerneltrack.learners.common.base import CARRIED
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers import OKFEBSpec, RowsSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -75,7 +75,7 @@ def test_every_learner_says_what_its_core_says(spec: LearnerSpec) -> None:
     assert (found.spec, found.header["about"]) == (spec, about)
     counters = get_learner(spec.learner).counters(state)
     carried = (name for name in counters if name.startswith(CARRIED))
-    counted = ("scored", "correct", "learned", "unusable", *BASELINES, *carried)
+    counted = ("scored", "correct", "learned", "unusable", *carried)
     wanted = {name: counters[name] for name in counted if counters.get(name)}
     assert outcome.counters == {"predicted": 200, **wanted}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.learners import LearnerSpec, LMSSpec, PegasosSpec, RidgeSpec
+from kerneltrack.learners.common.guesses import MOST_CHANNELS
 from tests.oracles.prequential import core_alone, metrics_of, same_metrics
 from tests.stream.learning import (
     CLASSES,
@@ -89,6 +91,10 @@ def test_the_figures_of_a_small_stream() -> None:
             {"label": "a", "prediction": "a", "count": 1},
             {"label": "b", "prediction": "a", "count": 1},
         ],
+        # Of the two labels that came, the ridge beside is what the learner is.
+        "accuracy_commonest": 0.5,
+        "accuracy_last": 0.5,
+        "accuracy_rows": 0.5,
     }
     second = {
         "start": 10 * SECOND,
@@ -99,6 +105,9 @@ def test_the_figures_of_a_small_stream() -> None:
         "accuracy": 1.0,
         "running_accuracy": 2 / 3,
         "confusion": [{"label": "b", "prediction": "b", "count": 1}],
+        "accuracy_commonest": 0.0,
+        "accuracy_last": 1.0,
+        "accuracy_rows": 1.0,
     }
     total = {
         "start": None,
@@ -109,8 +118,42 @@ def test_the_figures_of_a_small_stream() -> None:
         "accuracy": 2 / 3,
         "running_accuracy": 2 / 3,
         "confusion": [*first["confusion"], *second["confusion"]],  # type: ignore[misc]
+        "accuracy_commonest": 1 / 3,
+        "accuracy_last": 2 / 3,
+        "accuracy_rows": 2 / 3,
     }
-    assert outcome.metrics["m"] == [first, second, total]
+    lines = outcome.metrics["m"]
+    # The one class that is known has the probability 1: once right, once wrong.
+    assert math.isclose(lines[0].pop("log_loss"), -math.log(1e-6) / 2, rel_tol=1e-12)
+    assert lines[0].pop("brier") == 0.5
+    sure = outcome.predictions["m"][-1]["score"]
+    assert 0.5 < sure < 1.0
+    for line, squares, rows in ((lines[1], 0.0, 1), (lines[2], 1.0, 3)):
+        assert math.isclose(line.pop("brier"), (squares + (1.0 - sure) ** 2) / rows, rel_tol=1e-12)
+        logs = (squares * -math.log(1e-6) - math.log(sure)) / rows
+        assert math.isclose(line.pop("log_loss"), logs, rel_tol=1e-12)
+    assert lines == [first, second, total]
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("cut", [[1], [90], [7, 30]])
+def test_the_guess_of_a_ridge_is_a_ridges(task: str, cut: list[int]) -> None:
+    """Beside another learner: on the same rows, as its own job would have been scored."""
+    spec: LearnerSpec = LMSSpec(task=task)
+    table = make_features(90, seed=8, spec=spec, missing=0.2)
+    outcome = train([("m", chunk) for chunk in table.cut(cut)], spec)
+    alone = train([("m", table.chunk())], RidgeSpec(task=task))
+    name = "accuracy" if spec.classifies else "rmse"
+    found = outcome.metrics["m"][-1][f"{name}_rows"]
+    assert math.isclose(found, alone.metrics["m"][-1][name], rel_tol=1e-12)
+
+
+def test_rows_of_many_channels_have_no_ridge_beside() -> None:
+    rows = np.random.default_rng(0).normal(size=(20, MOST_CHANNELS + 1))
+    table = FeatureTable(time=None, z=rows, label=["a", "b"] * 10)
+    (line,) = train([("m", table.chunk())], LMSSpec()).metrics["m"]
+    assert line["accuracy_rows"] is None
+    assert (line["accuracy_commonest"], line["accuracy_last"]) == (9 / 19, 0.0)
 
 
 def test_windows_without_scored_rows_have_no_accuracy() -> None:

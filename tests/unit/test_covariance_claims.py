@@ -44,7 +44,7 @@ def test_evictions_take_no_more_from_the_covariance_than_is_booked(fields: dict[
     spec = CovarianceSpec(**SIZES, **fields)
     rows = walk(5, 400, 4)
     state, _ = run_all(spec, rows)
-    rate = 0.0 if spec.halflife is None else 1 / spec.halflife
+    rate = 0.0 if spec.halflife is None else 1 / float(spec.halflife)
     weights = 0.5 ** (rate * np.arange(len(rows) - 1, -1, -1.0))
     kept, gamma = stored(state)
     kernel = kernel_of(spec, state)

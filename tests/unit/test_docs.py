@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pipelines.cli.main import main
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
-RUN = ("README.md", "docs/beam.md", "docs/python.md", "docs/sklearn.md", "docs/detection.md")
+RUN = (
+    "README.md",
+    "docs/beam.md",
+    "docs/detection.md",
+    "docs/export.md",
+    "docs/python.md",
+    "docs/sklearn.md",
+    "docs/tutorials/notebook.md",
+    "docs/tutorials/report.md",
+)
+# Pages whose commands are run with their code, in a folder of their own.
+COMMANDS = ("docs/export.md", "docs/tutorials/report.md")
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+_STEP = re.compile(r"^```(python|sh)\n(.*?)^```", re.M | re.S)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.M)
 
@@ -21,14 +36,30 @@ def blocks(page: str) -> list[str]:
     return _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
+def steps(page: str) -> list[tuple[str, str]]:
+    """A page's code in its order, and, where they are to be run, its commands."""
+    found = _STEP.findall((ROOT / page).read_text(encoding="utf-8"))
+    return [(kind, text) for kind, text in found if kind == "python" or page in COMMANDS]
+
+
 @pytest.mark.parametrize("page", RUN)
-def test_code_of_a_page_runs_from_top_to_bottom(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_a_page_runs_from_top_to_bottom(
+    page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(ROOT)
+    if page in COMMANDS:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "samples").symlink_to(ROOT / "samples")
     names: dict[str, Any] = {}
     if page == "docs/detection.md":
         names["rows"] = np.random.default_rng(0).normal(size=(2000, 4))
-    for number, block in enumerate(blocks(page)):
-        exec(compile(block, f"{page}, block {number}", "exec"), names)
+    for number, (kind, text) in enumerate(steps(page)):
+        if kind == "python":
+            exec(compile(text, f"{page}, block {number}", "exec"), names)
+            continue
+        for line in text.splitlines():
+            program, *arguments = shlex.split(line)
+            assert (program, main(arguments)) == ("kerneltrack", 0), line
 
 
 def test_every_page_with_code_is_run() -> None:

@@ -79,22 +79,54 @@ def close(actual: npt.ArrayLike, expected: npt.ArrayLike, size: float = 0.0) -> 
     np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE * scale)
 
 
+def tempered(
+    expected: oracle.Said, labels: list[int], beta: float
+) -> list[tuple[FloatArray, float]]:
+    """Probabilities of decision values, row by row, and β at each, by the module's equations."""
+    curvature, found = 1.0, []
+    for values, label in zip(expected, labels, strict=True):
+        chances = np.zeros(0)
+        if len(values):
+            chances = np.exp(beta * (values - values.max()))
+            chances = 0.999 * chances / chances.sum() + 0.001 / len(values)
+        found.append((chances, beta))
+        if 0 <= label < len(values):
+            mean = float(chances @ values)
+            curvature = 0.998 * curvature + max(float(chances @ (values - mean) ** 2), 0.0)
+            step = (float(values[label]) - mean) / curvature
+            beta = float(np.clip(np.clip(beta + step, 0.5 * beta, 1.5 * beta), 0.1, 50.0))
+    return found
+
+
 def check_classes(
-    said: Predictions, expected: oracle.Said, labels: list[int], ties: bool = True
+    said: Predictions,
+    expected: oracle.Said,
+    labels: list[int],
+    ties: bool = True,
+    logistic: bool = False,
 ) -> None:
-    """Hold predictions against decision values; of equal ones the first, where `ties` are exact."""
+    """Hold predictions against decision values; of equal ones the first, where `ties` are exact.
+
+    Where the loss is `logistic`, against probabilities: their logarithms are decision values but
+    for a constant, which makes no difference.
+    """
     assert said.code is not None and said.score is not None
     assert said.margin is not None and said.correct is not None
     largest = max((float(np.abs(values).max(initial=0)) for values in expected), default=0.0)
-    for n, values in enumerate(expected):
+    decisions = [np.log(values) for values in expected] if logistic else expected
+    known = tempered(decisions, labels, 1.0 if logistic else 4.0)
+    for n, (values, (chances, beta)) in enumerate(zip(expected, known, strict=True)):
         if len(values) == 0:
             assert (said.code[n], said.score[n], said.margin[n]) == (-1, 0.0, 0.0)
             assert not said.scored[n]
             continue
         ordered = np.sort(values)[::-1]
         margin = ordered[0] - ordered[1] if len(values) > 1 else 0.0
-        close(said.score[n], ordered[0], largest)
-        close(said.margin[n], margin, largest)
+        sure = np.sort(chances)[::-1]
+        # β and its history multiply what rounding does to the decision values.
+        spread = 1e4 * beta * max(1.0, largest)
+        close(said.score[n], sure[0], spread)
+        close(said.margin[n], sure[0] - sure[1] if len(values) > 1 else 0.0, spread)
         if (ties and margin == 0.0) or margin > 10 * TOLERANCE * max(1.0, largest):
             assert said.code[n] == np.argmax(values)
         assert said.scored[n] == (labels[n] >= 0)
@@ -128,7 +160,7 @@ def test_logistic_descends_the_log_loss(
     spec = LogisticSpec(ridge=ridge, step_size=step, decay_rows=decay)
     state, said = learn_all(spec, stream.rows, stream.names)
     expected, weights = oracle.logistic(stream.with_bias, stream.labels, ridge, step, decay)
-    check_classes(said, expected, stream.labels)
+    check_classes(said, expected, stream.labels, logistic=True)
     close(state.weights, weights)
 
 

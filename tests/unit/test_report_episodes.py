@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from pipelines.files.neighbours import SCHEMA
 from pipelines.report import write_report
 from pipelines.report.data.choice import MOST_CURVES
 from pipelines.report.data.episodes import MOST_LISTED, episode_lines, episodes_of
+from pipelines.report.data.heat import MOST_MODELS, NOTHING, STEPS
 from tests.report_runs import (
     HOSTILE,
     SECOND,
@@ -193,6 +196,44 @@ def test_those_that_are_off_are_drawn_before_all_others(tmp_path: Path) -> None:
     assert drawn[data["first"]] == "m3"
 
 
+@pytest.mark.parametrize("timed", [True, False])
+def test_the_heat_map_has_a_line_a_model_the_odd_ones_first(tmp_path: Path, timed: bool) -> None:
+    odd = episode("m7", timed=timed)
+    heat = data_of(page_of(run(tmp_path / "out", ["m7", "m10", "m2"], odd, timed=timed)))["heat"]
+    assert (heat["models"], heat["odd"], heat["timed"]) == (["m7", "m2", "m10"], 1, timed)
+    cells = np.frombuffer(base64.b64decode(heat["cells"]), np.uint8).reshape(3, heat["bins"])
+    width = ((ROWS - 1) * SECOND if timed else ROWS - 1) + 1
+    step = -(-width // ROWS)
+    row = np.arange(ROWS) * (SECOND if timed else 1) // step
+    expected = np.full(-(-width // step), NOTHING)
+    expected[row[20:]] = round(-STEPS * math.log10(0.5))
+    expected[row[40:61]] = 9 * STEPS
+    for line in cells:
+        assert line.tolist() == expected.tolist()
+    (span,) = heat["episodes"][0]
+    whole = step * len(expected) / (SECOND if timed else 1)
+    assert span == pytest.approx([40 / whole, 60 / whole], rel=1e-5)
+    assert heat["episodes"][1:] == [[], []]
+
+
+def test_of_many_models_the_heat_map_shows_some_from_everywhere(tmp_path: Path) -> None:
+    models = [f"m{number}" for number in range(2 * MOST_MODELS)]
+    path = run(tmp_path / "out", models, episode("m1"), episode("m9", severity=60.0))
+    page = page_of(path)
+    heat = data_of(page)["heat"]
+    assert len(heat["models"]) == len(set(heat["models"])) == MOST_MODELS
+    assert heat["models"][:4] == ["m9", "m1", "m0", "m3"]
+    assert int(heat["models"][-1].removeprefix("m")) > 2 * MOST_MODELS - 5
+    assert "240 of 480 models are shown" in text_of(page)
+
+
+def test_without_a_reference_there_is_no_heat_map(tmp_path: Path) -> None:
+    run_folder(tmp_path / "out", rows(["a", "b"]))
+    page = page_of(str(tmp_path / "out"))
+    assert data_of(page)["heat"] is None
+    assert "heat-title" not in page
+
+
 def test_a_fleet_is_mapped_and_those_apart_are_numbered(tmp_path: Path) -> None:
     near = [
         neighbour("a", 3.0, 5.0, 0.0),
@@ -242,7 +283,7 @@ def test_ten_thousand_models_make_no_huge_page(tmp_path: Path) -> None:
     put(output, "episodes", pa.Table.from_pylist(lines, episodes_schema(True, 3)))
     put(output, "neighbours", pa.Table.from_pylist(near, SCHEMA))
     path = Path(write_report(str(output)))
-    assert path.stat().st_size < 2_000_000
+    assert path.stat().st_size < 2_200_000
     page = path.read_text(encoding="utf-8")
     assert "3,000 of 10,000 models" in text_of(page)
     assert page.count('<b class="still">') + page.count('class="when"') < 4 * MOST_LISTED

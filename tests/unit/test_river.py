@@ -13,10 +13,13 @@ import pytest
 from river import checks, datasets, linear_model
 
 import kerneltrack as kt
-from kerneltrack.river import SubspaceDetector, SubspaceFeatures
+from kerneltrack.in_memory import learn_all
+from kerneltrack.learners import AutoSpec
+from kerneltrack.registry import get_learner
+from kerneltrack.river import OnlineClassifier, SubspaceDetector, SubspaceFeatures
 from tests.oracles.streams import walk
 
-ESTIMATORS = (SubspaceFeatures, SubspaceDetector)
+ESTIMATORS = (SubspaceFeatures, SubspaceDetector, OnlineClassifier)
 
 
 class _Cards:
@@ -37,13 +40,38 @@ def cases() -> Iterator[Any]:
             for params in estimator._unit_test_params():
                 model = estimator(**params)
                 for number, check in enumerate(checks.yield_checks(model)):
-                    name = f"{estimator.__name__}-{params.get('tracker', 'okfeb')}-{number}"
+                    of = params.get("tracker", params.get("learner", "default"))
+                    name = f"{estimator.__name__}-{of}-{number}"
                     yield pytest.param(model, check, id=f"{name}-{check.__name__}")
 
 
 @pytest.mark.parametrize(("model", "check"), list(cases()))
 def test_rivers_own_checks(model: Any, check: Callable[[Any], None]) -> None:
     check(copy.deepcopy(model))
+
+
+def test_the_classifier_says_what_its_learner_does() -> None:
+    """Classes of any type; rows standardised by the first ones, clipped, over √D."""
+    rows = walk(4, 200, 4)
+    labels = [("low", "high")[int(row[0] > row[1])] for row in rows]
+    model = OnlineClassifier(warmup=50, settings={"budget": 10})
+    assert model.predict_proba_one({"a": 1.0}) == {}
+    for number, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        named = dict(zip("abcd", row.tolist(), strict=True))
+        if 0 < number < 50:
+            share = labels[:number].count(label) / number
+            assert model.predict_proba_one(named).get(label, 0.0) == share
+        model.learn_one(named, label)
+    first = rows[:50]
+    own = np.clip((rows - first.mean(axis=0)) / first.std(axis=0), -4, 4) / 2
+    spec = AutoSpec(budget=10)
+    state, _ = learn_all(spec, own, labels)
+    for row, inputs in zip(rows[:20], own[:20], strict=True):
+        found = model.predict_proba_one(dict(zip("abcd", row.tolist(), strict=True)))
+        (expected,) = get_learner("auto").probabilities(spec, state, inputs[None])
+        assert list(found) == list(state.classes)
+        np.testing.assert_allclose(list(found.values()), expected, atol=1e-6)
+        assert sum(found.values()) == pytest.approx(1.0, rel=1e-12)
 
 
 def test_both_give_what_the_tracker_says() -> None:

@@ -311,13 +311,13 @@ def test_decision_values_are_the_learners(learner: str) -> None:
     said = get_learner(learner).predict(model.learner_spec_, model.learner_state_, z)
     assert said.score is not None
     assert said.margin is not None
-    if learner in ("auto", "logistic"):
-        values = model.predict_proba(ROWS)
-        np.testing.assert_allclose(values.sum(axis=1), 1, rtol=1e-12)
-    ordered = np.sort(values, axis=1)
+    chances = model.predict_proba(ROWS)
+    assert ((chances >= 0) & (chances <= 1)).all()
+    np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-12)
+    assert model.classes_[chances.argmax(axis=1)].tolist() == model.predict(ROWS).tolist()
+    ordered = np.sort(chances, axis=1)
     np.testing.assert_allclose(ordered[:, -1], said.score, rtol=1e-10)
     np.testing.assert_allclose(ordered[:, -1] - ordered[:, -2], said.margin, rtol=1e-6, atol=1e-12)
-    assert hasattr(model, "predict_proba") == (learner in ("auto", "logistic"))
 
 
 @pytest.mark.parametrize("learner", CLASSIFIERS)

@@ -68,6 +68,7 @@ SPECS: dict[str, SubspaceSpec] = {
         **SMALL, budget=6, kernel="linear", admission="leverage", standardise=False, emit="q"
     ),
     "covariance-chosen": CovarianceSpec(**SMALL, budget=6, halflife=10.0, rank_factor=1.2),
+    "covariance-memories": CovarianceSpec(**SMALL, budget=4, halflife="auto"),
     "covariance-wide": CovarianceSpec(**SMALL, budget=60, gamma=1e3, admission="moving"),
     "oana": OANASpec(**SMALL, budget=5),
     "oana-still": OANASpec(**SMALL, budget=9, threshold=None, clip=3.0),

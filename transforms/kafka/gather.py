@@ -7,7 +7,7 @@ are put together per model before it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -98,15 +98,23 @@ class Gathering:
     Args:
         columns: What each field of a row is; `MESSAGE_KEY` and `RECORD_TIME` stand for the
             message's own.
-        form: How messages are written, one of `messages.FORMATS`.
+        form: How messages are written, one of `messages.INPUT_FORMATS`.
         counted_as: What the counters call the rows: "rows" gives rows_read and rows_failed.
+        registered: Reads a message by the schema that a registry has.
     """
 
-    def __init__(self, columns: Columns, form: str, counted_as: str = "rows") -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        form: str,
+        counted_as: str = "rows",
+        registered: Callable[[bytes], Any] | None = None,
+    ) -> None:
         """Begin without messages."""
         self._counted_as = counted_as
         self._columns = columns
         self._form = form
+        self._registered = registered
         named = {
             "model_id": columns.model_id,
             "time": columns.time,
@@ -126,7 +134,11 @@ class Gathering:
         return len(self._messages)
 
     def add(self, message: Message) -> None:
-        """Take a message in. Whatever its bytes are, nothing is raised."""
+        """Take a message in. Whatever its bytes are, nothing is raised.
+
+        Raises:
+            DataError: if its schema's registry cannot be asked.
+        """
         number = len(self._messages)
         self._messages.append(message)
         self.bytes += len(message.value or b"")
@@ -134,7 +146,7 @@ class Gathering:
             if self._form == "arrow":
                 self._add_batch(number, batch_of(message.value))
             else:
-                self._add_records(number, records_of(message.value, self._form))
+                self._add_records(number, records_of(message.value, self._form, self._registered))
         except BadMessageError as error:
             self._refuse(number, NO_ROW, str(error))
             self.rows += 1

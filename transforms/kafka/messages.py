@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import fastavro
@@ -16,10 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.errors import one_line
+from kerneltrack.errors import DataError, one_line
 
 FORMATS = ("json", "arrow", "avro")
 """How messages are written."""
+
+REGISTERED = "confluent-avro"
+"""And by a schema that a registry has (`schema_registry`)."""
+
+INPUT_FORMATS = (*FORMATS, REGISTERED)
+"""How a job's input may be written."""
 
 OUTPUT_FORMATS = ("json", "arrow")
 """How a job writes its own."""
@@ -75,23 +82,33 @@ def offset_and_place(
     return row >> ROW_BITS, row & (MOST_ROWS - 1)
 
 
-def records_of(value: bytes | None, form: str) -> list[Any]:
+def records_of(
+    value: bytes | None, form: str, registered: Callable[[bytes], Any] | None = None
+) -> list[Any]:
     """Read a JSON or Avro message.
+
+    Args:
+        value: Its bytes.
+        form: How it is written.
+        registered: Reads one by the schema that a registry has.
 
     Returns:
         Its rows; whether each is an object is not checked.
 
     Raises:
         BadMessageError: if it cannot be read, or holds no row or too many.
+        DataError: if the registry cannot be asked.
     """
     if value is None:
         raise BadMessageError("a tombstone: no value")
     try:
         if form == "json":
             found = _json_of(value)
+        elif registered is not None:
+            found = registered(value)
         else:
             found = _bounded(fastavro.reader(io.BytesIO(value)))
-    except BadMessageError:
+    except (BadMessageError, DataError):
         raise
     # Parsers of foreign bytes raise whatever they meet (EOFError, KeyError, RecursionError ...).
     except Exception as error:
@@ -138,7 +155,7 @@ def batch_of(value: bytes | None) -> pa.RecordBatch:
     return whole
 
 
-_NAMES = {"json": "JSON", "avro": "an Avro container"}
+_NAMES = {"json": "JSON", "avro": "an Avro container", REGISTERED: "what its schema says"}
 
 
 def _bounded(reader: Any) -> list[Any]:

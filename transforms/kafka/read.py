@@ -16,7 +16,8 @@ from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk
 from transforms.kafka.commands import Commands
 from transforms.kafka.gather import NO_ROW, Gathering, Outgoing, Reason, dead_letter
-from transforms.kafka.messages import FORMATS, BadMessageError, Message
+from transforms.kafka.messages import INPUT_FORMATS, REGISTERED, BadMessageError, Message
+from transforms.kafka.schema_registry import SchemaRegistry
 from transforms.metrics import count
 from transforms.read.columns import Columns
 
@@ -48,9 +49,10 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         consumer: Settings of Java's consumer, `bootstrap.servers` among them.
         expansion_service: Address of Beam's expansion service.
         counted_as: What the counters call the rows: "rows" gives rows_read and rows_failed.
+        registry: Settings of the schema registry, for the form "confluent-avro".
 
     Raises:
-        ConfigError: for an unknown form.
+        ConfigError: for an unknown form, or one that needs a registry without one.
     """
 
     def __init__(
@@ -62,11 +64,15 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         consumer: Mapping[str, str],
         expansion_service: str,
         counted_as: str = "rows",
+        *,
+        registry: Mapping[str, str] | None = None,
     ) -> None:
         """Keep the arguments; see the class."""
         super().__init__()
-        if form not in FORMATS:
-            raise ConfigError("form", form, f"one of {', '.join(FORMATS)}")
+        if form not in INPUT_FORMATS:
+            raise ConfigError("form", form, f"one of {', '.join(INPUT_FORMATS)}")
+        if (form == REGISTERED) != (registry is not None):
+            raise ConfigError("registry", registry, f"given with the form {REGISTERED}, and only")
         self._topic = topic
         self._columns = columns
         self._form = form
@@ -74,6 +80,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         self._consumer = dict(consumer)
         self._expansion_service = expansion_service
         self._counted_as = counted_as
+        self._registry = registry
 
     def expand(self, pbegin: pvalue.PBegin) -> dict[str, pvalue.PCollection[Any]]:
         """Build the steps."""
@@ -85,7 +92,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
             expansion_service=self._expansion_service,
         )
         outputs = messages | "Gather" >> beam.ParDo(
-            GatherFn(self._columns, self._form, self._commands, self._counted_as)
+            GatherFn(self._columns, self._form, self._commands, self._counted_as, self._registry)
         ).with_output_types(tuple[str, Chunk]).with_outputs(DEAD_LETTERS, main=ROWS)
         outputs[DEAD_LETTERS].element_type = Any
         return {ROWS: outputs[ROWS], DEAD_LETTERS: outputs[DEAD_LETTERS]}
@@ -95,17 +102,28 @@ class GatherFn(beam.DoFn):
     """Gather the messages of a bundle; see `Gathering`."""
 
     def __init__(
-        self, columns: Columns, form: str, commands: Commands | None, counted_as: str = "rows"
+        self,
+        columns: Columns,
+        form: str,
+        commands: Commands | None,
+        counted_as: str = "rows",
+        registry: Mapping[str, str] | None = None,
     ) -> None:
         """Keep the arguments."""
+        self._registry = registry
         self._counted_as = counted_as
         self._columns = columns
         self._form = form
         self._commands = commands
 
+    def setup(self) -> None:
+        """Remember no schema yet."""
+        registry = self._registry
+        self._registered = None if registry is None else SchemaRegistry(registry).read
+
     def start_bundle(self) -> None:
         """Begin without messages."""
-        self._gathering = Gathering(self._columns, self._form, self._counted_as)
+        self._gathering = Gathering(self._columns, self._form, self._counted_as, self._registered)
         self._earliest: Any = MAX_TIMESTAMP
 
     def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:

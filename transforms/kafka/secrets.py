@@ -15,7 +15,7 @@ from typing import Any
 from kerneltrack.errors import ConfigError, DataError
 
 _REFERENCE = re.compile(r"\$\{(file):([^:}]+):([^}]+)\}|\$\{(env):([^}]+)\}")
-_SECRET = re.compile(r"password|secret|jaas|\.key$|\.pem$|token", re.IGNORECASE)
+_SECRET = re.compile(r"password|secret|jaas|user\.info|\.key$|\.pem$|token", re.IGNORECASE)
 
 PROVIDERS = {
     "config.providers": "file,env",

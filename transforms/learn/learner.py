@@ -15,6 +15,7 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, LearnerState
+from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.board import Board
 from kerneltrack.limits import MOST, MOST_GIVEN
 from kerneltrack.registry import get_learner
@@ -71,6 +72,8 @@ def begin(spec: LearnerSpec, rows: int = 0) -> Learning:
 
 def opened(spec: LearnerSpec, now: Learning, width: int, channels: int) -> Learning:
     """Return a learner with its first state, now that its inputs and channels are known."""
+    if now.board.guesses is None:
+        now = now._replace(board=now.board._replace(guesses=guesses.begin(spec, channels)))
     if now.state is not None:
         return now
     state = get_learner(spec.learner).begin(spec, width, channels)
@@ -151,7 +154,7 @@ def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Lear
         if any(field.startswith(_BOARD) for field in beside):
             classes = len(snapshot.state.classes)
             most = MOST if own else MOST_GIVEN
-            board = Board.from_arrays(_part(beside, _BOARD), spec.max_classes, classes, most)
+            board = Board.from_arrays(_part(beside, _BOARD), spec, classes, most)
         pending = from_arrays(spec, _part(beside, _PENDING), names)
         state, waiting = None, None
         if about.get("begun", True):

@@ -9,46 +9,77 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.learners import LearnerSpec, Predictions
+from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
+from kerneltrack.learners.auto.learner import EXPERTS as AUTO_EXPERTS
+from kerneltrack.learners.auto.learner import AutoState, course
 from kerneltrack.learners.common.board import Line, ScoredRows
+from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
 from transforms.chunks import Chunk
 from transforms.read.kinds import codes_of, encode
+from transforms.write.schemas import EXPERTS, guess_columns
 
 IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 
+LEAST_WEIGHT = 0.005
 OTHER = "(other)"
 """Stands, in the confusion, for all labels whose classes the learner has no room for."""
 
 
-def scored_rows(
-    spec: LearnerSpec,
-    classes: Sequence[str],
-    clock: IntArray,
-    said: Predictions,
-    labels: pa.Array,
-) -> ScoredRows:
-    """Put side by side what the metrics need.
+def coded_labels(spec: LearnerSpec, classes: Sequence[str], labels: pa.Array) -> npt.NDArray[Any]:
+    """Return labels as numbers.
 
     Args:
         spec: The learner's.
         classes: Those that the learner knows once it has learned these rows: one that it does
             not know then has found no room.
-        clock: (n,) times.
-        said: Scored predictions.
-        labels: Theirs, as `label_column` gives them.
+        labels: As `label_column` gives them.
+
+    Returns:
+        (n,) places in `classes`, `UNUSABLE_LABEL` of others, `MISSING` without one; in regression
+        targets, NaN without one.
     """
-    if said.code is None:
-        return ScoredRows(clock, said.scored, None, said.error, None)
+    if not spec.classifies:
+        targets: FloatArray = labels.to_numpy(zero_copy_only=False).astype(np.float64)
+        return targets
     table = {name: code for code, name in enumerate(classes)}
     encoded = encode(labels)
-    other = spec.max_classes
-    known = [table.get(name, other) for name in encoded.dictionary.to_pylist()]
-    codes = np.array([*known, other])[codes_of(encoded)]
-    return ScoredRows(clock, said.scored, said.correct, None, np.column_stack([codes, said.code]))
+    known = [table.get(name, UNUSABLE_LABEL) for name in encoded.dictionary.to_pylist()]
+    codes: IntArray = np.array([*known, MISSING])[codes_of(encoded)]
+    return codes
 
 
-def metrics_chunk(spec: LearnerSpec, classes: Sequence[str], lines: Sequence[Line]) -> Chunk:
-    """Put lines into a chunk, columns as in `transforms.write.schemas.metrics_schema`."""
+def scored_rows(
+    spec: LearnerSpec,
+    clock: IntArray,
+    said: Predictions,
+    labels: npt.NDArray[Any],
+    guessed: FloatArray,
+) -> ScoredRows:
+    """Put side by side what the metrics need.
+
+    Args:
+        spec: The learner's.
+        clock: (n,) times.
+        said: Scored predictions.
+        labels: Theirs, of `coded_labels`.
+        guessed: (n, 3) what the guesses made of the rows.
+    """
+    if said.code is None:
+        return ScoredRows(clock, said.scored, None, said.error, None, None, guessed)
+    codes = np.column_stack([np.where(labels < 0, spec.max_classes, labels), said.code])
+    return ScoredRows(clock, said.scored, said.correct, None, said.score, codes, guessed)
+
+
+def metrics_chunk(spec: LearnerSpec, state: LearnerState, lines: Sequence[Line]) -> Chunk:
+    """Put lines into a chunk, columns as in `transforms.write.schemas.metrics_schema`.
+
+    Args:
+        spec: The learner's.
+        state: What it has come to.
+        lines: The lines.
+    """
+    classes = state.classes
     counts = np.array([line.tally.counts for line in lines])
     columns: dict[str, Any] = {
         "start": pa.array([line.start for line in lines], pa.int64()),
@@ -57,23 +88,41 @@ def metrics_chunk(spec: LearnerSpec, classes: Sequence[str], lines: Sequence[Lin
         "scored": pa.array(counts[:, 1]),
     }
     running = np.array([line.total.counts for line in lines])
+    sums = np.array([line.tally.sums for line in lines])
     if spec.classifies:
         columns["correct"] = pa.array(counts[:, 2])
         columns["accuracy"] = _mean(counts[:, 2], counts[:, 1])
         columns["running_accuracy"] = _mean(running[:, 2], running[:, 1])
+        columns["log_loss"] = _mean(sums[:, 0], counts[:, 1])
+        columns["brier"] = _mean(sums[:, 1], counts[:, 1])
         columns["confusion"] = _confusion(classes, [line.tally.pairs for line in lines])
     else:
-        sums = np.array([line.tally.sums for line in lines])
         total = np.array([line.total.sums for line in lines])
         columns["rmse"] = _mean(sums[:, 0], counts[:, 1], root=True)
         columns["mae"] = _mean(sums[:, 1], counts[:, 1])
         columns["running_rmse"] = _mean(total[:, 0], running[:, 1], root=True)
+    for place, name in enumerate(guess_columns(spec), 2):
+        columns[name] = _mean(sums[:, place], counts[:, 1], root=not spec.classifies)
+    if isinstance(state, AutoState):
+        cells = _course(state)
+        told = [cells if line.start is None else None for line in lines]
+        columns["experts"] = pa.array(told, EXPERTS)
     return Chunk(pa.RecordBatch.from_pydict(columns))
+
+
+def _course(state: AutoState) -> list[dict[str, Any]]:
+    """Return the weights of the experts in the spans of their course; small ones are left out."""
+    return [
+        {"rows": rows, "expert": expert, "weight": weight}
+        for rows, weights in zip(*(part.tolist() for part in course(state)), strict=True)
+        for expert, weight in zip(AUTO_EXPERTS, weights, strict=True)
+        if weight >= LEAST_WEIGHT
+    ]
 
 
 def _mean(sums: npt.NDArray[Any], counts: IntArray, root: bool = False) -> pa.Array:
     """Return sums over counts, null where nothing was counted."""
-    none = counts == 0
+    none = (counts == 0) | np.isnan(sums)
     means = sums / np.where(none, 1, counts)
     return pa.array(np.sqrt(means) if root else means, mask=none)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.board import Line, add_rows, close_window
+from kerneltrack.learners.common.guesses import guess
 from kerneltrack.registry import get_learner
 from transforms.learn.delayed_labels import (
     Lost,
@@ -20,7 +21,7 @@ from transforms.learn.delayed_labels import (
 )
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.learner import Learning, encode_snapshot
-from transforms.learn.metrics import scored_rows
+from transforms.learn.metrics import coded_labels, scored_rows
 from transforms.learn.waiting import (
     FeatureRows,
     PredictedRows,
@@ -181,8 +182,11 @@ def _settled(
     """Count rows that are scored and learned from, and give them out."""
     column = to_column(labels)
     state, _ = _begun(now)
-    marks = scored_rows(plan.spec, state.classes, predicted.rows.clock, predicted.said, column)
-    board, lines = add_rows(now.board, marks, plan.window)
+    board = now.board
+    told = coded_labels(plan.spec, state.classes, column)
+    known, guessed = guess(plan.spec, board.guesses, predicted.rows.z, told)
+    marks = scored_rows(plan.spec, predicted.rows.clock, predicted.said, told, guessed)
+    board, lines = add_rows(board._replace(guesses=known), marks, plan.window)
     outcome.lines += lines
     outcome.settled.append((predicted, column))
     return now._replace(board=board)

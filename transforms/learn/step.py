@@ -23,7 +23,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.learners.common.base import BASELINES, CARRIED
+from kerneltrack.learners.common.base import CARRIED
 from kerneltrack.registry import get_learner
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, ChunkCoder, Failures
@@ -271,7 +271,7 @@ class LearnFn(beam.DoFn):
             for output in _slices(key, predicted, label):
                 yield pvalue.TaggedOutput(SCORED, output) if self._at_once else output
         if outcome.lines and now.state is not None:
-            lines = metrics_chunk(spec, now.state.classes, outcome.lines)
+            lines = metrics_chunk(spec, now.state, outcome.lines)
             yield pvalue.TaggedOutput(METRICS, (key, lines))
         for snapshot in outcome.snapshots:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, snapshot))
@@ -371,5 +371,5 @@ def _count_all(spec: LearnerSpec, before: Learning, now: Learning) -> None:
     after = learner.counters(now.state) if now.state is not None else {}
     earlier = learner.counters(before.state) if before.state is not None else {}
     carried = (name for name in after if name.startswith(CARRIED))
-    for name in ("scored", "correct", "learned", "unusable", *BASELINES, *carried):
+    for name in ("scored", "correct", "learned", "unusable", *carried):
         count(name, int(after.get(name, 0) - earlier.get(name, 0)))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
-from kerneltrack.learners.common.base import CORRECT, SCORED
+from kerneltrack.learners.common.base import ABSOLUTE, CORRECT, SCORED, SQUARED
 from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
 from transforms.learn.late_labels import LateLabels
@@ -186,7 +186,9 @@ def predict_late(
     # Where a row is learned from, the loop has predicted it once more: that is not its score.
     counts = after.counts.copy()
     counts[[SCORED, CORRECT]] = state.counts[[SCORED, CORRECT]]
-    after = after._replace(counts=counts, sums=state.sums.copy())
+    sums = after.sums.copy()
+    sums[[SQUARED, ABSOLUTE]] = state.sums[[SQUARED, ABSOLUTE]]
+    after = after._replace(counts=counts, sums=sums)
     return after, at_places(said, predict_at)
 
 

@@ -19,6 +19,7 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers import RowsSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
+from kerneltrack.trackers.covariance.spec import CovarianceSpec
 from transforms.chunks import Chunk, Failures
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
@@ -140,6 +141,9 @@ class TrackSubspace(
             raise ConfigError("extras", "s", f"left out for {spec.tracker}, which stores none")
         if measure is not None and measure.moving and not isinstance(spec, ON_A_BUDGET):
             raise ConfigError("moving", measure.moving, f"None for the tracker {spec.tracker}")
+        chooses = isinstance(spec, CovarianceSpec) and spec.chooses_halflife
+        if measure is not None and measure.moving and chooses:
+            raise ConfigError("moving", measure.moving, "None with the half-life auto")
         if measure is not None and not stores_rows(get_tracker(spec.tracker)):
             raise ConfigError("measure", measure, f"None for the tracker {spec.tracker}")
         if snapshot_every is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from kerneltrack.learners import LearnerSpec
+from kerneltrack.learners import AutoSpec, LearnerSpec
+from kerneltrack.learners.common.guesses import GUESSES
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 TIME = pa.timestamp("ns", tz="UTC")
@@ -121,6 +122,26 @@ def predictions_schema(spec: LearnerSpec, has_time: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
+EXPERTS = pa.list_(
+    pa.struct(
+        [
+            pa.field("rows", pa.int64()),
+            pa.field("expert", pa.string()),
+            pa.field("weight", pa.float64()),
+        ]
+    )
+)
+"""Mean weights of a mixture's experts in spans of rows, each by how many rows were learned from up
+to its end."""
+
+
+def guess_columns(spec: LearnerSpec) -> list[str]:
+    """Return the metrics' columns of what simple guesses made of the same rows."""
+    if spec.classifies:
+        return [f"accuracy_{name}" for name in GUESSES]
+    return [f"rmse_{name}".replace("commonest", "mean") for name in GUESSES]
+
+
 def metrics_schema(spec: LearnerSpec) -> pa.Schema:
     """Return the schema of the learners' running metrics."""
     fields = [
@@ -142,8 +163,13 @@ def metrics_schema(spec: LearnerSpec) -> pa.Schema:
             pa.field("correct", pa.int64()),
             pa.field("accuracy", pa.float64()),
             pa.field("running_accuracy", pa.float64()),
+            pa.field("log_loss", pa.float64()),
+            pa.field("brier", pa.float64()),
             pa.field("confusion", pa.list_(cell)),
         ]
     else:
         fields += [pa.field(name, pa.float64()) for name in ("rmse", "mae", "running_rmse")]
+    fields += [pa.field(name, pa.float64()) for name in guess_columns(spec)]
+    if spec.learner == AutoSpec.learner:
+        fields.append(pa.field("experts", EXPERTS))
     return pa.schema(fields)

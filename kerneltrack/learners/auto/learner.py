@@ -26,7 +26,8 @@ e_{i-1} the error of the ridge over the first i - 1 coordinates. λ that forgett
 to one coordinate in turn, every fourth row (see `ridge`).
 
 **Probabilities.** An expert's decision values s become softmax(βs), β by Newton steps on its own
-log loss; .001 of each is spread over all classes. `score` is the mixture's probability.
+log loss; .001 of each is spread over all classes. The mixture's logarithms go through a β of their
+own in the same way: a mean of experts is less sure than it should be. `score` is what comes of it.
 
 **The mixture.** w_e ← (1 - α)·w_e p_e(y)/Σ w p(y) + α/E: fixed share, the loss being -log p_e(y),
 for targets ½·min(25, (y - ŷ_e)²/σ²), σ² the mixture's mean squared error of late. So over T
@@ -62,18 +63,27 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.auto.spec import AutoSpec
-from kerneltrack.learners.common.base import BASELINES, CARRIED, COUNTS, SUMS, FloatArray, IntArray
+from kerneltrack.learners.common.base import (
+    CARRIED,
+    COUNTS,
+    LEARNED,
+    SUMS,
+    FloatArray,
+    IntArray,
+)
 from kerneltrack.learners.common.labels import Coded, no_labels
 from kerneltrack.learners.common.prequential import (
     Mode,
     Predicted,
     PrequentialLearner,
     empty_predictions,
+    first_sums,
     known_classes,
 )
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import Like, Limit, check_counts, real, whole
 from kerneltrack.native.binding import call
+from kerneltrack.native.elementary import elementary
 from kerneltrack.settings import check_int
 
 MAX_INPUTS = 4000
@@ -85,6 +95,8 @@ MET, LATEST, WAITING, MAPPED = range(COUNTS, COUNTS + 4)
 MEMORIES, LONGEST_WAIT, REALS = 2, 256, 6
 LOSS, RIGHT, WEIGHT = range(3)
 """Columns of `tally`."""
+SPANS = 32
+"""Lines of `course`."""
 
 EXPERTS = (
     "commonest label",
@@ -121,7 +133,7 @@ class AutoState(NamedTuple):
 
     With D channels, r features, m landmarks, p = 1 + D + m + r, C classes (1 in regression) and
     e < 256 rows that wait for the map, the bytes of its arrays are
-    8(p(p + 1) + 2pC + mD + C(D + 2) + e(D + r + 1) + 193).
+    8(p(p + 1) + 2pC + mD + C(D + 2) + e(D + r + 1) + 547).
 
     Attributes:
         roots: (2, p(p+1)/2) M of each memory, its rows one after the other.
@@ -137,9 +149,11 @@ class AutoState(NamedTuple):
         tally: (12, 3) of each expert, the mixture last: its loss (log loss; squared error), rows
             it had right (of the last label: rows that had it, too), and weight it had, over the
             rows learned from.
+        course: (32, 11) the weights that the experts had, added up over spans of as many rows
+            learned from; see `course`.
         reals: (6,) what has come towards the next landmark; labels of late that were as the last
             one, and that were not; the last target; the mean squared error; the mean square.
-        sums: (2,) as in `LearnerState`.
+        sums: (4,) as in `LearnerState`.
         counts: (8,) as in `LearnerState`, then landmarks, the last label's place plus 1, e, and
             whether the map is there.
         classes: As in `LearnerState`.
@@ -156,6 +170,7 @@ class AutoState(NamedTuple):
     seen: FloatArray
     early: FloatArray
     tally: FloatArray
+    course: FloatArray
     reals: FloatArray
     sums: FloatArray
     counts: IntArray
@@ -207,8 +222,9 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             seen=np.zeros(classes),
             early=np.zeros((0, width + 1)),
             tally=np.zeros((many + 1, 3)),
+            course=np.zeros((SPANS, many)),
             reals=np.zeros(REALS),
-            sums=np.zeros(SUMS),
+            sums=first_sums(1.0),
             counts=np.zeros(MAPPED + 1, dtype=np.int64),
             classes=(),
         )
@@ -233,6 +249,16 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         """Return the mixture's probability of every class, or predicted target, of rows."""
         return self._evaluated(spec, state, features)[:, -1]
 
+    def probabilities(
+        self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike
+    ) -> FloatArray:
+        """Return the mixture's probabilities at its own temperature; see the module."""
+        values = self.values(spec, state, features)
+        # Before the first label there are none; a class's is never 0.
+        logs = elementary("log", values.ravel()).reshape(values.shape)
+        call("chances", state.sums, logs)
+        return logs
+
     def experts(self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike) -> FloatArray:
         """Return what each of `EXPERTS` says of rows, (n, 11, C): probabilities, or targets."""
         return self._evaluated(spec, state, features)[:, :-1]
@@ -250,14 +276,9 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
     def counters(self, state: AutoState) -> dict[str, int | float]:
         """Return running totals; see `Learner.counters`.
 
-        Beside them, of the rows learned from, how many simple guesses had right, each made before
-        its row was learned from: the commonest label so far, the last label (0 where it is no
-        expert), the ridge on the rows alone; and what weight each expert had (`CARRIED`).
+        Beside them what weight each expert had over the rows learned from (`CARRIED`).
         """
-        right = state.tally[:, RIGHT]
-        places = (EXPERTS.index(name) for name in ("commonest label", "last label", "rows"))
-        named = zip(BASELINES, places, strict=True)
-        found = {**super().counters(state), **{name: int(right[place]) for name, place in named}}
+        found = super().counters(state)
         weights = state.tally[:-1, WEIGHT]
         for expert, weight in zip(EXPERTS, weights, strict=True):
             found[CARRIED + expert.replace(", ", "_").replace(" ", "_")] = round(1000 * weight)
@@ -318,6 +339,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             "seen": real(classes),
             "early": real(len(early), width + 1),
             "tally": real(many + 1, 3),
+            "course": real(SPANS, many),
             "reals": real(REALS),
             "sums": real(SUMS),
             "counts": whole(MAPPED + 1),
@@ -340,6 +362,23 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         if spec.classifies and not np.isin(places, np.arange(len(state.classes))).all():
             raise ConfigError("state.early", places.tolist(), "places of classes")
         return state
+
+
+def course(state: AutoState) -> tuple[IntArray, FloatArray]:
+    """Return how the experts' weights went: where each span of rows ends, and mean weights in it.
+
+    Up to 32 rows learned from a span is one row; whenever all 32 lines are full, spans become twice
+    as long and each line takes the next one in.
+
+    Returns:
+        (k,) rows learned from up to the end of each span, and (k, 11) weights, k <= 32.
+    """
+    learned, span = int(state.counts[LEARNED]), 1
+    while learned > SPANS * span:
+        span *= 2
+    ends = np.minimum(span * np.arange(1, -(-learned // span) + 1), learned)
+    rows = np.diff(ends, prepend=0)
+    return ends, state.course[: len(ends)] / rows[:, None]
 
 
 def carried(state: AutoState) -> dict[str, float]:

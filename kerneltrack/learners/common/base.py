@@ -33,20 +33,23 @@ Labels: TypeAlias = "Sequence[str | None] | Sequence[float | None] | npt.NDArray
 # Places in the state's `counts` and `sums`.
 SCORED, CORRECT, LEARNED, UNUSABLE = range(4)
 COUNTS = 4
-BASELINES = ("right_commonest", "right_last", "right_rows")
-"""Counters of learners that run simple guesses beside: rows learned from that these had right."""
 CARRIED = "carried_"
 """What counters begin with that say how much weight each expert of a mixture had: thousandths,
 added up over the rows learned from."""
-SQUARED, ABSOLUTE = range(2)
-SUMS = 2
+SQUARED, ABSOLUTE, BETA, CURVATURE = range(4)
+SUMS = 4
+MIN_BETA, MAX_BETA = 0.1, 50.0
+"""What β of a classifier may be; as in native/learning.c."""
+FLOOR = 1e-3
+"""Share of a row's probabilities that is spread over all classes; as in native/learning.h."""
 
 
 class LearnerState(Protocol):
     """What the states of all learners hold; each has arrays of its own beside.
 
     Attributes:
-        sums: (2,) squared and absolute errors of the rows scored (regression).
+        sums: (4,) squared and absolute errors of the rows scored (regression); β, by which decision
+            values become probabilities, and the curvature met so far (see `probability`).
         counts: Rows scored, rows predicted correctly, rows learned from, labels that could not be
             used (a class beyond `max_classes`, a target that is not finite); a learner may count
             more behind these.
@@ -81,10 +84,10 @@ class Predictions:
         classes: The classes that `code` numbers; a number keeps its meaning for the model's life.
         code: (n,) place of the predicted class in `classes`, -1 before the first label;
             None in regression.
-        score: (n,) decision value of the predicted class, 0 before the first label; None in
+        score: (n,) probability of the predicted class, 0 before the first label; None in
             regression.
-        margin: (n,) its distance from the second best, 0 if fewer than two classes are known;
-            None in regression.
+        margin: (n,) how far it is ahead of the second largest, 0 if fewer than two classes are
+            known; None in regression.
         value: (n,) predicted target, NaN before the first label; None in classification.
         scored: (n,) True where a prediction met a label.
         correct: (n,) True where the two agree; None in regression.
@@ -165,6 +168,10 @@ class Learner(Protocol):
 
     def values(self, spec: Any, state: Any, features: npt.ArrayLike) -> FloatArray:
         """Return the decision values of rows, (n, C) with C classes known (1 in regression)."""
+        ...
+
+    def probabilities(self, spec: Any, state: Any, features: npt.ArrayLike) -> FloatArray:
+        """Return the probabilities of the classes known, (n, C), each line adding up to 1."""
         ...
 
     def learn(self, spec: Any, state: Any, features: npt.ArrayLike, labels: Labels) -> Any:

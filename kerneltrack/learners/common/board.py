@@ -14,12 +14,44 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.learners.common import guesses
+from kerneltrack.learners.common.guesses import GUESSES, Guesses
+from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import MOST
+from kerneltrack.native.elementary import elementary
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 _CODES = 1 << 31
+SUMS = 2 + len(GUESSES)
+_GUESSES = "guesses."
+MIN_CHANCE = 1e-6
+"""A probability counts as at least this much where its logarithm is taken."""
+
+
+def losses_of_chances(score: FloatArray, correct: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return log loss and Brier score of each row's probability that its prediction is right.
+
+    With p the probability of the predicted class, and r 1 where that is the row's, else 0:
+    -log(rp + (1 - r)(1 - p)), at most 13.8, and (p - r)². With two classes these are the usual ones
+    of the label; with more they speak of the predicted class alone, which is known before labels
+    that come late. The smaller the better; a prediction of p = r has 0.
+
+    Args:
+        score: (n,) p.
+        correct: (n,) r.
+
+    Returns:
+        Shape (n, 2).
+
+    Reference: G. W. Brier, "Verification of forecasts expressed in terms of probability", Monthly
+    Weather Review 78, 1950; C. Gupta, A. Ramdas, "Top-label calibration and multiclass-to-binary
+    reductions", ICLR 2022.
+    """
+    given = np.where(correct, score, 1.0 - score)
+    logs = -elementary("log", np.clip(given, MIN_CHANCE, 1.0))
+    return np.column_stack([np.abs(logs), (1.0 - given) ** 2])
 
 
 class Tally(NamedTuple):
@@ -27,7 +59,9 @@ class Tally(NamedTuple):
 
     Attributes:
         counts: (3,) rows predicted, scored, predicted correctly.
-        sums: (2,) squared and absolute errors of the rows scored (regression).
+        sums: (5,) over the rows scored: of targets squared and absolute errors, of classes the log
+            loss and the Brier score of `score` (see `losses_of_chances`); then for each of
+            `GUESSES` the rows that it had right, or its squared errors. NaN where it is left out.
         pairs: (m, 3) label, prediction, count of the rows scored, by the classes' codes; a label
             without one has code `max_classes`. Sorted, at most (max_classes + 1)·max_classes.
     """
@@ -39,7 +73,7 @@ class Tally(NamedTuple):
     @staticmethod
     def empty() -> Tally:
         """Return the tally of no rows."""
-        return Tally(np.zeros(3, np.int64), np.zeros(2), np.zeros((0, 3), np.int64))
+        return Tally(np.zeros(3, np.int64), np.zeros(SUMS), np.zeros((0, 3), np.int64))
 
 
 class Board(NamedTuple):
@@ -49,11 +83,13 @@ class Board(NamedTuple):
         total: All rows.
         window: Rows of the window that is open.
         span: (2,) its size in ns and its number; (0,) if none is open.
+        guesses: What the guesses beside know; None before the first row.
     """
 
     total: Tally
     window: Tally
     span: IntArray
+    guesses: Guesses | None = None
 
     @staticmethod
     def empty() -> Board:
@@ -68,17 +104,20 @@ class Board(NamedTuple):
             for part, tally in parts.items()
             for name, array in tally._asdict().items()
         }
+        if self.guesses is not None:
+            known = guesses.arrays_of(self.guesses)
+            named |= {_GUESSES + name: array for name, array in known.items()}
         return {**named, "span": self.span}
 
     @staticmethod
     def from_arrays(
-        arrays: Mapping[str, npt.NDArray[Any]], max_classes: int, classes: int, most: int = MOST
+        arrays: Mapping[str, npt.NDArray[Any]], spec: LearnerSpec, classes: int, most: int = MOST
     ) -> Board:
         """Make a board of what `arrays` gave.
 
         Args:
             arrays: By name.
-            max_classes: Most classes there may be.
+            spec: The learner's.
             classes: Those that are known.
             most: Largest count.
 
@@ -89,14 +128,14 @@ class Board(NamedTuple):
         tallies = []
         for part in ("total", "window"):
             tally = Tally(*(arrays[f"{part}.{name}"] for name in Tally._fields))
-            if (tally.counts.shape, tally.sums.shape) != ((3,), (2,)):
+            if (tally.counts.shape, tally.sums.shape) != ((3,), (SUMS,)):
                 raise ValueError(f"{part} has other counts")
             for whole in (tally.counts, tally.pairs):
                 if whole.dtype != np.int64 or (whole < 0).any() or (whole > most).any():
                     raise ValueError(f"{part} has counts that are not from 0 to {most}")
             pairs = tally.pairs.reshape(-1, 3)
             codes = pairs[:, :2]
-            if (codes < 0).any() or (codes > [max_classes, classes - 1]).any():
+            if (codes < 0).any() or (codes > [spec.max_classes, classes - 1]).any():
                 raise ValueError(f"{part} counts classes that are not known")
             tallies.append(tally._replace(pairs=pairs))
         span = arrays["span"].tolist()
@@ -106,7 +145,13 @@ class Board(NamedTuple):
             span[0] > 0 and all(abs(span[0] * (span[1] + at)) < 2**63 for at in (0, 1))
         ):
             raise ValueError(f"span = {span} is no window")
-        return Board(tallies[0], tallies[1], arrays["span"])
+        known = {
+            name.removeprefix(_GUESSES): array
+            for name, array in arrays.items()
+            if name.startswith(_GUESSES)
+        }
+        told = guesses.from_arrays(spec, known) if known else None
+        return Board(tallies[0], tallies[1], arrays["span"], told)
 
 
 class Line(NamedTuple):
@@ -133,14 +178,18 @@ class ScoredRows(NamedTuple):
         scored: (n,) whether the prediction met a label.
         correct: (n,) whether they agree; None in regression.
         error: (n,) |label - prediction|; None in classification.
+        score: (n,) probability of the predicted class; None in regression.
         codes: (n, 2) codes of label and prediction, where scored; None in regression.
+        guessed: (n, 3) of each of `GUESSES` whether it was right, or its squared error.
     """
 
     clock: IntArray
     scored: npt.NDArray[np.bool_]
     correct: npt.NDArray[np.bool_] | None
     error: FloatArray | None
+    score: FloatArray | None
     codes: IntArray | None
+    guessed: FloatArray
 
     def part(self, start: int, stop: int) -> ScoredRows:
         """Return rows start..stop."""
@@ -149,7 +198,9 @@ class ScoredRows(NamedTuple):
             self.scored[start:stop],
             None if self.correct is None else self.correct[start:stop],
             None if self.error is None else self.error[start:stop],
+            None if self.score is None else self.score[start:stop],
             None if self.codes is None else self.codes[start:stop],
+            self.guessed[start:stop],
         )
 
 
@@ -182,6 +233,7 @@ def add_rows(board: Board, rows: ScoredRows, size: int | None) -> tuple[Board, l
             _added(board.total, part),
             _added(board.window, part),
             np.array([size, numbers[start]], np.int64),
+            board.guesses,
         )
     return board, lines
 
@@ -201,19 +253,24 @@ def close_window(board: Board, oldest: int | None = None) -> tuple[Board, list[L
 def _added(tally: Tally, rows: ScoredRows) -> Tally:
     counts = tally.counts.copy()
     counts[:2] += [len(rows.scored), rows.scored.sum()]
-    if rows.correct is None or rows.codes is None:
+    if rows.correct is None or rows.codes is None or rows.score is None:
         errors = np.zeros(0) if rows.error is None else rows.error[rows.scored]
-        # One addition after the other, as if each row had come alone.
-        sums = [
-            np.add.accumulate(np.concatenate([[before], values]))[-1]
-            for before, values in zip(tally.sums, (errors * errors, errors), strict=True)
-        ]
-        return Tally(counts, np.array(sums), tally.pairs)
+        own = np.column_stack([errors * errors, errors])
+        return Tally(counts, _summed(tally.sums, own, rows), tally.pairs)
     counts[2] += rows.correct.sum()
+    own = losses_of_chances(rows.score[rows.scored], rows.correct[rows.scored])
+    total = _summed(tally.sums, own, rows)
     codes = rows.codes[rows.scored]
     found, times = np.unique(codes[:, 0] * _CODES + codes[:, 1], return_counts=True)
     known = tally.pairs[:, 0] * _CODES + tally.pairs[:, 1]
     cells, where = np.unique(np.concatenate([known, found]), return_inverse=True)
     sizes = np.zeros(len(cells), np.int64)
     np.add.at(sizes, where, np.concatenate([tally.pairs[:, 2], times]))
-    return Tally(counts, tally.sums, np.column_stack([cells // _CODES, cells % _CODES, sizes]))
+    return Tally(counts, total, np.column_stack([cells // _CODES, cells % _CODES, sizes]))
+
+
+def _summed(before: FloatArray, own: FloatArray, rows: ScoredRows) -> FloatArray:
+    """Add the scored rows' values, one addition after the other, as if each had come alone."""
+    values = np.hstack([own, rows.guessed[rows.scored]])
+    sums: FloatArray = np.add.accumulate(np.vstack([before, values]), axis=0)[-1].copy()
+    return sums

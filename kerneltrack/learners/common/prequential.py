@@ -1,9 +1,29 @@
-"""What all learners share around their row loops: calls, labels, outputs, scores."""
+"""What all learners share around their row loops: calls, labels, outputs, probabilities, scores.
+
+**Probabilities.** The decision values s of a classifier with C known classes become
+
+    p = (1 - .001)·softmax(βs) + .001/C,
+
+whatever its loss: β, one number a model, takes a Newton step on -log softmax(βs)_y at every
+labelled row, before the row is learned from,
+
+    V ← .998·V + Var_p(s),   β ← β + (s_y - E_p[s])/V,
+
+by at most half of itself, from .1 to 50. This is temperature scaling, Platt's with one parameter
+and several classes, followed online: predictions do not change, and a learner that is too sure of
+itself is told so by its own last rows (V reaches back some 500). The learner `auto` does it for
+each of its experts and mixes their probabilities.
+
+References: J. Platt, "Probabilistic outputs for support vector machines", Advances in Large Margin
+Classifiers, 1999; C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, "On calibration of modern neural
+networks", ICML 2017, section 4.2.
+"""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import math
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,10 +32,15 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.base import (
     ABSOLUTE,
+    BETA,
     CORRECT,
+    CURVATURE,
     LEARNED,
+    MAX_BETA,
+    MIN_BETA,
     SCORED,
     SQUARED,
+    SUMS,
     UNUSABLE,
     BoolArray,
     FloatArray,
@@ -90,6 +115,12 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     @abc.abstractmethod
     def values(self, spec: _S, state: _T, features: npt.ArrayLike) -> FloatArray:
         """Return the decision values of rows; see `Learner.values`."""
+
+    def probabilities(self, spec: _S, state: _T, features: npt.ArrayLike) -> FloatArray:
+        """Return the classes' probabilities, as the row loop computes them; see the module."""
+        values = self.values(spec, state, features)
+        call("chances", state.sums, values)
+        return values
 
     @abc.abstractmethod
     def roomy(self, spec: _S, state: _T, classes: tuple[str, ...], rows: int) -> _T:
@@ -196,6 +227,11 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         layout = self.layout(spec, arrays, len(classes) if spec.classifies else 1)
         state = self.state_type(classes=classes, **copies_like("state", arrays, layout))
         check_counts("state.counts", state.counts)
+        beta, curvature = state.sums[[BETA, CURVATURE]].tolist()
+        if not (MIN_BETA <= beta <= MAX_BETA and 0.0 < curvature < math.inf):
+            raise ConfigError(
+                "state.sums", [beta, curvature], f"β from {MIN_BETA} to {MAX_BETA}, curvature > 0"
+            )
         return self.sound(spec, state)
 
     @abc.abstractmethod
@@ -233,6 +269,18 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         room = self.roomy(spec, state, classes, int(np.count_nonzero(numbers.codes >= 0)))
         after = self.process(spec, mode, room, rows, numbers, out)
         return after, _predictions(spec, classes, out)
+
+
+def first_sums(beta: float = 4.0) -> FloatArray:
+    """Return the sums of a state that has seen no label.
+
+    Args:
+        beta: The first β: 1 for values of the logistic loss, some 4 for those that are to be about
+            1 for the row's class, and 0 for the others.
+    """
+    sums = np.zeros(SUMS)
+    sums[[BETA, CURVATURE]] = beta, 1.0
+    return sums
 
 
 def known_classes(spec: LearnerSpec, state: Any) -> int:

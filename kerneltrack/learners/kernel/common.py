@@ -19,6 +19,7 @@ from kerneltrack.learners.common.prequential import (
     Mode,
     Predicted,
     PrequentialLearner,
+    first_sums,
 )
 from kerneltrack.learners.kernel.spec import KernelSpec
 from kerneltrack.limits import copies_like, whole
@@ -31,6 +32,12 @@ EARLY = COUNTS + 2
 def first_bandwidth(spec: KernelSpec) -> FloatArray:
     """Return γ as a fresh state holds it: 0 where rows have to come first."""
     return np.array([0.0 if isinstance(spec.gamma, str) else spec.gamma])
+
+
+def kernel_sums(spec: KernelSpec) -> FloatArray:
+    """Return the sums of a fresh state; see `first_sums`."""
+    logistic = spec.classifies and getattr(spec, "loss", "") == "logistic"
+    return first_sums(1.0 if logistic else 4.0)
 
 
 _S = TypeVar("_S", bound=KernelSpec)

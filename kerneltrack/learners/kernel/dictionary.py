@@ -35,6 +35,7 @@ from kerneltrack.learners.kernel.common import (
     counts_of,
     early_room,
     first_bandwidth,
+    kernel_sums,
     resized,
     width_of,
 )
@@ -54,7 +55,7 @@ class DictionaryState(NamedTuple):
 
     With M stored rows of D features, p rows of the mini-batch under way, C classes (1 in
     regression), e rows that wait for the bandwidth, and m = M where the learner projects, else 0,
-    the bytes of its arrays are 8((M + p)(D + C) + m² + m + e(D + 1) + 11); M <= budget,
+    the bytes of its arrays are 8((M + p)(D + C) + m² + m + e(D + 1) + 13); M <= budget,
     p < rows a step, e < warmup, C <= max_classes.
 
     Attributes:
@@ -64,7 +65,7 @@ class DictionaryState(NamedTuple):
         diagonal: (m,) that of K⁻¹.
         early: (e, D + 1) rows that wait for the bandwidth, each with its target or class's place.
         bandwidth: (1,) γ; 0 until it is known.
-        sums: (2,) as in `LearnerState`.
+        sums: (4,) as in `LearnerState`.
         counts: (8,) as in `LearnerState`, then M, p, e and the steps since W was computed anew.
         classes: As in `LearnerState`.
     """
@@ -105,7 +106,7 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
             diagonal=np.zeros(0),
             early=np.zeros((0, width + 1)),
             bandwidth=first_bandwidth(spec),
-            sums=np.zeros(SUMS),
+            sums=kernel_sums(spec),
             counts=np.zeros(DICTIONARY_COUNTS, dtype=np.int64),
             classes=(),
         )

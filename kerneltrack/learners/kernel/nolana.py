@@ -11,9 +11,9 @@ q̄, gets the weights that say the most similar of the landmarks, at their new p
 
     w̄_c = argmin Σ_i (w_cᵀq(u_i) - wᵀq̄(u_i))² + θ‖w‖² = (GGᵀ + θI)⁻¹ G q(U)ᵀw_c,  G = q̄(U).
 
-The losses: Crammer and Singer's multi-class hinge, multinomial logistic, whose `score` and
-`margin` are probabilities, and (y - f(x))²/2 in regression. The first m labelled rows that differ
-are the landmarks. With `threshold: null` they stay so, which is NOGD. Any orthonormal basis of the
+The losses: Crammer and Singer's multi-class hinge, multinomial logistic, and (y - f(x))²/2 in
+regression. The first m labelled rows that differ are the landmarks. With `threshold: null` they
+stay so, which is NOGD. Any orthonormal basis of the
 map's subspace gives the same functions, so features are not aligned.
 
 Flops a labelled row that moves a landmark: 6mD + 2mr + 4Cr + 6m²r + 13mr² + 2r³/3 + 4Cmr; the
@@ -45,6 +45,7 @@ from kerneltrack.learners.kernel.common import (
     counts_of,
     early_room,
     first_bandwidth,
+    kernel_sums,
     resized,
     width_of,
 )
@@ -73,7 +74,7 @@ class NOLANAState(NamedTuple):
 
     With D features, C classes (1 in regression), s = m + 1 slots for landmarks and e < warmup rows
     that wait for the bandwidth, the bytes of its arrays are 8(s(D + 2r + s + 1) + Cr + e(D + 1) +
-    11).
+    13).
 
     Attributes:
         weights: (C, r) w.
@@ -84,7 +85,7 @@ class NOLANAState(NamedTuple):
         members: (s,) rows whose mean each landmark is.
         early: (e, D + 1) rows that wait for the bandwidth, each with its target or class's place.
         bandwidth: (1,) γ; 0 until it is known.
-        sums: (2,) as in `LearnerState`.
+        sums: (4,) as in `LearnerState`.
         counts: (8,) as in `LearnerState`, then landmarks, rows that moved one, e and directions.
         classes: As in `LearnerState`.
     """
@@ -149,7 +150,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
             members=np.zeros(slots, dtype=np.int64),
             early=np.zeros((0, width + 1)),
             bandwidth=first_bandwidth(spec),
-            sums=np.zeros(SUMS),
+            sums=kernel_sums(spec),
             counts=np.zeros(DIRECTIONS + 1, dtype=np.int64),
             classes=(),
         )

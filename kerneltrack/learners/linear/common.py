@@ -16,6 +16,7 @@ from kerneltrack.learners.common.prequential import (
     Mode,
     Predicted,
     PrequentialLearner,
+    first_sums,
 )
 from kerneltrack.learners.linear.spec import LinearSpec
 from kerneltrack.limits import Like, real, whole
@@ -29,14 +30,14 @@ class LinearState(NamedTuple):
     """State of a linear learner; see `LearnerState` for what all states hold.
 
     With C classes seen (1 in regression), p weights a class (the features, and the bias if there
-    is one) and m numbers of `memory`, the bytes of its arrays are 8(Cp + m + 6), at most
-    8(max_classes·p + m + 6); m is p² for recursive ridge, p for Pegasos, else 0.
+    is one) and m numbers of `memory`, the bytes of its arrays are 8(Cp + m + 8), at most
+    8(max_classes·p + m + 8); m is p² for recursive ridge, p for Pegasos, else 0.
 
     Attributes:
         weights: (C, p) a class's weights, in the order of `classes`; Pegasos documents its scale.
         memory: What the learner keeps beside its weights, as it documents: (p, p), (1, p) or
             (0, p).
-        sums: (2,) as in `LearnerState`.
+        sums: (4,) as in `LearnerState`.
         counts: (4,) as in `LearnerState`.
         classes: As in `LearnerState`.
     """
@@ -63,6 +64,8 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
     """
 
     state_type = LinearState
+    first_beta = 4.0
+    """What decision values are multiplied by at first, as logarithms of probabilities."""
 
     @abc.abstractmethod
     def settings(self, spec: _S) -> tuple[Any, ...]:
@@ -79,7 +82,7 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
         return LinearState(
             weights=np.zeros((0 if spec.classifies else 1, size)),
             memory=self.memory(spec, size),
-            sums=np.zeros(SUMS),
+            sums=first_sums(self.first_beta),
             counts=np.zeros(COUNTS, dtype=np.int64),
             classes=(),
         )

@@ -35,9 +35,12 @@ class CovarianceSpec(SubspaceSpec):
     ] = 10
     budget: Annotated[int, Range(1, 10_000), "Most stored rows B, at least the rank."] = 20
     halflife: Annotated[
-        float | None,
+        float | str | None,
         Range(0, math.inf, "()"),
-        "Rows after which a row counts half; None forgets nothing.",
+        Words((AUTO,)),
+        """Rows after which a row counts half; None forgets nothing. "auto": three memories side by
+        side, of half a budget, two and eight budgets, the best of late in use: three times the
+        cost and the state, and nothing to know of the rows' order.""",
     ] = None
     halflife_seconds: Annotated[
         float | None,
@@ -78,6 +81,11 @@ class CovarianceSpec(SubspaceSpec):
             raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
         if self.halflife is not None and self.halflife_seconds is not None:
             raise ConfigError("halflife_seconds", self.halflife_seconds, "none with a halflife")
+
+    @property
+    def chooses_halflife(self) -> bool:
+        """Whether memories run side by side."""
+        return self.halflife == AUTO
 
     @property
     def needs_times(self) -> bool:

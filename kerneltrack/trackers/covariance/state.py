@@ -53,7 +53,8 @@ class CovarianceState(NamedTuple):
 
     With C = B + 1 slots (one for the row that is being added), the bytes of its arrays are
     8(C(D + 3r + 4C + 1) + 2r² + 2D + window + 17); 8 more with a half-life in event time, 8(r + 4)
-    with a rank that is chosen.
+    with a rank that is chosen. Where the half-life is chosen, all but shift, scale and bandwidth
+    three times, and 48 more.
 
     Attributes:
         support: (C, D) stored rows, scaled; slots from `size` on are unused.
@@ -79,6 +80,11 @@ class CovarianceState(NamedTuple):
             once, times W was renewed out of turn, unseen (q = 0), rows of the start, valid rows
             at the last admitted one, admitted rows since W was renewed; with a rank that is
             chosen (13,), the rank in use and its sum over admitted rows.
+        rivals: (2, P) where the half-life is chosen, else (0, 0): of the memories that are not in
+            use the reals, `support` to `frame`, `recent`, `reals`, one behind the other.
+        rival_counts: (2Q,), else (0,): `born`, `key`, `counts` of the same.
+        choice: (6,), else (0,): fading mean losses of the memory in use and of the others, then
+            their half-lives in rows.
     """
 
     support: FloatArray
@@ -99,6 +105,9 @@ class CovarianceState(NamedTuple):
     key: IntArray
     reals: FloatArray
     counts: IntArray
+    rivals: FloatArray
+    rival_counts: IntArray
+    choice: FloatArray
 
     @property
     def n(self) -> int:

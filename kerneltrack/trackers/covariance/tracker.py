@@ -110,6 +110,7 @@ from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import RowCall, look_at, run, stamps_of
 from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.covariance import memories
 from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.spec import ADMISSIONS, CovarianceSpec
 from kerneltrack.trackers.covariance.state import CovarianceState
@@ -139,10 +140,11 @@ def settings_of(spec: CovarianceSpec, learn: bool) -> covstate.Settings:
 
 def _fading(spec: CovarianceSpec) -> float:
     """Return ln 2 over the half-life, in rows or in ns; 0 without one."""
-    life = spec.halflife
     if spec.halflife_seconds is not None:
-        life = spec.halflife_seconds * 1e9
-    return 0.0 if life is None else math.log(2.0) / life
+        return math.log(2.0) / (spec.halflife_seconds * 1e9)
+    life = spec.halflife
+    # The loop has those of the memories from the state.
+    return 0.0 if life is None or isinstance(life, str) else math.log(2.0) / life
 
 
 class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
@@ -170,9 +172,10 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
         arrays["key"][covstate.COIN] = key_of(spec.seed, key)
         if spec.rank_factor is not None:
             arrays["counts"][places.RANK] = spec.rank
-        return CovarianceState(**arrays)._replace(
+        state = CovarianceState(**arrays)._replace(
             frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
         )
+        return memories.begun(spec, state)
 
     def run(
         self,
@@ -203,7 +206,7 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
         reals, counts = covstate.REALS, covstate.COUNTS
         if spec.rank_factor is not None:
             reals, counts = covstate.SCORES + rank, places.DIRECTIONS + 1
-        return {
+        own = {
             "support": real(slots, width),
             "factor": real(rank, slots),
             "gram": real(slots, slots),
@@ -223,6 +226,7 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
             "reals": real(reals),
             "counts": whole(counts),
         }
+        return own | memories.rivals_like(spec, own)
 
     def limits(self, spec: CovarianceSpec) -> tuple[Limit, ...]:
         """Return the ranges of stored rows, of those of the start and of the rank in use."""
@@ -237,4 +241,5 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
         """Return a state that was read, after a look at its values."""
         last = Limit("valid rows at the last admitted one", covstate.LAST, state.n)
         check_counts("state.counts", state.counts, last)
+        memories.check(spec, state, self.limits(spec))
         return state

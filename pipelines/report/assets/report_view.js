@@ -234,7 +234,25 @@
   const choose = (index) => {
     current = index;
     if (![...select.options].some((option) => Number(option.value) === index)) list("");
+    history.replaceState(null, "", `#model=${encodeURIComponent(curves[index].id)}`);
     show();
+  };
+
+  /* The model that the page's address names, `#model=ID`: -1 if it names none that is drawn. */
+  const addressed = () => {
+    const [, name] = location.hash.match(/^#model=(.+)$/) ?? [];
+    try {
+      return name === undefined ? -1 : curves.findIndex(({ id }) => id === decodeURIComponent(name));
+    } catch {
+      return -1;
+    }
+  };
+
+  const goToAddressed = () => {
+    const index = addressed();
+    if (index < 0) return;
+    if (index !== current) choose(index);
+    document.getElementById("toolbar").scrollIntoView();
   };
 
   const list = (text) => {
@@ -295,5 +313,7 @@
     delete document.documentElement.dataset.theme;
     show();
   });
+  addEventListener("hashchange", goToAddressed);
   show();
+  goToAddressed();
 })();

@@ -15,6 +15,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+_LEAST_P = 1e-300
+
 
 def array_of(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
     """Return a column as a NumPy array; null is NaN."""
@@ -25,6 +27,13 @@ def times_of(column: pa.Array) -> Ints:
     """Return times without nulls in ns since 1970."""
     nanoseconds = column.cast(pa.timestamp("ns", tz=column.type.tz)).cast(pa.int64())
     return cast(Ints, nanoseconds.to_numpy(zero_copy_only=False))
+
+
+def surprise_of(batch: pa.RecordBatch) -> tuple[Bools, Floats]:
+    """Return which rows have a p, and -log₁₀ p of all, 0 where there is none."""
+    p = array_of(batch, "p")
+    held = np.isfinite(p)
+    return held, -np.log10(np.maximum(np.where(held, p, 1.0), _LEAST_P))
 
 
 def numbered(column: pa.Array, number: Callable[[Any], int]) -> Ints:

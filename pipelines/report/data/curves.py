@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.report.data.choice import codes_of, slots_of
-from pipelines.report.data.columns import Floats, Ints, array_of, mean_of, times_of
+from pipelines.report.data.columns import Floats, Ints, array_of, mean_of, surprise_of, times_of
 from pipelines.report.data.groups import Bins, Blocks, Part
 from pipelines.report.data.labels import NO_LABEL, label_values
 from pipelines.report.data.totals import FATES, Totals, fates_of
@@ -30,7 +30,6 @@ _ALL_BINS = 24_000
 _FEWEST_BINS = 480
 _MOST_BINS = 1_200
 _MOST_BLOCKS = 2_000_000
-_LEAST_P = 1e-300
 _BLOCK_SIZES = (1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100, WINDOW)
 
 
@@ -142,9 +141,7 @@ class Curves:
         if self._timed:
             values["time"] = times_of(batch.column("time"))
         if self._held:
-            p = array_of(batch, "p")
-            values["held"] = np.isfinite(p)
-            values["surprise"] = -np.log10(np.maximum(np.where(values["held"], p, 1.0), _LEAST_P))
+            values["held"], values["surprise"] = surprise_of(batch)
         if self._labels is not None and self._labels.is_target:
             target = label_values(batch.column("label"))
             values["targets"] = np.isfinite(target)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from kerneltrack.errors import printable
-from pipelines.report.data.choice import Choice
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.text import SECOND, moment, natural
 
@@ -136,14 +135,14 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     return Episodes(len(found), still, sum(map(len, seen.values())), found[:MOST_LISTED])
 
 
-def bands_of(output: str, choice: Choice) -> list[list[Band]]:
-    """Read the episodes of each model drawn, in the order of their rows; the worst 100 of each.
+def bands_of(output: str, models: Sequence[str]) -> list[list[Band]]:
+    """Read the episodes of each of some models, in the order of their rows; its worst 100.
 
-    Cost: O(episodes) time, O(models drawn) memory.
+    Cost: O(episodes) time, O(models) memory.
     """
     paths = parquet_files(output, "episodes")
     names = column_names(paths)
-    found: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in choice.drawn}
+    found: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in models}
     for batch in read_batches(paths, names):
         for line in _plain(batch):
             own = found.get(line["model_id"])

@@ -14,15 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kerneltrack.learners.common.board import losses_of_chances
 from pipelines.report.data.choice import Choice, codes_of, slots_of
 from pipelines.report.data.columns import Floats, Ints, mean_of
 from pipelines.report.data.groups import Arrays, Bins, Blocks, Groups, Part
+from pipelines.report.data.mixture import Beside, beside_of
 from pipelines.report.data.predictions import FIRST_CLASS, Predictions, Rows, last_labelled
 
 PREDICTORS = ("learner", "before", "constant")
 """The learner, and the references: the label of the row before, and each model's constant."""
 
 MOST_BLOCKS = 4_096
+RELIABILITY_BINS = 20
 RATE_BINS = 160
 """Points of a curve; about 50 rows or more in each."""
 
@@ -66,6 +69,37 @@ class Tally:
 
 
 @dataclass
+class Reliability:
+    """How sure predictions were of themselves, and how often they were right, over scored rows.
+
+    Attributes:
+        rows: (20,) rows by their probability, in equal steps from 0 to 1.
+        chance: (20,) sums of the probabilities.
+        right: (20,) rows that were predicted right.
+        log_loss: Sum of the log losses; see `losses_of_chances`.
+        brier: Sum of the squared gaps.
+    """
+
+    rows: Floats = field(default_factory=lambda: np.zeros(RELIABILITY_BINS))
+    chance: Floats = field(default_factory=lambda: np.zeros(RELIABILITY_BINS))
+    right: Floats = field(default_factory=lambda: np.zeros(RELIABILITY_BINS))
+    log_loss: float = 0.0
+    brier: float = 0.0
+
+    def add(self, chance: Floats, right: npt.NDArray[np.bool_]) -> None:
+        """Count scored rows; those without a probability, or with one that is none, are left."""
+        kept = (chance >= 0.0) & (chance <= 1.0)
+        chance, right = chance[kept], right[kept]
+        place = np.minimum((chance * RELIABILITY_BINS).astype(np.int64), RELIABILITY_BINS - 1)
+        self.rows += np.bincount(place, minlength=RELIABILITY_BINS)
+        self.chance += np.bincount(place, chance, RELIABILITY_BINS)
+        self.right += np.bincount(place, right, RELIABILITY_BINS)
+        log_loss, brier = losses_of_chances(chance, right).sum(axis=0).tolist()
+        self.log_loss += log_loss
+        self.brier += brier
+
+
+@dataclass
 class Scores:
     """What one pass over the predictions finds; arrays are indexed by a model's number.
 
@@ -76,6 +110,7 @@ class Scores:
         scored: Rows held against a label, and sums of their losses and, in regression, of absolute
             errors and labels; ranges of their `index` and, with times, `time` (ns).
         tally: In classification, how often each class was taken for which.
+        reliability: In classification, how sure the predictions were.
         known: For each run of rows met, the last label before it, NaN without one.
     """
 
@@ -84,6 +119,7 @@ class Scores:
     predicted: Groups
     scored: Groups
     tally: Tally = field(default_factory=Tally)
+    reliability: Reliability = field(default_factory=Reliability)
     known: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
@@ -128,6 +164,7 @@ class Learning:
         losses: Sums of the losses of the predictors on the scored rows, shape (models, 3).
         curves: For each model drawn its curve, None without scored rows.
         by_time, by_row: Curves of all models together, by time and by rows; None with one model.
+        beside: The ridge on the plain rows, and the experts of a mixture.
         late: Whether labels came later than the rows. The label of the row before was not known
             then, and is no reference.
     """
@@ -138,6 +175,7 @@ class Learning:
     curves: list[ScoreCurve | None]
     by_time: ScoreCurve | None
     by_row: ScoreCurve | None
+    beside: Beside
     late: bool = False
 
     def gain(self, losses: Floats) -> Floats:
@@ -197,7 +235,8 @@ def learning_of(output: str, choice: Choice, late: bool = False) -> Learning | N
     by_time, by_row = blocks.overall()
     sums = np.stack([losses.sums[name] for name in PREDICTORS], axis=1)
     names, drawn = predictions.classes.names(), blocks.drawn()
-    return Learning(scores, names, sums, drawn, by_time, by_row, late)
+    beside = beside_of(output, choice)
+    return Learning(scores, names, sums, drawn, by_time, by_row, beside, late)
 
 
 def count_scores(predictions: Predictions) -> Scores:
@@ -216,6 +255,7 @@ def count_scores(predictions: Predictions) -> Scores:
         if scores.classifies:
             places = label.astype(np.int64) + FIRST_CLASS
             scores.tally.add(model, places, rows.predicted[kept])
+            scores.reliability.add(rows.chance[kept], loss == 0)
     for groups in (scores.predicted, scored):
         groups.grow(len(scores.models))
     if runs:

@@ -38,6 +38,8 @@ class Rows:
         predicted: Place of the predicted class; empty in regression.
         scored: Whether the prediction was held against the label.
         loss: 1 where it was wrong, or the squared error; 0 where it was not scored.
+        chance: Probability of the predicted class, NaN where that is not known; empty in
+            regression.
         runs: First places of the runs of consecutive rows of one model, shape (runs,).
     """
 
@@ -48,6 +50,7 @@ class Rows:
     predicted: Ints
     scored: Bools
     loss: Floats
+    chance: Floats
     runs: Ints
 
     def ranges(self, kept: Ints) -> dict[str, Ints]:
@@ -94,7 +97,8 @@ class Predictions:
         self.classifies = "correct" in names
         self.timed = "time" in names
         score = "correct" if self.classifies else "error"
-        optional = {"time": self.timed, "prediction": self.classifies}
+        sure = self.classifies and "score" in names
+        optional = {"time": self.timed, "prediction": self.classifies, "score": sure}
         self._columns = ["model_id", "index", "label", score]
         self._columns += [name for name, there in optional.items() if there]
 
@@ -112,7 +116,12 @@ class Predictions:
             runs = _runs(model, index)
         time = times_of(batch.column("time")) if self.timed else None
         values = self._classes(batch) if self.classifies else _values(batch)
-        return Rows(model, index, time, *values, runs)
+        chance = np.zeros(0)
+        if "score" in self._columns:
+            chance = _floats(batch.column("score"))
+        elif self.classifies:
+            chance = np.full(len(model), np.nan)
+        return Rows(model, index, time, *values, chance, runs)
 
     def _classes(self, batch: pa.RecordBatch) -> tuple[Floats, Ints, Bools, Floats]:
         labels, answers = batch.column("label"), batch.column("prediction")

@@ -15,6 +15,7 @@ from pipelines.report.data.curves import Curve, Curves
 from pipelines.report.data.episodes import Band, Episodes, bands_of, episodes_of
 from pipelines.report.data.failures import FailureKind, failures_of
 from pipelines.report.data.files import column_names, parquet_files, read_batches
+from pipelines.report.data.heat import Heat, HeatRows, models_on_map
 from pipelines.report.data.learning import Learning, learning_of
 from pipelines.report.data.mismatch import Mismatch, mismatch_of
 from pipelines.report.data.models import ShownModels
@@ -41,6 +42,8 @@ class Report:
     alerts: Alerts | None
     episodes: Episodes | None
     bands: Sequence[Sequence[Band]]
+    heat: Heat | None
+    heat_bands: Sequence[Sequence[Band]]
     fleet: Fleet | None
     failures: Sequence[FailureKind]
 
@@ -63,9 +66,11 @@ def report_of(output: str, run: Mapping[str, Any]) -> Report:
     names = column_names(paths)
     totals = add_up(read_batches(paths, columns_for_totals(names)))
     episodes, fleet = episodes_of(output, run), fleet_of(output, run)
-    drawn = models_with_curves(totals, _odd_ones(episodes, fleet))
+    odd = _odd_ones(episodes, fleet)
+    drawn = models_with_curves(totals, odd)
     shown = models_shown(totals, drawn)
-    curves, table = _second_pass(paths, names, totals, drawn, shown)
+    on_map = models_on_map(totals, odd) if episodes is not None and "p" in names else []
+    curves, table, heat = _second_pass(paths, names, totals, drawn, shown, on_map, odd)
     choice = Choice(totals.models, drawn, shown, [curves[name].start for name in drawn])
     return Report(
         run=run,
@@ -79,7 +84,9 @@ def report_of(output: str, run: Mapping[str, Any]) -> Report:
         learning=learning_of(output, choice, late="labels_in" in run.get("counts", {})),
         alerts=alerts_of(output, choice),
         episodes=episodes,
-        bands=bands_of(output, choice),
+        bands=bands_of(output, choice.drawn),
+        heat=heat,
+        heat_bands=bands_of(output, on_map),
         fleet=fleet,
         failures=failures_of(output),
     )
@@ -93,12 +100,21 @@ def _odd_ones(episodes: Episodes | None, fleet: Fleet | None) -> list[str]:
 
 
 def _second_pass(
-    paths: list[str], names: list[str], totals: Totals, drawn: list[str], shown: list[str]
-) -> tuple[dict[str, Curve], dict[str, npt.NDArray[Any]]]:
+    paths: list[str],
+    names: list[str],
+    totals: Totals,
+    drawn: list[str],
+    shown: list[str],
+    on_map: list[str],
+    odd: list[str],
+) -> tuple[dict[str, Curve], dict[str, npt.NDArray[Any]], Heat | None]:
     curves, table = Curves(totals, drawn, names), ShownModels(totals, shown)
-    wanted = [*columns_for_totals(names), *({"time", "novelty", "p"} & set(names))]
+    heat = HeatRows(totals, on_map, len(set(odd) & set(on_map))) if on_map else None
+    wanted = [*columns_for_totals(names), *({"novelty", "p"} & set(names))]
     for batch in read_batches(paths, wanted):
         model = model_numbers(batch, totals.models)
         curves.add(batch, model)
         table.add(batch, model)
-    return curves.curves(), table.table()
+        if heat is not None:
+            heat.add(batch, model)
+    return curves.curves(), table.table(), heat.heat() if heat else None

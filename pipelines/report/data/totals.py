@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.report.data.columns import Bools, Floats, Ints, array_of, model_numbers
+from pipelines.report.data.columns import Bools, Floats, Ints, array_of, model_numbers, times_of
 from pipelines.report.data.groups import Groups
 from pipelines.report.data.labels import LabelCodes
 
@@ -87,6 +87,7 @@ class Totals:
         loss: Moments of each model's loss; rows marked `initial`, which the tracker starts from,
             are left out.
         by_label: The same of each label, at its code + 1; at 0 of the rows without one.
+        span: Times of the oldest and the newest row of all, ns since 1970; None without times.
     """
 
     def __init__(self) -> None:
@@ -96,6 +97,7 @@ class Totals:
         self.counts = Groups(dict.fromkeys(FATES, np.int64), {"index": np.int64})
         self.loss = Moments()
         self.by_label = Moments()
+        self.span: tuple[int, int] | None = None
 
     @property
     def length(self) -> Ints:
@@ -110,6 +112,11 @@ class Totals:
         """Add a batch of features with the columns of `columns_for_totals`."""
         model = model_numbers(batch, self.models)
         self.counts.add(model, {"index": array_of(batch, "index"), **fates_of(batch)})
+        if "time" in batch.schema.names and len(model):
+            times = times_of(batch.column("time"))
+            first, last = int(times.min()), int(times.max())
+            known = self.span or (first, last)
+            self.span = min(first, known[0]), max(last, known[1])
         kept = ~array_of(batch, "initial")
         loss = array_of(batch, "loss")[kept]
         self.loss.add(model[kept], loss, len(self.models))
@@ -120,7 +127,7 @@ class Totals:
 
 def columns_for_totals(names: Iterable[str]) -> list[str]:
     """Return which of the features' columns the first pass reads."""
-    wanted = ["model_id", "index", "loss", "informative", "evicted", "initial", "label"]
+    wanted = ["model_id", "index", "time", "loss", "informative", "evicted", "initial", "label"]
     have = set(names)
     return [name for name in wanted if name in have]
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pipelines.report.data.alerts import Alerts
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.columns import Floats
+from pipelines.report.data.heat import STEPS, Heat
 from pipelines.report.data.learning import Learning, ScoreCurve
 from pipelines.report.data.mismatch import KINDS, Mismatch
 from pipelines.report.data.report import Report
@@ -37,6 +38,7 @@ def data_block(report: Report) -> str:
         "learning": _learning(report.learning, choice),
         "alerts": _alerts(report.alerts, choice),
         "episodes": None if report.episodes is None else _episodes(report),
+        "heat": None if report.heat is None else _heat(report, report.heat),
         "first": _first(report),
     }
     text = json.dumps(block, allow_nan=False, separators=(",", ":"))
@@ -174,6 +176,32 @@ def _episodes(report: Report) -> list[list[list[Any]]]:
         ]
         for own, start in zip(report.bands, report.choice.starts, strict=True)
     ]
+
+
+def _heat(report: Report, heat: Heat) -> dict[str, Any]:
+    """Return the heat map: its cells, and the episodes of each line as shares of its width."""
+    timed = report.totals.span is not None
+    unit = 1e6 if timed else 1
+    bins = heat.cells.shape[1]
+    width = bins * heat.step
+    ends = [
+        [band.times or (heat.first, heat.first) if timed else band.rows for band in own]
+        for own in report.heat_bands
+    ]
+    return {
+        "models": heat.models,
+        "odd": heat.odd,
+        "cells": base64.b64encode(heat.cells.tobytes()).decode(),
+        "bins": bins,
+        "steps": STEPS,
+        "timed": timed,
+        "first": heat.first / unit,
+        "last": (heat.first + width) / unit,
+        "episodes": [
+            [[_number((edge - heat.first) / width) for edge in pair] for pair in own]
+            for own in ends
+        ],
+    }
 
 
 def _first(report: Report) -> int | None:

@@ -13,6 +13,7 @@ from pipelines.report.data.choice import Choice, codes_of
 from pipelines.report.data.columns import Floats, Ints, mean_of
 from pipelines.report.data.learning import Learning
 from pipelines.report.data.predictions import CUT_CLASS, FIRST_CLASS, NO_CLASS
+from pipelines.report.page.mixture import course_view, reliability_view
 from pipelines.report.text import counted, figure, natural, percent
 
 MOST_CLASSES = 20
@@ -109,6 +110,15 @@ def learning_texts(learning: Learning | None, choice: Choice) -> dict[str, Any] 
         "balanced": _percent(_balanced(learning)[0]),
         "rmse": float(learning.measure(loss, np.array([scored]))[0]),
         "mae": float(scores.scored.sums["absolute"].sum()) / max(scored, 1),
+        "reliability": reliability_view(scores.reliability if scores.classifies else None),
+        "course": course_view(learning.beside.course, None),
+        "courses": [
+            (slot, name, course_view(course, int(course.ends[-1])))
+            for slot, (name, course) in enumerate(
+                zip(choice.drawn, learning.beside.drawn, strict=True)
+            )
+            if several and course is not None
+        ],
         "has_overall": several and learning.by_row is not None,
         "confusion": _confusion(learning, None),
         "confusions": [line for line in drawn if line[2] is not None],
@@ -143,12 +153,30 @@ def sentence(learning: Learning, model: int | None = None) -> str:
             text += f"{before} is {shown[1]}, that of {constant} {shown[2]}."
         else:
             text += f"{constant} is {shown[2]}."
+    plain = _plain(learning, model)
+    if plain is not None:
+        shown_plain = _percent(plain) if classifies else figure(plain)
+        text = text.removesuffix(".") + "; a ridge on the plain rows, learned as they come, "
+        text += f"{'is right in' if classifies else 'has'} {shown_plain}."
     if not np.all(np.isfinite(losses)):
         return text
     if before is None:
         text += " Labels came later than the rows: that of the row before was not known."
     better = constant if before is None else (before, constant)[int(np.argmin(losses[1:]))]
     return f"{text} {_verdict(float(learning.gain(losses)), better, classifies, before is None)}"
+
+
+def _plain(learning: Learning, model: int | None) -> float | None:
+    """Return the accuracy or error of the ridge on the plain rows; None where that is not known."""
+    known, models = learning.beside.plain, learning.scores.models
+    names = [name for name, number in models.items() if model in (None, number)]
+    names = [name for name in names if learning.scores.scored.rows[models[name]]]
+    if not names or any(name not in known for name in names):
+        return None
+    values, rows = np.array([known[name] for name in names]).T
+    if learning.scores.classifies:
+        return float(np.average(values, weights=rows))
+    return float(np.sqrt(np.average(values**2, weights=rows)))
 
 
 def _verdict(saved: float, better: str, classifies: bool, alone: bool) -> str:

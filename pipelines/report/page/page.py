@@ -32,6 +32,7 @@ _SCRIPTS = (
     "report_mismatch.js",
     "report_learning.js",
     "report_view.js",
+    "report_heat.js",
     "report_table.js",
     "report_tables.js",
 )
@@ -62,6 +63,7 @@ def render_page(report: Report) -> str:
         learning=learning_texts(report.learning, report.choice),
         alerts=report.alerts,
         episodes=report.episodes,
+        heat=report.heat,
         fleet=report.fleet,
         reasons=REASONS,
         answer=answer(report),

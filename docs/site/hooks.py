@@ -1,0 +1,85 @@
+"""What MkDocs does beside its own work: pages from elsewhere in the project, and made ones.
+
+Pages stand in one place and are read on GitHub as well: links between them are the files' own, and
+are turned into the site's here. The pages of flags, settings and schemas are made from the code.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[2]
+# MkDocs imports this file alone.
+sys.path.insert(0, str(ROOT))
+
+from docs.site import reference  # noqa: E402
+
+FROM_ELSEWHERE = {
+    "index.md": "README.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "security.md": "SECURITY.md",
+    "conduct.md": "CODE_OF_CONDUCT.md",
+    "deploy/index.md": "deploy/README.md",
+    "deploy/upgrade.md": "deploy/upgrade.md",
+}
+"""Pages of the site, by their names in it, that lie outside of docs/."""
+MADE = {
+    "reference/flags.md": reference.flags,
+    "reference/settings.md": reference.settings,
+    "reference/schemas.md": reference.schemas,
+}
+"""Pages that are made from the code, by what makes them."""
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are not in docs/."""
+    for name, source in FROM_ELSEWHERE.items():
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
+    for name, make in MADE.items():
+        files.append(File.generated(config, name, content=make()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Turn links to files of the project into the site's."""
+    name = page.file.src_uri
+    if name in MADE:
+        return markdown
+    parts = _FENCE.split(markdown)
+    known = {file.src_uri for file in files}
+    return "".join(
+        part if part.startswith("```") else _LINK.sub(lambda found: _link(found, name, known), part)
+        for part in parts
+    )
+
+
+def _link(found: re.Match[str], name: str, known: set[str]) -> str:
+    """Return a link as the site has it; its text alone where the site has not what it leads to."""
+    mark, text, target = found.groups()
+    path, hash_mark, anchor = target.partition("#")
+    if not path or re.match(r"[a-z]+:", path):
+        return found[0]
+    place = posixpath.dirname(FROM_ELSEWHERE.get(name, f"docs/{name}"))
+    file = posixpath.normpath(posixpath.join(place, path))
+    if not (ROOT / file).exists():
+        # Left as it is: MkDocs names it.
+        return found[0]
+    in_site = {source: each for each, source in FROM_ELSEWHERE.items()}.get(file)
+    if in_site is None and file.startswith("docs/") and file.removeprefix("docs/") in known:
+        in_site = file.removeprefix("docs/")
+    if in_site is None:
+        index = posixpath.join(file, "README.md")
+        in_site = next((each for each, source in FROM_ELSEWHERE.items() if source == index), None)
+    if in_site is None:
+        return text
+    relative = posixpath.relpath(in_site, posixpath.dirname(name) or ".")
+    return f"{mark}[{text}]({relative}{hash_mark}{anchor})"

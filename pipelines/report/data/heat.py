@@ -1,0 +1,98 @@
+"""The fleet over time: how odd the rows of each model were, and when, as the page's heat map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipelines.report.data.choice import codes_of, slots_of
+from pipelines.report.data.columns import Ints, array_of, surprise_of, times_of
+from pipelines.report.data.groups import Groups
+from pipelines.report.data.totals import Totals
+from pipelines.report.text import natural
+
+MOST_MODELS = 240
+"""Lines of the map."""
+MOST_BINS = 180
+"""Parts of the time, or of the rows, that the fleet's data spans; no more than a model has rows."""
+STEPS = 10
+"""Steps of a cell for one unit of -log₁₀ p."""
+NOTHING = 255
+"""A cell without a row that has a p."""
+
+
+@dataclass(frozen=True)
+class Heat:
+    """The map.
+
+    Attributes:
+        models: Names, from top to bottom: the odd ones in their order, then the others.
+        cells: (models, bins) the most of -log₁₀ p in a cell, in tenths, 254 at most; 255 where no
+            row has a p.
+        first: Start of the first bin: ns since 1970, or a row's index without times.
+        step: Width of a bin likewise.
+        odd: How many of the models are off or unlike the others.
+    """
+
+    models: list[str]
+    cells: npt.NDArray[np.uint8]
+    first: int
+    step: int
+    odd: int
+
+
+def models_on_map(totals: Totals, odd: Sequence[str]) -> list[str]:
+    """Choose the map's models: the odd ones in their order, and others spread over all.
+
+    Args:
+        totals: What the first pass found.
+        odd: Models that are off or unlike the others, the worst first.
+    """
+    first = [name for name in odd if name in totals.models][:MOST_MODELS]
+    known = set(first)
+    others = sorted((name for name in totals.models if name not in known), key=natural)
+    room = min(MOST_MODELS - len(first), len(others))
+    return first + [others[place * len(others) // room] for place in range(room)]
+
+
+class HeatRows:
+    """The map, filled batch by batch.
+
+    Args:
+        totals: What the first pass found.
+        models: The models on it.
+        odd: How many of them are off or unlike the others.
+    """
+
+    def __init__(self, totals: Totals, models: list[str], odd: int) -> None:
+        """Allocate; see the class."""
+        self._models, self._slots, self._odd = models, slots_of(totals.models, models), odd
+        self._timed = totals.span is not None
+        lengths = totals.length[codes_of(totals.models, models)]
+        longest = int(lengths.max(initial=1))
+        self._first, last = totals.span or (0, longest - 1)
+        width = last - self._first + 1
+        self._step = -(-width // min(MOST_BINS, longest, width))
+        self._bins = -(-width // self._step)
+        self._cells = Groups({}, {"surprise": np.float64}, size=len(models) * self._bins)
+
+    def add(self, batch: pa.RecordBatch, model: Ints) -> None:
+        """Add a batch of features; `model` has the number of each row's model."""
+        slot = self._slots[model]
+        held, surprise = surprise_of(batch)
+        keep = (slot >= 0) & held
+        places = times_of(batch.column("time")) if self._timed else array_of(batch, "index")
+        place = (places[keep] - self._first) // self._step
+        self._cells.add(slot[keep] * self._bins + place, {"surprise": surprise[keep]})
+
+    def heat(self) -> Heat:
+        """Return the map."""
+        known = self._cells.rows > 0
+        most = np.where(known, self._cells.high["surprise"], 0.0)
+        steps = np.minimum(np.round(STEPS * most), NOTHING - 1)
+        cells = np.where(known, steps, NOTHING).astype(np.uint8).reshape(-1, self._bins)
+        return Heat(self._models, cells, self._first, self._step, self._odd)

@@ -1,0 +1,108 @@
+"""What the metrics say beside accuracy: the ridge on the plain rows, and which experts carried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.report.data.choice import Choice
+from pipelines.report.data.columns import Floats
+from pipelines.report.data.files import column_names, parquet_files, read_batches
+
+POINTS = 32
+"""Columns of the chart of all models: shares of the rows that each learned from."""
+_LINES = 256
+"""Lines that are taken apart at once: each has some 200 cells."""
+_PLAIN = ("accuracy_rows", "rmse_rows")
+
+
+class Course(NamedTuple):
+    """How the weights of a mixture's experts went.
+
+    Attributes:
+        experts: Their names.
+        ends: (k,) rows learned from up to the end of each span, k <= 32.
+        weights: (k, experts) mean weights in the span.
+    """
+
+    experts: tuple[str, ...]
+    ends: Floats
+    weights: Floats
+
+    def resampled(self, points: int) -> Floats:
+        """Return the weights at so many places, evenly over the rows, (points, experts)."""
+        places = (np.arange(points) + 0.5) / points * self.ends[-1]
+        found: Floats = self.weights[np.searchsorted(self.ends, places)]
+        return found
+
+
+class Beside(NamedTuple):
+    """What is known of the models from the total lines of their metrics.
+
+    Attributes:
+        plain: For each model by name the accuracy, or error, of the ridge on its plain rows, and
+            the rows scored.
+        course: Of all models together, by the share of their rows; None without a mixture.
+        drawn: Of each model drawn, None without one.
+    """
+
+    plain: dict[str, tuple[float, int]]
+    course: Course | None
+    drawn: list[Course | None]
+
+
+def beside_of(output: str, choice: Choice) -> Beside:
+    """Read the total lines of the metrics; what is not there is left out.
+
+    Memory of a batch, of two numbers a model, and of the courses of the models drawn.
+    """
+    paths = parquet_files(output, "metrics")
+    names = column_names(paths)
+    plain_column = next((name for name in _PLAIN if name in names), None)
+    wanted = [name for name in ("model_id", "start", "scored", "experts") if name in names]
+    plain: dict[str, tuple[float, int]] = {}
+    drawn: dict[str, Course] = {}
+    total: dict[str, Floats] = {}
+    if plain_column is None or not {"model_id", "start", "scored"} <= set(names):
+        return Beside({}, None, [None for _ in choice.drawn])
+    for batch in read_batches(paths, [*wanted, plain_column]):
+        kept = batch.filter(batch.column("start").is_null())
+        for line in _lines(kept):
+            model, value = line["model_id"], line[plain_column]
+            if value is not None:
+                plain[model] = value, line["scored"]
+            course = _course(line.get("experts"))
+            if course is None:
+                continue
+            if model in choice.drawn:
+                drawn[model] = course
+            weights = course.resampled(POINTS) * course.ends[-1]
+            for place, expert in enumerate(course.experts):
+                before = total.get(expert, np.zeros(POINTS))
+                total[expert] = before + weights[:, place]
+    whole = None
+    if total:
+        summed = np.stack(list(total.values()), axis=1)
+        ends = np.arange(1, POINTS + 1) / POINTS
+        whole = Course(tuple(total), ends, summed / summed.sum(axis=1, keepdims=True))
+    return Beside(plain, whole, [drawn.get(name) for name in choice.drawn])
+
+
+def _lines(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    for start in range(0, batch.num_rows, _LINES):
+        yield from batch.slice(start, _LINES).to_pylist()
+
+
+def _course(cells: list[dict[str, Any]] | None) -> Course | None:
+    if not cells:
+        return None
+    experts = tuple(dict.fromkeys(str(cell["expert"]) for cell in cells))
+    ends = np.unique([float(cell["rows"]) for cell in cells])
+    weights = np.zeros((len(ends), len(experts)))
+    for cell in cells:
+        place = int(np.searchsorted(ends, float(cell["rows"])))
+        weights[place, experts.index(str(cell["expert"]))] = cell["weight"]
+    return Course(experts, ends, weights)

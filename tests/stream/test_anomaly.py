@@ -1,0 +1,140 @@
+"""The detector in Beam's AnomalyDetection: its scores are the reference's, row by row."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.ml.anomaly.specifiable import Spec, Specifiable
+from apache_beam.ml.anomaly.thresholds import FixedThreshold
+from apache_beam.ml.anomaly.transforms import AnomalyDetection
+from apache_beam.testing.util import assert_that
+from apache_beam.yaml.yaml_transform import YamlTransform
+
+from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.monitor import ReferenceSpec, find_episodes
+from transforms.anomaly import ReferenceDetector
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS, COUNT = 256, 400
+X = np.random.default_rng(3).normal(size=(COUNT, 2))
+X[350:, 1] += 7
+
+
+def rows_of(x: Any) -> list[beam.Row]:
+    return [beam.Row(flow=float(flow), heat=float(heat)) for flow, heat in x]
+
+
+def expected() -> list[float]:
+    p = find_episodes(X, ReferenceSpec(rows=ROWS)).scores.p[ROWS:]
+    scores: list[float] = (-np.log10(p)).tolist()
+    return [math.nan] * ROWS + scores
+
+
+def run(detector: ReferenceDetector, rows: list[beam.Row]) -> list[float | None]:
+    said = []
+    for row in rows:
+        said.append(detector.score_one(row))
+        detector.learn_one(row)
+    return said
+
+
+def test_scores_are_those_of_the_reference() -> None:
+    said = np.array(run(ReferenceDetector(rows=ROWS), rows_of(X)), float)
+    np.testing.assert_array_equal(said, expected())
+    assert said[360:].min() > 4 > np.quantile(said[ROWS:340], 0.95)
+
+
+@pytest.mark.parametrize("cut", [0, 100, ROWS, 300])
+def test_a_detector_goes_on_from_its_bytes(cut: int) -> None:
+    detector = ReferenceDetector(rows=ROWS)
+    run(detector, rows_of(X[:cut]))
+    data = pickle.dumps(detector)
+    assert b"numpy" not in data
+    again = pickle.loads(data)
+    said = run(again, rows_of(X[cut:]))
+    np.testing.assert_array_equal(np.array(said, float), expected()[cut:])
+
+
+def test_bad_rows_have_no_score_and_leave_no_trace() -> None:
+    detector = ReferenceDetector(rows=ROWS)
+    for bad in (None, math.nan, math.inf, "seven"):
+        assert run(detector, [beam.Row(flow=1.0, heat=bad)]) == [None]
+    np.testing.assert_array_equal(np.array(run(detector, rows_of(X)), float), expected())
+    with pytest.raises(DataError, match="has the fields flow; the first one had flow, heat"):
+        detector.score_one(beam.Row(flow=1.0))
+
+
+def test_arguments_are_checked_when_it_is_made_and_go_through_its_spec() -> None:
+    bad: Any = ReferenceDetector(rows=3)
+    with pytest.raises(ConfigError, match="rows = 3"):
+        bad.run_original_init()
+    made = Specifiable.from_spec(Spec("KernelReference", {"rows": ROWS, "learning": "gated"}))
+    assert isinstance(made, ReferenceDetector)
+    np.testing.assert_array_equal(np.array(run(made, rows_of(X[:ROWS]))[:5], float), [math.nan] * 5)
+    with pytest.raises(DataError, match="damaged"):
+        made.from_bytes(ReferenceDetector(rows=ROWS).to_bytes().replace(b"names", b"nomen"))
+
+
+def test_a_worker_that_has_not_imported_it_knows_it() -> None:
+    spec: Any = ReferenceDetector(rows=ROWS)
+    script = """
+import pickle, sys
+from apache_beam.ml.anomaly.specifiable import Specifiable
+assert "transforms.anomaly" not in sys.modules
+made = Specifiable.from_spec(pickle.load(sys.stdin.buffer))
+print(type(made).__name__, made._spec.rows)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=pickle.dumps(spec.to_spec()),
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.decode().split() == ["ReferenceDetector", str(ROWS)]
+
+
+def test_it_works_in_beam_yaml() -> None:
+    text = """
+type: AnomalyDetection
+config:
+  detector:
+    type: KernelReference
+    config: {rows: 256, features: [flow, heat]}
+"""
+
+    def check(results: list[Any]) -> None:
+        missing = [result for result in results if result.predictions[0].label == -2]
+        assert (len(results), len(missing)) == (COUNT, ROWS)
+
+    with beam.Pipeline() as pipeline:
+        assert_that(pipeline | beam.Create(rows_of(X)) | YamlTransform(text), check)
+
+
+def test_it_works_in_anomaly_detection_by_key() -> None:
+    detector = ReferenceDetector(
+        rows=ROWS, features=["flow", "heat"], threshold_criterion=FixedThreshold(6.0)
+    )
+
+    def check(results: list[Any]) -> None:
+        for key in ("a", "b"):
+            mine = [result for found, result in results if found == key]
+            odd = [result for result in mine if result.predictions[0].label == 1]
+            missing = [result for result in mine if result.predictions[0].label == -2]
+            assert (len(mine), len(missing)) == (COUNT, ROWS)
+            # Beam keeps no order, so that the reference may be made of any rows.
+            assert all(result.predictions[0].model_id == "KernelReference" for result in mine)
+            assert all(result.predictions[0].score > 6.0 for result in odd)
+
+    with beam.Pipeline() as pipeline:
+        keyed = [(key, row) for key in ("a", "b") for row in rows_of(X)]
+        found = pipeline | beam.Create(keyed) | AnomalyDetection(detector)
+        assert_that(found, check)
