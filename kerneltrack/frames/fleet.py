@@ -22,8 +22,8 @@ from kerneltrack.frames.table import (
     choose_columns,
     frame_of,
     make_frame,
-    zone_of,
     read_rows,
+    zone_of,
 )
 from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.inputs import usual_inputs
