@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -104,12 +105,13 @@ def test_times_come_back_in_their_zone(kind: str) -> None:
     values = columns()
     zone = "Europe/Berlin"
     frame = pl.DataFrame(values).with_columns(pl.col("when").dt.replace_time_zone(zone))
-    rows = {
+    made_of: dict[str, Callable[[], Any]] = {
         "pandas": frame.to_pandas,
         "polars": lambda: frame,
         "arrow": frame.to_arrow,
         "batch": lambda: frame.to_arrow().combine_chunks().to_batches()[0],
-    }[kind]()
+    }
+    rows = made_of[kind]()
     some = fleet(reference="first")
     out = update(some, rows)
     for found, name in ((out, "when"), (some.episodes, "start")):

@@ -181,7 +181,7 @@ def test_channels_are_named_by_their_shares(
     assert found is not None
     assert episode_lines(found, 1) == [
         "1 of 1 models was off:",
-        f"  a: since 2017-07-14 02:40:40, shift, over, {where}",
+        f"  a: since 2017-07-14 02:40:40 UTC, shift, over, {where}",
     ]
 
 

@@ -57,7 +57,10 @@
     return `${short}…`;
   };
 
+  const ends = document.getElementById("heat-ends");
+
   const draw = () => {
+    ends.style.marginLeft = `${gutter()}px`;
     const ratio = devicePixelRatio;
     const [left, width] = [gutter(), root.clientWidth];
     canvas.width = width * ratio;
@@ -144,8 +147,7 @@
 
   canvas.style.height = `${whole}px`;
   root.append(canvas);
-  const ends = [0, 0.5, 1].map((part) => element("span", {}, when(part * heat.bins)));
-  document.getElementById("heat-ends").replaceChildren(...ends);
+  ends.replaceChildren(...[0, 0.5, 1].map((part) => element("span", {}, when(part * heat.bins))));
   canvas.addEventListener("mousemove", (event) => point(placeOf(event)));
   canvas.addEventListener("mouseleave", () => point(null));
   canvas.addEventListener("click", (event) => {

@@ -222,7 +222,7 @@ def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[
     were = "was" if found.models == 1 else "were"
     lines = [f"{found.models:,} of {models:,} models {were} off{_to_the_end(found)}:"]
     for off in found.worst[:most]:
-        since = f"row {off.row:,}" if off.start is None else moment(off.start, to=SECOND)
+        since = f"row {off.row:,}" if off.start is None else f"{moment(off.start, to=SECOND)} UTC"
         lasting = "" if off.open else ", over"
         lines.append(f"  {printable(off.model)}: since {since}, {off.kind}{lasting}, {off.where}")
     if found.models > most:
