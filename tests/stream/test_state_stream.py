@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import socket
 import struct
@@ -247,7 +248,9 @@ def test_beams_own_stream_is_behind_it(credentials: Any, caplog: pytest.LogCaptu
         factory: Any = sdk_worker.GrpcStateHandlerFactory(
             StateCache(1 << 20), credentials=credentials, worker_id="worker"
         )
-        handler = factory.create_state_handler(endpoints_pb2.ApiServiceDescriptor(url=address))
+        # Commands that were run before may have turned warnings off.
+        with caplog.at_level(logging.WARNING):
+            handler = factory.create_state_handler(endpoints_pb2.ApiServiceDescriptor(url=address))
         assert isinstance(handler._underlying._requests, queue.Queue)
         said = [line for line in caplog.messages if "gRPC's own stream, which is slower" in line]
         assert bool(said) == (credentials is None)

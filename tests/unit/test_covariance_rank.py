@@ -56,12 +56,12 @@ def test_other_trackers_refuse_it(name: str) -> None:
     ("flags", "says"),
     [
         ("--budget auto", "budget = 'auto': must be an integer from 1"),
-        ("--halflife auto", "halflife = 'auto': must be a number"),
+        ("--halflife-seconds auto", "--halflife-seconds = 'auto': must be a number > 0"),
         ("--rank many", "--rank = 'many': must be an integer"),
         ("--rank auto --rank-factor 1", "rank_factor = 1.0: must be a number > 1"),
     ],
 )
-def test_it_is_for_the_rank_alone(flags: str, says: str) -> None:
+def test_others_are_no_words(flags: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         from_flags("--tracker", "covariance", *flags.split())
 

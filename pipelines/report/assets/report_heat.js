@@ -1,7 +1,7 @@
 "use strict";
 
 /* The fleet over time: a line a model, darker where its rows were odder, underlined in episodes.
-   The first lines, of models that are off or unlike the others, have room for their names. */
+   The first lines, of models that stand out, have room for their names. */
 (() => {
   const { data, bytes, figure, count, element, color } = kerneltrack;
   const heat = data.heat;
