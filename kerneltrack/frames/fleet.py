@@ -132,7 +132,6 @@ class Fleet:
         self._episodes: dict[tuple[str, int], Episode] = {}
         self._spans: dict[str, Span] = {}
         self._like: Any = None
-        self._zone: str | None = None
 
     # What is asked for.
 
@@ -240,7 +239,6 @@ class Fleet:
         for key, places in _by_model(rows, out):
             self._take(key, places, rows, wait, out)
         self._like = frame
-        self._zone = self._zone_of(frame)
         return self._frame(frame, rows, out)
 
     def score(self, df: Any) -> Any:
@@ -489,8 +487,8 @@ class Fleet:
         A frame of the kind of the last one that came, those that are open first, the worst first.
         After `load`, those that were open then and all that came since.
         """
-        lines = self._lines()
-        return lines if self._like is None else make_frame(self._like, lines, zone=self._zone)
+        lines, like = self._lines(), self._like
+        return lines if like is None else make_frame(like, lines, zone=self._zone_of(like))
 
     @property
     def accuracy(self) -> float | None:

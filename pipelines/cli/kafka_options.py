@@ -11,39 +11,38 @@ from transforms.kafka.secrets import PROVIDERS, check_no_secret
 OURS = ("bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset")
 
 
+def _add_settings(group: Any, flag: str, text: str) -> None:
+    """Add a flag for settings, each NAME=VALUE; see `_pairs`."""
+    group.add_argument(flag, action="append", default=[], metavar="NAME=VALUE", help=text)
+
+
 def add_client_flags(group: Any) -> None:
     """Add the flags of librdkafka's clients."""
     group.add_argument("--brokers", default=None, metavar="HOST:PORT,...", help="of Kafka")
-    group.add_argument(
+    _add_settings(
+        group,
         "--client",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of librdkafka's clients (security.protocol=SASL_SSL); secrets as "
+        "a setting of librdkafka's clients (security.protocol=SASL_SSL); secrets as "
         "${file:PATH:KEY} or ${env:NAME}",
     )
 
 
 def add_consumer_flag(group: Any) -> None:
     """Add the flag of Java's consumer."""
-    group.add_argument(
+    _add_settings(
+        group,
         "--consumer",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of Java's consumer, which reads the input; secrets as with --client, read "
+        "a setting of Java's consumer, which reads the input; secrets as with --client, read "
         "where Flink runs",
     )
 
 
 def add_registry_flag(group: Any) -> None:
     """Add the flag of a schema registry."""
-    group.add_argument(
+    _add_settings(
+        group,
         "--registry",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the schema registry that --format confluent-avro needs: url, "
+        "a setting of the schema registry that --format confluent-avro needs: url, "
         "basic.auth.user.info, ssl.ca.location; secrets as with --client",
     )
 

@@ -80,6 +80,19 @@ class Lineage:
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(event) + "\n")
 
+    def complete(self, output: str, parts: Sequence[str]) -> None:
+        """Tell that the job has ended well; without a file what it wrote is not looked at.
+
+        Args:
+            output: The job's folder.
+            parts: Names of the folders in it.
+
+        Raises:
+            OSError: as `tell`.
+        """
+        if self._path is not None:
+            self.tell(COMPLETE, output_datasets(output, parts))
+
     @contextmanager
     def failing(self) -> Iterator[None]:
         """Tell of an error that ends the job, and of what ended it early."""

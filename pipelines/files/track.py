@@ -21,7 +21,7 @@ from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
 from pipelines.files import outcome, output_folder, partitioned
 from pipelines.files.first_look import look_and_warn
-from pipelines.files.lineage import COMPLETE, START, Lineage, input_dataset, output_datasets
+from pipelines.files.lineage import START, Lineage, input_dataset
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.max_failures import read_limit
 from pipelines.files.neighbours import find_neighbours, neighbour_lines
@@ -217,7 +217,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         record["seconds"]["total"] = round(time.monotonic() - begin, 3)
         # The last of all: a run without it is not finished.
         write_record(args.output, record)
-        lineage.tell(COMPLETE, output_datasets(args.output, parts))
+        lineage.complete(args.output, parts)
     said = [
         *off_lines(args.output, record, _why_unreferenced(job)),
         *neighbour_lines(args.output, record),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,7 +135,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     return Episodes(len(found), still, sum(map(len, seen.values())), found[:MOST_LISTED])
 
 
-def bands_of(output: str, models: Sequence[str]) -> list[list[Band]]:
+def bands_of(output: str, models: Iterable[str]) -> dict[str, list[Band]]:
     """Read the episodes of each of some models, in the order of their rows; its worst 100.
 
     Cost: O(episodes) time, O(models) memory.
@@ -153,7 +153,7 @@ def bands_of(output: str, models: Sequence[str]) -> list[list[Band]]:
                 own[line["episode"]] = line
             if len(own) > MOST_BANDS:
                 del own[min(own, key=lambda number: own[number]["severity"])]
-    return [[_band(own[number]) for number in sorted(own)] for own in found.values()]
+    return {name: [_band(own[number]) for number in sorted(own)] for name, own in found.items()}
 
 
 def _band(line: dict[str, Any]) -> Band:

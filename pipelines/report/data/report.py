@@ -41,9 +41,8 @@ class Report:
     learning: Learning | None
     alerts: Alerts | None
     episodes: Episodes | None
-    bands: Sequence[Sequence[Band]]
+    bands: Mapping[str, Sequence[Band]]
     heat: Heat | None
-    heat_bands: Sequence[Sequence[Band]]
     fleet: Fleet | None
     failures: Sequence[FailureKind]
 
@@ -70,7 +69,8 @@ def report_of(output: str, run: Mapping[str, Any]) -> Report:
     drawn = models_with_curves(totals, odd)
     shown = models_shown(totals, drawn)
     on_map = models_on_map(totals, odd) if episodes is not None and "p" in names else []
-    curves, table, heat = _second_pass(paths, names, totals, drawn, shown, on_map, odd)
+    heat = HeatRows(totals, on_map, len(set(odd) & set(on_map))) if on_map else None
+    curves, table = _second_pass(paths, names, totals, drawn, shown, heat)
     choice = Choice(totals.models, drawn, shown, [curves[name].start for name in drawn])
     return Report(
         run=run,
@@ -84,9 +84,8 @@ def report_of(output: str, run: Mapping[str, Any]) -> Report:
         learning=learning_of(output, choice, late="labels_in" in run.get("counts", {})),
         alerts=alerts_of(output, choice),
         episodes=episodes,
-        bands=bands_of(output, choice.drawn),
-        heat=heat,
-        heat_bands=bands_of(output, on_map),
+        bands=bands_of(output, {*drawn, *on_map}),
+        heat=None if heat is None else heat.heat(),
         fleet=fleet,
         failures=failures_of(output),
     )
@@ -105,11 +104,9 @@ def _second_pass(
     totals: Totals,
     drawn: list[str],
     shown: list[str],
-    on_map: list[str],
-    odd: list[str],
-) -> tuple[dict[str, Curve], dict[str, npt.NDArray[Any]], Heat | None]:
+    heat: HeatRows | None,
+) -> tuple[dict[str, Curve], dict[str, npt.NDArray[Any]]]:
     curves, table = Curves(totals, drawn, names), ShownModels(totals, shown)
-    heat = HeatRows(totals, on_map, len(set(odd) & set(on_map))) if on_map else None
     wanted = [*columns_for_totals(names), *({"novelty", "p"} & set(names))]
     for batch in read_batches(paths, wanted):
         model = model_numbers(batch, totals.models)
@@ -117,4 +114,4 @@ def _second_pass(
         table.add(batch, model)
         if heat is not None:
             heat.add(batch, model)
-    return curves.curves(), table.table(), heat.heat() if heat else None
+    return curves.curves(), table.table()

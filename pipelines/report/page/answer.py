@@ -25,14 +25,14 @@ def answer(report: Report) -> dict[str, Any]:
     slots = {name: slot for slot, name in enumerate(report.choice.drawn)}
     return {
         "slots": slots,
-        "sparks": {} if episodes is None else _sparks(report, episodes, slots),
+        "sparks": {} if episodes is None else _sparks(report, episodes),
         "most": max((off.severity for off in episodes.worst), default=1.0) if episodes else 1.0,
         "map": None if fleet is None else _map(fleet, episodes),
         "off": {off.model for off in episodes.worst} if episodes else set(),
     }
 
 
-def _sparks(report: Report, episodes: Episodes, slots: dict[str, int]) -> dict[str, dict[str, Any]]:
+def _sparks(report: Report, episodes: Episodes) -> dict[str, dict[str, Any]]:
     """Return small curves of the surprise of models that are off, with their episodes."""
     sparks = {}
     for off in episodes.worst:
@@ -46,7 +46,7 @@ def _sparks(report: Report, episodes: Episodes, slots: dict[str, int]) -> dict[s
         start = float(curve.loss["row"][known[0]])
         end = float(report.totals.length[report.totals.models[off.model]])
         unit = WIDTH / max(end - start, 1.0)
-        bands = [band.rows for band in report.bands[slots[off.model]]]
+        bands = [band.rows for band in report.bands[off.model]]
         edges = [(max(unit * (a - start), 0.0), unit * (b + 1 - start)) for a, b in bands]
         sparks[off.model] = {
             "path": _path(curve, known, start, unit),

@@ -172,9 +172,9 @@ def _episodes(report: Report) -> list[list[list[Any]]]:
                     else [(time - start) / 1e9 for time in band.times]
                 ),
             ]
-            for band in own
+            for band in report.bands[name]
         ]
-        for own, start in zip(report.bands, report.choice.starts, strict=True)
+        for name, start in zip(report.choice.drawn, report.choice.starts, strict=True)
     ]
 
 
@@ -185,8 +185,11 @@ def _heat(report: Report, heat: Heat) -> dict[str, Any]:
     bins = heat.cells.shape[1]
     width = bins * heat.step
     ends = [
-        [band.times or (heat.first, heat.first) if timed else band.rows for band in own]
-        for own in report.heat_bands
+        [
+            band.times or (heat.first, heat.first) if timed else band.rows
+            for band in report.bands[name]
+        ]
+        for name in heat.models
     ]
     return {
         "models": heat.models,
