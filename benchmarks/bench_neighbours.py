@@ -25,7 +25,8 @@ from scipy.signal import lfilter
 
 from benchmarks.places import BUILD
 from kerneltrack import CovarianceSpec, OANASpec, OKFEBSpec, SubspaceSpec, run_all
-from kerneltrack.monitor import neighbours, reference
+from kerneltrack.monitor import reference
+from kerneltrack.monitor.most_compared import MOST_COMPARED
 from kerneltrack.monitor.neighbours import Fingerprint, compare, fingerprint
 from kerneltrack.monitor.reference import ReferenceSpec
 
@@ -105,7 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--devices", type=int, default=120)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--scale", type=int, default=neighbours.MOST_COMPARED)
+    parser.add_argument("--scale", type=int, default=MOST_COMPARED)
     args = parser.parse_args()
     lines = [f"{args.devices} devices, place (score) of each of the seven.", ""]
     lines += ["| tracker, fleet | " + " | ".join(ODD) + " | whole, named |", "|---" * 9 + "|"]

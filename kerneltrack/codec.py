@@ -25,12 +25,19 @@ import safetensors
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.limits import check_given
-from kerneltrack.registry import get_learner, get_tracker, parse_learner_spec, parse_spec
+from kerneltrack.registry import (
+    LEARNERS,
+    TRACKERS,
+    get_learner,
+    get_tracker,
+    parse_learner_spec,
+    parse_spec,
+)
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 VERSION = 1
 KEY = "kerneltrack"
-TRACKER, LEARNER = "tracker", "learner"
+TRACKER, LEARNER = TRACKERS.role, LEARNERS.role
 BESIDE = "beside."
 
 Arrays = Mapping[str, npt.NDArray[Any]]

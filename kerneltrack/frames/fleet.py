@@ -26,7 +26,7 @@ from kerneltrack.frames.table import (
     zone_of,
 )
 from kerneltrack.learners import LearnerSpec, Predictions
-from kerneltrack.learners.common.inputs import usual_inputs
+from kerneltrack.learners.common.usual import usual_inputs
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.snapshots.files import write_whole

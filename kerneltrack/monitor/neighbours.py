@@ -63,6 +63,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel, gram, make_kernel
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.mismatch import stores_rows
+from kerneltrack.monitor.most_compared import MOST_COMPARED
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.native.binding import call
 from kerneltrack.native.elementary import elementary
@@ -78,8 +79,6 @@ LANDMARKS = 256
 FEWEST_LANDMARKS = 32
 MOST_STEPS = 4_000_000_000
 """Multiplications for all models; where there would be more, landmarks are fewer, 32 at least."""
-MOST_COMPARED = 2_000
-"""Models that are compared, unless told otherwise."""
 FEWEST = 10
 """Models that it takes to call one of them unlike the others."""
 NEAREST = 5

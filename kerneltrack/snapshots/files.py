@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.paths import as_stored, is_local, remote
+from kerneltrack.registry import TRACKERS
 
 MAX_NAME = 180
 """Longest file name made of a model id: file systems stop at 255 bytes."""
@@ -30,7 +30,7 @@ _PART = re.compile(r"part-[0-9]{5}-of-[0-9]{5}\.parquet")
 _TOKEN = 6
 
 
-def snapshot_name(model_id: str, rows: int | None = None, kind: str = codec.TRACKER) -> str:
+def snapshot_name(model_id: str, rows: int | None = None, kind: str = TRACKERS.role) -> str:
     """Return a file name for a model's state.
 
     The id is percent-escaped, and shortened by a hash if too long.
@@ -49,7 +49,7 @@ def snapshot_name(model_id: str, rows: int | None = None, kind: str = codec.TRAC
     name = escaped(model_id)
     if rows is not None:
         name += f"@{rows}"
-    return name + ENDING if kind == codec.TRACKER else f"{name}@{kind}{ENDING}"
+    return name + ENDING if kind == TRACKERS.role else f"{name}@{kind}{ENDING}"
 
 
 def escaped(model_id: str) -> str:

@@ -19,7 +19,7 @@ import yaml
 from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.errors import ConfigError, DataError, one_line
 from kerneltrack.learners import AutoSpec, LearnerSpec
-from kerneltrack.learners.common.inputs import usual_inputs
+from kerneltrack.learners.common.usual import usual_inputs
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
 from kerneltrack.monitor.reference import LEARNINGS, ReferenceSpec
 from kerneltrack.paths import is_local

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kerneltrack.batch.landmark_spec import MAX_ROWS
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.spec import TASKS
-from kerneltrack.monitor.neighbours import MOST_COMPARED
+from kerneltrack.monitor.most_compared import MOST_COMPARED
 from kerneltrack.settings import check_int
 from pipelines.cli import input_options
 from pipelines.cli.command_line import Parser, folder_name, path_name

@@ -9,27 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
-from kerneltrack.learners.linear.spec import LinearSpec
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.rows.spec import RowsSpec
 
 FloatArray = npt.NDArray[np.float64]
 
 OWN_CLIP = 4.0
 """Standardised channels count up to this many deviations: a ridge is thrown by one wild row."""
-
-
-def usual_inputs(kind: type[LearnerSpec], tracker: SubspaceSpec) -> str:
-    """Return what learners of a kind are told where nothing says it: linear ones of both.
-
-    Args:
-        kind: The class of the learner's spec.
-        tracker: The tracker's; features of the tracker `rows` are the rows.
-    """
-    if issubclass(kind, LinearSpec) and tracker.tracker != RowsSpec.tracker:
-        return BOTH
-    return kind.inputs
 
 
 def own_inputs(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> FloatArray:

@@ -79,96 +79,10 @@ J. R. Wallis, "Parameter and quantile estimation for the generalized Pareto dist
 Technometrics 29, 1987. A. Siffer, P.-A. Fouque, A. Termier, C. Largouët, "Anomaly detection in
 streams with extreme value theory", KDD 2017. S. Asmussen, "Applied Probability and Queues", 2003,
 section XIII.5, for the excursions. The combination, with its constants, is this project's.
+
+The names that `__init__.pyi` lists are imported when they are asked for.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from kerneltrack.monitor.reference.episodes import (
-    Episode,
-    open_episode,
-)
-from kerneltrack.monitor.reference.run import (
-    Scores,
-    end_stretch,
-    update,
-)
-from kerneltrack.monitor.reference.spec import (
-    BLOCK,
-    FIRST,
-    GATED,
-    LEARNINGS,
-    ReferenceSpec,
-)
-from kerneltrack.monitor.reference.state import (
-    BEGAN,
-    CALIBRATED,
-    EPISODES,
-    EVIDENCE,
-    EVIDENCES,
-    EXCURSIONS,
-    KEPT,
-    KERNEL,
-    LAST_SURPRISE,
-    LEARNED,
-    OPENED,
-    PAD,
-    RECENT_ROW,
-    SEEN,
-    STRETCH_TIME,
-    STRETCHED,
-    STUCK_ROWS,
-    SURPRISES,
-    THRESHOLD,
-    ZERO,
-    ReferenceState,
-    Tables,
-    arrays,
-    from_arrays,
-    init,
-    layout,
-    next_place,
-    ready,
-    restarted,
-)
-
-__all__ = [
-    "BEGAN",
-    "BLOCK",
-    "CALIBRATED",
-    "EPISODES",
-    "EVIDENCE",
-    "EVIDENCES",
-    "EXCURSIONS",
-    "FIRST",
-    "GATED",
-    "KEPT",
-    "KERNEL",
-    "LAST_SURPRISE",
-    "LEARNED",
-    "LEARNINGS",
-    "OPENED",
-    "PAD",
-    "RECENT_ROW",
-    "SEEN",
-    "STRETCHED",
-    "STRETCH_TIME",
-    "STUCK_ROWS",
-    "SURPRISES",
-    "THRESHOLD",
-    "ZERO",
-    "Episode",
-    "ReferenceSpec",
-    "ReferenceState",
-    "Scores",
-    "Tables",
-    "arrays",
-    "end_stretch",
-    "from_arrays",
-    "init",
-    "layout",
-    "next_place",
-    "open_episode",
-    "ready",
-    "restarted",
-    "update",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

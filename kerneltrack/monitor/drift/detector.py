@@ -1,125 +1,24 @@
-"""Drift alerts: when the level of a model's fitting error changes regime.
+"""The state of the drift detector, and how losses are compared with those before.
 
-Losses ℓ of consecutive rows are averaged in blocks; y = √(mean ℓ) of a block is the root mean
-square distance of its φ(x) from the subspace. Each block's
-
-    u = (y - level) / max(spread, floor · usual),  clipped to ±clip
-
-goes to Page-Hinkley's test, where level and spread are running averages of y and of
-1.2533|y - level| (the standard deviation, for normal data) over the last `memory` rows, and usual
-is the square root of the model's mean loss over its last 5,000 blocks. So thresholds have no
-unit, one outlier among the rows cannot raise an alert by itself, and a change that is small
-beside the model's usual loss, a sensor at rest that moves a little, counts for little.
-
-Page-Hinkley adds up u - mean(u) ∓ delta and alerts once the sum is more than `threshold` above
-its lowest or below its highest value: the change began where that extreme was. After an alert
-level, spread and detector begin anew; none follows within `settle` rows, in which they are learnt.
-
-The tracker adapts to a change, sometimes within 20 rows. What it leaves is a spike of the loss or
-another level. The defaults want three clear blocks or a lasting change; `block=5, clip=4, delta=1,
-threshold=3` finds spikes of 10 rows at several times the false alarms. Where the losses show
-neither there is no alert: a loss says nothing of a change within what the subspace holds.
-
-Page-Hinkley is river's, number by number, without its fading (alpha = 1), which would pull a sum
-far below zero up and look like a change; the compiled loop is `kerneltrack/native/drift.c`. ADWIN
-was left out: its window grows with the stream.
-
-Reference: E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954; the test as in J.
-Montiel et al., "River: machine learning for streaming data in Python", JMLR 22, 2021.
+`kerneltrack.monitor.drift` has the equations.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Limit, check_counts, copies_like, likes
+from kerneltrack.monitor.drift.spec import DIRECTIONS, DriftSpec
 from kerneltrack.native.binding import call
-from kerneltrack.settings import OneOf, Range, check_choice
-from kerneltrack.specs import Spec, spec_from_dict
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-PAGE_HINKLEY = "page_hinkley"
-DIRECTIONS = ("both", "up", "down")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DriftSpec(Spec):
-    """What the drift detector is told.
-
-    Deviations are those of the root mean loss of a block, see the module.
-
-    Example:
-        >>> DriftSpec(threshold=8).to_dict()["threshold"]
-        8.0
-    """
-
-    role: ClassVar[str] = "drift"
-    drift: ClassVar[str] = PAGE_HINKLEY
-
-    block: Annotated[
-        int, Range(1, 1000), "Rows of a block. An alert comes with the last row of a block."
-    ] = 10
-    threshold: Annotated[
-        float,
-        Range(0, 1e6, "()"),
-        "Sum of deviations beyond `delta` that raises an alert.",
-    ] = 6.0
-    delta: Annotated[
-        float, Range(0, 1e6, "[)"), "Change of level that is let pass, in deviations."
-    ] = 0.75
-    clip: Annotated[
-        float, Range(0, 1e6, "()"), "Most deviations that one block counts, above `delta`."
-    ] = 3.0
-    floor: Annotated[
-        float,
-        Range(0, 1e6, "[)"),
-        "Least deviation, as a fraction of the model's usual root mean loss.",
-    ] = 0.15
-    memory: Annotated[
-        int, Range(1, 10_000_000), "Rows that level and spread look back on, at least `settle`."
-    ] = 2000
-    settle: Annotated[
-        int,
-        Range(2, 1_000_000),
-        """Rows at the start and after an alert in which level and spread are learnt and no alert is
-        raised; at least two blocks.""",
-    ] = 200
-    direction: Annotated[
-        str,
-        OneOf(DIRECTIONS),
-        """"both", or alerts only when the loss rises ("up") or falls ("down").""",
-    ] = "both"
-
-    def check_together(self) -> None:
-        """Refuse memories that are too short."""
-        if self.clip <= self.delta:
-            raise ConfigError("clip", self.clip, f"a number > {self.delta:g} and < 1e+06")
-        if self.settle < 2 * self.block:
-            raise ConfigError("settle", self.settle, f"an integer from {2 * self.block} to 1000000")
-        if self.memory < self.settle:
-            raise ConfigError("memory", self.memory, f"an integer from {self.settle} to 10000000")
-
-
-def parse_drift_spec(values: Mapping[str, Any]) -> DriftSpec:
-    """Build a spec from plain values; "drift" may name the detector.
-
-    Raises:
-        ConfigError: for an unknown detector or field, or a value out of range.
-
-    Example:
-        >>> parse_drift_spec({"drift": "page_hinkley", "delta": "1e0"}).delta
-        1.0
-    """
-    check_choice("drift", values.get("drift", PAGE_HINKLEY), (PAGE_HINKLEY,))
-    return spec_from_dict(DriftSpec, values)
 
 
 class DriftState(NamedTuple):

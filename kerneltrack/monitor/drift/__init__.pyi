@@ -1,0 +1,11 @@
+from .detector import USUAL as USUAL
+from .detector import Alerts as Alerts
+from .detector import DriftState as DriftState
+from .detector import arrays as arrays
+from .detector import from_arrays as from_arrays
+from .detector import init as init
+from .detector import update as update
+from .spec import DIRECTIONS as DIRECTIONS
+from .spec import PAGE_HINKLEY as PAGE_HINKLEY
+from .spec import DriftSpec as DriftSpec
+from .spec import parse_drift_spec as parse_drift_spec
