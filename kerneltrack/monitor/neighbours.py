@@ -52,6 +52,7 @@ problems", Proc. R. Soc. A 186, 1946. W. S. Torgerson, "Multidimensional scaling
 from __future__ import annotations
 
 import hashlib
+import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -231,7 +232,7 @@ def compare(
     """
     if most < 1:
         raise ConfigError("most", most, "a number of models, at least 1")
-    order = sorted(names, key=_hash)[:most]
+    order = chosen(names, most)
     first = next((found for name in order if (found := read(name)) is not None), None)
     many = 0 if first is None else _landmarks_for(first, len(order))
     kept = [(name, found) for name in order[:many] if (found := read(name)) is not None]
@@ -255,6 +256,11 @@ def _landmarks_for(found: Fingerprint, models: int) -> int:
         (stored, width), rank = found.rows.shape, len(_given(found.factor))
         cost += stored**2 * (width + rank) + stored * rank**2
     return max(min(LANDMARKS, MOST_STEPS // max(models * cost, 1)), FEWEST_LANDMARKS)
+
+
+def chosen(names: Iterable[str], most: int = MOST_COMPARED) -> list[str]:
+    """Return the models of a fleet that are compared, in the order in which they are looked at."""
+    return heapq.nsmallest(most, names, key=_hash)
 
 
 def _hash(name: str) -> tuple[bytes, str]:
@@ -359,15 +365,15 @@ class _Landmarks:
             else {view: table[at] for view, table in self._own.items()}
         )
         mean, nearest = {}, {}
-        others = [place for place in range(len(self.prints)) if place != at]
         square = np.zeros(len(self.prints))
         for view, distance in away.items():
             square += self._squashed(view, distance)
-            there = [place for place in others if not np.isnan(distance[place])]
-            if not there:
+            there = np.flatnonzero(~np.isnan(distance))
+            there = there[there != at] if at is not None else there
+            if not len(there):
                 continue
             order = np.argsort(distance[there], kind="stable")[:NEAREST]
-            nearest[view] = [there[place] for place in order.tolist()]
+            nearest[view] = there[order].tolist()
             mean[view] = math.fsum(distance[nearest[view]].tolist()) / len(order)
         return _Look(mean, nearest, self._map.place(square))
 

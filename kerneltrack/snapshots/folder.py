@@ -135,13 +135,18 @@ class SnapshotFolder:
             DataError: if the first model's snapshot cannot be read.
         """
         for model_id in self.models:
-            path, data = self.place(model_id, codec.TRACKER), self.state(model_id, codec.TRACKER)
-            if path is not None and data is not None:
+            found = self.found(model_id, codec.TRACKER)
+            if found is not None:
+                path, data = found
                 known = len(codec.decode(data, path).state.shift)
                 if known != width:
                     allowed = f"{known}, as in the snapshots of {self.folder}"
                     raise ConfigError("number of features", width, allowed)
                 return
+
+    def in_order(self, model_ids: Iterable[str]) -> list[str]:
+        """Return models in the order in which it costs least to read their states."""
+        return list(model_ids) if self._packed is None else self._packed.files.in_order(model_ids)
 
     def boundary(self, model_id: str) -> dict[str, Any] | None:
         """Return the index's entry that this model begins from, None for a new model."""
@@ -165,8 +170,9 @@ class SnapshotFolder:
         The path of its file; of a packed one with what tells it apart there.
         """
         entry = self._entry(model_id, kind)
-        if entry is None:
-            return None
+        return None if entry is None else self._place_of(entry, kind)
+
+    def _place_of(self, entry: Mapping[str, Any], kind: str) -> str:
         if self._packed is not None:
             name, group, at = entry[kind]
             return f"{join(self.folder, name)}, row group {group}, state {at}"
@@ -188,6 +194,15 @@ class SnapshotFolder:
         entry = self._entry(model_id, kind)
         return None if entry is None else self.read(entry, kind)
 
+    def found(self, model_id: str, kind: str) -> tuple[str, bytes] | None:
+        """Return place and bytes of the model's "tracker" or "learner", None if there is none.
+
+        Raises:
+            DataError: if the file cannot be read.
+        """
+        entry = self._entry(model_id, kind)
+        return None if entry is None else (self._place_of(entry, kind), self.read(entry, kind))
+
     def read(self, entry: Mapping[str, Any], kind: str) -> bytes:
         """Return the bytes of the "tracker" or "learner" of one of the boundaries in `models`.
 
@@ -205,9 +220,10 @@ class SnapshotFolder:
             DataError: if the file cannot be read, is no state of this kind, or one of another
                 model, other settings or another boundary.
         """
-        path, data = self.place(model_id, kind), self.state(model_id, kind)
-        if path is None or data is None:
+        there = self.found(model_id, kind)
+        if there is None:
             return None
+        path, data = there
         learns = kind == codec.LEARNER
         found = codec.decode_learner(data, path) if learns else codec.decode(data, path)
         about, spec = read_about(found.header, path), self.learner_spec if learns else self.spec

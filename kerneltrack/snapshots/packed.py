@@ -14,11 +14,13 @@ goes through the same checks as those.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import zlib
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -304,6 +306,14 @@ def _of_kind(layout: Layout, kind: str) -> Layout:
     return {name: about for name, about in layout.items() if name.startswith(f"{kind}.")}
 
 
+def _first_of(span: tuple[bytes, bytes] | None) -> bytes:
+    return b"" if span is None else span[0]
+
+
+def _last_of(span: tuple[bytes, bytes] | None) -> bytes:
+    return b"" if span is None else span[1]
+
+
 class PackedFile:
     """A file of packed states.
 
@@ -317,10 +327,12 @@ class PackedFile:
     def __init__(self, path: str) -> None:
         """Read what stands at its end; see the class."""
         self.path = path
+        # What stands at the end is long where there are many groups: read once.
+        self._about: Any = None
         with self._reading() as found:
             schema = found.schema_arrow
             self._layout, self._empty = self._read_layout(schema)
-            about = found.metadata
+            self._about = about = found.metadata
             place = about.schema.names.index("model_id")
             self._ranges: list[tuple[bytes, bytes] | None] = []
             for number in range(about.num_row_groups):
@@ -332,9 +344,12 @@ class PackedFile:
                     self._ranges.append(None)
                 else:
                     self._ranges.append((str(stated.min).encode(), str(stated.max).encode()))
+        self._sorted = all(span is not None for span in self._ranges) and all(
+            one[1] <= other[0] for one, other in itertools.pairwise(self._ranges) if one and other
+        )
 
     def _reading(self) -> Any:
-        return _Reading(self.path)
+        return _Reading(self.path, self._about)
 
     def _read_layout(
         self, schema: pa.Schema
@@ -374,9 +389,13 @@ class PackedFile:
     def groups_of(self, model_id: str) -> list[int]:
         """Return the row groups that may hold states of a model."""
         key = model_id.encode("utf-8", "surrogatepass")
+        first, last = 0, len(self._ranges)
+        if self._sorted:
+            first = bisect_left(self._ranges, key, key=_last_of)
+            last = bisect_right(self._ranges, key, key=_first_of)
         return [
             number
-            for number, span in enumerate(self._ranges)
+            for number, span in enumerate(self._ranges[first:last], first)
             if span is None or span[0] <= key <= span[1]
         ]
 
@@ -396,8 +415,8 @@ class PackedFile:
         Raises:
             DataError: if they cannot be read.
         """
-        for number in range(len(self._ranges)):
-            yield from self._read(number, ["model_id"])[0]
+        for (names,) in self._each(["model_id"]):
+            yield from names
 
     def boundaries(self) -> Iterator[tuple[Any, ...]]:
         """Return model, kind, rows, time and `final` of each state.
@@ -406,13 +425,15 @@ class PackedFile:
             DataError: if they cannot be read.
         """
         named = ["model_id", "kind", "rows", "time", "final"]
-        for number in range(len(self._ranges)):
-            yield from zip(*self._read(number, named), strict=True)
+        for columns in self._each(named):
+            yield from zip(*columns, strict=True)
 
-    def _read(self, number: int, columns: list[str]) -> list[list[Any]]:
+    def _each(self, columns: list[str]) -> Iterator[list[list[Any]]]:
+        """Return these columns of each row group."""
         with self._reading() as found:
-            table = found.read_row_group(number, columns=columns)
-            return [table.column(name).to_pylist() for name in columns]
+            for number in range(len(self._ranges)):
+                table = found.read_row_group(number, columns=columns)
+                yield [table.column(name).to_pylist() for name in columns]
 
     def states(self) -> Iterator[PackedState]:
         """Return all states, in order.
@@ -429,14 +450,15 @@ class PackedFile:
 class _Reading:
     """A Parquet file that is open, its errors turned into ours."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, about: Any) -> None:
         self._path = path
+        self._about = about
         self._opened = opened(path)
 
     def __enter__(self) -> pq.ParquetFile:
         handle = self._opened.__enter__()
         try:
-            return pq.ParquetFile(handle)
+            return pq.ParquetFile(handle, metadata=self._about)
         except (pa.ArrowException, OSError, ValueError) as error:
             self._opened.__exit__(None, None, None)
             raise DataError(self._path, "not a file of packed snapshots") from error
@@ -562,6 +584,12 @@ class PackedFiles:
         """Return all files, in the order of their names."""
         for name in sorted({name for name in self._names if name is not None}):
             yield self.file(name)
+
+    def in_order(self, model_ids: Iterable[str]) -> list[str]:
+        """Return models in the order in which their states lie."""
+        return sorted(
+            model_ids, key=lambda name: (self._names[slot_of(name, self._slots)] or "", name)
+        )
 
     def places(self, model_id: str) -> list[tuple[str, int, int]]:
         """Return where a model's states are: file, row group, place."""

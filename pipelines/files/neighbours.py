@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -16,6 +17,7 @@ from kerneltrack.monitor.neighbours import (
     Fingerprint,
     Neighbour,
     Neighbours,
+    chosen,
     compare,
     fingerprint,
 )
@@ -32,6 +34,8 @@ FEWEST = 3
 MOST_NAMED = 5
 """Models that the end of a job names."""
 _MOST_LISTED = 1_000
+_MOST_KEPT = 256 << 20
+"""Bytes of fingerprints that are read once and kept; others are read where they are needed."""
 SCHEMA = pa.schema(
     [
         ("model_id", pa.string()),
@@ -67,18 +71,20 @@ def find_neighbours(
     if not most or models < FEWEST:
         return {}
     folder = SnapshotFolder(join(output, SNAPSHOTS))
+    names = chosen(folder.models, most)
+    kept = _read_in_order(folder, names)
 
     def read(model_id: str) -> Fingerprint | None:
-        return _read(folder, model_id)
+        return kept[model_id] if model_id in kept else _read(folder, model_id)
 
-    found = compare(spec, list(folder.models), read, most)
+    found = compare(spec, names, read, most)
     if found.views:
         _write(output, found)
     unlike = [model for model in found.models if model.unlike]
     return {
         NEIGHBOURS: {
             "compared": len(found.models) if found.views else 0,
-            "of": found.total,
+            "of": len(folder.models),
             "landmarks": found.landmarks if found.views else 0,
             "views": list(found.views),
             "unlike": len(unlike),
@@ -87,10 +93,24 @@ def find_neighbours(
     }
 
 
+def _read_in_order(folder: SnapshotFolder, names: Sequence[str]) -> dict[str, Fingerprint | None]:
+    """Return fingerprints, read in the order in which they lie; no more than fit `_MOST_KEPT`."""
+    kept: dict[str, Fingerprint | None] = {}
+    size = 0
+    for name in folder.in_order(names):
+        found = _read(folder, name)
+        size += sum(part.nbytes for part in found or () if isinstance(part, np.ndarray))
+        if size > _MOST_KEPT:
+            break
+        kept[name] = found
+    return kept
+
+
 def _read(folder: SnapshotFolder, model_id: str) -> Fingerprint | None:
-    path, data = folder.place(model_id, codec.TRACKER), folder.state(model_id, codec.TRACKER)
-    if path is None or data is None:
+    found = folder.found(model_id, codec.TRACKER)
+    if found is None:
         return None
+    path, data = found
     snapshot = codec.decode(data, path, own=True)
     # One that was given to many models is not the model's own.
     own = not snapshot.header["about"].get("reference_from")

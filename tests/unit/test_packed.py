@@ -130,6 +130,34 @@ def test_a_folder_says_the_same_as_single_files(packed: Path, single: Path) -> N
     assert a.digest() == SnapshotFolder(str(packed)).digest()
 
 
+def test_a_model_is_found_among_many_row_groups(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its states may lie in two groups; names that are not there are in none."""
+    monkeypatch.setattr("kerneltrack.snapshots.packed.GROUP_ROWS", 2)
+    few = write_folder(tmp_path)
+    folder = SnapshotFolder(str(few), learner=True)
+    assert {name: folder.models[name] for name in ("zzz", "no") if name in folder.models} == {}
+    whole = SnapshotFolder(str(packed), learner=True)
+    for model_id in MODELS:
+        for kind in (codec.TRACKER, codec.LEARNER):
+            assert folder.checked(model_id, kind) == whole.checked(model_id, kind)
+    for name in PARTS:
+        file = PackedFile(str(few / name))
+        every = [file.group(number).names for number in range(len(file._ranges))]
+        assert len(every) > 2
+        for model_id in dict.fromkeys(file.names()):
+            holding = [number for number, names in enumerate(every) if model_id in names]
+            assert file.groups_of(model_id) == holding
+        assert [name for names in every for name in names] == list(file.names())
+
+
+def test_models_are_read_in_the_order_in_which_they_lie(packed: Path, single: Path) -> None:
+    folder = SnapshotFolder(str(packed))
+    assert folder.in_order(reversed(MODELS)) == list(folder.models)
+    assert SnapshotFolder(str(single)).in_order(MODELS[::-1]) == MODELS[::-1]
+
+
 def test_the_digest_tells_other_snapshots_apart(packed: Path, tmp_path: Path) -> None:
     other = [s._replace(time=8) if s.model_id == "é" else s for s in STATES]
     assert SnapshotFolder(str(write_folder(tmp_path, other))).digest() != (
