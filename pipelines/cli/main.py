@@ -7,9 +7,11 @@ take.
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import logging
 import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -142,6 +144,9 @@ EXTRAS = {
 }
 """The extra that a module comes with; `pip install kerneltrack` brings neither."""
 
+PIPE_EXIT = SIGNAL_EXIT + 13
+"""As of a program that SIGPIPE ended."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 for bad settings or input, 1 if it failed."""
@@ -174,7 +179,11 @@ def _main(given: list[str]) -> int:
     except KerneltrackError as error:
         return _fail(error, getattr(error, "exit_code", FAILED_EXIT))
     except OSError as error:
-        return _fail(error, FAILED_EXIT)
+        return (
+            PIPE_EXIT
+            if error.errno == errno.EPIPE and _reader_has_left()
+            else _fail(error, FAILED_EXIT)
+        )
     except (KeyboardInterrupt, SystemError) as error:
         # The latter is what becomes of Ctrl-C while one of Kafka's clients is being taken down.
         cause = error.__cause__ or error
@@ -182,6 +191,21 @@ def _main(given: list[str]) -> int:
         if number is None:
             raise
         return _fail(said_of(number), SIGNAL_EXIT + number)
+
+
+def _reader_has_left() -> bool:
+    """Check whether nobody reads what is printed: `| head` has seen enough, which is no mistake."""
+    try:
+        number = sys.stdout.fileno()
+    except OSError:
+        return False
+    asked = select.poll()
+    asked.register(number, 0)
+    left = any(what & select.POLLERR for _, what in asked.poll(0))
+    if left:
+        # What is still in the buffer goes nowhere, without a second error at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+    return left
 
 
 def _complete() -> None:

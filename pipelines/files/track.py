@@ -219,7 +219,12 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         write_record(args.output, record)
         lineage.complete(args.output, parts)
     said = [
-        *off_lines(args.output, record, _why_unreferenced(job)),
+        *off_lines(
+            args.output,
+            record,
+            _why_unreferenced(job),
+            own=job.given is None and args.warm_start is None,
+        ),
         *neighbour_lines(args.output, record),
         *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),

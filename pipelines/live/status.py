@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import time
@@ -13,6 +14,7 @@ from urllib.parse import quote
 
 import confluent_kafka
 
+from kerneltrack.errors import fit, printable
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import say
@@ -20,6 +22,7 @@ from pipelines.live.flink import ENDED, Flink, FlinkError
 from pipelines.live.health import look
 from pipelines.live.jobs import NotSubmittedError, Place, Record, stop
 from pipelines.live.pipeline import Ends
+from pipelines.topics.dead_letters import letter_of
 from transforms.kafka.messages import BadMessageError, batch_of, records_of
 from transforms.kafka.secrets import resolve
 
@@ -139,6 +142,60 @@ class NewestTime:
         self._newest = max(seconds, self._newest or seconds)
 
 
+class Refusals:
+    """Looks for why messages are refused, in the topic of the dead letters.
+
+    Args:
+        ends: Where they go.
+    """
+
+    def __init__(self, ends: Ends) -> None:
+        """Take what is there now for known."""
+        self._topic = ends.topics["dead-letters"]
+        self._consumer = confluent_kafka.Consumer(
+            {
+                **resolve(ends.client),
+                "group.id": "kerneltrack-refusals",
+                "enable.auto.commit": False,
+            }
+        )
+        found = self._consumer.list_topics(self._topic, timeout=ASK).topics[self._topic]
+        self._partitions = sorted(found.partitions)[:MOST_PARTITIONS]
+        self._known = self._highs()
+        self._told = 0
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def look(self) -> str | None:
+        """Return why a message was refused: of the first, and whenever there are ten times more."""
+        highs = self._highs()
+        new = {part: high - self._known.get(part, 0) for part, high in highs.items()}
+        count = sum(new.values())
+        if count < max(10 * self._told, 1):
+            return None
+        part = max(new, key=lambda part: new[part])
+        place = confluent_kafka.TopicPartition(self._topic, part, highs[part] - 1)
+        self._consumer.assign([place])
+        message = self._consumer.poll(ASK)
+        letter = None if message is None or message.error() else letter_of(message)
+        if letter is None:
+            return None
+        self._told = count
+        said = fit(printable(letter.reason))
+        return f"refused: {said} (all of them: kerneltrack read-output --topic {self._topic})"
+
+    def _highs(self) -> dict[int, int]:
+        """Return where each partition ends, of those that answer."""
+        highs = {}
+        for part in self._partitions:
+            place = confluent_kafka.TopicPartition(self._topic, part)
+            with contextlib.suppress(confluent_kafka.KafkaException):
+                highs[part] = self._consumer.get_watermark_offsets(place, ASK)[1]
+        return highs
+
+
 class StatusLine:
     """Shows how a live job gets on.
 
@@ -161,11 +218,15 @@ class StatusLine:
         new = [text for kind, text in found.items() if kind not in self._told]
         if self._told and not found:
             new = ["the job runs well again"]
-        if new and self._terminal:
-            self._stream.write("\r\x1b[K")
-        self._stream.writelines(f"{text}\n" for text in new)
-        self._stream.flush()
+        self.write(new)
         self._told = set(found)
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Write lines of their own."""
+        if lines and self._terminal:
+            self._stream.write("\r\x1b[K")
+        self._stream.writelines(f"{text}\n" for text in lines)
+        self._stream.flush()
 
     def show(self, totals: Mapping[str, int], newest: float | None) -> None:
         """Write the line."""
@@ -211,10 +272,10 @@ def follow(place: Place, record: Record, ends: Ends, show: bool | None) -> int:
     Raises:
         KerneltrackError: if the job failed, or Flink has not answered for `SILENCE`.
     """
-    line, newest = StatusLine(sys.stderr, show), NewestTime(ends)
+    line, newest, refusals = StatusLine(sys.stderr, show), NewestTime(ends), Refusals(ends)
     try:
         with Interruption() as interruption:
-            if watch(lambda: _look(place, record, newest, line), line, interruption):
+            if watch(lambda: _look(place, record, newest, refusals, line), line, interruption):
                 return 0
             line.end()
             say("stopping with a savepoint ...")
@@ -222,6 +283,7 @@ def follow(place: Place, record: Record, ends: Ends, show: bool | None) -> int:
             say(f"stopped; go on with --resume {location}")
     finally:
         newest.close()
+        refusals.close()
     return INTERRUPTED_EXIT
 
 
@@ -260,7 +322,9 @@ def watch(
     return False
 
 
-def _look(place: Place, record: Record, newest: NewestTime, line: StatusLine) -> bool:
+def _look(
+    place: Place, record: Record, newest: NewestTime, refusals: Refusals, line: StatusLine
+) -> bool:
     """Look once, and tell; say whether the job has ended."""
     if _has_ended(place, record):
         return True
@@ -270,6 +334,8 @@ def _look(place: Place, record: Record, newest: NewestTime, line: StatusLine) ->
     if newest.silent is not None:
         troubles.append(newest.silent)
     line.tell(troubles)
+    if newest.silent is None and (refused := refusals.look()) is not None:
+        line.write([refused])
     if line.shown:
         line.show(counters(place.flink, record.job), time_of_newest)
     return False

@@ -49,6 +49,18 @@ class Letter:
         """Whether the message could no longer be read when it was refused."""
         return self.reason.endswith(NOT_IN_KAFKA)
 
+    def told(self) -> dict[str, Any]:
+        """Return what it says, as a line of text can have it."""
+        topic, partition, offset = self.at
+        return {
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "reason": self.reason,
+            "key": _text(self.key),
+            "value": _text(self.value),
+        }
+
     @property
     def headers(self) -> list[tuple[str, bytes]]:
         """What the message says, sent once more, of where it comes from."""
@@ -178,7 +190,7 @@ def _letters(client: dict[str, Any], topic: str, partitions: int) -> Iterator[Le
                 error = message.error()
                 if error is None:
                     if message.partition() in left:
-                        yield _letter(message)
+                        yield letter_of(message)
                 elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
                     left.discard(message.partition())
                 else:
@@ -187,7 +199,8 @@ def _letters(client: dict[str, Any], topic: str, partitions: int) -> Iterator[Le
         consumer.close()
 
 
-def _letter(message: Any) -> Letter | None:
+def letter_of(message: Any) -> Letter | None:
+    """Return a message of Kafka's client as a dead letter; None if it is none."""
     headers = message.headers() or ()
     told = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
     if any(name not in told for name in NEEDED):
@@ -198,3 +211,7 @@ def _letter(message: Any) -> Letter | None:
         return None
     at = (told["topic"], partition, offset)
     return Letter(at, timestamp, told["reason"], message.key(), message.value())
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")

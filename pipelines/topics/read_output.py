@@ -19,6 +19,7 @@ from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.topics import options as replay_options
 from pipelines.topics.admin import Topics
+from pipelines.topics.dead_letters import letter_of
 from transforms.kafka.messages import BadMessageError, batch_of, records_of
 from transforms.kafka.secrets import resolve
 
@@ -29,6 +30,9 @@ CONFLICT_EXIT = 1
 
 KEYS = ("model_id", "kind", "start", "end", "index")
 """What tells rows of an output apart, as far as it has them."""
+
+LETTER_KEYS = ("topic", "partition", "offset", "reason")
+"""What tells dead letters apart."""
 
 
 class Once:
@@ -53,7 +57,8 @@ class Once:
 
     def is_new(self, row: dict[str, Any]) -> bool:
         """Check whether a row has not come before."""
-        key = tuple(str(row[name]) for name in KEYS if name in row)
+        names = KEYS if "model_id" in row else LETTER_KEYS
+        key = tuple(str(row[name]) for name in names if name in row)
         text = json.dumps(row, sort_keys=True, default=str)
         digest = hashlib.blake2b(text.encode(), digest_size=DIGEST).digest()
         before = self._seen.setdefault(key, digest)
@@ -119,7 +124,11 @@ class OutputReader:
         return [row for message in self.messages(seconds) for row in self.rows_of(message)]
 
     def rows_of(self, message: Any) -> Iterator[dict[str, Any]]:
-        """Return the rows of one message; see `rows`."""
+        """Return the rows of one message; see `rows`. Of a dead letter it is what it says."""
+        letter = letter_of(message)
+        if letter is not None:
+            yield letter.told()
+            return
         try:
             if self._form == "arrow":
                 yield from batch_of(message.value()).to_pylist()

@@ -6,6 +6,7 @@ import argparse
 import functools
 import io
 import json
+import shlex
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -203,7 +204,21 @@ def run(args: argparse.Namespace) -> int:
     skipped = f", {replay.skipped:,} rows without id or time left out" if replay.skipped else ""
     doubt = local_times_text(local_times(files.columns, replay.local))
     say(f"{sent:,} rows in {sender.sent:,} messages sent to {args.topic}{skipped}{doubt}")
+    if args.create_topic:
+        say("a live job reads them with " + " ".join(_flags(files.columns, args.message_format)))
     return INTERRUPTED_EXIT if came else 0
+
+
+def _flags(columns: Columns, form: str) -> list[str]:
+    """Return the flags of `stream` for what is sent: the model's id is the message's key."""
+    names = [
+        feature.name if feature.width is None else f"{feature.name}[{feature.width}]"
+        for feature in columns.features
+    ]
+    label = [] if columns.label is None else ["--label", columns.label]
+    told = [] if form == "json" else ["--format", form]
+    words = [*told, "--features", *names, "--time", "time", "--time-unit", "ns", *label]
+    return [shlex.quote(word) for word in words]
 
 
 def _first(messages: Sequence[Sendable], rows: int) -> list[Sendable]:

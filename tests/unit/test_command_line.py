@@ -163,3 +163,13 @@ def test_what_needs_no_job_imports_neither_beam_nor_river(name: str, tmp_path: P
     )
     assert done.returncode == (0 if "help" in name or LIGHT[name][0] == "list" else 2), done.stderr
     assert done.stdout.splitlines()[-1] == "loaded: "
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    """As `kerneltrack list covariance | head -1`."""
+    command = [sys.executable, "-m", "pipelines.cli", "list", "covariance"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None and run.stderr is not None
+        run.stdout.close()
+        said = run.stderr.read()
+        assert (run.wait(), said) == (cli.PIPE_EXIT, b"")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.topics.dead_letters import Letter, _letter
+from pipelines.topics.dead_letters import Letter, letter_of
+from pipelines.topics.read_output import Once
 
 HEADERS = {"topic": "rows", "partition": "3", "offset": "8", "timestamp": "-1", "reason": "late"}
 
@@ -32,7 +33,7 @@ class Message:
 
 
 def test_a_letter_says_where_its_message_was() -> None:
-    assert _letter(Message()) == Letter(("rows", 3, 8), -1, "late", b"k", b"v")
+    assert letter_of(Message()) == Letter(("rows", 3, 8), -1, "late", b"k", b"v")
 
 
 @pytest.mark.parametrize(
@@ -47,4 +48,25 @@ def test_a_letter_says_where_its_message_was() -> None:
     ],
 )
 def test_a_message_with_other_headers_is_no_letter(changed: dict[str, Any]) -> None:
-    assert _letter(Message(**changed)) is None
+    assert letter_of(Message(**changed)) is None
+
+
+def test_a_letter_is_told_as_a_line() -> None:
+    letter = Letter(("rows", 3, 8), -1, "late", b"k", b"\xffv")
+    assert letter.told() == {
+        "topic": "rows",
+        "partition": 3,
+        "offset": 8,
+        "reason": "late",
+        "key": "k",
+        "value": "\\xffv",
+    }
+    assert Letter(("rows", 3, 8), -1, "late", None, None).told()["value"] is None
+
+
+def test_each_letter_is_read_once() -> None:
+    once = Once()
+    told = [letter_of(Message(offset=str(n), reason=why)) for n in range(2) for why in "ab"]
+    lines = [letter.told() for letter in told if letter is not None]
+    assert [once.is_new(line) for line in lines + lines] == [True] * 4 + [False] * 4
+    assert (len(once), once.repeated, once.conflicts) == (4, 4, 0)

@@ -15,7 +15,14 @@ import pytest
 from pipelines.files.neighbours import SCHEMA
 from pipelines.report import write_report
 from pipelines.report.data.choice import MOST_CURVES
-from pipelines.report.data.episodes import MOST_LISTED, episode_lines, episodes_of
+from pipelines.report.data.episodes import (
+    MOST_LISTED,
+    Episodes,
+    Off,
+    day_lines,
+    episode_lines,
+    episodes_of,
+)
 from pipelines.report.data.heat import MOST_MODELS, NOTHING, STEPS
 from tests.report_runs import (
     HOSTILE,
@@ -181,8 +188,38 @@ def test_channels_are_named_by_their_shares(
     assert found is not None
     assert episode_lines(found, 1) == [
         "1 of 1 models was off:",
-        f"  a: since 2017-07-14 02:40:40 UTC, shift, over, {where}",
+        f"  a: since 2017-07-14 02:40:40 UTC until 2017-07-14 02:41:00 UTC, shift, {where}",
     ]
+
+
+def day(rows: int, seconds: float, **reference: Any) -> list[str]:
+    """What is said of a model that was off at noon of its fourth day, a row in so many seconds."""
+    noon = round(3.5 * 86_400 / seconds)
+    off = Off(
+        model="a",
+        kind="shift",
+        open=False,
+        row=noon,
+        start=0,
+        last=round(3600 * 1e9),
+        last_row=noon + round(3600 / seconds),
+        severity=9.0,
+        channels=[],
+        further=0,
+        of=3,
+        episodes=4,
+    )
+    return day_lines(Episodes(1, 0, 4, [off]), {"rows": rows, "until": None, **reference})
+
+
+def test_a_reference_of_some_hours_is_told_of_where_there_are_days() -> None:
+    assert day(512, 60) == [
+        "normal is what the first 512 rows showed, some 8.5 hours: if it changes with the time of "
+        "day, give it whole days (--reference-rows 1440)"
+    ]
+    assert day(1440, 60) == day(512, 300) == []  # A day; nearly two.
+    assert day(512, 1) == []  # Minutes: it is not about days.
+    assert day(512, 60, until=0) == []
 
 
 def test_those_that_are_off_are_drawn_before_all_others(tmp_path: Path) -> None:

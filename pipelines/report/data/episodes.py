@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,10 @@ MOST_CHANNELS = 3
 LEAST_SHARE = 0.05
 """A channel with less of the blame is not named."""
 _TIMES = ("start", "last")
+_HOUR = 3_600_000_000_000
+_LEAST_HOURS, _MANY_HOURS = 1, 36
+"""A reference of so many hours at least, of a model that was seen for so many, misses a part of the
+day; one of seconds is not meant to show a day."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Off:
         row: Index of the row since when.
         start: Event time of that row, ns; None without times.
         last: Event time of the last surprising row.
+        last_row: Index of that row.
         severity: Sum of -log₁₀ p over the episode.
         channels: Names and shares of the channels, the largest first; empty if none stands out.
         further: How many more channels have a share.
@@ -48,6 +54,7 @@ class Off:
     row: int
     start: int | None
     last: int | None
+    last_row: int
     severity: float
     channels: list[tuple[str, float]]
     further: int
@@ -183,6 +190,7 @@ def _off(line: dict[str, Any], channels: list[str], episodes: int) -> Off:
         row=line["start_index"],
         start=line.get("start"),
         last=line.get("last"),
+        last_row=line["last_index"],
         severity=line["severity"],
         channels=[(name, share) for share, name in shares[:MOST_CHANNELS]],
         further=max(len(shares) - MOST_CHANNELS, 0),
@@ -191,19 +199,22 @@ def _off(line: dict[str, Any], channels: list[str], episodes: int) -> Off:
     )
 
 
-def off_lines(output: str, run: Mapping[str, Any], why: str) -> list[str]:
+def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = False) -> list[str]:
     """Return what the end of a job says of the models that are off, in a few lines.
 
     Args:
         output: The run's folder.
         run: Its `run.json`; `models_without_reference` are those of which nothing can be said.
         why: Why they have none.
+        own: Whether each model's reference was made from the first rows of this run.
     """
     found, counts = episodes_of(output, run), run["counts"]
     if found is None:
         return []
     models, without = counts["models"], counts["models_without_reference"]
     lines = episode_lines(found, models - without) if models > without or not models else []
+    if own:
+        lines += day_lines(found, run["reference"])
     if without:
         names = sorted(run["models_without_reference"], key=natural)
         named = [printable(name) for name in names[:MOST_NAMED]]
@@ -223,11 +234,47 @@ def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[
     lines = [f"{found.models:,} of {models:,} models {were} off{_to_the_end(found)}:"]
     for off in found.worst[:most]:
         since = f"row {off.row:,}" if off.start is None else f"{moment(off.start, to=SECOND)} UTC"
-        lasting = "" if off.open else ", over"
-        lines.append(f"  {printable(off.model)}: since {since}, {off.kind}{lasting}, {off.where}")
+        until = "" if off.open else _until(off)
+        more = f" (the worst of {off.episodes:,} episodes)" if off.episodes > 1 else ""
+        lines.append(
+            f"  {printable(off.model)}: since {since}{until}, {off.kind}, {off.where}{more}"
+        )
     if found.models > most:
         lines.append(f"  and {found.models - most:,} more")
     return lines
+
+
+def day_lines(found: Episodes, reference: Mapping[str, Any]) -> list[str]:
+    """Return a line if the reference saw hours of a day, of models that were seen for days.
+
+    What changes from noon to night is then off each night: a reference has to have seen all that is
+    normal. How long its rows took is told by the pace of the models' worst episodes.
+
+    Args:
+        found: The models that are off.
+        reference: The reference's settings, as `run.json` has them.
+    """
+    size = reference.get("rows")
+    if not size or reference.get("until") is not None:
+        return []
+    for off in found.worst:
+        if off.start is None or off.last is None or off.last_row <= off.row:
+            continue
+        pace = (off.last - off.start) / (off.last_row - off.row)
+        hours = size * pace / _HOUR
+        if _LEAST_HOURS <= hours < 24 and pace * off.last_row >= _MANY_HOURS * _HOUR:
+            day = math.ceil(24 * _HOUR / pace)
+            return [
+                f"normal is what the first {size:,} rows showed, some {hours:.1f} hours: if it "
+                f"changes with the time of day, give it whole days (--reference-rows {day})"
+            ]
+    return []
+
+
+def _until(off: Off) -> str:
+    if off.last is None:
+        return f" until row {off.last_row:,}"
+    return f" until {moment(off.last, to=SECOND)} UTC"
 
 
 def _to_the_end(found: Episodes) -> str:
