@@ -281,10 +281,11 @@ def judge(table: Table, results: list[Result]) -> Iterator[tuple[str, float, boo
     if both:
         ahead = float(np.mean([merits[DEFAULT] > merits[peers.FOREST] for merits in both]))
         yield "ahead of River's forest on two thirds", ahead, ahead >= AHEAD
-        micros = {
-            method: float(np.sum([r.micros for r in results if r.method == method]))
-            for method in (DEFAULT, peers.FOREST)
-        }
+        ran = {result[:3] for result in results if result.method == peers.FOREST}
+        micros = dict.fromkeys((DEFAULT, peers.FOREST), 0.0)
+        for result in results:
+            if result.method in micros and result[:3] in ran:
+                micros[result.method] += result.micros
         share = micros[DEFAULT] / micros[peers.FOREST]
         yield "at a tenth of its time", share, share <= TIME_SHARE
 
