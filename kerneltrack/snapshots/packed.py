@@ -39,6 +39,8 @@ PACKED_VERSION = 1
 GROUP_ROWS = 128
 """States of a row group: what is read to take one out."""
 _GROUPS_AT_HAND = 8
+_ASKED_SINGLY = 8
+"""States of a row group that are decoded one by one: to decode all costs about as much."""
 _META = b"kerneltrack"
 _KINDS = (codec.TRACKER, codec.LEARNER)
 _REALS: dict[str, Any] = {"d": pa.float64(), "f": pa.float32(), "l": pa.int64()}
@@ -458,6 +460,7 @@ class PackedFile:
         """
         for number in range(len(self._ranges)):
             group = self.group(number)
+            group.snapshots(own)
             for place, kind in enumerate(group.kinds):
                 if kind == codec.TRACKER:
                     yield group.names[place], group.snapshot(place, number, own)
@@ -514,6 +517,7 @@ class PackedGroup:
         self.rows: list[int] = self._plain("rows")
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._snapshots: dict[bool, list[codec.Snapshot | None]] = {}
+        self._asked = 0
 
     def __len__(self) -> int:
         """Return the number of states."""
@@ -544,8 +548,8 @@ class PackedGroup:
     def snapshot(self, place: int, number: int, own: bool = False) -> codec.Snapshot:
         """Return the tracker's state at a place decoded: what `codec.decode` gives of its bytes.
 
-        The first one asked for decodes all of them. Their arrays are parts of larger ones; who
-        writes to them writes to what the next one who asks gets.
+        Once some were asked for, all are decoded together. Arrays are then parts of larger ones;
+        who writes to them writes to what the next one who asks gets.
 
         Args:
             place: The place.
@@ -555,12 +559,23 @@ class PackedGroup:
         Raises:
             DataError: as `state` and `codec.decode`.
         """
-        if own not in self._snapshots:
-            self._snapshots[own] = self._decoded(own)
-        found = self._snapshots[own][place]
+        self._asked += 1
+        if self._asked <= _ASKED_SINGLY and own not in self._snapshots:
+            found = None
+        else:
+            found = self.snapshots(own)[place]
         if found is None:
             found = codec.decode(self.state(place).data, _place_in(self._path, number, place), own)
         return found
+
+    def snapshots(self, own: bool = False) -> list[codec.Snapshot | None]:
+        """Return all trackers' states decoded, as far as that can be done together; see `snapshot`.
+
+        None of those that `snapshot` must look at by themselves.
+        """
+        if own not in self._snapshots:
+            self._snapshots[own] = self._decoded(own)
+        return self._snapshots[own]
 
     def _decoded(self, own: bool) -> list[codec.Snapshot | None]:
         """Return the states, None of one that must be looked at by itself.

@@ -64,7 +64,7 @@ def test_crafted_states_are_taken_or_refused_as_one_by_one(
     file = write(tmp_path / "p.parquet", given)
     taken = refused = 0
     for number in range(len(file._ranges)):
-        group = file.group(number)
+        group, decoded = file.group(number), file.group(number).snapshots(own)
         for place in range(len(group)):
             each = f"{file.path}, row group {number}, state {place}"
             state = group.state(place)
@@ -74,13 +74,13 @@ def test_crafted_states_are_taken_or_refused_as_one_by_one(
             assert told == says
             if expected is None or found is None:
                 refused += 1
-                assert group._snapshots[own][place] is None
+                assert decoded[place] is None
                 continue
             taken += 1
             assert_same(expected, found)
             in_columns = not group._table.column("whole")[place].as_py()
             # How large a state of okfe is, it says itself: each goes by itself.
-            assert (group._snapshots[own][place] is not None) == (in_columns and name != "okfe")
+            assert (decoded[place] is not None) == (in_columns and name != "okfe")
     assert taken > 10
     assert refused > 10
 
@@ -99,9 +99,7 @@ def test_numbers_past_the_stored_rows_are_cleared(tmp_path: Path) -> None:
     file = write(tmp_path / "p.parquet", states)
     for data, (_, found) in zip(states, file.snapshots(), strict=True):
         assert_same(codec.decode(data), found)
-    group = file.group(0)
-    group.snapshot(0, 0)
-    assert None not in group._snapshots[False]
+    assert None not in file.group(0).snapshots()
 
 
 def test_a_folder_decodes_what_single_files_hold(tmp_path: Path) -> None:
@@ -160,6 +158,7 @@ def test_odd_headers_are_read_or_refused_as_one_by_one(name: str, tmp_path: Path
     good = codec.to_bytes(arrays, json.dumps(HEADER))
     odd = codec.to_bytes(arrays, TEXTS[name])
     group = write(tmp_path / "p.parquet", [good, odd]).group(0)
+    group.snapshots()
     assert_same(codec.decode(good), group.snapshot(0, 0))
     place = f"{tmp_path}/p.parquet, row group 0, state 1"
     says, expected = said(lambda: codec.decode(odd, place))

@@ -54,7 +54,7 @@ def restored_columns(
     for name in ("scale", "bandwidth"):
         if name in copies:
             tests.append(((copies[name] > 0.0) & (copies[name] < math.inf)).all(axis=1))
-    sound: BoolArray = np.all(tests, axis=0)
+    sound: BoolArray = np.stack(tests).all(axis=0)
     return copies, sound
 
 
