@@ -54,7 +54,7 @@ def restored_columns(
     for name in ("scale", "bandwidth"):
         if name in copies:
             tests.append(((copies[name] > 0.0) & (copies[name] < math.inf)).all(axis=1))
-    sound: BoolArray = np.stack(tests).all(axis=0)
+    sound: BoolArray = np.asarray(np.stack(tests).all(axis=0))
     return copies, sound
 
 
@@ -66,5 +66,5 @@ def within(numbers: npt.NDArray[np.int64], least: int, most: int) -> BoolArray:
         [True, False]
     """
     flat = numbers.reshape(len(numbers), -1)
-    inside: BoolArray = ((flat >= least) & (flat <= most)).all(axis=1)
+    inside: BoolArray = np.asarray(((flat >= least) & (flat <= most)).all(axis=1))
     return inside
