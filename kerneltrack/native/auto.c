@@ -75,14 +75,15 @@ typedef struct {
   arena scratch;
 } auto_call;
 
-/* Rows i to i + 3 of a memory's N, i a multiple of four, each of the columns up to i + 3. */
+/* Rows i to i + 3 of a memory's N, i a multiple of four, with the columns up to i + 3: four columns
+of the four rows, then the next four, so that all of N is read in the order in which it lies. */
 static inline double *four_at(const auto_call *call, int64_t memory, int64_t i) {
   return row_of(&call->state->factors, memory) + i * (i + LANES) / 2;
 }
 
 static inline double *entry_at(const auto_call *call, int64_t memory, int64_t row, int64_t column) {
-  int64_t four = row / LANES * LANES;
-  return four_at(call, memory, four) + (row - four) * (four + LANES) + column;
+  int64_t r = row % LANES, c = column % LANES;
+  return four_at(call, memory, row - r) + LANES * (column - c + r) + c;
 }
 
 static inline double *pivots_of(const auto_call *call, int64_t memory) {
@@ -165,13 +166,12 @@ static void place_row(auto_call *call, const double *row) {
 static void project(auto_call *call, int64_t memory) {
   double *along = row_of(&call->along, memory);
   for (int64_t i = next_four(call, 0); i < call->size; i = next_four(call, i + LANES)) {
-    const double *rows = four_at(call, memory, i);
-    int64_t line = i + LANES;
+    const double *next = four_at(call, memory, i);
     v4 sums[LANES] = {{0}};
-    for (int64_t j = 0; j < line; j += LANES) {
+    for (int64_t j = 0; j < i + LANES; j += LANES) {
       v4 x = load4(call->x + j);
       UNROLLED
-      for (int r = 0; r < LANES; r++) sums[r] = fma4(load4(rows + r * line + j), x, sums[r]);
+      for (int r = 0; r < LANES; r++, next += LANES) sums[r] = fma4(load4(next), x, sums[r]);
     }
     UNROLLED
     for (int r = 0; r < LANES; r++) along[i + r] = fold4(sums[r]);
@@ -509,20 +509,19 @@ static void turn_rows(auto_call *call, int64_t memory) {
   double *u = call->taken;
   fill(u, 0.0, padded(call->size));
   for (int64_t i = next_four(call, 0); i < call->size; i = next_four(call, i + LANES)) {
-    double *rows = four_at(call, memory, i);
-    int64_t line = i + LANES;
+    double *next = four_at(call, memory, i);
     v4 backs[LANES], spreads[LANES];
     UNROLLED
     for (int r = 0; r < LANES; r++) {
       backs[r] = all4(-call->backs[i + r]);
       spreads[r] = all4(call->spreads[i + r]);
     }
-    for (int64_t j = 0; j < line; j += LANES) {
+    for (int64_t j = 0; j < i + LANES; j += LANES) {
       v4 now = load4(u + j);
       UNROLLED
-      for (int r = 0; r < LANES; r++) {
-        v4 old = load4(rows + r * line + j);
-        store4(rows + r * line + j, fma4(backs[r], now, old));
+      for (int r = 0; r < LANES; r++, next += LANES) {
+        v4 old = load4(next);
+        store4(next, fma4(backs[r], now, old));
         now = fma4(spreads[r], old, now);
       }
       store4(u + j, now);

@@ -380,7 +380,7 @@ def entries(size: int) -> int:
 def places(row: IntArray, column: IntArray) -> IntArray:
     """Return where entries of N are, `column` <= `row`."""
     four = row // 4 * 4
-    return four * (four + 4) // 2 + (row - four) * (four + 4) + column
+    return four * (four + 4) // 2 + column // 4 * 16 + (row - four) * 4 + column % 4
 
 
 def course(state: AutoState) -> tuple[IntArray, FloatArray]:
