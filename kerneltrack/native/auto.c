@@ -86,10 +86,6 @@ static inline double *entry_at(const auto_call *call, int64_t memory, int64_t ro
   return four_at(call, memory, row - r) + LANES * (column - c + r) + c;
 }
 
-static inline double *pivots_of(const auto_call *call, int64_t memory) {
-  return row_of(&call->state->pivots, memory);
-}
-
 static int begin_call(auto_call *call, const auto_settings *settings, const mode *how,
                       auto_state *state, const mat *rows, const coded *labels, predicted *out) {
   int64_t memories = settings->memories.size, size = state->aims.rows / memories;
@@ -129,9 +125,15 @@ static inline int64_t free_places(const auto_call *call) {
   return 1 + call->width + (counts[MAPPED] ? counts[MET] : 0);
 }
 
-/* The next coordinate in use, from `i` on. */
-static inline int64_t next_used(const auto_call *call, int64_t i) {
-  return i >= free_places(call) && i < call->first_feature ? call->first_feature : i;
+/* The coordinates in use from `first` on: two runs of them. */
+enum { RUNS = 2 };
+typedef struct {
+  int64_t begin, end;
+} run;
+
+static inline run used_run(const auto_call *call, int which, int64_t first) {
+  if (which == 0) return (run){first, free_places(call)};
+  return (run){first > call->first_feature ? first : call->first_feature, call->size};
 }
 
 /* The next four coordinates of which one is in use: a multiple of four, as `i` is. */
@@ -180,24 +182,27 @@ static void project(auto_call *call, int64_t memory) {
 
 /* What one memory's functions say, read off at its taps. O(p² + Cp) */
 static void read_off(auto_call *call, int64_t memory) {
-  int64_t ends[TAPS] = {1, 1 + call->width, call->first_feature, call->size};
+  int64_t begins[TAPS] = {0, 1, 1 + call->width, call->first_feature};
+  int64_t ends[TAPS] = {1, 1 + call->width, free_places(call), call->size};
   const double *along = row_of(&call->along, memory);
   const mat *aims = &call->state->aims;
-  int64_t known = call->at.known, first = memory * call->size, c = 0;
+  int64_t known = call->at.known, c = 0;
   project(call, memory);
   for (; c + LANES <= known; c += LANES) {
     v4 total = {0};
-    for (int64_t tap = 0, i = 0; tap < TAPS; tap++) {
-      for (i = next_used(call, i); i < ends[tap]; i = next_used(call, i + 1))
-        total = fma4(all4(along[i]), load4(row_of(aims, first + i) + c), total);
+    for (int tap = 0; tap < TAPS; tap++) {
+      const double *aim = row_of(aims, memory * call->size + begins[tap]) + c;
+      for (int64_t i = begins[tap]; i < ends[tap]; i++, aim += aims->columns)
+        total = fma4(all4(along[i]), load4(aim), total);
       store4(row_of(&call->values, memory * TAPS + tap) + c, total);
     }
   }
   for (; c < known; c++) {
     double total = 0.0;
-    for (int64_t tap = 0, i = 0; tap < TAPS; tap++) {
-      for (i = next_used(call, i); i < ends[tap]; i = next_used(call, i + 1))
-        total = fma(along[i], row_of(aims, first + i)[c], total);
+    for (int tap = 0; tap < TAPS; tap++) {
+      const double *aim = row_of(aims, memory * call->size + begins[tap]) + c;
+      for (int64_t i = begins[tap]; i < ends[tap]; i++, aim += aims->columns)
+        total = fma(along[i], *aim, total);
       row_of(&call->values, memory * TAPS + tap)[c] = total;
     }
   }
@@ -461,54 +466,62 @@ static void learn_target(auto_call *call) {
 (`spreads`), α = 1 + Σfv up to the coordinate, k = f/α' (`backs`) with α' that of the coordinate
 before, v/α (`gains`); D ← Dα'/(ρα). Coordinates that are not in use have none of it. */
 static void find_gains(auto_call *call, int64_t memory, const double *along, double grown,
-                       double scale) {
-  double total = 1.0, inverse = 1.0;
-  double *pivots = pivots_of(call, memory);
+                       int64_t first, double scale) {
+  double total = 1.0, inverse = 1.0, *pivots = row_of(&call->state->pivots, memory);
   fill(call->spreads, 0.0, padded(call->size));
   fill(call->backs, 0.0, padded(call->size));
-  for (int64_t i = next_used(call, 0); i < call->size; i = next_used(call, i + 1)) {
-    double pivot = grown * pivots[i], step = scale * along[i];
-    double spread = pivot * step, before = total;
-    total = fma(step, spread, total);
-    call->steps[i] = step;
-    call->spreads[i] = spread;
-    call->backs[i] = step * inverse;
-    inverse = 1.0 / total;
-    call->gains[i] = spread * inverse;
-    pivots[i] = larger(pivot * (before * inverse), LEAST_PIVOT);
+  for (int which = 0; which < RUNS; which++) {
+    run used = used_run(call, which, first);
+    for (int64_t i = used.begin; i < used.end; i++) {
+      double pivot = grown * pivots[i], step = scale * along[i];
+      double spread = pivot * step, before = total;
+      total = fma(step, spread, total);
+      call->steps[i] = step;
+      call->spreads[i] = spread;
+      call->backs[i] = step * inverse;
+      inverse = 1.0 / total;
+      call->gains[i] = spread * inverse;
+      pivots[i] = larger(pivot * (before * inverse), LEAST_PIVOT);
+    }
   }
 }
 
 /* Take what each class was to say of the row into the functions, coordinate by coordinate: an error
 is what those before have left of it. */
-static void learn_aims(auto_call *call, int64_t memory) {
+static void learn_aims(auto_call *call, int64_t memory, int64_t first) {
   const mat *aims = &call->state->aims;
   int64_t known = call->at.known, c = 0;
   for (; c + LANES <= known; c += LANES) {
     v4 error = load4(call->wanted + c);
-    for (int64_t i = next_used(call, 0); i < call->size; i = next_used(call, i + 1)) {
-      double *aim = row_of(aims, memory * call->size + i) + c;
-      v4 old = load4(aim);
-      error = fma4(all4(-call->steps[i]), old, error);
-      store4(aim, fma4(all4(call->gains[i]), error, old));
+    for (int which = 0; which < RUNS; which++) {
+      run used = used_run(call, which, first);
+      double *aim = row_of(aims, memory * call->size + used.begin) + c;
+      for (int64_t i = used.begin; i < used.end; i++, aim += aims->columns) {
+        v4 old = load4(aim);
+        error = fma4(all4(-call->steps[i]), old, error);
+        store4(aim, fma4(all4(call->gains[i]), error, old));
+      }
     }
   }
   for (; c < known; c++) {
     double error = call->wanted[c];
-    for (int64_t i = next_used(call, 0); i < call->size; i = next_used(call, i + 1)) {
-      double *aim = row_of(aims, memory * call->size + i) + c;
-      error = fma(-call->steps[i], *aim, error);
-      *aim = fma(call->gains[i], error, *aim);
+    for (int which = 0; which < RUNS; which++) {
+      run used = used_run(call, which, first);
+      double *aim = row_of(aims, memory * call->size + used.begin) + c;
+      for (int64_t i = used.begin; i < used.end; i++, aim += aims->columns) {
+        error = fma(-call->steps[i], *aim, error);
+        *aim = fma(call->gains[i], error, *aim);
+      }
     }
   }
 }
 
 /* N ← N - k·u, u ← u + v·N, row by row: four rows side by side, so that u is read and written once
 for them. A row's own column is 1 and has no u yet, the columns behind it have neither. O(p²) */
-static void turn_rows(auto_call *call, int64_t memory) {
+static void turn_rows(auto_call *call, int64_t memory, int64_t first) {
   double *u = call->taken;
   fill(u, 0.0, padded(call->size));
-  for (int64_t i = next_four(call, 0); i < call->size; i = next_four(call, i + LANES)) {
+  for (int64_t i = next_four(call, first / LANES * LANES); i < call->size; i = next_four(call, i + LANES)) {
     double *next = four_at(call, memory, i);
     v4 backs[LANES], spreads[LANES];
     UNROLLED
@@ -529,12 +542,13 @@ static void turn_rows(auto_call *call, int64_t memory) {
   }
 }
 
-/* Take a row into a memory, which it is `along`; `wanted` is what each class was to say of it. */
+/* Take a row into a memory, which it is `along`, not at all before coordinate `first`; `wanted` is
+what each class was to say of it. */
 static void absorb(auto_call *call, int64_t memory, const double *along, double grown,
-                   double scale) {
-  find_gains(call, memory, along, grown, scale);
-  learn_aims(call, memory);
-  turn_rows(call, memory);
+                   int64_t first, double scale) {
+  find_gains(call, memory, along, grown, first, scale);
+  learn_aims(call, memory, first);
+  turn_rows(call, memory, first);
 }
 
 /* Restore the λ that rows have cost one coordinate since its last turn. */
@@ -542,14 +556,14 @@ static void restore_ridge(auto_call *call, int64_t memory, int64_t learned) {
   double rho = call->settings->memories.at[memory];
   int64_t turn = learned / RESTORE_EVERY;
   int64_t place = turn % call->size;
-  if (learned % RESTORE_EVERY != 0 || next_used(call, place) != place) return;
+  if (learned % RESTORE_EVERY != 0) return;
+  if (place >= free_places(call) && place < call->first_feature) return;
   int64_t rows = least_of(learned + 1, RESTORE_EVERY * call->size);
   double lost = sqrt(call->settings->ridge * (1.0 - power_of(rho, rows)));
   double *along = row_of(&call->along, memory);
-  fill(along, 0.0, place);
   for (int64_t i = place; i < call->size; i++) along[i] = *entry_at(call, memory, i, place);
   fill(call->wanted, 0.0, call->at.known);
-  absorb(call, memory, along, 1.0, lost);
+  absorb(call, memory, along, 1.0, place, lost);
 }
 
 /* Take the row into every memory: of each class what it was to say is in `wanted`. */
@@ -557,7 +571,7 @@ static void learn_memories(auto_call *call, const double *aimed, int64_t learned
   for (int64_t memory = 0; memory < call->memories; memory++) {
     double rho = call->settings->memories.at[memory];
     copy(call->wanted, aimed, call->at.known);
-    absorb(call, memory, row_of(&call->along, memory), 1.0 / rho, 1.0);
+    absorb(call, memory, row_of(&call->along, memory), 1.0 / rho, 0, 1.0);
     if (rho < 1.0) restore_ridge(call, memory, learned);
   }
 }
