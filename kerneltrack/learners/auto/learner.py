@@ -32,7 +32,7 @@ log loss; .001 of each is spread over all classes. The mixture's logarithms go t
 own in the same way: a mean of experts is less sure than it should be. `score` is what comes of it.
 
 **The mixture.** w_e ← (1 - α)·w_e p_e(y)/Σ w p(y) + α/E: fixed share, the loss being -log p_e(y),
-for targets ½·min(25, (y - ŷ_e)²/σ²), σ² the mixture's mean squared error of late. So over T
+for targets ½·min(25, (y - ŷ_e)²/σ²), σ² the mixture's recent mean squared error. So over T
 labelled rows the mixture's loss -log Σ_e w_e exp(-loss_e) is at most that of any sequence of
 experts that changes k times, plus
 
@@ -105,15 +105,15 @@ EXPERTS = (
     "rows",
     "rows, map",
     "rows, map, features",
-    "commonest label, of late",
-    "rows, of late",
-    "rows, map, of late",
-    "rows, map, features, of late",
+    "recent commonest label",
+    "recent rows",
+    "recent rows, map",
+    "recent rows, map, features",
     "follower",
     "last label",
     "stack",
 )
-"""The experts, in the order of `shares` and `tally`."""
+"""The experts, in the order of `shares` and `tally`; recent: of the shorter memory."""
 FIRST_BETA = 4.0
 FIRST_BLENDING = 0.1
 """How far the stack's steps go at first: the smaller, the longer it stays the experts' mean."""
