@@ -5,7 +5,8 @@
 writes `rows.parquet`, rows of 240 pumps and four people's wrists, each a motion sensor with the
 channels ax, ay, az, wx, wy and wz; and `labels.parquet`, what the people did, of every second row:
 labels that come late, from a file of their own. The pumps are made from a seed. The wrists are
-those of `watch.parquet` beside this file, every tenth row, their exercises in turns.
+those of `watch.parquet` beside this file, every tenth row, their exercises in turns, as many rows
+as a pump has.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ def tables(count: int = 240) -> tuple[pa.Table, pa.Table]:
         (f"pump-{number:03}", pump.rows) for number, pump in enumerate(pumps(count, SEED, ROWS))
     ]
     labels = []
-    for name, rows, said in wrists():
+    for name, recorded, answers in wrists():
+        # As long as the pumps, so that a picture of all over time is filled.
+        rows, said = recorded[:ROWS], answers[:ROWS]
         found.append((name, rows))
         at = np.arange(0, len(rows), _LABELLED)
         times = pa.array(BEGIN + at * MINUTE)

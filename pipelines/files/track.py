@@ -212,7 +212,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
                 columns, counted(totals), counted(totals, "labels") if ends.labels else None
             ),
         }
-        report = write_report(args.output, record)
+        report = write_report(args.output, record, read.input)
         record["seconds"]["report"] = round(time.monotonic() - ended, 3)
         record["seconds"]["total"] = round(time.monotonic() - begin, 3)
         # The last of all: a run without it is not finished.

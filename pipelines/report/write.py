@@ -13,6 +13,7 @@ from pipelines.files.output_lock import folder_held
 from pipelines.report.data.files import read_run, write_page
 from pipelines.report.data.report import report_of
 from pipelines.report.page.page import render_page
+from transforms.read.look import Input
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,7 +30,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def write_report(output: str, run: Mapping[str, Any] | None = None) -> str:
+def write_report(
+    output: str, run: Mapping[str, Any] | None = None, inputs: Input | None = None
+) -> str:
     """Write `output/report.html` from what a run left in `output`.
 
     Args:
@@ -37,6 +40,7 @@ def write_report(output: str, run: Mapping[str, Any] | None = None) -> str:
             `features/*.parquet` and, each if there is any, `failures/*.parquet`,
             `mismatch/*.parquet`, `predictions/*.parquet` and `alerts/*.parquet`.
         run: What is to be `run.json`, of a run that has none yet: it comes last.
+        inputs: The files that the run read; without them the page shows no channels.
 
     Returns:
         The page's path.
@@ -47,4 +51,4 @@ def write_report(output: str, run: Mapping[str, Any] | None = None) -> str:
     Cost: as `report_of`.
     """
     record = read_run(output) if run is None else json.loads(json.dumps(run))
-    return write_page(output, render_page(report_of(output, record)))
+    return write_page(output, render_page(report_of(output, record, inputs)))

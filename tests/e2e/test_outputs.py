@@ -152,9 +152,9 @@ def test_a_run_is_not_finished_before_its_report(
 ) -> None:
     written: list[list[str]] = []
 
-    def look(output: str, record: Any) -> str:
+    def look(output: str, record: Any, inputs: Any) -> str:
         written.append(sorted(os.listdir(output)))
-        return write_report(output, record)
+        return write_report(output, record, inputs)
 
     monkeypatch.setattr("pipelines.files.track.write_report", look)
     track(str(run / "in.parquet"), *COLUMNS, *SMALL, "--output", str(tmp_path))

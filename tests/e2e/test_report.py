@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.report import write_report
 from tests.parts import missing
+from tests.report_inputs import episode, made
 from tests.report_runs import (
     HOSTILE,
     SECOND,
@@ -210,6 +212,52 @@ def test_everything_is_drawn_and_nothing_goes_wrong(tmp_path: Path, look: Look, 
     assert "longer spells 1 time" in seen["data-notes"]
     assert seen["data-unnamed"] == "0"
     assert seen["images"] == "0"
+
+
+@pytest.mark.parametrize("size", ["390,1600", "1280,1600"])
+def test_an_opened_device_shows_its_channels_and_its_features(
+    tmp_path: Path, look: Look, size: str
+) -> None:
+    lines = [
+        episode(90, 99, [0.3, 0.0, 0.7], severity=9.0),
+        episode(20, 22, [0.0, 1.0, 0.0], 2, severity=5.0, state="accepted", kind="spike"),
+    ]
+    output, inputs = made(tmp_path, lines)
+    z = pa.FixedSizeListArray.from_arrays(pa.array(np.sin(np.arange(800.0) ** 2)), 2)
+    (part,) = (Path(output) / "features").iterdir()
+    table = pq.read_table(part)
+    pq.write_table(table.set_column(table.column_names.index("z"), "z", z), part)
+    after = """
+      const textsOf = (found) => found.map((one) => one.textContent).join("|");
+      const told = () => textsOf(shown("#channels-section .readout"));
+      note("first", told());
+      note("episode", inked("channel-0", "alert"));
+      note("listed", texts("#episode option").join("|"));
+      choose("episode", "1", "change");
+      note("second", told());
+      note("about", text("channels-note"));
+      note("dots", all("#plane circle").length);
+      const titles = texts("#plane circle title");
+      note("within", titles.filter((title) => title.includes("within")).length);
+      note("wide", document.documentElement.scrollWidth > innerWidth);
+      const other = all("#model option").find((one) => one.textContent === "other");
+      choose("model", other.value, "change");
+      note("other", shown("#channels-section").length);
+    """
+    seen = look(write_report(output, None, inputs), after=after, size=size)
+    assert seen["console"] == ""
+    assert is_sound(seen, "channel-0 channel-1 fates loss novelty surprise")
+    assert seen["data-first"] == "c2|c0"
+    assert seen["data-second"] == "c1"
+    assert seen["data-about"] == "Shown: every row."
+    assert int(seen["data-episode"]) > 30
+    assert seen["data-listed"] == (
+        "shift, since 2017-07-14 02:41:30|spike, since 2017-07-14 02:40:20, accepted"
+    )
+    assert seen["data-dots"] == "200"
+    assert seen["data-within"] == "13"
+    assert seen["data-wide"] == "false"
+    assert seen["data-other"] == "0"
 
 
 @pytest.mark.parametrize("dark", [False, True])

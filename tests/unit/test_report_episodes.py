@@ -23,7 +23,7 @@ from pipelines.report.data.episodes import (
     episode_lines,
     episodes_of,
 )
-from pipelines.report.data.heat import MOST_MODELS, NOTHING, STEPS
+from pipelines.report.data.heat import MOST_BINS, MOST_MODELS, NOTHING, STEPS
 from tests.report_runs import (
     HOSTILE,
     SECOND,
@@ -245,12 +245,32 @@ def test_the_heat_map_has_a_line_a_model_the_odd_ones_first(tmp_path: Path, time
     expected = np.full(-(-width // step), NOTHING)
     expected[row[20:]] = round(-STEPS * math.log10(0.5))
     expected[row[40:61]] = 9 * STEPS
+    # It begins where there is a reference.
+    expected = expected[row[20] :]
+    first = row[20] * step
+    assert heat["first"] == ((START + first) / 1e6 if timed else first)
     for line in cells:
         assert line.tolist() == expected.tolist()
     (span,) = heat["episodes"][0]
     whole = step * len(expected) / (SECOND if timed else 1)
-    assert span == pytest.approx([40 / whole, 60 / whole], rel=1e-5)
+    begun = first / (SECOND if timed else 1)
+    assert span == pytest.approx([(40 - begun) / whole, (60 - begun) / whole], rel=1e-5)
     assert heat["episodes"][1:] == [[], []]
+
+
+@pytest.mark.parametrize("bare", [100, 900])
+def test_a_long_heat_map_has_no_more_parts_than_it_has_room_for(tmp_path: Path, bare: int) -> None:
+    index = np.arange(1_000)
+    p = np.where(index == 950, 1e-5, 0.5)
+    table = features({"m": 1_000}, p=pa.array(p, mask=index < bare))
+    heat = data_of(page_of(run_folder(tmp_path / "out", table, **RUN)))["heat"]
+    cells = np.frombuffer(base64.b64decode(heat["cells"]), np.uint8)
+    # Kept in parts of 3 rows, of which two go together where more than 180 are left.
+    together = 3 if bare == 900 else 6
+    assert heat["first"] == bare - bare % 3
+    assert len(cells) == heat["bins"] == -(-(1_000 - heat["first"]) // together) <= MOST_BINS
+    assert int(np.argmax(cells)) == (950 - heat["first"]) // together
+    assert sorted(set(cells.tolist())) == [3, 50]
 
 
 def test_of_many_models_the_heat_map_shows_some_from_everywhere(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ class CovarianceSpec(SubspaceSpec):
         Range(0, math.inf, "()"),
         Words((AUTO,)),
         """Rows after which a row counts half; None forgets nothing. "auto": three memories side by
-        side, of half a budget, two and eight budgets, the best of late in use: three times the
-        cost and the state, and nothing to know of the rows' order.""",
+        side, of half a budget, two and eight budgets, the best on recent rows in use: three times
+        the cost and the state, and nothing to know of the rows' order.""",
     ] = None
     halflife_seconds: Annotated[
         float | None,

@@ -319,5 +319,5 @@
     }).observe(root);
   }
 
-  Object.assign(kerneltrack, { chart, bare, swatch });
+  Object.assign(kerneltrack, { chart, bare, swatch, fillOf });
 })();

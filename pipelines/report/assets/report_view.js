@@ -278,7 +278,7 @@
   }
 
   /* What other scripts draw with: `along` and `axisFor` give axes, `wanted` the reader's choice. */
-  const axes = { along, axisFor, draw, wanted: () => wanted };
+  const axes = { along, axisFor, axisOf, draw, wanted: () => wanted };
   Object.assign(kerneltrack, { select: choose, current: () => (curves.length ? current : -1) });
 
   if (!curves.length) {

@@ -81,12 +81,16 @@ class Band:
         state: "open", "closed" or "accepted".
         rows: Indices of the first and the last row.
         times: Event times, ns, of these; None without times.
+        severity: As of `Off`.
+        shares: The blame of each channel, 1 in all or 0 where none stands out.
     """
 
     kind: str
     state: str
     rows: tuple[int, int]
     times: tuple[int, int] | None
+    severity: float
+    shares: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,8 @@ def bands_of(output: str, models: Iterable[str]) -> dict[str, list[Band]]:
 
 def _band(line: dict[str, Any]) -> Band:
     times = None if line.get("start") is None else (line["start"], line["last"])
-    return Band(line["kind"], line["state"], (line["start_index"], line["last_index"]), times)
+    rows = line["start_index"], line["last_index"]
+    return Band(line["kind"], line["state"], rows, times, line["severity"], tuple(line["shares"]))
 
 
 def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -14,8 +14,10 @@ from kerneltrack.errors import DataError
 from kerneltrack.paths import join
 from kerneltrack.snapshots.files import files_in, opened, read_whole, write_whole
 
-_BATCH_ROWS = 1 << 18
-_REPETITIVE = ("model_id", "label", "prediction", "kind", "reason")
+BATCH_ROWS = 1 << 18
+"""Rows of a batch, where columns are a number each."""
+
+_REPETITIVE = ("model_id", "source", "label", "prediction", "kind", "reason")
 
 
 def parquet_files(output: str, folder: str) -> list[str]:
@@ -24,19 +26,26 @@ def parquet_files(output: str, folder: str) -> list[str]:
     return [join(folder, name) for name, _ in files_in(folder, ".parquet")]
 
 
-def column_names(paths: Sequence[str]) -> list[str]:
+def fields_of(paths: Sequence[str]) -> pa.Schema:
     """Return the columns of the first of the files; all have the same."""
     if not paths:
-        return []
+        return pa.schema([])
     with _open_parquet(paths[0]) as file:
-        return cast("list[str]", file.schema_arrow.names)
+        return file.schema_arrow
 
 
-def read_batches(paths: Sequence[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the files in order, these columns only, a bounded batch at a time."""
+def column_names(paths: Sequence[str]) -> list[str]:
+    """Return the names of the columns of the files."""
+    return cast("list[str]", fields_of(paths).names)
+
+
+def read_batches(
+    paths: Sequence[str], columns: Sequence[str], most: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the files in order, these columns only, at most so many rows at a time."""
     for path in paths:
         with _open_parquet(path) as file:
-            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns))
+            batches = file.iter_batches(batch_size=most, columns=list(columns))
             yield from (batch for batch in batches if batch.num_rows)
 
 

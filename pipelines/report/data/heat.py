@@ -18,7 +18,9 @@ from pipelines.report.text import natural
 MOST_MODELS = 240
 """Lines of the map."""
 MOST_BINS = 180
-"""Parts of the time, or of the rows, that the fleet's data spans; no more than a model has rows."""
+"""Parts of the time, or of the rows, that the map spans; no more than a model has rows."""
+_FINER = 2
+"""More parts that are kept of all of the data than the map has: it begins later."""
 STEPS = 10
 """Steps of a cell for one unit of -log₁₀ p."""
 NOTHING = 255
@@ -27,7 +29,7 @@ NOTHING = 255
 
 @dataclass(frozen=True)
 class Heat:
-    """The map.
+    """The map, which begins where the first model has a reference.
 
     Attributes:
         models: Names, from top to bottom: the odd ones in their order, then the others.
@@ -76,7 +78,7 @@ class HeatRows:
         longest = int(lengths.max(initial=1))
         self._first, last = totals.span or (0, longest - 1)
         width = last - self._first + 1
-        self._step = -(-width // min(MOST_BINS, longest, width))
+        self._step = -(-width // min(_FINER * MOST_BINS, longest, width))
         self._bins = -(-width // self._step)
         self._cells = Groups({}, {"surprise": np.float64}, size=len(models) * self._bins)
 
@@ -90,9 +92,14 @@ class HeatRows:
         self._cells.add(slot[keep] * self._bins + place, {"surprise": surprise[keep]})
 
     def heat(self) -> Heat:
-        """Return the map."""
-        known = self._cells.rows > 0
-        most = np.where(known, self._cells.high["surprise"], 0.0)
+        """Return the map, from the first part in which a row has a p."""
+        known = (self._cells.rows > 0).reshape(-1, self._bins)
+        most = np.where(known, self._cells.high["surprise"].reshape(known.shape), -1.0)
+        begin = int(np.argmax(known.any(axis=0)))
+        together = -(-(self._bins - begin) // MOST_BINS)
+        edges = np.arange(begin, self._bins, together)
+        most = np.maximum.reduceat(most, edges, axis=1)
         steps = np.minimum(np.round(STEPS * most), NOTHING - 1)
-        cells = np.where(known, steps, NOTHING).astype(np.uint8).reshape(-1, self._bins)
-        return Heat(self._models, cells, self._first, self._step, self._odd)
+        cells = np.where(most < 0, NOTHING, steps).astype(np.uint8)
+        first, step = self._first + begin * self._step, together * self._step
+        return Heat(self._models, cells, first, step, self._odd)

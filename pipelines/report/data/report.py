@@ -9,18 +9,21 @@ from typing import Any
 import numpy.typing as npt
 
 from pipelines.report.data.alerts import Alerts, alerts_of
-from pipelines.report.data.choice import Choice, models_shown, models_with_curves
+from pipelines.report.data.channels import Channels, channels_of
+from pipelines.report.data.choice import Choice, codes_of, models_shown, models_with_curves
 from pipelines.report.data.columns import model_numbers
 from pipelines.report.data.curves import Curve, Curves
 from pipelines.report.data.episodes import Band, Episodes, bands_of, episodes_of
 from pipelines.report.data.failures import FailureKind, failures_of
-from pipelines.report.data.files import column_names, parquet_files, read_batches
+from pipelines.report.data.files import fields_of, parquet_files, read_batches
 from pipelines.report.data.heat import Heat, HeatRows, models_on_map
 from pipelines.report.data.learning import Learning, learning_of
 from pipelines.report.data.mismatch import Mismatch, mismatch_of
 from pipelines.report.data.models import ShownModels
 from pipelines.report.data.neighbours import Fleet, fleet_of
+from pipelines.report.data.plane import Plane, planes_of
 from pipelines.report.data.totals import Totals, add_up, columns_for_totals
+from transforms.read.look import Input
 
 MOST_OFF = 30
 """Models that are off whose curves come before those of models that are unlike the others."""
@@ -42,27 +45,32 @@ class Report:
     alerts: Alerts | None
     episodes: Episodes | None
     bands: Mapping[str, Sequence[Band]]
+    channels: Channels | None
+    planes: Mapping[str, Plane]
     heat: Heat | None
     fleet: Fleet | None
     failures: Sequence[FailureKind]
 
 
-def report_of(output: str, run: Mapping[str, Any]) -> Report:
-    """Read what a run left in its folder.
+def report_of(output: str, run: Mapping[str, Any], inputs: Input | None = None) -> Report:
+    """Read what a run left in its folder, and the rows around episodes from where it read them.
 
     The features are read twice, a batch at a time and without z: once for the totals, once for
     the curves of at most 50 models and the table's at most 1,000. So are the windows and the
-    predictions.
+    predictions. Once more they are read with z, for a sample of the drawn models.
 
     Args:
         output: The run's folder.
         run: Its `run.json`.
+        inputs: The files that the run read, to show the channels around episodes; None: they are
+            not shown.
 
     Cost: O(rows) time; memory O(models + labels + confusions that occur) and at most about 250 MB
     for the curves.
     """
     paths = parquet_files(output, "features")
-    names = column_names(paths)
+    fields = fields_of(paths)
+    names = fields.names
     totals = add_up(read_batches(paths, columns_for_totals(names)))
     episodes, fleet = episodes_of(output, run), fleet_of(output, run)
     odd = _odd_ones(episodes, fleet)
@@ -72,6 +80,12 @@ def report_of(output: str, run: Mapping[str, Any]) -> Report:
     heat = HeatRows(totals, on_map, len(set(odd) & set(on_map))) if on_map else None
     curves, table = _second_pass(paths, names, totals, drawn, shown, heat)
     choice = Choice(totals.models, drawn, shown, [curves[name].start for name in drawn])
+    bands = bands_of(output, {*drawn, *on_map})
+    ends = totals.length[codes_of(totals.models, drawn)].tolist()
+    lengths = dict(zip(drawn, ends, strict=True))
+    channels = None
+    if inputs is not None and episodes is not None:
+        channels = channels_of(paths, "time" in names, inputs, lengths, bands)
     return Report(
         run=run,
         totals=totals,
@@ -84,7 +98,9 @@ def report_of(output: str, run: Mapping[str, Any]) -> Report:
         learning=learning_of(output, choice, late="labels_in" in run.get("counts", {})),
         alerts=alerts_of(output, choice),
         episodes=episodes,
-        bands=bands_of(output, {*drawn, *on_map}),
+        bands=bands,
+        channels=channels,
+        planes=planes_of(paths, fields, totals, lengths, bands),
         heat=None if heat is None else heat.heat(),
         fleet=fleet,
         failures=failures_of(output),

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.report.data.alerts import Alerts
+from pipelines.report.data.channels import Stretch
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.columns import Floats
 from pipelines.report.data.heat import STEPS, Heat
@@ -38,6 +39,8 @@ def data_block(report: Report) -> str:
         "learning": _learning(report.learning, choice),
         "alerts": _alerts(report.alerts, choice),
         "episodes": None if report.episodes is None else _episodes(report),
+        "channels": _channels(report),
+        "planes": _planes(report),
         "heat": None if report.heat is None else _heat(report, report.heat),
         "first": _first(report),
     }
@@ -178,6 +181,57 @@ def _episodes(report: Report) -> list[list[list[Any]]]:
     ]
 
 
+def _channels(report: Report) -> list[list[dict[str, Any]]] | None:
+    """Return for each model drawn the channels around its worst episodes.
+
+    Values are differences from `base`, so that as float32 they keep the digits that vary; times
+    are seconds since `start`.
+    """
+    if report.channels is None:
+        return None
+    stretches = report.channels.stretches
+    return [[_stretch(one) for one in stretches.get(name, ())] for name in report.choice.drawn]
+
+
+def _stretch(stretch: Stretch) -> dict[str, Any]:
+    base = [next((v for v in values if math.isfinite(v)), 0.0) for values in stretch.values]
+    from_base = dict(enumerate(stretch.values - np.array(base)[:, None]))
+    start, time = None, None
+    if stretch.time is not None:
+        start = int(stretch.time[0])
+        time = _packed({"time": (stretch.time - start) / 1e9})["time"]
+    return {
+        "episode": stretch.episode,
+        "step": stretch.step,
+        "first": int(stretch.row[0]),
+        "row": _packed({"row": stretch.row - stretch.row[0]})["row"],
+        "start": None if start is None else start / 1e6,
+        "time": time,
+        "names": stretch.names,
+        "base": base,
+        "values": list(_packed(from_base).values()),
+    }
+
+
+def _planes(report: Report) -> list[dict[str, Any] | None]:
+    """Return for each model drawn its features in two dimensions."""
+    return [
+        None
+        if plane is None
+        else {
+            "name": plane.name,
+            "axes": plane.axes,
+            "shares": [_number(share) for share in plane.shares],
+            "x": _packed({"x": plane.x})["x"],
+            "y": _packed({"y": plane.y})["y"],
+            "row": plane.row.tolist(),
+            "within": np.flatnonzero(plane.within).tolist(),
+            "label": plane.label.tolist() if np.any(plane.label >= 0) else None,
+        }
+        for plane in (report.planes.get(name) for name in report.choice.drawn)
+    ]
+
+
 def _heat(report: Report, heat: Heat) -> dict[str, Any]:
     """Return the heat map: its cells, and the episodes of each line as shares of its width."""
     timed = report.totals.span is not None
@@ -223,7 +277,7 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
     return [_number(value) for value in values]
 
 
-def _packed(curve: Mapping[str, Floats]) -> dict[str, str]:
+def _packed(curve: Mapping[Any, npt.NDArray[Any]]) -> dict[Any, str]:
     """Return each array as base64 of little-endian float32."""
     most = float(np.finfo(np.float32).max)
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from pipelines.report.data.channels import MOST_CHANNELS
 from pipelines.report.data.neighbours import REASONS
 from pipelines.report.data.report import Report
 from pipelines.report.page.answer import answer
@@ -31,6 +32,8 @@ _SCRIPTS = (
     "report_charts.js",
     "report_mismatch.js",
     "report_learning.js",
+    "report_channels.js",
+    "report_plane.js",
     "report_view.js",
     "report_heat.js",
     "report_table.js",
@@ -64,6 +67,9 @@ def render_page(report: Report) -> str:
         alerts=report.alerts,
         episodes=report.episodes,
         heat=report.heat,
+        channels=report.channels,
+        most_channels=MOST_CHANNELS,
+        planes=report.planes,
         fleet=report.fleet,
         reasons=REASONS,
         answer=answer(report),

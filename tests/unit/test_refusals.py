@@ -1,0 +1,147 @@
+"""Why messages are refused, as a live job's status tells it; and what a replay says of flags."""
+
+from __future__ import annotations
+
+import shlex
+from types import SimpleNamespace
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from pipelines.cli.command_line import flags_of
+from pipelines.cli.main import parser_of
+from pipelines.live import status
+from pipelines.live.status import Refusals
+from pipelines.topics.dead_letters import Letter
+from pipelines.topics.replay import _flags
+from transforms.read.matrix import Feature
+
+TOPIC = "out.dead-letters"
+
+
+class Topic:
+    """Dead letters in the partitions of a topic, as a consumer reads them."""
+
+    def __init__(self, partitions: int = 2) -> None:
+        self.letters: dict[int, list[str | None]] = {part: [] for part in range(partitions)}
+        self.silent: set[int] = set()
+        self.closed = False
+        self.place = (0, 0)
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        assert topic == TOPIC and timeout > 0
+        return SimpleNamespace(topics={TOPIC: SimpleNamespace(partitions=self.letters)})
+
+    def get_watermark_offsets(self, place: Any, timeout: float) -> tuple[int, int]:
+        if place.partition in self.silent:
+            raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(-185))
+        return 0, len(self.letters[place.partition])
+
+    def assign(self, places: list[Any]) -> None:
+        (place,) = places
+        self.place = place.partition, place.offset
+
+    def poll(self, timeout: float) -> Any:
+        part, offset = self.place
+        reason = self.letters[part][offset]
+        if reason is None:
+            return None
+        return SimpleNamespace(error=lambda: None, reason=reason)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
+    made = Topic()
+    monkeypatch.setattr("confluent_kafka.Consumer", lambda settings: made)
+    monkeypatch.setattr(
+        status, "letter_of", lambda message: Letter(("in", 0, 0), 0, message.reason, None, None)
+    )
+    return made
+
+
+def refusals() -> Refusals:
+    ends: Any = SimpleNamespace(topics={"dead-letters": TOPIC}, client={})
+    return Refusals(ends)
+
+
+def told(reason: str) -> str:
+    return f"refused: {reason} (all of them: kerneltrack read-output --topic {TOPIC})"
+
+
+def test_letters_of_before_are_known(topic: Topic) -> None:
+    topic.letters[1] = ["old"] * 3
+    looked = refusals()
+    assert looked.look() is None
+    topic.letters[1].append("no field wx")
+    assert looked.look() == told("no field wx")
+
+
+def test_the_first_is_told_and_then_whenever_there_are_ten_times_more(topic: Topic) -> None:
+    looked = refusals()
+    heard = {}
+    for count in range(1, 1_001):
+        topic.letters[0].append(f"reason {count}")
+        said = looked.look()
+        if said is not None:
+            heard[count] = said
+    assert heard == {count: told(f"reason {count}") for count in (1, 10, 100, 1_000)}
+
+
+def test_the_reason_is_of_the_partition_with_most_new_ones(topic: Topic) -> None:
+    topic.letters[0] = ["old"] * 50
+    looked = refusals()
+    topic.letters[0] += ["rare"]
+    topic.letters[1] += ["often"] * 3
+    assert looked.look() == told("often")
+
+
+def test_a_letter_that_does_not_come_in_time_is_asked_for_again(topic: Topic) -> None:
+    looked = refusals()
+    topic.letters[0] = [None]
+    assert looked.look() is None
+    topic.letters[0] = ["no time"]
+    assert looked.look() == told("no time")
+
+
+def test_a_partition_that_does_not_answer_is_left_out(topic: Topic) -> None:
+    looked = refusals()
+    topic.silent = {0, 1}
+    assert looked.look() is None
+    topic.silent = {0}
+    topic.letters[1] = ["bad json"]
+    assert looked.look() == told("bad json")
+
+
+def test_reasons_are_made_fit_for_a_terminal(topic: Topic) -> None:
+    looked = refusals()
+    topic.letters[0] = ["\x1b[2J" + "x" * 10_000]
+    said = looked.look()
+    assert said is not None
+    assert "\x1b" not in said
+    assert len(said) < 1_000
+    looked.close()
+    assert topic.closed
+
+
+def said_of(*features: tuple[Any, ...], label: str | None = None, form: str = "json") -> list[str]:
+    columns: Any = SimpleNamespace(features=tuple(Feature(*one) for one in features), label=label)
+    return shlex.split(" ".join(_flags(columns, form)))
+
+
+def test_a_replay_says_with_which_flags_a_job_reads_it() -> None:
+    time = ["--time", "time", "--time-unit", "ns"]
+    assert said_of(("ax",), ("my channel",)) == ["--features", "ax", "my channel", *time]
+    assert said_of(("x", 3), label="what it is", form="arrow") == [
+        *("--format", "arrow", "--features", "x[3]", *time),
+        *("--label", "what it is"),
+    ]
+
+
+def test_a_live_job_has_the_flags_that_a_replay_names() -> None:
+    names = {flag for flag in said_of(("ax",), label="l", form="arrow") if flag.startswith("--")}
+    assert names == {"--format", "--features", "--time", "--time-unit", "--label"}
+    assert names <= flags_of(parser_of("stream")).keys()
