@@ -409,7 +409,8 @@ def test_the_fleet_over_time_can_be_read_and_leads_to_a_model(tmp_path: Path, lo
     tables = []
     for name in models:
         hit = (np.arange(n) >= 200) & (name == odd)
-        p = pa.array(np.where(hit, 1e-20, 0.3), mask=np.arange(n) < 100)
+        bare = 150 if name == odd else 100
+        p = pa.array(np.where(hit, 1e-20, 0.3), mask=np.arange(n) < bare)
         tables.append(features(name, n, p=p, time=START + np.arange(n) * SECOND))
     line = {"model_id": odd, "time": START, "index": 250, "episode": 1, "state": "open"}
     line |= {"kind": "shift", "severity": 900.0, "p": 1e-20, "shares": [1.0]}
@@ -443,7 +444,7 @@ def test_the_fleet_over_time_can_be_read_and_leads_to_a_model(tmp_path: Path, lo
     assert is_sound(seen, "fates loss novelty surprise")
     assert seen["data-heat-drawn"] == "61"
     assert int(seen["data-pixels"]) > 1_000
-    assert seen["data-said"].startswith(f"{odd} 2017-07-14 02:40:01 no row that was held")
+    assert seen["data-said"].startswith(f"{odd} 2017-07-14 02:41:41 no row that was held")
     assert seen["data-hint"].startswith("Point at a cell")
     assert seen["data-gone"] == "m40"
     assert seen["data-opened"] == odd
