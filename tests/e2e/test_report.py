@@ -232,6 +232,9 @@ def test_an_opened_device_shows_its_channels_and_its_features(
       const told = () => textsOf(shown("#channels-section .readout"));
       note("first", told());
       note("episode", inked("channel-0", "alert"));
+      for (const key of ["Home", "ArrowRight"]) press("channel-0", key);
+      note("read", text("channel-0-readout"));
+      press("channel-0", "Escape");
       note("listed", texts("#episode option").join("|"));
       choose("episode", "1", "change");
       note("second", told());
@@ -249,6 +252,8 @@ def test_an_opened_device_shows_its_channels_and_its_features(
     assert is_sound(seen, "channel-0 channel-1 fates loss novelty surprise")
     assert seen["data-first"] == "c2|c0"
     assert seen["data-second"] == "c1"
+    # Row 51: 10,000,000 + 2,000 + 51 / 16.
+    assert seen["data-read"] == "02:40:51.00c2 10,002,003"
     assert seen["data-about"] == "Shown: every row."
     assert int(seen["data-episode"]) > 30
     assert seen["data-listed"] == (
