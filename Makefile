@@ -15,10 +15,13 @@ ADVICE := name one with `make PYTHON=/path/to/python ...`
 
 # Of `make live-demo`: so many times as fast as the recording.
 SPEED ?= 8
+# Of `make fuzz`: crafted states of each piece of state, and which pieces (all).
+TRIALS ?= 10000
+ONLY ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env demo docs picture watch-demo live-demo test test-fast sanitize lint format typecheck check bench lock sbom clean
+.PHONY: help env demo docs picture watch-demo live-demo test test-fast sanitize fuzz lint format typecheck check bench lock sbom clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -93,17 +96,24 @@ test-fast: env ## run the unit and stream tests that need no cluster and no data
 # Loops whose every address and conversion is checked, under states and rows that mean harm.
 SANITIZED := build/sanitized
 
-sanitize: BUILD = $(shell $(PY) -c 'from kerneltrack.native import binding; print(binding.build())')
-sanitize: env ## run the contracts and crafted states with the address and undefined-behaviour sanitizers
+SANITIZED_BUILD = $(shell $(PY) -c 'from kerneltrack.native import binding; print(binding.build())')
+SANITIZED_LOOPS = LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 KERNELTRACK_NATIVE=$(SANITIZED_BUILD) \
+	KERNELTRACK_NATIVE_FOLDER=$(CURDIR)/$(SANITIZED)/lib
+
+.PHONY: sanitized
+sanitized: env
 	@$(VENV)/bin/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja \
 		-DKERNELTRACK_SANITIZE=ON -DKERNELTRACK_OUTPUT=$(CURDIR)/$(SANITIZED)/lib >/dev/null
-	@$(VENV)/bin/cmake --build $(SANITIZED) --target $(BUILD) >/dev/null
-	LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libubsan.so)" \
-		ASAN_OPTIONS=detect_leaks=0 KERNELTRACK_NATIVE=$(BUILD) \
-		KERNELTRACK_NATIVE_FOLDER=$(CURDIR)/$(SANITIZED)/lib \
-		$(PY) -m pytest tests/unit/test_crafted_states.py tests/unit/test_tracker_contract.py \
-		tests/unit/test_learners_contract.py tests/unit/test_native.py \
-		tests/unit/test_reference.py --numprocesses auto --maxprocesses 4
+	@$(VENV)/bin/cmake --build $(SANITIZED) --target $(SANITIZED_BUILD) >/dev/null
+
+sanitize: sanitized ## run the contracts and crafted states with the address and undefined-behaviour sanitizers
+	$(SANITIZED_LOOPS) $(PY) -m pytest tests/unit/test_crafted_states.py \
+		tests/unit/test_tracker_contract.py tests/unit/test_learners_contract.py \
+		tests/unit/test_native.py tests/unit/test_reference.py --numprocesses auto --maxprocesses 4
+
+fuzz: sanitized ## crafted states under the sanitizers, more than an hour; TRIALS=10000 ONLY=auto
+	$(SANITIZED_LOOPS) $(PY) -m tests.crafted_states --trials $(TRIALS) --only '$(ONLY)'
 
 lint: env ## check style and format
 	$(VENV)/bin/ruff check .

@@ -6,7 +6,7 @@
 Each row is predicted, then learned; the first 100 are scored for nobody. `defaults_sets` says what
 the streams are, `defaults_peers` the peers (their predictions are kept under build/benchmarks, by
 content), `OURS` below our other settings. The default is what a job does without a word: OK-FEB's
-features and the row itself to the learner `auto`.
+features, and the learner `auto` that is told of the row alone.
 
 A stream's merit is accuracy, or minus the RMSE in standard deviations of the target; the regret of
 the default is the best merit of all methods less its own, mean over the orders. Printed beside: the
@@ -145,7 +145,8 @@ def run_ours(stream: Stream) -> Iterator[tuple[Run, AutoState | None, Prediction
     micros = (time.process_time() - begin) / len(own) * 1e6
     if features.z is None:
         raise ValueError("the default emits z")
-    run, state, said = _learn(DEFAULT, AutoSpec(task=task), stream, features.z, own)
+    # As a job does, which tells the learner of the row alone.
+    run, state, said = _learn(DEFAULT, AutoSpec(task=task), stream, own, None)
     yield run._replace(micros=run.micros + micros), state, said
     for method, (kind, inputs) in OURS.items():
         if task not in kind.tasks:

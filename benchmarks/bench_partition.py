@@ -8,8 +8,9 @@ turns, and prints wall time, processor time of all its processes, the largest on
 and the times as a share of the runner's (medians). Exit code 1 if features or snapshots differ
 in a bit. With `--runner no` the runner is left out.
 
-`--snapshots`: writes the states of so many models packed and as single files, reads and decodes all
-of both, and prints seconds and bytes.
+`--snapshots`: writes the states of so many models packed, as a block's columns and one by one, and
+as single files, reads and decodes all with all checks, packed ones as columns and one by one, and
+prints processor seconds and bytes. Exit code 1 if they are not the same states.
 """
 
 from __future__ import annotations
@@ -140,21 +141,29 @@ def states(models: int) -> Iterator[PackedState]:
 
 
 def snapshots(models: int) -> None:
-    """Write and read snapshots both ways, and print seconds and bytes."""
+    """Write and read snapshots in all ways, and print seconds and bytes."""
     with tempfile.TemporaryDirectory() as place:
         folder, given = Path(place), list(states(models))
+        packed = folder / "part-00000-of-00001.parquet"
+        by_columns = _write_columns(packed, given)
+        written = packed.read_bytes()
         begun = time.process_time()
-        with (folder / "part-00000-of-00001.parquet").open("wb") as handle:
+        with packed.open("wb") as handle:
             writer = PackedWriter(handle)
             for state in given:
                 writer.add(state)
             writer.close()
-        packed_write = time.process_time() - begun
+        one_by_one = time.process_time() - begun
+        same = list(PackedFile(str(packed)).states()) == given
+        packed.write_bytes(written)
         begun = time.process_time()
-        for state in PackedFile(str(folder / "part-00000-of-00001.parquet")).states():
+        count = sum(1 for _ in PackedFile(str(packed)).snapshots())
+        read_columns = time.process_time() - begun
+        begun = time.process_time()
+        for state in PackedFile(str(packed)).states():
             codec.decode(state.data)
-        packed_read = time.process_time() - begun
-        packed = (folder / "part-00000-of-00001.parquet").stat().st_size
+        read_one_by_one = time.process_time() - begun
+        same = same and count == models and list(PackedFile(str(packed)).states()) == given
         begun = time.process_time()
         for state in given:
             write_whole(str(folder / "single" / snapshot_name(state.model_id)), state.data)
@@ -166,9 +175,39 @@ def snapshots(models: int) -> None:
     size = sum(len(state.data) for state in given)
     say(f"{models:,} models, processor seconds")
     say(f"single files: write {single_write:.2f}, read {single_read:.2f}, {size:,} bytes")
-    say(f"packed: write {packed_write:.2f}, read {packed_read:.2f}, {packed:,} bytes")
-    total = (packed_write + packed_read) / (single_write + single_read)
-    say(f"packed of single: {total:.2f} of the seconds, {packed / size:.2f} of the bytes")
+    say(f"packed, one by one: write {one_by_one:.2f}, read {read_one_by_one:.2f}")
+    say(f"packed, as columns: write {by_columns:.2f}, read {read_columns:.2f}")
+    total = (by_columns + read_columns) / (single_write + single_read)
+    say(f"together {by_columns + read_columns:.2f} s, {total:.2f} of the single files' seconds, ")
+    say(f"{len(written):,} bytes, {len(written) / size:.2f} of theirs")
+    if not same:
+        raise SystemExit("NOT the same states")
+
+
+def _write_columns(path: Path, given: list[PackedState], block: int = 4096) -> float:
+    """Write states as the job writes a block's; return the seconds."""
+    taken = 0.0
+    with path.open("wb") as handle:
+        writer = PackedWriter(handle)
+        for start in range(0, len(given), block):
+            some = given[start : start + block]
+            parts = [codec.parts_of(state.data) for state in some]
+            columns = {name: np.stack([own[name] for _, own in parts]) for name in parts[0][1]}
+            headers, names = [text for text, _ in parts], [state.model_id for state in some]
+            begun = time.process_time()
+            writer.add_columns(
+                codec.TRACKER,
+                names,
+                [state.rows for state in some],
+                [state.time for state in some],
+                headers,
+                columns,
+            )
+            taken += time.process_time() - begun
+        begun = time.process_time()
+        writer.close()
+        taken += time.process_time() - begun
+    return taken
 
 
 def say(line: str) -> None:

@@ -210,9 +210,9 @@ def decode(data: bytes, name: str = "snapshot", own: bool = False) -> Snapshot:
         DataError: for bytes that are no tracker's state, are damaged, or have a format version
             that this code does not know.
     """
-    header = _header_of(TRACKER, data, name)
+    header = _checked(TRACKER, read_header(data, name), name)
+    spec = tracker_spec(header, name)
     try:
-        spec = _tracker_spec(json.dumps({**header["spec"], TRACKER: header[TRACKER]}))
         arrays, beside = _arrays(data)
         state = get_tracker(spec.tracker).from_arrays(spec, arrays)
         _check_room(state, own)
@@ -223,7 +223,7 @@ def decode(data: bytes, name: str = "snapshot", own: bool = False) -> Snapshot:
 
 def decode_learner(data: bytes, name: str = "snapshot", own: bool = False) -> LearnerSnapshot:
     """Read a learner's state back; see `decode`."""
-    header = _header_of(LEARNER, data, name)
+    header = _checked(LEARNER, read_header(data, name), name)
     try:
         spec = _learner_spec(json.dumps({**header["spec"], LEARNER: header[LEARNER]}))
         arrays, beside = _arrays(data)
@@ -232,6 +232,18 @@ def decode_learner(data: bytes, name: str = "snapshot", own: bool = False) -> Le
     except _DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
     return LearnerSnapshot(spec, state, header, beside)
+
+
+def tracker_spec(header: Mapping[str, Any], name: str = "snapshot") -> SubspaceSpec:
+    """Return the spec of a tracker's header.
+
+    Raises:
+        DataError: if there is none; `name` is where the header came from.
+    """
+    try:
+        return _tracker_spec(json.dumps({**header["spec"], TRACKER: header[TRACKER]}))
+    except _DAMAGES as error:
+        raise DataError(name, f"damaged state: {error}") from error
 
 
 @lru_cache(maxsize=64)
@@ -312,8 +324,16 @@ def kind_of(header: Mapping[str, Any]) -> str:
     return LEARNER if LEARNER in header else TRACKER
 
 
-def _header_of(kind: str, data: bytes, name: str) -> dict[str, Any]:
-    header = read_header(data, name)
+def header_of(kind: str, text: str, name: str = "snapshot") -> dict[str, Any]:
+    """Return the header of a tracker or learner by its text alone; see `decode` for the errors."""
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(name, "not a kerneltrack snapshot") from error
+    return _checked(kind, _of_this_version(header, name), name)
+
+
+def _checked(kind: str, header: dict[str, Any], name: str) -> dict[str, Any]:
     found = kind_of(header)
     if found not in header:
         raise DataError(name, "damaged state: neither a tracker's nor a learner's")
@@ -328,8 +348,15 @@ def read_header(data: bytes, name: str = "snapshot") -> dict[str, Any]:
     try:
         outer = json.loads(data[8 : 8 + length])
         header = json.loads(outer["__metadata__"][KEY])
-        version = header["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(name, "not a kerneltrack snapshot") from error
+    return _of_this_version(header, name)
+
+
+def _of_this_version(header: Any, name: str) -> dict[str, Any]:
+    try:
+        version = header["version"]
+    except (KeyError, TypeError) as error:
         raise DataError(name, "not a kerneltrack snapshot") from error
     if type(version) is not int or version != VERSION:
         raise DataError(name, f"format version {version!r}: this code reads version {VERSION}")

@@ -9,6 +9,7 @@ hold, `kerneltrack list NAME` and the docstrings take them.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
 import types
@@ -232,12 +233,17 @@ def settings_of(kind: type[Settings]) -> dict[str, Setting]:
 
 def _declared(kind: type) -> dict[str, Setting]:
     """Return what the annotations of a class and of its bases say; without defaults."""
-    hints = typing.get_type_hints(kind, include_extras=True)
-    return {
-        name: _setting(name, *get_args(hint))
-        for name, hint in hints.items()
-        if get_origin(hint) is Annotated
-    }
+    return {name: each for base in reversed(kind.__mro__) for name, each in _own(base).items()}
+
+
+@functools.cache
+def _own(kind: type) -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
+    for name, hint in inspect.get_annotations(kind, eval_str=issubclass(kind, Settings)).items():
+        origin: Any = get_origin(hint)
+        if origin is Annotated:
+            found[name] = _setting(name, *get_args(hint))
+    return found
 
 
 def _setting(name: str, declared: Any, *extras: Any) -> Setting:

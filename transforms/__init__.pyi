@@ -4,6 +4,7 @@ from .kafka.read import ReadMessages as ReadMessages
 from .kafka.send import SendMessages as SendMessages
 from .learn.late_labels import LateLabels as LateLabels
 from .learn.transform import TrainLinear as TrainLinear
+from .partition.grouped import TrackByPartition as TrackByPartition
 from .read.column_options import ColumnOptions as ColumnOptions
 from .read.files import ReadChunks as ReadChunks
 from .read.format_options import FormatOptions as FormatOptions

@@ -15,6 +15,9 @@ enum { FOLLOWER, LAST_LABEL, STACK, OTHERS };
 /* Columns of `tally`. */
 enum { LOSS, RIGHT, WEIGHT };
 
+/* Inputs beyond this count as this, and no entry of D is below that: their products stay numbers. */
+#define MOST_INPUT 1e30
+#define LEAST_PIVOT 1e-300
 /* Rows between two turns of restoring λ to a coordinate. */
 #define RESTORE_EVERY 4
 /* The map begins when so much of the budget is met, or so many rows have waited for it. */
@@ -37,7 +40,8 @@ typedef struct {
 
 /* `AutoState` but for the classes' names, with room for the call's classes. */
 typedef struct {
-  mat roots;
+  mat factors;
+  mat pivots;
   mat aims;
   mat landmarks;
   mat chase;
@@ -61,16 +65,25 @@ typedef struct {
   auto_state *state;
   int64_t size, memories, experts, width, features, first_feature;
   double *x;
-  /* Mx of each memory, (L, p). */
+  /* Nx of each memory, (L, p). */
   mat along;
   /* Decision values, probabilities and their logarithms of each expert, whole vectors a line. */
   mat values, chances, logs;
-  double *rotated, *wanted, *aimed, *gradient, *image, *mixed;
+  /* Of the row that a memory takes in, see `find_gains`; u. */
+  double *steps, *spreads, *backs, *gains, *taken;
+  double *wanted, *aimed, *gradient, *image, *mixed;
   arena scratch;
 } auto_call;
 
-static double *packed_row(const auto_call *call, int64_t memory, int64_t i) {
-  return row_of(&call->state->roots, memory) + i * (i + 1) / 2;
+/* Rows i to i + 3 of a memory's N, i a multiple of four, with the columns up to i + 3: four columns
+of the four rows, then the next four, so that all of N is read in the order in which it lies. */
+static inline double *four_at(const auto_call *call, int64_t memory, int64_t i) {
+  return row_of(&call->state->factors, memory) + i * (i + LANES) / 2;
+}
+
+static inline double *entry_at(const auto_call *call, int64_t memory, int64_t row, int64_t column) {
+  int64_t r = row % LANES, c = column % LANES;
+  return four_at(call, memory, row - r) + LANES * (column - c + r) + c;
 }
 
 static int begin_call(auto_call *call, const auto_settings *settings, const mode *how,
@@ -85,12 +98,16 @@ static int begin_call(auto_call *call, const auto_settings *settings, const mode
   call->first_feature = 1 + call->width + state->landmarks.rows;
   for (int placed = 0; placed < 2; placed++) {
     call->at = make_lesson(scratch, classes, how, &state->sums, &state->counts, rows, labels, out);
-    call->x = reals(scratch, size);
-    call->along = table(scratch, memories, size);
+    call->x = reals(scratch, padded(size));
+    call->along = table(scratch, memories, padded(size));
     call->values = table(scratch, call->experts, line);
     call->chances = table(scratch, call->experts, line);
     call->logs = table(scratch, call->experts, line);
-    call->rotated = reals(scratch, size);
+    call->steps = reals(scratch, padded(size));
+    call->spreads = reals(scratch, padded(size));
+    call->backs = reals(scratch, padded(size));
+    call->gains = reals(scratch, padded(size));
+    call->taken = reals(scratch, padded(size));
     call->wanted = reals(scratch, line);
     call->aimed = reals(scratch, line);
     call->mixed = reals(scratch, line);
@@ -102,11 +119,32 @@ static int begin_call(auto_call *call, const auto_settings *settings, const mode
   return 1;
 }
 
-/* Whether a coordinate is in use: the places of landmarks that were not met yet are not. */
-static inline int64_t next_used(const auto_call *call, int64_t i) {
+/* The places of landmarks that were not met yet are not in use: from here to the features'. */
+static inline int64_t free_places(const auto_call *call) {
   const int64_t *counts = call->state->counts.at;
-  int64_t free = 1 + call->width + (counts[MAPPED] ? counts[MET] : 0);
-  return i >= free && i < call->first_feature ? call->first_feature : i;
+  return 1 + call->width + (counts[MAPPED] ? counts[MET] : 0);
+}
+
+/* The coordinates in use from `first` on: two runs of them. */
+enum { RUNS = 2 };
+typedef struct {
+  int64_t begin, end;
+} run;
+
+static inline run used_run(const auto_call *call, int which, int64_t first) {
+  if (which == 0) return (run){first, free_places(call)};
+  return (run){first > call->first_feature ? first : call->first_feature, call->size};
+}
+
+/* The next four coordinates of which one is in use: a multiple of four, as `i` is. */
+static inline int64_t next_four(const auto_call *call, int64_t i) {
+  if (i < free_places(call) || i + LANES > call->first_feature) return i;
+  return call->first_feature / LANES * LANES;
+}
+
+static void take_inputs(double *to, const double *from, int64_t count) {
+  for (int64_t j = 0; j < count; j++)
+    to[j] = larger(-MOST_INPUT, smaller(MOST_INPUT, from[j]));
 }
 
 /* Coordinates of the row: 1, the row, κ(landmarks, row), the features. O(mD) */
@@ -115,8 +153,8 @@ static void place_row(auto_call *call, const double *row) {
   double *kernel = call->x + 1 + call->width;
   int64_t met = call->state->counts.at[MET], i = 0;
   double last[LANES] = {0};
-  copy(call->x + 1, row, call->width);
-  copy(call->x + call->first_feature, row + call->width, call->features);
+  take_inputs(call->x + 1, row, call->width);
+  take_inputs(call->x + call->first_feature, row + call->width, call->features);
   for (int64_t j = 0; j < met; j++)
     kernel[j] = -call->settings->inverse_gamma *
                 squared_distance(row_of(landmarks, j), row, call->width);
@@ -126,24 +164,48 @@ static void place_row(auto_call *call, const double *row) {
   copy(kernel + i, last, met - i);
 }
 
-/* What one memory's functions say, and Mx. O(p² + Cp) */
-static void read_off(auto_call *call, int64_t memory) {
-  const mat *aims = &call->state->aims;
-  int64_t known = call->at.known, tap = 0, first = memory * TAPS;
-  int64_t ends[TAPS] = {1, 1 + call->width, call->first_feature, call->size};
-  double *along = row_of(&call->along, memory), *total = call->wanted;
-  fill(total, 0.0, known);
-  for (int64_t i = 0; i < call->size; i++) {
-    for (; tap < TAPS && i >= ends[tap]; tap++)
-      copy(row_of(&call->values, first + tap), total, known);
-    i = next_used(call, i);
-    for (; tap < TAPS && i >= ends[tap]; tap++)
-      copy(row_of(&call->values, first + tap), total, known);
-    if (i >= call->size) break;
-    along[i] = dot(packed_row(call, memory, i), call->x, i + 1);
-    add_scaled(total, along[i], row_of(aims, memory * call->size + i), known);
+/* Nx of one memory: four rows side by side share what is read of x. O(p²) */
+static void project(auto_call *call, int64_t memory) {
+  double *along = row_of(&call->along, memory);
+  for (int64_t i = next_four(call, 0); i < call->size; i = next_four(call, i + LANES)) {
+    const double *next = four_at(call, memory, i);
+    v4 sums[LANES] = {{0}};
+    for (int64_t j = 0; j < i + LANES; j += LANES) {
+      v4 x = load4(call->x + j);
+      UNROLLED
+      for (int r = 0; r < LANES; r++, next += LANES) sums[r] = fma4(load4(next), x, sums[r]);
+    }
+    UNROLLED
+    for (int r = 0; r < LANES; r++) along[i + r] = fold4(sums[r]);
   }
-  for (; tap < TAPS; tap++) copy(row_of(&call->values, first + tap), total, known);
+}
+
+/* What one memory's functions say, read off at its taps. O(p² + Cp) */
+static void read_off(auto_call *call, int64_t memory) {
+  int64_t begins[TAPS] = {0, 1, 1 + call->width, call->first_feature};
+  int64_t ends[TAPS] = {1, 1 + call->width, free_places(call), call->size};
+  const double *along = row_of(&call->along, memory);
+  const mat *aims = &call->state->aims;
+  int64_t known = call->at.known, c = 0;
+  project(call, memory);
+  for (; c + LANES <= known; c += LANES) {
+    v4 total = {0};
+    for (int tap = 0; tap < TAPS; tap++) {
+      const double *aim = row_of(aims, memory * call->size + begins[tap]) + c;
+      for (int64_t i = begins[tap]; i < ends[tap]; i++, aim += aims->columns)
+        total = fma4(all4(along[i]), load4(aim), total);
+      store4(row_of(&call->values, memory * TAPS + tap) + c, total);
+    }
+  }
+  for (; c < known; c++) {
+    double total = 0.0;
+    for (int tap = 0; tap < TAPS; tap++) {
+      const double *aim = row_of(aims, memory * call->size + begins[tap]) + c;
+      for (int64_t i = begins[tap]; i < ends[tap]; i++, aim += aims->columns)
+        total = fma(along[i], *aim, total);
+      row_of(&call->values, memory * TAPS + tap)[c] = total;
+    }
+  }
 }
 
 static void evaluate(auto_call *call) {
@@ -400,44 +462,93 @@ static void learn_target(auto_call *call) {
   real[LAST_TARGET] = target;
 }
 
-/* row ← c·grown·row - s·rotated, rotated ← c·rotated + s·grown·row */
-static void rotate(double *row, double *rotated, double grown, double cosine, double sine,
-                   int64_t count) {
-  double longer = cosine * grown, across = sine * grown;
-  v4 c = all4(cosine), s = all4(sine), l = all4(longer), a = all4(across);
-  int64_t j = 0;
-  for (; j + LANES <= count; j += LANES) {
-    v4 old = load4(row + j), other = load4(rotated + j);
-    store4(row + j, fma4(-s, other, l * old));
-    store4(rotated + j, fma4(a, old, c * other));
-  }
-  for (; j < count; j++) {
-    double old = row[j], other = rotated[j];
-    row[j] = fma(-sine, other, longer * old);
-    rotated[j] = fma(across, old, cosine * other);
+/* What a row is along each coordinate, f (`steps`), and what it does to a memory there: v = Df/ρ
+(`spreads`), α = 1 + Σfv up to the coordinate, k = f/α' (`backs`) with α' that of the coordinate
+before, v/α (`gains`); D ← Dα'/(ρα). Coordinates that are not in use have none of it. */
+static void find_gains(auto_call *call, int64_t memory, const double *along, double grown,
+                       int64_t first, double scale) {
+  double total = 1.0, inverse = 1.0, *pivots = row_of(&call->state->pivots, memory);
+  fill(call->spreads, 0.0, padded(call->size));
+  fill(call->backs, 0.0, padded(call->size));
+  for (int which = 0; which < RUNS; which++) {
+    run used = used_run(call, which, first);
+    for (int64_t i = used.begin; i < used.end; i++) {
+      double pivot = grown * pivots[i], step = scale * along[i];
+      double spread = pivot * step, before = total;
+      total = fma(step, spread, total);
+      call->steps[i] = step;
+      call->spreads[i] = spread;
+      call->backs[i] = step * inverse;
+      inverse = 1.0 / total;
+      call->gains[i] = spread * inverse;
+      pivots[i] = larger(pivot * (before * inverse), LEAST_PIVOT);
+    }
   }
 }
 
-/* Take a row into a memory, whose coordinates are Mx = `along`; `wanted` is what each class was to
-say of it, and is overwritten. */
+/* Take what each class was to say of the row into the functions, coordinate by coordinate: an error
+is what those before have left of it. */
+static void learn_aims(auto_call *call, int64_t memory, int64_t first) {
+  const mat *aims = &call->state->aims;
+  int64_t known = call->at.known, c = 0;
+  for (; c + LANES <= known; c += LANES) {
+    v4 error = load4(call->wanted + c);
+    for (int which = 0; which < RUNS; which++) {
+      run used = used_run(call, which, first);
+      double *aim = row_of(aims, memory * call->size + used.begin) + c;
+      for (int64_t i = used.begin; i < used.end; i++, aim += aims->columns) {
+        v4 old = load4(aim);
+        error = fma4(all4(-call->steps[i]), old, error);
+        store4(aim, fma4(all4(call->gains[i]), error, old));
+      }
+    }
+  }
+  for (; c < known; c++) {
+    double error = call->wanted[c];
+    for (int which = 0; which < RUNS; which++) {
+      run used = used_run(call, which, first);
+      double *aim = row_of(aims, memory * call->size + used.begin) + c;
+      for (int64_t i = used.begin; i < used.end; i++, aim += aims->columns) {
+        error = fma(-call->steps[i], *aim, error);
+        *aim = fma(call->gains[i], error, *aim);
+      }
+    }
+  }
+}
+
+/* N ← N - k·u, u ← u + v·N, row by row: four rows side by side, so that u is read and written once
+for them. A row's own column is 1 and has no u yet, the columns behind it have neither. O(p²) */
+static void turn_rows(auto_call *call, int64_t memory, int64_t first) {
+  double *u = call->taken;
+  fill(u, 0.0, padded(call->size));
+  for (int64_t i = next_four(call, first / LANES * LANES); i < call->size; i = next_four(call, i + LANES)) {
+    double *next = four_at(call, memory, i);
+    v4 backs[LANES], spreads[LANES];
+    UNROLLED
+    for (int r = 0; r < LANES; r++) {
+      backs[r] = all4(-call->backs[i + r]);
+      spreads[r] = all4(call->spreads[i + r]);
+    }
+    for (int64_t j = 0; j < i + LANES; j += LANES) {
+      v4 now = load4(u + j);
+      UNROLLED
+      for (int r = 0; r < LANES; r++, next += LANES) {
+        v4 old = load4(next);
+        store4(next, fma4(backs[r], now, old));
+        now = fma4(spreads[r], old, now);
+      }
+      store4(u + j, now);
+    }
+  }
+}
+
+/* Take a row into a memory, which it is `along`, not at all before coordinate `first`; `wanted` is
+what each class was to say of it. */
 static void absorb(auto_call *call, int64_t memory, const double *along, double grown,
                    int64_t first, double scale) {
-  mat *aims = &call->state->aims;
-  double length = 1.0, squared = 1.0, *wanted = call->wanted;
-  fill(call->rotated, 0.0, call->size);
-  for (int64_t i = next_used(call, first); i < call->size; i = next_used(call, i + 1)) {
-    double a = scale * grown * along[i];
-    squared = fma(a, a, squared);
-    double longer = sqrt(squared), cosine = length / longer, sine = a / longer;
-    double *aim = row_of(aims, memory * call->size + i);
-    for (int64_t c = 0; c < call->at.known; c++) {
-      double old = aim[c] / grown, error = wanted[c];
-      aim[c] = fma(cosine, old, sine * error / length);
-      wanted[c] = fma(-a, old, error);
-    }
-    rotate(packed_row(call, memory, i), call->rotated, grown, cosine, sine, i + 1);
-    length = longer;
-  }
+  find_gains(call, memory, along, grown, first, scale);
+  learn_aims(call, memory, first);
+  turn_rows(call, memory, first);
 }
 
 /* Restore the λ that rows have cost one coordinate since its last turn. */
@@ -445,11 +556,12 @@ static void restore_ridge(auto_call *call, int64_t memory, int64_t learned) {
   double rho = call->settings->memories.at[memory];
   int64_t turn = learned / RESTORE_EVERY;
   int64_t place = turn % call->size;
-  if (learned % RESTORE_EVERY != 0 || next_used(call, place) != place) return;
+  if (learned % RESTORE_EVERY != 0) return;
+  if (place >= free_places(call) && place < call->first_feature) return;
   int64_t rows = least_of(learned + 1, RESTORE_EVERY * call->size);
   double lost = sqrt(call->settings->ridge * (1.0 - power_of(rho, rows)));
   double *along = row_of(&call->along, memory);
-  for (int64_t i = place; i < call->size; i++) along[i] = packed_row(call, memory, i)[place];
+  for (int64_t i = place; i < call->size; i++) along[i] = *entry_at(call, memory, i, place);
   fill(call->wanted, 0.0, call->at.known);
   absorb(call, memory, along, 1.0, place, lost);
 }
@@ -459,7 +571,7 @@ static void learn_memories(auto_call *call, const double *aimed, int64_t learned
   for (int64_t memory = 0; memory < call->memories; memory++) {
     double rho = call->settings->memories.at[memory];
     copy(call->wanted, aimed, call->at.known);
-    absorb(call, memory, row_of(&call->along, memory), 1.0 / sqrt(rho), 0, 1.0);
+    absorb(call, memory, row_of(&call->along, memory), 1.0 / rho, 0, 1.0);
     if (rho < 1.0) restore_ridge(call, memory, learned);
   }
 }
@@ -477,21 +589,17 @@ static void aim_at(auto_call *call, double label) {
 static void begin_map(auto_call *call) {
   auto_state *state = call->state;
   int64_t many = state->counts.at[WAITING], inputs = state->early.columns - 1;
-  double root = 1.0 / sqrt(call->settings->ridge);
   state->counts.at[MAPPED] = 1;
   state->counts.at[WAITING] = 0;
-  fill(state->roots.at, 0.0, state->roots.rows * state->roots.columns);
   fill(state->aims.at, 0.0, state->aims.rows * state->aims.columns);
+  fill(state->factors.at, 0.0, state->factors.rows * state->factors.columns);
+  fill(state->pivots.at, 1.0 / call->settings->ridge, state->pivots.rows * state->pivots.columns);
   for (int64_t memory = 0; memory < call->memories; memory++)
-    for (int64_t i = 0; i < call->size; i++) packed_row(call, memory, i)[i] = root;
+    for (int64_t i = 0; i < call->size; i++) *entry_at(call, memory, i, i) = 1.0;
   for (int64_t n = 0; n < many; n++) {
     const double *row = row_of(&state->early, n);
     place_row(call, row);
-    for (int64_t memory = 0; memory < call->memories; memory++) {
-      double *along = row_of(&call->along, memory);
-      for (int64_t i = next_used(call, 0); i < call->size; i = next_used(call, i + 1))
-        along[i] = dot(packed_row(call, memory, i), call->x, i + 1);
-    }
+    for (int64_t memory = 0; memory < call->memories; memory++) project(call, memory);
     aim_at(call, row[inputs]);
     learn_memories(call, call->aimed, n);
   }

@@ -135,10 +135,9 @@ class SnapshotFolder:
             DataError: if the first model's snapshot cannot be read.
         """
         for model_id in self.models:
-            found = self.found(model_id, codec.TRACKER)
+            found = self.tracker(model_id)
             if found is not None:
-                path, data = found
-                known = len(codec.decode(data, path).state.shift)
+                known = len(found[1].state.shift)
                 if known != width:
                     allowed = f"{known}, as in the snapshots of {self.folder}"
                     raise ConfigError("number of features", width, allowed)
@@ -174,8 +173,7 @@ class SnapshotFolder:
 
     def _place_of(self, entry: Mapping[str, Any], kind: str) -> str:
         if self._packed is not None:
-            name, group, at = entry[kind]
-            return f"{join(self.folder, name)}, row group {group}, state {at}"
+            return self._packed.files.name_of(entry[kind])
         path: str = join(self.folder, entry[kind])
         return path
 
@@ -202,6 +200,27 @@ class SnapshotFolder:
         """
         entry = self._entry(model_id, kind)
         return None if entry is None else (self._place_of(entry, kind), self.read(entry, kind))
+
+    def tracker(self, model_id: str, own: bool = False) -> tuple[str, codec.Snapshot] | None:
+        """Return place and decoded state of the model's tracker, None if there is none.
+
+        Quick where models are asked for `in_order`: packed states are decoded many at a time. Its
+        arrays are to be read only.
+
+        Args:
+            model_id: The model.
+            own: Whether the job itself wrote it; see `codec.decode`.
+
+        Raises:
+            DataError: if the file cannot be read, or as `codec.decode`.
+        """
+        entry = self._entry(model_id, codec.TRACKER)
+        if entry is None:
+            return None
+        path = self._place_of(entry, codec.TRACKER)
+        if self._packed is not None:
+            return path, self._packed.files.snapshot(entry[codec.TRACKER], own)
+        return path, codec.decode(self.read(entry, codec.TRACKER), path, own)
 
     def read(self, entry: Mapping[str, Any], kind: str) -> bytes:
         """Return the bytes of the "tracker" or "learner" of one of the boundaries in `models`.

@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 from kerneltrack import codec
 from kerneltrack.errors import DataError, KerneltrackError
 from kerneltrack.paths import join
+from kerneltrack.snapshots.columns import decode_columns
 from kerneltrack.snapshots.files import MOST_BYTES, opened
 from kerneltrack.snapshots.header import PackedState
 
@@ -38,6 +39,8 @@ PACKED_VERSION = 1
 GROUP_ROWS = 128
 """States of a row group: what is read to take one out."""
 _GROUPS_AT_HAND = 8
+_ASKED_SINGLY = 8
+"""States of a row group that are decoded one by one: to decode all costs about as much."""
 _META = b"kerneltrack"
 _KINDS = (codec.TRACKER, codec.LEARNER)
 _REALS: dict[str, Any] = {"d": pa.float64(), "f": pa.float32(), "l": pa.int64()}
@@ -446,6 +449,28 @@ class PackedFile:
             for place in range(len(group)):
                 yield group.state(place)
 
+    def snapshots(self, own: bool = False) -> Iterator[tuple[str, codec.Snapshot]]:
+        """Return the model and the decoded state of each tracker, in order.
+
+        Args:
+            own: Whether the job itself wrote them; see `codec.decode`.
+
+        Raises:
+            DataError: if they cannot be read, or as `codec.decode`.
+        """
+        for number in range(len(self._ranges)):
+            group = self.group(number)
+            group.snapshots(own)
+            for place, kind in enumerate(group.kinds):
+                if kind == codec.TRACKER:
+                    yield group.names[place], group.snapshot(place, number, own)
+                elif kind not in _KINDS:
+                    group.state(place)  # It says what is wrong.
+
+
+def _place_in(path: str, group: int, place: int) -> str:
+    return f"{path}, row group {group}, state {place}"
+
 
 class _Reading:
     """A Parquet file that is open, its errors turned into ours."""
@@ -491,6 +516,8 @@ class PackedGroup:
         self.kinds: list[str] = self._plain("kind")
         self.rows: list[int] = self._plain("rows")
         self._arrays: dict[str, npt.NDArray[Any]] = {}
+        self._snapshots: dict[bool, list[codec.Snapshot | None]] = {}
+        self._asked = 0
 
     def __len__(self) -> int:
         """Return the number of states."""
@@ -507,16 +534,98 @@ class PackedGroup:
         if name not in self._arrays:
             column = self._table.column(name)
             (chunk,) = column.chunks
-            if chunk.null_count or chunk.flatten().null_count:
+            numbers = chunk.flatten()
+            if chunk.null_count or numbers.null_count:
                 raise DataError(self._path, f"damaged: {name} is missing")
-            flat = chunk.flatten().to_numpy(zero_copy_only=True)
-            self._arrays[name] = flat.reshape(len(self), -1)
+            self._arrays[name] = numbers.to_numpy(zero_copy_only=True).reshape(len(self), -1)
         return self._arrays[name]
 
     def about(self, place: int) -> tuple[str, int, int | None, bool]:
         """Return kind, rows, time and `final` of the state at a place."""
         time, final = (self._table.column(name)[place].as_py() for name in ("time", "final"))
         return self.kinds[place], self.rows[place], time, bool(final)
+
+    def snapshot(self, place: int, number: int, own: bool = False) -> codec.Snapshot:
+        """Return the tracker's state at a place decoded: what `codec.decode` gives of its bytes.
+
+        Once some were asked for, all are decoded together. Arrays are then parts of larger ones;
+        who writes to them writes to what the next one who asks gets.
+
+        Args:
+            place: The place.
+            number: The group's, for errors.
+            own: Whether the job itself wrote it; see `codec.decode`.
+
+        Raises:
+            DataError: as `state` and `codec.decode`.
+        """
+        self._asked += 1
+        if self._asked <= _ASKED_SINGLY and own not in self._snapshots:
+            found = None
+        else:
+            found = self.snapshots(own)[place]
+        if found is None:
+            found = codec.decode(self.state(place).data, _place_in(self._path, number, place), own)
+        return found
+
+    def snapshots(self, own: bool = False) -> list[codec.Snapshot | None]:
+        """Return all trackers' states decoded, as far as that can be done together; see `snapshot`.
+
+        None of those that `snapshot` must look at by themselves.
+        """
+        if own not in self._snapshots:
+            self._snapshots[own] = self._decoded(own)
+        return self._snapshots[own]
+
+    def _decoded(self, own: bool) -> list[codec.Snapshot | None]:
+        """Return the states, None of one that must be looked at by itself.
+
+        That is one of a learner, one whose arrays are not in the columns, and a damaged one.
+        """
+        found: list[codec.Snapshot | None] = [None] * len(self)
+        try:
+            plain = {name: self._table.column(name).to_pylist() for name in _PLAIN}
+            complete = [
+                kind == codec.TRACKER and whole is False and None not in (text, final)
+                for kind, whole, text, final in zip(
+                    *(plain[name] for name in ("kind", "whole", "header", "final")), strict=True
+                )
+            ]
+            places = [place for place, good in enumerate(complete) if good]
+            columns = self._own_columns(codec.TRACKER, places) if places else {}
+        # A text that is none, or a column with a number missing.
+        except (ValueError, DataError):
+            return found
+        if not places:
+            return found
+        texts = [plain["header"][place] for place in places]
+        for place, snapshot in zip(places, decode_columns(texts, columns, own), strict=True):
+            if snapshot is None or plain["beside"][place] is None:
+                found[place] = snapshot
+                continue
+            try:
+                more = codec.parts_of(plain["beside"][place], self._path, headed=False)[1]
+            except DataError:
+                continue
+            if all(map(_is_beside, more)):
+                beside = {name[len(codec.BESIDE) :]: array for name, array in more.items()}
+                found[place] = snapshot._replace(beside=beside)
+        return found
+
+    def _own_columns(self, kind: str, places: Sequence[int]) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays of states of a kind by name, (states, ...)."""
+        count, begin = len(places), f"{kind}."
+        columns: dict[str, npt.NDArray[Any]] = {
+            name[len(begin) :]: np.zeros((count, *array.shape), array.dtype)
+            for name, array in self._empty.items()
+            if name.startswith(begin)
+        }
+        for name, shape in self._layout.items():
+            if name.startswith(begin):
+                values = self._values(name)
+                some = values if count == len(self) else values[places]
+                columns[name[len(begin) :]] = some.reshape(count, *shape)
+        return columns
 
     def state(self, place: int) -> PackedState:
         """Return the state at a place.
@@ -616,6 +725,16 @@ class PackedFiles:
         """Return the state at a place that `places` gave."""
         name, number, at = place
         return self._group(name, number).state(at)
+
+    def snapshot(self, place: tuple[str, int, int], own: bool = False) -> codec.Snapshot:
+        """Return the tracker's state at a place that `places` gave; see `PackedGroup.snapshot`."""
+        name, number, at = place
+        return self._group(name, number).snapshot(at, number, own)
+
+    def name_of(self, place: tuple[str, int, int]) -> str:
+        """Return what a place is called."""
+        name, number, at = place
+        return _place_in(join(self._folder, name), number, at)
 
     def about(self, place: tuple[str, int, int]) -> tuple[str, int, int | None, bool]:
         """Return kind, rows, time and `final` of the state at a place."""

@@ -55,7 +55,7 @@ def registry_settings(args: argparse.Namespace) -> dict[str, str] | None:
         DataError: if it does not answer.
     """
     # Only for a job that is started: Avro's reader takes a while to import.
-    from transforms.kafka.messages import REGISTERED  # noqa: PLC0415
+    from transforms.kafka.formats import REGISTERED  # noqa: PLC0415
     from transforms.kafka.schema_registry import SchemaRegistry, check_settings  # noqa: PLC0415
 
     given = _pairs("--registry", args.registry)

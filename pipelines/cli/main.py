@@ -100,7 +100,7 @@ COMMANDS = {
         "Track a Kafka topic on Flink: features and the rest to topics.",
         "live.options.add_flags",
         "live.stream.run",
-        "live.options.check",
+        "live.columns.check",
     ),
     "replay": Command(
         "Send the rows of files to a Kafka topic as a live stream.",

@@ -14,10 +14,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-import yaml
-
 from kerneltrack.batch.landmark_spec import LandmarkSpec
-from kerneltrack.errors import ConfigError, DataError, one_line
+from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import AutoSpec, LearnerSpec
 from kerneltrack.learners.common.usual import usual_inputs
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
@@ -25,16 +23,12 @@ from kerneltrack.monitor.reference import LEARNINGS, ReferenceSpec
 from kerneltrack.paths import is_local
 from kerneltrack.registry import LEARNERS, TRACKERS, parse_learner_spec, parse_spec
 from kerneltrack.settings import Setting, settings_of
-from kerneltrack.snapshots.files import read_whole
 from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.command_line import flags_named
 from pipelines.cli.setting_flags import add_flag, help_of
 
 NONE = "none"
-_MOST_BYTES = 64 << 10
-"""Of a spec's file: all fields there are take two thousand."""
-_MOST_FIELDS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,7 +307,10 @@ def _section(args: argparse.Namespace, role: Role) -> dict[str, Any]:
     """Return a role's values from the YAML file."""
     if not args.spec:
         return {}
-    values = _read_yaml(args.spec)
+    # Reading YAML takes a tenth of what a command without takes.
+    from pipelines.cli.spec_file import read_spec_file  # noqa: PLC0415
+
+    values = read_spec_file(args.spec)
     sections = (LEARNER.name, DRIFT.name, REFERENCE.name)
     parts = {name: values.pop(name) for name in sections if name in values}
     if role is TRACKER:
@@ -326,30 +323,3 @@ def _section(args: argparse.Namespace, role: Role) -> dict[str, Any]:
     if not isinstance(part, dict) or not part:
         raise DataError(args.spec, f"{role.name} must hold fields and values, or be a name")
     return part
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML's plain types; a mapping holds a bounded number of fields.
-
-    What is named once and used many times is not copied, except by the merge key: a few lines
-    could make billions of fields.
-    """
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge the mappings of "<<" into this one."""
-        super().flatten_mapping(node)
-        if len(node.value) > _MOST_FIELDS:
-            raise yaml.YAMLError(f"over {_MOST_FIELDS} fields in one place")
-
-
-def _read_yaml(path: str) -> dict[str, Any]:
-    data = read_whole(path, _MOST_BYTES)
-    try:
-        values = yaml.load(data, _Loader)
-    # What makes values of texts raises whatever it meets: ValueError for the 31st of June,
-    # KeyError for a truth value that is none, RecursionError for what is nested too deeply.
-    except Exception as error:
-        raise DataError(path, f"not YAML: {one_line(error)}") from error
-    if not isinstance(values, dict):
-        raise DataError(path, "must hold fields and values (rank: 10)")
-    return values

@@ -110,7 +110,7 @@ def flink(cluster: Cluster) -> dict[str, Any]:
         **_jobs(),
         # Of 10 s a busy machine makes too little.
         "pekko.startup-timeout": "60 s",
-        "heartbeat.interval": 2500,
+        "heartbeat.interval": 1000,
         "heartbeat.timeout": 10000,
         # No metric is fetched before the last fetch has ended: one of a TaskManager that died
         # meanwhile ends by this alone, by default after 10 minutes.
@@ -141,11 +141,12 @@ def _rest(settings: Settings) -> dict[str, Any]:
 
 def _jobs() -> dict[str, Any]:
     return {
-        # For ever; what fails again and again is left more and more time to be mended.
+        # For ever; what fails again and again is left more and more time to be mended, what has run
+        # for ten seconds is not.
         "restart-strategy.type": "exponential-delay",
         "restart-strategy.exponential-delay.initial-backoff": "1 s",
         "restart-strategy.exponential-delay.max-backoff": "10 s",
-        "restart-strategy.exponential-delay.reset-backoff-threshold": "30 s",
+        "restart-strategy.exponential-delay.reset-backoff-threshold": "10 s",
         # One that hangs is given up, and the next one tried; by default after 10 minutes.
         "execution.checkpointing.timeout": "60 s",
         # Else those of a job that failed or was cancelled are deleted.

@@ -25,7 +25,8 @@ RESTARTED = "taskmanager"
 POLL = 0.5
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-STEADY = 60.0
+STEADY = 20.0
+"""A TaskManager that ran for so many seconds is started again at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,15 +61,21 @@ class Supervisor:
                 continue
             if process.alive:
                 self._dead.pop(part.name, None)
-                if part.name == RESTARTED and time.time() - process.since > STEADY:
-                    self._pause = FIRST_PAUSE
                 continue
             if self._dead.get(part.name) != process:
                 self._dead[part.name] = process
                 _log.warning("%s (process %d) is dead", process.name, process.pid)
-                self._not_before = time.monotonic() + (self._pause if process.restarts else 0)
+                if part.name == RESTARTED:
+                    self._not_before = time.monotonic() + self._pause_after(process)
             if part.name == RESTARTED and time.monotonic() >= self._not_before:
                 self._restart(process)
+
+    def _pause_after(self, dead: Process) -> float:
+        """Return how long to wait: the longer, the more often it has died soon after a start."""
+        if not dead.restarts or time.time() - dead.since > STEADY:
+            self._pause = FIRST_PAUSE
+            return 0.0
+        return self._pause
 
     def _restart(self, dead: Process) -> None:
         """Start the TaskManager again, unless a command is at work on the cluster."""

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kerneltrack import codec
 from kerneltrack.errors import printable
 from kerneltrack.monitor.neighbours import (
     VIEWS,
@@ -107,11 +106,10 @@ def _read_in_order(folder: SnapshotFolder, names: Sequence[str]) -> dict[str, Fi
 
 
 def _read(folder: SnapshotFolder, model_id: str) -> Fingerprint | None:
-    found = folder.found(model_id, codec.TRACKER)
+    found = folder.tracker(model_id, own=True)
     if found is None:
         return None
-    path, data = found
-    snapshot = codec.decode(data, path, own=True)
+    path, snapshot = found
     # One that was given to many models is not the model's own.
     own = not snapshot.header["about"].get("reference_from")
     held = reference_of(snapshot, path) if own else None

@@ -44,6 +44,8 @@ SINGLE_MODELS = 1_000
 """Up to so many models' snapshots are written as a file each, more are packed."""
 PARTITION_BYTES = 128 << 20
 """About how many bytes of rows a partition has at most, where its models allow it."""
+MOST_IN_MEMORY = 512 << 20
+"""Bytes of rows that are sorted in memory; a partition with a large model may have more."""
 PARTITIONS_PER_WORKER = 4
 LEAST_SLOTS = 256
 MOST_ALONE_ROWS = 50_000
@@ -144,7 +146,10 @@ def _shared(job: Job, ends: Ends, slots: int) -> Shared:
     steps = Steps(
         track.step(), job.order, None if learn is None else learn.steps(), job.late is not None
     )
-    return Shared(ends.output, schemas, tuple(ends.sources), slots, steps, job.before, job.float32)
+    sources = tuple(ends.sources)
+    return Shared(
+        ends.output, schemas, sources, slots, steps, job.before, job.float32, MOST_IN_MEMORY
+    )
 
 
 def _size_of(files: Input) -> int:

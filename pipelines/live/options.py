@@ -1,24 +1,17 @@
-"""Command-line flags of the live job, and what they say of its messages."""
+"""Command-line flags of the live job; what they say of its messages: `pipelines.live.columns`."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import re
 from typing import Annotated, Any
 
-import pyarrow as pa
-
-from kerneltrack.errors import ConfigError
 from kerneltrack.settings import Range, Settings, settings_of
 from pipelines.cli import input_options, job_flags, kafka_options
 from pipelines.cli.command_line import Parser
 from pipelines.cli.job_flags import COMMON
 from pipelines.cli.setting_flags import FlagsOf
-from transforms.kafka.messages import INPUT_FORMATS, MESSAGE_KEY, OUTPUT_FORMATS, RECORD_TIME
-from transforms.read.column_options import ColumnOptions
-from transforms.read.columns import Columns
-from transforms.read.matrix import Feature
+from transforms.kafka.formats import INPUT_FORMATS, OUTPUT_FORMATS
 from transforms.track.order import Order
 
 MAX_DISORDER = 1.0
@@ -129,13 +122,6 @@ def add_stop_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(args: argparse.Namespace) -> Columns:
-    """Return what each field of a message is; see `columns_from_flags`."""
-    if args.idle_flush in ("0", "0.0"):
-        args.idle_flush = "none"
-    return columns_from_flags(args)
-
-
 def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Kafka")
     kafka_options.add_client_flags(group)
@@ -215,83 +201,6 @@ def add_cluster_flags(group: Any) -> None:
         metavar="DIR",
         help="where jobs are written down, for stop and --resume (default: that of --cluster)",
     )
-
-
-def columns_from_flags(args: argparse.Namespace) -> Columns:
-    """Return what each field of a message is.
-
-    Raises:
-        ConfigError: for a bad flag, a field with two meanings, or no features.
-    """
-    given = input_options.COLUMNS.read(args)
-    if args.missing == "drop":
-        raise ConfigError("--missing", "drop", "fail or hold: a stream cannot be looked at whole")
-    if args.time_ambiguous == "infer":
-        raise ConfigError(
-            "--time-ambiguous",
-            "infer",
-            "fail, earliest or latest: what comes later would tell, and no row can wait for it",
-        )
-    features = tuple(_feature(text) for text in given.features or ())
-    if not features:
-        raise ConfigError("--features", "", "the names of the fields that are features")
-    roles = {
-        "--model-id": given.model_id,
-        "--time": given.time,
-        "--sequence": given.sequence,
-        "--label": given.label,
-    }
-    named = [*((flag, name) for flag, name in roles.items() if name)]
-    named += [("--features", feature.name) for feature in features]
-    seen: dict[str, str] = {}
-    for flag, name in named:
-        if name in seen:
-            raise ConfigError(flag, name, f"another field than {seen[name]}")
-        seen[name] = flag
-    if given.exclude:
-        raise ConfigError("--exclude", given.exclude[0], "left out: features are named")
-    label = given.label or None
-    return Columns(
-        model_id=given.model_id or MESSAGE_KEY,
-        time=given.time or RECORD_TIME,
-        sequence=given.sequence,
-        label=label,
-        label_type=_label_type(given, label),
-        features=features,
-        dtype="float64",
-        requests={},
-        options=dataclasses.replace(given, features=tuple(f.name for f in features)),
-    )
-
-
-def label_columns(args: argparse.Namespace, columns: Columns) -> Columns:
-    """Return what each field of a delayed label is.
-
-    Args:
-        args: The parsed flags.
-        columns: What each field of a row is.
-    """
-    label = args.label_column or columns.label or "label"
-    return dataclasses.replace(
-        columns,
-        time=None if args.label_index else columns.time,
-        sequence=args.label_index,
-        label=label,
-        label_type=_label_type(columns.options, label),
-        features=(),
-        options=dataclasses.replace(
-            columns.options, label=label, sequence=args.label_index, features=(), missing="fail"
-        ),
-    )
-
-
-def _label_type(given: ColumnOptions, label: str | None) -> pa.DataType | None:
-    return None if label is None else pa.type_for_alias(given.label_type or "string")
-
-
-def _feature(text: str) -> Feature:
-    sized = re.fullmatch(r"(.+)\[([1-9][0-9]{0,6})\]", text)
-    return Feature(sized[1], int(sized[2])) if sized else Feature(text)
 
 
 def topics_from_flags(args: argparse.Namespace) -> dict[str, str]:

@@ -23,6 +23,7 @@ from pipelines.cli.job_flags import refuse_without
 from pipelines.job import say
 from pipelines.job_spec import Job, job_from_flags
 from pipelines.live import options as stream_options
+from pipelines.live.columns import label_columns
 from pipelines.live.flink import ENDED
 from pipelines.live.jobs import (
     FORMATS,
@@ -39,7 +40,7 @@ from pipelines.live.pipeline import Ends, Labels, build, digest, outputs_of
 from pipelines.live.stable_ids import StableIds
 from pipelines.live.status import follow
 from pipelines.topics.admin import Topics, start_settings
-from transforms.kafka.messages import RECORD_TIME
+from transforms.kafka.formats import RECORD_TIME
 from transforms.keyed.expiry import Expiry
 from transforms.read.columns import Columns
 from transforms.track.order import Order
@@ -204,9 +205,7 @@ def _ends(
     labels = None
     if args.labels_topic is not None:
         known.check_input(args.labels_topic, "--labels-topic")
-        labels = Labels(
-            topic=args.labels_topic, columns=stream_options.label_columns(args, job.columns)
-        )
+        labels = Labels(topic=args.labels_topic, columns=label_columns(args, job.columns))
     return Ends(
         topic=args.topic,
         labels=labels,

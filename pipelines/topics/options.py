@@ -10,7 +10,7 @@ from kerneltrack.errors import ConfigError
 from pipelines.cli import input_options, kafka_options
 from pipelines.cli.command_line import path_name
 from pipelines.cluster.folder import Folder, load
-from transforms.kafka.messages import FORMATS, OUTPUT_FORMATS
+from transforms.kafka.formats import FORMATS, OUTPUT_FORMATS
 
 IDLE = 5.0
 

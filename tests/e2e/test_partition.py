@@ -29,6 +29,7 @@ from tests.e2e.jobs import (
     track,
     write,
 )
+from transforms.partition import large
 
 RUNNER = (f"--runner={DEFAULT_RUNNER}",)
 ALL = ("--learner", "ridge", "--window", "5", "--drift", "--reference", "first")
@@ -117,6 +118,61 @@ def test_the_results_are_those_of_a_runner(
     record = record_of(tmp_path / "processes")
     assert (record["runner"], record["processes"]["workers"]) == ("processes", 2)
     assert record_of(tmp_path / "runner")["runner"] == "FnApiRunner"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        (*ALL, *MORE),
+        ("--max-disorder", "3", "--max-jump", "100", "--learner", "ridge"),
+        ("--duplicates", "drop"),
+        ("--missing", "hold", "--extras", "q", "s"),
+    ],
+    ids=["plain", "all", "disorder", "duplicates", "hold"],
+)
+@pytest.mark.parametrize("most", [4 << 10, 64 << 10], ids=["runs", "groups"])
+def test_models_larger_than_memory(
+    most: int,
+    flags: tuple[str, ...],
+    sources: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Merged from sorted runs on disk, or read in groups, they give the same."""
+    job = (*sources, *COLUMNS, *SMALL, *flags, "--workers", "1")
+    track(*job, "--output", str(tmp_path / "whole"))
+    merged: list[str] = []
+    monkeypatch.setattr(partitioned, "MOST_IN_MEMORY", most)
+    monkeypatch.setattr(large, "LEAST_BLOCK", 16)
+    merge = large._merged
+
+    def counted(*given: Any) -> Any:
+        merged.append("one")
+        return merge(*given)
+
+    monkeypatch.setattr(large, "_merged", counted)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    track(*job, "--temp-dir", str(scratch), "--output", str(tmp_path / "large"))
+    assert_same(tmp_path / "whole", tmp_path / "large")
+    assert len(merged) == (12 if most < 10_000 else 0)
+    assert not list(scratch.iterdir())
+
+
+def test_a_large_model_goes_on_from_snapshots(
+    sources: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Rows that were learned from before are refused, as where they are all in memory."""
+    job = (*COLUMNS, *SMALL, "--workers", "1", "--learner", "ridge")
+    track(sources[0], *job, "--output", str(tmp_path / "first"))
+    warm = ("--warm-start", str(tmp_path / "first" / "snapshots"))
+    track(*sources, *job, *warm, "--output", str(tmp_path / "whole"))
+    monkeypatch.setattr(partitioned, "MOST_IN_MEMORY", 4 << 10)
+    monkeypatch.setattr(large, "LEAST_BLOCK", 16)
+    track(*sources, *job, *warm, "--output", str(tmp_path / "large"))
+    assert_same(tmp_path / "whole", tmp_path / "large")
+    assert record_of(tmp_path / "large")["counts"]["rows_failed"] > 1000
 
 
 def test_a_job_goes_on_from_packed_snapshots(

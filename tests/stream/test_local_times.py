@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from tests.stream.test_read import cut
 from transforms.chunks import encode_batch
+from transforms.kafka.formats import MESSAGE_KEY
 from transforms.kafka.gather import Gathering
-from transforms.kafka.messages import MESSAGE_KEY, Message, position
+from transforms.kafka.messages import Message, position
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
 from transforms.read.files import ReadChunks

@@ -15,10 +15,9 @@ import pytest
 from tests.e2e.hostile import good_rows, hostile_messages
 from transforms.chunks import Chunk, encode_batch
 from transforms.kafka.encode import MOST_BYTES, EncodeFn, messages_of, to_json
+from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
 from transforms.kafka.gather import Gathering, Outgoing
 from transforms.kafka.messages import (
-    MESSAGE_KEY,
-    RECORD_TIME,
     BadMessageError,
     Message,
     batch_of,

@@ -13,7 +13,15 @@ import pytest
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import Auto, AutoSpec, RidgeSpec
-from kerneltrack.learners.auto.learner import EXPERTS, LOSS, MAPPED, RIGHT, WEIGHT, carried
+from kerneltrack.learners.auto.learner import (
+    EXPERTS,
+    LOSS,
+    MAPPED,
+    RIGHT,
+    WEIGHT,
+    carried,
+    places,
+)
 from kerneltrack.registry import get_learner
 
 FloatArray = npt.NDArray[np.float64]
@@ -41,6 +49,15 @@ def one_by_one(
     return state, said, predicted
 
 
+def unpacked(state: Any, memory: int) -> FloatArray:
+    """N of a memory, (p, p)."""
+    size = len(state.aims) // 2
+    factor = np.zeros((size, size))
+    row, column = np.tril_indices(size)
+    factor[row, column] = state.factors[memory, places(row, column)]
+    return factor
+
+
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_the_first_taps_are_the_ridges_on_fewer_coordinates(task: str) -> None:
     """Of the long memory, exactly; of the short one, as far as λ is restored alike."""
@@ -49,9 +66,7 @@ def test_the_first_taps_are_the_ridges_on_fewer_coordinates(task: str) -> None:
     spec = AutoSpec(task=task, budget=40)
     learner = Auto()
     state = learner.update(spec, learner.begin(spec, 5, CHANNELS), rows, labels)[0]
-    size = len(state.aims) // 2
-    along = np.zeros((size, size))
-    along[np.tril_indices(size)] = state.roots[0]
+    along = unpacked(state, 0)
     constant = np.ones((len(rows), 1))
     read = np.hstack([constant, rows[:, :CHANNELS]]) @ along[: 1 + CHANNELS, : 1 + CHANNELS].T
     ridge = RidgeSpec(task=task, ridge=spec.ridge, forgetting=1.0)
@@ -83,8 +98,7 @@ def test_the_map_is_as_if_it_had_been_there_at_the_first_row() -> None:
     normal = whole.T @ whole + spec.ridge * np.eye(whole.shape[1])
     expected = whole @ np.linalg.solve(normal, whole.T @ aims)
     size = len(state.aims) // 2
-    along = np.zeros((size, size))
-    along[np.tril_indices(size)] = state.roots[0]
+    along = unpacked(state, 0)
     np.testing.assert_allclose(whole @ along.T @ state.aims[:size], expected, atol=1e-7)
 
 
@@ -94,10 +108,10 @@ def test_the_ridge_is_restored_while_rows_are_forgotten() -> None:
     rows = np.tile([[1.0, 0.0, 0.0]], (5_000, 1))
     state, _ = learn_all(spec, rows, ["a", "b"] * 2_500)
     size = len(state.aims) // 2
-    root = np.zeros((size, size))
-    root[np.tril_indices(size)] = state.roots[1]
+    factor = unpacked(state, 1)
     # Every coordinate has its turn once in 4p rows.
-    assert np.diag(root.T @ root).max() <= 1.0 / (spec.ridge * 0.95 ** (4 * size))
+    inverse = factor.T @ np.diag(state.pivots[1]) @ factor
+    assert np.diag(inverse).max() <= 1.0 / (spec.ridge * 0.95 ** (4 * size))
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

@@ -12,12 +12,14 @@ from apache_beam.transforms.window import FixedWindows
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.in_memory import run_all
+from kerneltrack.learners import RidgeSpec
 from kerneltrack.limits import MOST, MOST_GIVEN
 from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import CovarianceSpec, OKFEBSpec
 from kerneltrack.trackers.common import state as places
 from tests.crafted_states import ROWS, Case, cases, clock_trial, landmarks_trial, trial
+from transforms.learn import learner
 from transforms.track.windows import MeasureMismatch, OpenWindows
 
 TRIALS = 60
@@ -138,3 +140,17 @@ HARMFUL = {
 def test_states_that_did_harm_are_refused(name: str) -> None:
     case = cases()[name]()
     assert [trial(case, seed) for seed in HARMFUL[name]] == [False] * len(HARMFUL[name])
+
+
+def test_guesses_from_outside_leave_room_for_rows_to_come() -> None:
+    case = CASES["learning ridge"]()
+    now = case.read(case.data, False)
+    guesses = now.board.guesses
+    for counts in (guesses.seen, guesses.ridge.counts):
+        before = counts.copy()
+        counts[:] = MOST_GIVEN + 1
+        data = learner.encode_working(RidgeSpec(), "a", now)
+        with pytest.raises(DataError, match=f"must be 0 to {MOST_GIVEN}"):
+            case.read(data, False)
+        case.read(data, True)
+        counts[:] = before

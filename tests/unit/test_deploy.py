@@ -22,7 +22,7 @@ from pipelines.cluster.parts import FLINK_FLAGS
 from pipelines.cluster.resolve import Jars, cache_folder
 from pipelines.cluster.versions import POMS, versions
 from pipelines.job_spec import job_from_flags
-from pipelines.live.options import columns_from_flags
+from pipelines.live.columns import columns_from_flags
 from tests.deployment import (
     COMPOSE,
     DEPLOY,

@@ -45,7 +45,8 @@ def test_workflows_run_targets_that_there_are() -> None:
         lines = [step["run"] for job in jobs for step in job.get("steps", []) if "run" in step]
         for line in lines:
             if line.startswith("make "):
-                assert set(line.split()[1:]) <= targets, (path.name, line)
+                asked = {word for word in line.split()[1:] if "=" not in word}
+                assert asked <= targets, (path.name, line)
 
 
 def test_the_citation_is_of_this_version() -> None:

@@ -18,9 +18,8 @@ import pyarrow as pa
 
 from kerneltrack.errors import fit, shorten
 from transforms.chunks import Chunk
+from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
 from transforms.kafka.messages import (
-    MESSAGE_KEY,
-    RECORD_TIME,
     BadMessageError,
     Message,
     batch_of,

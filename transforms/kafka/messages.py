@@ -18,26 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import DataError, one_line
-
-FORMATS = ("json", "arrow", "avro")
-"""How messages are written."""
-
-REGISTERED = "confluent-avro"
-"""And by a schema that a registry has (`schema_registry`)."""
-
-INPUT_FORMATS = (*FORMATS, REGISTERED)
-"""How a job's input may be written."""
-
-OUTPUT_FORMATS = ("json", "arrow")
-"""How a job writes its own."""
+from transforms.kafka.formats import REGISTERED
 
 ROW_BITS = 20
 MOST_ROWS = 1 << ROW_BITS
 """Rows of one message at most: a row's position is its message's offset and place in one number."""
-
-MESSAGE_KEY = "message key"
-RECORD_TIME = "record timestamp"
-"""What stands for columns that the message itself does not have."""
 
 
 class Message(NamedTuple):

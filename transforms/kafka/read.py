@@ -15,8 +15,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk
 from transforms.kafka.commands import Commands
+from transforms.kafka.formats import INPUT_FORMATS, REGISTERED
 from transforms.kafka.gather import NO_ROW, Gathering, Outgoing, Reason, dead_letter
-from transforms.kafka.messages import INPUT_FORMATS, REGISTERED, BadMessageError, Message
+from transforms.kafka.messages import BadMessageError, Message
 from transforms.kafka.schema_registry import SchemaRegistry
 from transforms.metrics import count
 from transforms.read.columns import Columns

@@ -134,6 +134,16 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         self._bounded = bounded
         self._expiry = expiry
 
+    @property
+    def late(self) -> LateLabels | None:
+        """How long rows wait for labels; None: labels come with the rows."""
+        return self._plan.late
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the input ends."""
+        return self._bounded
+
     def steps(self) -> tuple[NarrowFn, LearnFn]:
         """Return the two steps themselves, for drivers that hold the models' rows in memory."""
         narrow = NarrowFn(self._plan.spec, self._timed_by)

@@ -91,12 +91,14 @@ class Steps:
         """
         return IN_ORDER if self.order.waits_for_end else IN_ARRIVAL
 
-    def run(self, key: str, rows: Chunk | None, labels: Chunk | None) -> Iterator[Rows | State]:
+    def run(
+        self, key: str, rows: Chunk | Iterator[Chunk] | None, labels: Chunk | None
+    ) -> Iterator[Rows | State]:
         """Run all of a model's rows, sorted by `keys`, and its delayed labels.
 
         Args:
             key: The model's ID.
-            rows: Its rows; None if only labels name it.
+            rows: Its rows, or some at a time; None if only labels name it.
             labels: Labels by `index` or `time`; None without.
         """
         tracked: Iterator[Any] = iter(()) if rows is None else self._tracked(key, rows)
@@ -145,26 +147,40 @@ class Steps:
                 for _, chunk in self.learn[0].process((key, Chunk(item.batch))):
                     yield chunk
 
-    def _tracked(self, key: str, rows: Chunk) -> Iterator[Any]:
+    def _tracked(self, key: str, rows: Chunk | Iterator[Chunk]) -> Iterator[Any]:
         log, buffer = _Cell([]), _Cell([])
         if self.order.waits_for_end:
-            buffer.add(rows)
-            yield from self.track.finish(key, Cells(log, buffer))
+            if isinstance(rows, Chunk):
+                buffer.add(rows)
+                yield from self.track.finish(key, Cells(log, buffer))
+            else:
+                yield from self.track.finish_sorted(key, rows)
             return
-        for chunk in _as_they_came(rows):
+        for chunk in _as_they_came(iter((rows,)) if isinstance(rows, Chunk) else rows):
             kept = self.track.log_of(key, Cells(log, buffer))
             yield from self.track.take((key, chunk), kept)
             kept.commit()
         yield from self.track.finish(key, Cells(log, buffer))
 
 
-def _as_they_came(rows: Chunk) -> Iterator[Chunk]:
+def _as_they_came(parts: Iterator[Chunk]) -> Iterator[Chunk]:
     """Return rows in the order of source and row, chunk by chunk, none of two sources."""
-    source = rows.column("source")
-    edges = [0, *(np.flatnonzero(np.diff(source)) + 1).tolist(), len(rows)]
-    for start, stop in itertools.pairwise(edges):
-        for at in range(start, stop, CHUNK_ROWS):
-            yield rows.slice(at, min(at + CHUNK_ROWS, stop)).in_order()
+    left: Chunk | None = None
+    for part in parts:
+        rows = part if left is None else Chunk.concat([left, part])
+        source = rows.column("source")
+        edges = [0, *(np.flatnonzero(np.diff(source)) + 1).tolist(), len(rows)]
+        left = None
+        for start, stop in itertools.pairwise(edges):
+            for at in range(start, stop, CHUNK_ROWS):
+                chunk = rows.slice(at, min(at + CHUNK_ROWS, stop))
+                # More of the last one's may follow.
+                if chunk.batch.num_rows < CHUNK_ROWS and stop == len(rows):
+                    left = chunk
+                else:
+                    yield chunk.in_order()
+    if left is not None:
+        yield left.in_order()
 
 
 def _chained(first: Chunk, rest: Iterator[Chunk]) -> Iterator[Chunk]:

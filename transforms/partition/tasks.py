@@ -7,12 +7,13 @@ the manifest of the run that ended counts.
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk, Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
 from transforms.partition.blocks import Block, blocks_of, run_block, takes_blocks
+from transforms.partition.large import each_model, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import (
     SortedRows,
@@ -54,6 +56,8 @@ class Shared:
         steps: What is done with a model's rows.
         before: Snapshots that the job began from; models without rows since are taken over.
         float32: Whether the trackers' snapshots are written in single precision.
+        most_bytes: Bytes of a task's rows that are sorted in memory; of more than that, models
+            are read in groups, and one that is larger is merged from sorted runs.
     """
 
     output: str
@@ -63,6 +67,7 @@ class Shared:
     steps: Steps
     before: SnapshotFolder | None
     float32: bool
+    most_bytes: int
 
 
 class SpreadTask(NamedTuple):
@@ -156,7 +161,8 @@ def _track(shared: Shared, task: TrackTask, counts: Counts) -> Manifest:
         TaskFiles(shared.output, task.name, shared.schemas, shared.sources) as files,
         TaskStates(shared.output, task.name, shared.float32) as states,
     ):
-        if shared.before is None and not task.labels and takes_blocks(shared.steps):
+        fits = size_of(task.rows, set(task.slots)) <= shared.most_bytes
+        if fits and shared.before is None and not task.labels and takes_blocks(shared.steps):
             _track_blocks(shared, task, files, states)
         else:
             for key, own, labels in _models(shared, task):
@@ -177,7 +183,11 @@ def _track_blocks(shared: Shared, task: TrackTask, files: TaskFiles, states: Tas
 
 
 def _run_one(
-    shared: Shared, key: str, rows: Chunk | None, labels: Chunk | None, files: TaskFiles
+    shared: Shared,
+    key: str,
+    rows: Chunk | Iterator[Chunk] | None,
+    labels: Chunk | None,
+    files: TaskFiles,
 ) -> list[PackedState]:
     """Run one model; its snapshots are returned, all else is written."""
     snapshots: list[PackedState] = []
@@ -229,10 +239,17 @@ def _learn_one(
     return snapshots
 
 
-def _models(shared: Shared, task: TrackTask) -> Iterator[tuple[str, Chunk | None, Chunk | None]]:
+def _models(
+    shared: Shared, task: TrackTask
+) -> Iterator[tuple[str, Chunk | Iterator[Chunk] | None, Chunk | None]]:
     """Return the models of a task in order of their names, with their rows and labels if any."""
     slots = set(task.slots)
-    rows = _each(read_slots(task.rows, slots), shared.steps.keys)
+    rows: Iterator[tuple[str, Any]]
+    if size_of(task.rows, slots) <= shared.most_bytes:
+        rows = _each(read_slots(task.rows, slots), shared.steps.keys)
+    else:
+        scratch = os.path.join(os.path.dirname(task.rows[0].path), task.name)
+        rows = each_model(task.rows, slots, shared.steps.keys, shared.most_bytes, scratch)
     labels = _each(read_slots(task.labels, slots), ("row", "source"))
     known = _each_known(shared.before, slots, shared.slots)
     heads = {name: next(source, None) for name, source in (("r", rows), ("l", labels))}
@@ -240,7 +257,7 @@ def _models(shared: Shared, task: TrackTask) -> Iterator[tuple[str, Chunk | None
     while kept is not None or any(heads.values()):
         here = [head[0] for head in heads.values() if head is not None]
         key = min([*here, *([] if kept is None else [kept])])
-        found: dict[str, Chunk | None] = {"r": None, "l": None}
+        found: dict[str, Any] = {"r": None, "l": None}
         for name, source in (("r", rows), ("l", labels)):
             head = heads[name]
             if head is not None and head[0] == key:

@@ -81,11 +81,13 @@ class ColumnOptions(Settings):
 
     def check_together(self) -> None:
         """Check zone and format of times."""
-        # Only where it is needed: Arrow, and pandas with it, take longer to import than a look.
-        from transforms.read.times import check_zone  # noqa: PLC0415
+        if self.time_zone != "UTC":
+            # Only where it is needed: Arrow's functions take longer to import than a look.
+            from transforms.read.times import check_zone  # noqa: PLC0415
 
-        if self.time_zone != "UTC" and not check_zone(self.time_zone):
-            raise ConfigError("time_zone", self.time_zone, "an IANA zone, such as Europe/Berlin")
+            if not check_zone(self.time_zone):
+                allowed = "an IANA zone, such as Europe/Berlin"
+                raise ConfigError("time_zone", self.time_zone, allowed)
         if self.time_format is not None and not _is_format(self.time_format):
             raise ConfigError("time_format", self.time_format, "a format that strptime can read")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -307,6 +307,59 @@ class TrackFn(beam.DoFn):
         if ready is not None and self._order.max_disorder > 0:
             ready = without_duplicates(self._order, ready.in_order())
         after = yield from self._run(key, ready, encoded, math.inf, now.before)
+        yield from self._end(key, after)
+
+    def finish_sorted(self, key: str, chunks: Iterable[Chunk]) -> Iterator[Any]:
+        """Run all of a model's rows, in order, of which only some are in memory at a time.
+
+        What `finish` gives where the order waits for the end. Until there are rows enough to begin
+        with, those that came are kept.
+        """
+        now, encoded = self._resume(key)
+        model = None if encoded is None else self._decoded(key, encoded)
+        earlier = {} if model is None else self._tracker.counters(model.state)
+        first: list[Chunk] = []
+        held: Chunk | None = None
+        for chunk in self._wanted(chunks):
+            ready = yield from self._unlearned(key, now, chunk)
+            if not len(ready):
+                continue
+            if model is None:
+                first.append(ready)
+                ready = Chunk.concat(first)
+                usable = self._usable(ready)
+                if len(usable) < self._work.rows_to_start:
+                    continue
+                first = []
+                model = begin(self._work, key, usable[: self._work.rows_to_start], now.before)
+                earlier = self._tracker.counters(model.state)
+            if held is not None:
+                model = yield from self._run_slices(key, held, model, -math.inf)
+            held = ready
+        if model is None:
+            # Few rows: as they are always run.
+            few = Chunk.concat(first) if first else None
+            after = yield from self._run(key, few, None, math.inf, now.before)
+        else:
+            after = yield from self._run_slices(key, held, model, math.inf)
+            self._count_from(earlier, after)
+        yield from self._end(key, after)
+
+    def _wanted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        """Return rows without duplicates, if the order drops them: one before may end a chunk."""
+        before: Chunk | None = None
+        for chunk in chunks:
+            if not len(chunk):
+                continue
+            if before is None:
+                yield without_duplicates(self._order, chunk)
+            else:
+                both = without_duplicates(self._order, Chunk.concat([before, chunk]))
+                yield both.slice(1, len(both))
+            before = chunk.slice(len(chunk) - 1, len(chunk))
+
+    def _end(self, key: str, after: Model | None) -> Iterator[Any]:
+        """Write down what a model has come to when the input has ended."""
         if after is not None:
             self._tell_unreferenced(key, after)
             data = encode(self._work, key, after, final=True)
@@ -399,14 +452,25 @@ class TrackFn(beam.DoFn):
                 return None
             model = begin(self._work, key, usable[:most], before)
         earlier = self._tracker.counters(model.state)
+        model = yield from self._run_slices(key, ready, model, until)
+        self._count_from(earlier, model)
+        return model
+
+    def _count_from(self, earlier: Mapping[str, int], model: Model) -> None:
+        """Count what a model has come to since its totals were these."""
+        for name, total in self._tracker.counters(model.state).items():
+            count(name, total - earlier[name])
+
+    def _run_slices(
+        self, key: str, ready: Chunk | None, model: Model, until: float
+    ) -> Generator[Any, None, Model]:
+        """Run ordered rows, None if only windows may close, slice by slice."""
         length = 0 if ready is None else len(ready)
         for start in range(0, max(length, 1), SLICE_ROWS):
             stop = min(start + SLICE_ROWS, length)
             piece = None if ready is None else ready.slice(start, stop)
             last = until if stop == length else -math.inf
             model = yield from self._run_slice(key, piece, model, last)
-        for name, total in self._tracker.counters(model.state).items():
-            count(name, total - earlier[name])
         return model
 
     def _run_slice(

@@ -171,6 +171,11 @@ class TrackSubspace(
         if expiry is not None:
             expiry.check_longer(self._order.idle_flush)
 
+    @property
+    def order(self) -> Order:
+        """How rows are put in order."""
+        return self._order
+
     def step(self) -> TrackFn:
         """Return the step itself, for drivers that hold the models' rows in memory."""
         return TrackFn(self._work, self._order, self._warm, self._expiry)

@@ -15,15 +15,17 @@ the rows wait for the map (at most 256 labelled ones), a row the sooner the fart
 it is, spaced evenly; then the map begins, as if it had been there at the first row. The rest are
 rows that are far (κ < .2) from every landmark, every fourth of them.
 
-**Nested ridges.** A memory keeps M, lower triangular, MHMᵀ = I with H = Σρ^{n-i}x_i x_iᵀ + D_n, and
-g = M Σρ^{n-i}y_i x_i. With v = Mx the ridge over all coordinates says Σ_i v_i g_i, and the sum over
-the first j is what the ridge over the first j coordinates alone says, exactly. A row takes M and g
-on by rotations: with a = v/√ρ, b_0 = 1, b_i² = b_{i-1}² + a_i², c = b_{i-1}/b_i, s = a_i/b_i,
+**Nested ridges.** A memory keeps the inverse of H = Σρ^{n-i}x_i x_iᵀ + D_n as NᵀDN, N lower
+triangular with ones on the diagonal, D diagonal, and g = DN Σρ^{n-i}y_i x_i. With f = Nx the ridge
+over all coordinates says Σ_i f_i g_i, and the sum over the first j is what the ridge over the first
+j coordinates alone says, exactly. A row takes all on, coordinate by coordinate (Bierman's update of
+such factors): from α_0 = 1, u = 0 and the label as e_0,
 
-    M_i ← c·M_i/√ρ - s·u,   u ← c·u + s·M_i/√ρ,   g_i ← c·√ρ·g_i + s·e_{i-1}/b_{i-1},
+    v = D_i f_i/ρ,   α_i = α_{i-1} + f_i v,   e_i = e_{i-1} - f_i g_i,   g_i ← g_i + e_i v/α_i,
+    D_i ← D_i α_{i-1}/(ρ α_i),   N_i ← N_i - u f_i/α_{i-1},   u ← u + v N_i  (N_i as it was),
 
-e_{i-1} the error of the ridge over the first i - 1 coordinates. λ that forgetting costs is restored
-to one coordinate in turn, every fourth row (see `ridge`).
+e_i the error of the ridge over the first i coordinates. λ that forgetting costs is restored to one
+coordinate in turn, every fourth row (see `ridge`).
 
 **Probabilities.** An expert's decision values s become softmax(βs), β by Newton steps on its own
 log loss; .001 of each is spread over all classes. The mixture's logarithms go through a β of their
@@ -41,21 +43,21 @@ a path's prior weight is at least that product. In classification it is the mixt
 The state keeps the losses, right predictions and weights of all (`tally`), so that it can be said
 what carried the stream.
 
-Cost O(p² + Ep + EC) a row, p = 1 + D + m + r. Flops a labelled row: 10p² + 8Cp + 3mD, one that is
-predicted only 2p² + 4Cp + 3mD.
+Cost O(p² + Ep + EC) a row, p = 1 + D + m + r. Flops a labelled row: 6.5p² + 12Cp + 3mD, one that
+is predicted only 2p² + 4Cp + 3mD.
 
 References: M. Herbster, M. K. Warmuth, "Tracking the best expert", Machine Learning 32, 1998 (fixed
-share, here with a start-over that includes the expert itself); S. T. Alexander, A. L. Ghirnikar,
-"A method for recursive least squares filtering based upon an inverse QR decomposition", IEEE Trans.
-Signal Process. 41, 1993; E. Liberty, R. Sriharsha, M. Sviridenko, "An algorithm for online k-means
-clustering", ALENEX 2016 (a row is met in proportion to its distance; here by evenly spaced steps
-instead of coins); K. Crammer et al., see `pa`; E. Hazan, A. Agarwal, S. Kale, "Logarithmic regret
-algorithms for online convex optimization", Machine Learning 69, 2007 (the stack's steps).
+share, here with a start-over that includes the expert itself); G. J. Bierman, "Factorization
+methods for discrete sequential estimation", Academic Press 1977, chapter V (here of the inverse's
+lower factor, so that the first coordinates' ridges are there, too); E. Liberty, R. Sriharsha, M.
+Sviridenko, "An algorithm for online k-means clustering", ALENEX 2016 (a row is met in proportion to
+its distance; here by evenly spaced steps instead of coins); K. Crammer et al., see `pa`; E. Hazan,
+A. Agarwal, S. Kale, "Logarithmic regret algorithms for online convex optimization", Machine
+Learning 69, 2007 (the stack's steps).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,10 +135,11 @@ class AutoState(NamedTuple):
 
     With D channels, r features, m landmarks, p = 1 + D + m + r, C classes (1 in regression) and
     e < 256 rows that wait for the map, the bytes of its arrays are
-    8(p(p + 1) + 2pC + mD + C(D + 2) + e(D + r + 1) + 547).
+    8(q(q + 4) + 2p(C + 1) + mD + C(D + 2) + e(D + r + 1) + 547), q = p rounded up to fours.
 
     Attributes:
-        roots: (2, p(p+1)/2) M of each memory, its rows one after the other.
+        factors: (2, q(q+4)/2) N of each memory, four rows at a time with all columns up to theirs.
+        pivots: (2, p) D of each memory, all above 0.
         aims: (2p, C) g of each memory.
         landmarks: (m, D) rows; those from `met` on are unused.
         chase: (C, 1 + D) the follower's weights.
@@ -159,7 +162,8 @@ class AutoState(NamedTuple):
         classes: As in `LearnerState`.
     """
 
-    roots: FloatArray
+    factors: FloatArray
+    pivots: FloatArray
     aims: FloatArray
     landmarks: FloatArray
     chase: FloatArray
@@ -207,11 +211,12 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         check_int("width", width, 1, MAX_INPUTS)
         check_int("channels", channels, 1, width)
         size = 1 + width + spec.budget
-        root = np.zeros(size * (size + 1) // 2)
-        root[np.cumsum(np.arange(1, size + 1)) - 1] = 1.0 / math.sqrt(spec.ridge)
+        factor = np.zeros(entries(size))
+        factor[places(np.arange(size), np.arange(size))] = 1.0
         classes, many = 0 if spec.classifies else 1, len(EXPERTS)
         return AutoState(
-            roots=np.stack([root] * MEMORIES),
+            factors=np.stack([factor] * MEMORIES),
+            pivots=np.full((MEMORIES, size), 1.0 / spec.ridge),
             aims=np.zeros((MEMORIES * size, classes)),
             landmarks=np.zeros((spec.budget, channels)),
             chase=np.zeros((classes, 1 + channels)),
@@ -328,7 +333,8 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             raise ConfigError("state.early", early.shape, f"of 2 to {MAX_INPUTS + 1} columns")
         size, many = 1 + width + spec.budget, len(EXPERTS)
         return {
-            "roots": real(MEMORIES, size * (size + 1) // 2),
+            "factors": real(MEMORIES, entries(size)),
+            "pivots": real(MEMORIES, size),
             "aims": real(MEMORIES * size, classes),
             "landmarks": real(spec.budget, channels),
             "chase": real(classes, 1 + channels),
@@ -361,7 +367,20 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         places = state.early[:, -1]
         if spec.classifies and not np.isin(places, np.arange(len(state.classes))).all():
             raise ConfigError("state.early", places.tolist(), "places of classes")
+        if not (state.pivots > 0.0).all():
+            raise ConfigError("state.pivots", float(state.pivots.min()), "numbers above 0")
         return state
+
+
+def entries(size: int) -> int:
+    """Return how many entries N of so many coordinates has, see `AutoState`."""
+    return 8 * -(-size // 4) * (-(-size // 4) + 1)
+
+
+def places(row: IntArray, column: IntArray) -> IntArray:
+    """Return where entries of N are, `column` <= `row`."""
+    four = row // 4 * 4
+    return four * (four + 4) // 2 + column // 4 * 16 + (row - four) * 4 + column % 4
 
 
 def course(state: AutoState) -> tuple[IntArray, FloatArray]:

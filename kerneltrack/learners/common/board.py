@@ -150,7 +150,7 @@ class Board(NamedTuple):
             for name, array in arrays.items()
             if name.startswith(_GUESSES)
         }
-        told = guesses.from_arrays(spec, known) if known else None
+        told = guesses.from_arrays(spec, known, most) if known else None
         return Board(tallies[0], tallies[1], arrays["span"], told)
 
 

@@ -29,7 +29,7 @@ from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearState
 from kerneltrack.learners.linear.ridge import Ridge
 from kerneltrack.learners.linear.spec import RidgeSpec
-from kerneltrack.limits import check_whole, copies_like, real, whole
+from kerneltrack.limits import MOST, check_whole, copies_like, real, whole
 from kerneltrack.native.binding import call
 
 FloatArray = npt.NDArray[np.float64]
@@ -154,8 +154,10 @@ def arrays_of(state: Guesses) -> dict[str, npt.NDArray[Any]]:
     return named
 
 
-def from_arrays(spec: LearnerSpec, arrays: dict[str, npt.NDArray[Any]]) -> Guesses:
-    """Make guesses of what `arrays_of` gave.
+def from_arrays(
+    spec: LearnerSpec, arrays: dict[str, npt.NDArray[Any]], most: int = MOST
+) -> Guesses:
+    """Make guesses of what `arrays_of` gave, whose counts are `most` at most.
 
     Raises:
         KeyError: if an array is missing.
@@ -166,9 +168,9 @@ def from_arrays(spec: LearnerSpec, arrays: dict[str, npt.NDArray[Any]]) -> Guess
     likes = {"seen": whole(many), "order": whole(many), "places": whole(2), "values": real(2)}
     found = copies_like("guesses", plain, likes)
     order, places = found["order"], found["places"]
-    check_whole("guesses.seen", found["seen"], 0)
-    check_whole("guesses.order", order, 0)
-    check_whole("guesses.places", places, 0)
+    check_whole("guesses.seen", found["seen"], most=most)
+    check_whole("guesses.order", order)
+    check_whole("guesses.places", places, most=most)
     if len(set(order.tolist())) != many or (order >= spec.max_classes).any() or places[1] > many:
         raise ConfigError("guesses.order", order.tolist(), "different classes that are known")
     ridge = None
@@ -180,4 +182,5 @@ def from_arrays(spec: LearnerSpec, arrays: dict[str, npt.NDArray[Any]]) -> Guess
         }
         classes = [str(code) for code in order.tolist()] if spec.classifies else []
         ridge = Ridge().from_arrays(_ridge_spec(spec), parts, {"classes": classes})
+        check_whole("guesses.ridge.counts", ridge.counts, most=most)
     return Guesses(ridge=ridge, **found)

@@ -8,14 +8,17 @@ without learning.
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, Limit
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.calls import RowCall, copied, refusal, restored
+from kerneltrack.trackers.common.columns import restored_columns
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
@@ -149,3 +152,47 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
             self.state_type, arrays, lambda width: self.layout(spec, width), *self.limits(spec)
         )
         return self.sound(spec, state)
+
+    def from_columns(
+        self, spec: Spec, columns: Mapping[str, npt.NDArray[Any]]
+    ) -> list[State | None]:
+        """Make states of columns of what `arrays` gave, (m, ...), m > 0.
+
+        Returns:
+            The states, parts of copies of the columns; None where `from_arrays` would raise.
+        """
+        count = len(next(iter(columns.values()), ()))
+        found = restored_columns(
+            self.state_type._fields,
+            columns,
+            lambda width: self.layout(spec, width),
+            *self.limits(spec),
+        )
+        if found is None:
+            return [None] * count
+        copies, good = found
+        parts = zip(*(copies[name] for name in self.state_type._fields), strict=True)
+        # Of states that are not sound, nothing is looked at any further.
+        states = [
+            self.state_type(*arrays) if well else None
+            for arrays, well in zip(parts, good.tolist(), strict=True)
+        ]
+        return self.sound_of_each(spec, copies, states)
+
+    def sound_of_each(
+        self, spec: Spec, columns: dict[str, npt.NDArray[Any]], states: list[State | None]
+    ) -> list[State | None]:
+        """Return states that were read as columns, None in place of those that `sound` refuses.
+
+        Args:
+            spec: The spec.
+            columns: What the states are parts of.
+            states: The states; None of those that are refused already.
+        """
+        return [None if state is None else self._if_sound(spec, state) for state in states]
+
+    def _if_sound(self, spec: Spec, state: State) -> State | None:
+        try:
+            return self.sound(spec, state)
+        except (ConfigError, ValueError, IndexError, OverflowError, TypeError):
+            return None

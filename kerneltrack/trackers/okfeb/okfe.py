@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,12 @@ class OKFE(KernelTracker[OKFESpec, SubspaceState]):
             *limits(spec, slots - 1),
         )
         return sound(spec, state)
+
+    def from_columns(
+        self, spec: OKFESpec, columns: Mapping[str, npt.NDArray[Any]]
+    ) -> list[SubspaceState | None]:
+        """Leave all to `from_arrays`: how large a state is, it says itself."""
+        return [None] * len(columns["counts"])
 
 
 def _joined(parts: list[Features], budget: int) -> Features:

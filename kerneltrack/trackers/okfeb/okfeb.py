@@ -201,6 +201,16 @@ class OKFEB(KernelTracker[OKFEBSpec, SubspaceState]):
         """Return a state that was read, after a look at its values."""
         return sound(spec, state)
 
+    def sound_of_each(
+        self,
+        spec: OKFEBSpec,
+        columns: dict[str, npt.NDArray[Any]],
+        states: list[SubspaceState | None],
+    ) -> list[SubspaceState | None]:
+        """Return states that were read as columns, None in place of those that are not sound."""
+        good = sound_columns(spec, columns)
+        return [state if well else None for state, well in zip(states, good, strict=True)]
+
 
 def limits(spec: GradientSpec, budget: int) -> tuple[Limit, ...]:
     """Return the ranges of stored rows and of those of the start."""
@@ -224,6 +234,23 @@ def sound(spec: GradientSpec, state: SubspaceState) -> SubspaceState:
         allowed = f"{started}, the rows of the start" + (" or more" if started == most else "")
         raise ConfigError("state.counts, stored rows", state.size, allowed)
     return state
+
+
+def sound_columns(spec: GradientSpec, columns: dict[str, npt.NDArray[Any]]) -> list[bool]:
+    """Return which states, read as columns (m, ...), are those that `sound` takes.
+
+    As there, what lies past the stored rows is zeroed.
+    """
+    most = rows_to_begin(spec)
+    size, started = columns["counts"][:, places.SIZE], columns["counts"][:, places.STARTED]
+    past = np.arange(columns["stored"].shape[2]) >= size[:, np.newaxis]
+    for name in ("stored", "factor", "image", "gram"):
+        np.copyto(columns[name], 0.0, where=past[:, np.newaxis, :])
+    np.copyto(columns["gram"], 0.0, where=past[:, :, np.newaxis])
+    columns["frame"][:, :, spec.rank :] = 0.0
+    good = (size == started) | ((started >= most) & (size >= started))
+    known: list[bool] = good.tolist()
+    return known
 
 
 def _clear_padding(state: SubspaceState) -> None:

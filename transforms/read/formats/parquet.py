@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kerneltrack.errors import DataError
@@ -99,7 +98,7 @@ class ParquetPiece(Piece):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             kind = schema.field(name).type
             if pa.types.is_fixed_size_list(kind):
-                lengths = pc.fill_null(pc.list_value_length(column), kind.list_size).to_numpy()
+                lengths = column.value_lengths().fill_null(kind.list_size).to_numpy()
                 for place in np.flatnonzero(lengths != kind.list_size)[:1].tolist():
                     reason = f"a list of {lengths[place]} values, where all have {kind.list_size}"
                     raise DataError(self.path, reason, f"column {name!r}, row {row + place}")

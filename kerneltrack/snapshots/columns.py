@@ -1,0 +1,98 @@
+"""Trackers' states decoded many at a time: what `codec.decode` checks, of whole columns at once.
+
+A state that anything is wrong with is left out, and whoever decodes it by itself is told what. Of
+the headers, which differ in what they say of their model, the rest is read once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack import codec
+from kerneltrack.errors import DataError
+from kerneltrack.limits import MOST_GIVEN
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers.common.columns import within
+from kerneltrack.trackers.common.spec import SubspaceSpec
+
+_BEGIN = '{"about": '
+_about = json.JSONDecoder().raw_decode
+
+
+class _Rest(NamedTuple):
+    """What headers say but for `about`: the settings, and all that stands there."""
+
+    spec: SubspaceSpec
+    header: Mapping[str, Any]
+
+
+def decode_columns(
+    texts: Sequence[str], columns: Mapping[str, npt.NDArray[Any]], own: bool = False
+) -> list[codec.Snapshot | None]:
+    """Decode states of trackers, nothing beside them.
+
+    Args:
+        texts: Their headers, m of them.
+        columns: Their arrays by name, (m, ...).
+        own: Whether the job itself wrote them; see `codec.decode`.
+
+    Returns:
+        A snapshot each, as `codec.decode` gives it, but that its arrays are parts of larger ones;
+        None of a state that `codec.decode` may have something to say of.
+    """
+    found: list[codec.Snapshot | None] = [None] * len(texts)
+    abouts: list[Any] = [None] * len(texts)
+    alike: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        try:
+            if text.startswith(_BEGIN):
+                abouts[place], end = _about(text, len(_BEGIN))
+                if isinstance(abouts[place], dict):
+                    alike.setdefault(text[end:], []).append(place)
+        except (ValueError, RecursionError):
+            continue
+    for rest, places in alike.items():
+        known = _rest_of(rest)
+        if known is None:
+            continue
+        whole = len(places) == len(texts)
+        own_columns = columns if whole else {name: part[places] for name, part in columns.items()}
+        states = _states(known.spec, own_columns, own)
+        for place, state in zip(places, states, strict=True):
+            if state is not None:
+                header = {"about": abouts[place], **known.header}
+                found[place] = codec.Snapshot(known.spec, state, header, {})
+    return found
+
+
+def _states(
+    spec: SubspaceSpec, columns: Mapping[str, npt.NDArray[Any]], own: bool
+) -> Sequence[Any | None]:
+    tracker = get_tracker(spec.tracker)
+    states: list[Any | None] = tracker.from_columns(spec, columns)
+    if own:
+        return states
+    for name in codec.COUNTS:
+        if name in columns and columns[name].dtype == np.int64:
+            room = within(columns[name], 0, MOST_GIVEN).tolist()
+            states = [state if good else None for state, good in zip(states, room, strict=True)]
+    return states
+
+
+@lru_cache(maxsize=64)
+def _rest_of(text: str) -> _Rest | None:
+    """Return what a tracker's header says after `about`; None if anything about it is odd."""
+    name = "header"
+    try:
+        header = codec.header_of(codec.TRACKER, f"{_BEGIN}{{}}{text}", name)
+        if header.pop("about"):
+            return None  # It stands there twice: the last one counts.
+        return _Rest(codec.tracker_spec(header), header)
+    except DataError:
+        return None

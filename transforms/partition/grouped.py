@@ -1,0 +1,212 @@
+"""TrackByPartition: bounded input by partition through tracker and learner, on any Beam runner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam import pvalue
+from apache_beam.transforms.window import GlobalWindows
+
+from kerneltrack import codec
+from kerneltrack.errors import ConfigError
+from kerneltrack.settings import check_int
+from kerneltrack.snapshots.index import MOST_SLOTS
+from kerneltrack.snapshots.packed import slot_of
+from kerneltrack.state_size import state_bytes
+from transforms.chunks import Chunk, Failures
+from transforms.learn.transform import TrainLinear
+from transforms.partition.blocks import blocks_of, run_block, takes_blocks
+from transforms.partition.shuffle import MODEL, SortedRows, sort_rows
+from transforms.partition.steps import FAILURES, FEATURES, PREDICTIONS, Rows, State, Steps
+from transforms.track.transform import TrackSubspace
+
+SNAPSHOTS = "snapshots"
+PARTITIONS = 256
+_TRACKED = ("mismatch", "alerts", "episodes")
+_ARRIVAL = ("row", "source")
+
+Item = tuple[str, Rows | State]
+Element = tuple[str, bool, Chunk]
+"""Model, whether they are labels, and the rows."""
+
+
+class TrackByPartition(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
+    """Track and learn with what comes of the input grouped by a hash of the model ID.
+
+    The results are those of `TrackSubspace` and `TrainLinear`, bit for bit, without state or
+    timers: one GroupByKey, after which whole models, many at a time, go through both. That is the
+    way of bounded input on a cluster; streams need the stateful steps.
+
+    Input: `tuple[str, Chunk]`, rows keyed by model ID, bounded, in any order, in the global window
+    (other windowing is replaced by it); with delayed labels the pair (rows, labels), labels as
+    `TrainLinear` takes them. Key: the model ID's CRC-32 modulo `partitions`. Order: rows are
+    learned from in order of (time, sequence, source, row); with a finite `max_disorder` they
+    arrive in the order of source and row. Results depend on each model's rows and the specs alone.
+
+    Output, a dict of PCollections: features, mismatch, alerts, episodes, snapshots and failures as
+    of `TrackSubspace`; with a learner predictions and metrics as of `TrainLinear`, whose snapshots
+    and failures are among the tracker's. Late rows are failures; duplicates are rows like others
+    unless the order drops them.
+
+    State: none. A worker holds the rows of one partition in memory, so that with P partitions it
+    needs about 1/P of the input's rows, and at least those of the largest model.
+
+    Args:
+        track: The tracker's transform.
+        learn: The learner's; None: no learner.
+        partitions: How many partitions there are, 1 to 65,536: many more than workers, so that
+            all have about as much to do, and each small enough for a worker's memory.
+
+    Raises:
+        ConfigError: for a number that is out of range, or a learner of unbounded input; when
+            applied, for unbounded input.
+    """
+
+    def __init__(
+        self,
+        track: TrackSubspace,
+        learn: TrainLinear | None = None,
+        *,
+        partitions: int = PARTITIONS,
+    ) -> None:
+        """Check the arguments; see the class."""
+        super().__init__()
+        check_int("partitions", partitions, 1, MOST_SLOTS)
+        if learn is not None and not learn.bounded:
+            raise ConfigError("bounded", False, "True: labels of unbounded input have no end")
+        self._partitions = partitions
+        self._late = learn is not None and learn.late is not None
+        self._steps = Steps(
+            track.step(), track.order, None if learn is None else learn.steps(), self._late
+        )
+
+    def expand(self, inputs: Any) -> dict[str, pvalue.PCollection[Any]]:
+        """Apply the transform."""
+        given = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
+        if len(given) != 1 + self._late:
+            expected = "the pair (rows, labels)" if self._late else "rows alone, without late"
+            raise ConfigError("inputs", f"{len(given)} collections", expected)
+        for collection in given:
+            if not collection.is_bounded:
+                raise ConfigError("rows", "unbounded", "bounded; TrackSubspace takes streams")
+        parts = [
+            collection
+            | f"{name}GlobalWindow" >> beam.WindowInto(GlobalWindows())
+            | f"{name}ByPartition"
+            >> beam.Map(_with_partition, self._partitions, name == "Labels").with_output_types(
+                tuple[int, Element]
+            )
+            for name, collection in zip(("Rows", "Labels"), given, strict=False)
+        ]
+        rows = parts[0] if len(parts) == 1 else parts | "RowsAndLabels" >> beam.Flatten()
+        names = [*_TRACKED, SNAPSHOTS, FAILURES]
+        names += [] if self._steps.learn is None else [PREDICTIONS, "metrics"]
+        outputs = (
+            rows
+            | "Group" >> beam.GroupByKey()
+            | "Run" >> beam.ParDo(_PartitionFn(self._steps)).with_outputs(*names, main=FEATURES)
+        )
+        kinds = {SNAPSHOTS: tuple[str, bytes], FAILURES: Failures}
+        for name in (FEATURES, *names):
+            outputs[name].element_type = kinds.get(name, tuple[str, Chunk])
+        return {name: outputs[name] for name in (FEATURES, *names)}
+
+
+def _with_partition(
+    element: tuple[str, Chunk], partitions: int, labels: bool
+) -> tuple[int, Element]:
+    key, chunk = element
+    return slot_of(key, partitions), (key, labels, chunk)
+
+
+class _PartitionFn(beam.DoFn):
+    """Run the models of a partition, in order of their names."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def process(self, element: tuple[int, Iterable[Element]]) -> Iterator[Any]:
+        rows: list[Element] = []
+        named: list[Element] = []
+        for part in element[1]:
+            (named if part[1] else rows).append(part)
+        for key, item in run_partition(self._steps, _sorted(rows, self._steps.keys), _each(named)):
+            if isinstance(item, State):
+                yield pvalue.TaggedOutput(SNAPSHOTS, (key, item.data))
+            elif item.part == FEATURES:
+                yield key, Chunk(item.batch)
+            elif item.part == FAILURES:
+                yield pvalue.TaggedOutput(FAILURES, Failures(item.batch))
+            else:
+                yield pvalue.TaggedOutput(item.part, (key, Chunk(item.batch)))
+
+
+def _sorted(parts: list[Element], keys: tuple[str, ...]) -> SortedRows | None:
+    if not parts:
+        return None
+    batches = [
+        chunk.batch.append_column(MODEL, pa.array([key], pa.string()).take(_zeros(len(chunk))))
+        for key, _, chunk in parts
+    ]
+    return sort_rows(pa.Table.from_batches(batches), keys)
+
+
+def _zeros(count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(0, pa.int32()), count)
+
+
+def _each(labels: list[Element]) -> dict[str, Chunk]:
+    known = _sorted(labels, _ARRIVAL)
+    return {} if known is None else dict(known.each())
+
+
+def run_partition(
+    steps: Steps, rows: SortedRows | None, labels: dict[str, Chunk]
+) -> Iterator[Item]:
+    """Run all models of a partition.
+
+    Args:
+        steps: What is done with each model's rows.
+        rows: The models' rows, sorted by the steps' keys; None if there are none.
+        labels: Delayed labels by model.
+
+    Yields:
+        Models with what came of them, in order of their names.
+    """
+    if rows is None:
+        known: dict[str, Chunk] = {}
+    elif takes_blocks(steps) and not steps.late:
+        size = state_bytes(steps.track.work.spec, rows.slice(0, 1).column("x").shape[1])
+        for places in blocks_of(rows, size):
+            yield from _run_block(steps, rows, places)
+        return
+    else:
+        known = dict(rows.each())
+    for key in sorted({*known, *labels}):
+        for item in steps.run(key, known.get(key), labels.get(key)):
+            yield key, item
+
+
+def _run_block(steps: Steps, rows: SortedRows, places: range) -> Iterator[Item]:
+    """Run a block of models; those that fall back go by themselves."""
+    block = run_block(steps, rows, places)
+    known, fell_back = block.states, set(block.fell_back)
+    place = at = 0
+    for each in block.places:
+        key = rows.names[each]
+        if each in fell_back:
+            chunk = rows.slice(rows.starts[each], rows.stops[each])
+            for item in steps.run(key, chunk, None):
+                yield key, item
+            continue
+        yield key, State(codec.to_bytes(known.arrays(place), known.headers[place]))
+        if block.features is not None:
+            own = block.features.slice(at, known.rows[place])
+            yield key, Rows(FEATURES, own)
+            for item in steps.learn_from(key, own):
+                yield key, item
+        at += known.rows[place]
+        place += 1
