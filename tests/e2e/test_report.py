@@ -232,6 +232,9 @@ def test_an_opened_device_shows_its_channels_and_its_features(
       const told = () => textsOf(shown("#channels-section .readout"));
       note("first", told());
       note("episode", inked("channel-0", "alert"));
+      for (const key of ["Home", "ArrowRight"]) press("channel-0", key);
+      note("read", text("channel-0-readout"));
+      press("channel-0", "Escape");
       note("listed", texts("#episode option").join("|"));
       choose("episode", "1", "change");
       note("second", told());
@@ -249,6 +252,8 @@ def test_an_opened_device_shows_its_channels_and_its_features(
     assert is_sound(seen, "channel-0 channel-1 fates loss novelty surprise")
     assert seen["data-first"] == "c2|c0"
     assert seen["data-second"] == "c1"
+    # Row 51: 10,000,000 + 2,000 + 51 / 16.
+    assert seen["data-read"] == "02:40:51.00c2 10,002,003"
     assert seen["data-about"] == "Shown: every row."
     assert int(seen["data-episode"]) > 30
     assert seen["data-listed"] == (
@@ -409,7 +414,8 @@ def test_the_fleet_over_time_can_be_read_and_leads_to_a_model(tmp_path: Path, lo
     tables = []
     for name in models:
         hit = (np.arange(n) >= 200) & (name == odd)
-        p = pa.array(np.where(hit, 1e-20, 0.3), mask=np.arange(n) < 100)
+        bare = 150 if name == odd else 100
+        p = pa.array(np.where(hit, 1e-20, 0.3), mask=np.arange(n) < bare)
         tables.append(features(name, n, p=p, time=START + np.arange(n) * SECOND))
     line = {"model_id": odd, "time": START, "index": 250, "episode": 1, "state": "open"}
     line |= {"kind": "shift", "severity": 900.0, "p": 1e-20, "shares": [1.0]}
@@ -443,7 +449,7 @@ def test_the_fleet_over_time_can_be_read_and_leads_to_a_model(tmp_path: Path, lo
     assert is_sound(seen, "fates loss novelty surprise")
     assert seen["data-heat-drawn"] == "61"
     assert int(seen["data-pixels"]) > 1_000
-    assert seen["data-said"].startswith(f"{odd} 2017-07-14 02:40:01 no row that was held")
+    assert seen["data-said"].startswith(f"{odd} 2017-07-14 02:41:41 no row that was held")
     assert seen["data-hint"].startswith("Point at a cell")
     assert seen["data-gone"] == "m40"
     assert seen["data-opened"] == odd

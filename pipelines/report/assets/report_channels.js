@@ -2,13 +2,16 @@
 
 /* The chosen model's channels around one of its worst episodes, a chart a channel. */
 (() => {
-  const { data, floatsOf, figure, element, chart, bare, sections } = kerneltrack;
+  const { data, floatsOf, element, chart, bare, sections } = kerneltrack;
   const section = document.getElementById("channels-section");
   if (!section) return;
   const select = document.getElementById("episode");
   const slots = [...section.querySelectorAll(".channel")];
   const unpacked = new Map();
   let [shown, place, axesNow] = [null, 0, null];
+
+  /* More digits than elsewhere: what varies of a channel may be little beside its level. */
+  const worded = (value) => (value === null ? "–" : value.toLocaleString("en", { maximumSignificantDigits: 8 }));
 
   const unpack = (stretch) => {
     if (!unpacked.has(stretch)) {
@@ -55,7 +58,7 @@
       chart({
         id: `channel-${k}`, x: axis.x, isTime: axis.isTime, extent, episodes,
         series: [{ values: channels[k], ink: "average", width: 1.5, name: stretch.names[k] }],
-        where: (idx) => axis.words(axis.x[idx]), format: (values, idx) => figure(values[idx]),
+        where: (idx) => axis.words(axis.x[idx]), format: (values, idx) => worded(values[idx]),
         name: `Channel ${stretch.names[k]} of ${curve.id} around an episode: ${titleOf(shown, stretch)}.`,
         yRange: (u, min, max) => (min === null ? [0, 1] : uPlot.rangeNum(min, max, 0.1, true)),
       });

@@ -246,7 +246,8 @@
     x.space = (u, index, min, max) => (spec.isTime && max - min > 3 * day ? 90 : 72);
     if (spec.isTime) Object.assign(x, { values: timeTicks, incrs: increments });
     else x.values = (u, splits) => splits.map((value) => (value === null ? "" : value.toLocaleString("en")));
-    const y = { ...common, label: spec.yLabel, labelSize: 22, size: 52 };
+    const room = (u, values) => Math.max(52, 12 + 7 * Math.max(0, ...(values ?? []).map((text) => String(text ?? "").length)));
+    const y = { ...common, label: spec.yLabel, labelSize: 22, size: room };
     if (spec.isLog) y.grid = { ...common.grid, filter: (u, splits) => splits.map((value) => (Number.isInteger(Math.log10(value)) ? value : null)) };
     if (spec.yTicks) y.values = (u, splits) => splits.map(spec.yTicks);
     return [x, y];
