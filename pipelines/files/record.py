@@ -17,6 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import KerneltrackError, path_text
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.learners.auto.learner import EXPERTS, plain_name
 from kerneltrack.learners.common.base import CARRIED
 from kerneltrack.learners.common.board import losses_of_chances
 from kerneltrack.monitor.reference import ReferenceSpec
@@ -285,11 +286,9 @@ def performance_text(counts: dict[str, Any]) -> str:
     if "log_loss" in counts:
         text += f"; log loss {counts['log_loss']:.3f}, Brier score {counts['brier']:.3f}"
     weights = {name: share for name, share in counts.items() if name.startswith(_WEIGHT)}
-    told = [
-        f"{name.removeprefix(_WEIGHT).replace('_', ' ')} {share:.0%}"
-        for name, share in list(weights.items())[:_MOST_EXPERTS]
-    ]
-    return text + (f"\nmost weight: {', '.join(told)}" if told else "")
+    names = {_WEIGHT + plain_name(expert): expert for expert in EXPERTS}
+    told = [f"{names[name]} {share:.0%}" for name, share in list(weights.items())[:_MOST_EXPERTS]]
+    return text + (f"\nmost weight: {'; '.join(told)}" if told else "")
 
 
 def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:

@@ -286,7 +286,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         found = super().counters(state)
         weights = state.tally[:-1, WEIGHT]
         for expert, weight in zip(EXPERTS, weights, strict=True):
-            found[CARRIED + expert.replace(", ", "_").replace(" ", "_")] = round(1000 * weight)
+            found[CARRIED + plain_name(expert)] = round(1000 * weight)
         return found
 
     def roomy(
@@ -370,6 +370,16 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         if not (state.pivots > 0.0).all():
             raise ConfigError("state.pivots", float(state.pivots.min()), "numbers above 0")
         return state
+
+
+def plain_name(expert: str) -> str:
+    """Return an expert's name as counters and metrics have it.
+
+    Example:
+        >>> plain_name("recent rows, map")
+        'recent_rows_map'
+    """
+    return expert.replace(", ", "_").replace(" ", "_")
 
 
 def entries(size: int) -> int:
