@@ -43,8 +43,8 @@ a path's prior weight is at least that product. In classification it is the mixt
 The state keeps the losses, right predictions and weights of all (`tally`), so that it can be said
 what carried the stream.
 
-Cost O(p² + Ep + EC) a row, p = 1 + D + m + r. Flops a labelled row: 6.5p² + 12Cp + 3mD, one that
-is predicted only 2p² + 4Cp + 3mD.
+Cost O(p² + Ep + EC) a row, p = 1 + D + m + r. Flops a labelled row: 6p² + p²/2 + 12Cp + 3mD, one
+that is predicted only 2p² + 4Cp + 3mD.
 
 References: M. Herbster, M. K. Warmuth, "Tracking the best expert", Machine Learning 32, 1998 (fixed
 share, here with a start-over that includes the expert itself); G. J. Bierman, "Factorization
