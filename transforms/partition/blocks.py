@@ -19,6 +19,7 @@ import pyarrow as pa
 from kerneltrack import codec
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.registry import get_tracker
+from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.okfeb import block
 from transforms.chunks import Chunk
 from transforms.metrics import count, count_losses
@@ -71,6 +72,21 @@ class Block(NamedTuple):
     states: BlockStates
     features: pa.RecordBatch | None
 
+    def models(self) -> Iterator[tuple[int, int | None, pa.RecordBatch | None]]:
+        """Return of each model its place in the sorted rows, in `states`, and its features.
+
+        The place in `states` is None of one that must go by itself.
+        """
+        fell_back, place, at = set(self.fell_back), 0, 0
+        for each in self.places:
+            if each in fell_back:
+                yield each, None, None
+                continue
+            rows = self.states.rows[place]
+            yield each, place, None if self.features is None else self.features.slice(at, rows)
+            at += rows
+            place += 1
+
 
 def takes_blocks(steps: Steps) -> bool:
     """Check whether a job's models can go by blocks: nothing works along with the tracker."""
@@ -105,6 +121,13 @@ def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
             first = place
     if first < len(rows.names):
         yield range(first, len(rows.names))
+
+
+def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:
+    """Run the models of a partition block by block."""
+    size = state_bytes(steps.track.work.spec, rows.slice(0, 1).column("x").shape[1])
+    for places in blocks_of(rows, size):
+        yield run_block(steps, rows, places)
 
 
 def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:

@@ -15,10 +15,9 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.settings import check_int
 from kerneltrack.snapshots.index import MOST_SLOTS
 from kerneltrack.snapshots.packed import slot_of
-from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk, Failures
 from transforms.learn.transform import TrainLinear
-from transforms.partition.blocks import blocks_of, run_block, takes_blocks
+from transforms.partition.blocks import Block, run_blocks, takes_blocks
 from transforms.partition.shuffle import MODEL, SortedRows, sort_rows
 from transforms.partition.steps import FAILURES, FEATURES, PREDICTIONS, Rows, State, Steps
 from transforms.track.transform import TrackSubspace
@@ -179,9 +178,8 @@ def run_partition(
     if rows is None:
         known: dict[str, Chunk] = {}
     elif takes_blocks(steps) and not steps.late:
-        size = state_bytes(steps.track.work.spec, rows.slice(0, 1).column("x").shape[1])
-        for places in blocks_of(rows, size):
-            yield from _run_block(steps, rows, places)
+        for block in run_blocks(steps, rows):
+            yield from _items_of(steps, rows, block)
         return
     else:
         known = dict(rows.each())
@@ -190,23 +188,18 @@ def run_partition(
             yield key, item
 
 
-def _run_block(steps: Steps, rows: SortedRows, places: range) -> Iterator[Item]:
-    """Run a block of models; those that fall back go by themselves."""
-    block = run_block(steps, rows, places)
-    known, fell_back = block.states, set(block.fell_back)
-    place = at = 0
-    for each in block.places:
+def _items_of(steps: Steps, rows: SortedRows, block: Block) -> Iterator[Item]:
+    """Return what came of a block's models; those that fell back go by themselves."""
+    known = block.states
+    for each, place, own in block.models():
         key = rows.names[each]
-        if each in fell_back:
+        if place is None:
             chunk = rows.slice(rows.starts[each], rows.stops[each])
             for item in steps.run(key, chunk, None):
                 yield key, item
             continue
         yield key, State(codec.to_bytes(known.arrays(place), known.headers[place]))
-        if block.features is not None:
-            own = block.features.slice(at, known.rows[place])
+        if own is not None:
             yield key, Rows(FEATURES, own)
             for item in steps.learn_from(key, own):
                 yield key, item
-        at += known.rows[place]
-        place += 1

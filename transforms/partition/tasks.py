@@ -21,10 +21,9 @@ from kerneltrack import codec
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.snapshots.packed import slot_of
-from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk, Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
-from transforms.partition.blocks import Block, blocks_of, run_block, takes_blocks
+from transforms.partition.blocks import Block, run_blocks, takes_blocks
 from transforms.partition.large import each_model, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import (
@@ -165,7 +164,7 @@ def _track(shared: Shared, task: TrackTask, counts: Counts) -> Manifest:
         if fits and shared.before is None and not task.labels and takes_blocks(shared.steps):
             _track_blocks(shared, task, files, states)
         else:
-            for key, own, labels in _models(shared, task):
+            for key, own, labels in _models(shared, task, fits):
                 snapshots = _run_one(shared, key, own, labels, files)
                 states.add([*snapshots, *_taken_over(shared.before, key, snapshots)])
         return _manifest([*files.close(), states.close(task.slots)], counts)
@@ -177,9 +176,8 @@ def _track_blocks(shared: Shared, task: TrackTask, files: TaskFiles, states: Tas
         return
     rows = sort_rows(table, shared.steps.keys)
     del table
-    size = state_bytes(shared.steps.track.work.spec, rows.slice(0, 1).column("x").shape[1])
-    for places in blocks_of(rows, size):
-        _write_block(shared, rows, run_block(shared.steps, rows, places), files, states)
+    for block in run_blocks(shared.steps, rows):
+        _write_block(shared, rows, block, files, states)
 
 
 def _run_one(
@@ -190,15 +188,9 @@ def _run_one(
     files: TaskFiles,
 ) -> list[PackedState]:
     """Run one model; its snapshots are returned, all else is written."""
-    snapshots: list[PackedState] = []
     if rows is None and labels is None:
-        return snapshots
-    for item in shared.steps.run(key, rows, labels):
-        if isinstance(item, State):
-            snapshots.append(packed_state(item.data, key))
-        elif item.batch.num_rows:
-            files.add(key, item)
-    return snapshots
+        return []
+    return _written(key, shared.steps.run(key, rows, labels), files)
 
 
 def _write_block(
@@ -211,27 +203,21 @@ def _write_block(
     if shared.steps.learn is None and not block.fell_back:
         states.add_block(known)
         return
-    fell_back, place, at = set(block.fell_back), 0, 0
-    for each in block.places:
+    for each, place, own in block.models():
         key = rows.names[each]
-        if each in fell_back:
+        if place is None:
             chunk = rows.slice(rows.starts[each], rows.stops[each])
             states.add(_run_one(shared, key, chunk, None, files))
             continue
         states.add_block_state(known, place)
-        if block.features is not None:
-            own = block.features.slice(at, known.rows[place])
-            states.add(_learn_one(shared, key, own, files))
-        at += known.rows[place]
-        place += 1
+        if own is not None:
+            states.add(_written(key, shared.steps.learn_from(key, own), files))
 
 
-def _learn_one(
-    shared: Shared, key: str, features: pa.RecordBatch, files: TaskFiles
-) -> list[PackedState]:
-    """Let the learner, if there is one, take a model's features; its snapshots are returned."""
-    snapshots = []
-    for item in shared.steps.learn_from(key, features):
+def _written(key: str, items: Iterator[Rows | State], files: TaskFiles) -> list[PackedState]:
+    """Write what came of a model; its snapshots are returned."""
+    snapshots: list[PackedState] = []
+    for item in items:
         if isinstance(item, State):
             snapshots.append(packed_state(item.data, key))
         elif item.batch.num_rows:
@@ -240,12 +226,18 @@ def _learn_one(
 
 
 def _models(
-    shared: Shared, task: TrackTask
+    shared: Shared, task: TrackTask, fits: bool
 ) -> Iterator[tuple[str, Chunk | Iterator[Chunk] | None, Chunk | None]]:
-    """Return the models of a task in order of their names, with their rows and labels if any."""
+    """Return the models of a task in order of their names, with their rows and labels if any.
+
+    Args:
+        shared: What is the same for all tasks.
+        task: The task.
+        fits: Whether all its rows can be in memory.
+    """
     slots = set(task.slots)
     rows: Iterator[tuple[str, Any]]
-    if size_of(task.rows, slots) <= shared.most_bytes:
+    if fits:
         rows = _each(read_slots(task.rows, slots), shared.steps.keys)
     else:
         scratch = os.path.join(os.path.dirname(task.rows[0].path), task.name)
