@@ -61,6 +61,10 @@ JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service
             "--registry url = '': must be http://HOST[:PORT] or https://",
         ),
         (
+            ["--features", "x", "--brokers", "b:1", "--format", "confluent-protobuf"],
+            "--registry url = '': must be http://HOST[:PORT] or https://",
+        ),
+        (
             ["--features", "x", "--brokers", "b:1", "--registry", "url=http://r"],
             "--registry = 'url=http://r': must be left out: --format json",
         ),
