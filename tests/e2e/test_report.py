@@ -383,7 +383,7 @@ def test_a_search_says_what_it_does_not_reach(tmp_path: Path, look: Look) -> Non
     assert seen["data-before"] == "50 of 1,200 models are drawn"
     assert seen["data-drawn"].endswith(" of 50 drawn")
     assert seen["data-none"].startswith("not among the 4")
-    assert seen["data-none"].endswith(" of 1,200 models on this page")
+    assert seen["data-none"].endswith(" of 1,200 models that are drawn or in the table")
     assert seen["data-tally"].startswith("0 of 4")
     assert seen["data-tally"].endswith(" more models are not in this table")
     assert seen["data-addressed"].startswith("pump-600: not among the 4")
@@ -425,12 +425,14 @@ def test_the_reader_can_steer(tmp_path: Path, look: Look) -> None:
         note("order", document.querySelector("#models th[aria-sort]").getAttribute("aria-sort"));
         first.querySelector("button").click();
         note("clicked", document.body.dataset.model === first.querySelector("button").textContent);
+        note("printed", text("printed") === `Curves of ${document.body.dataset.model}`);
         dispatchEvent(new Event("beforeprint"));
         dispatchEvent(new Event("afterprint"));
       }, 1000);
     """
     seen = look(report(tmp_path / "out", *models), after=after)
     assert is_sound(seen)
+    assert seen["data-printed"] == "true"
     assert seen["data-readout"].startswith("02:40:0")
     assert " · a" in seen["data-readout"]
     assert "mean of the last 200 rows 0." in seen["data-readout"]

@@ -229,6 +229,7 @@
     drawFates(curve, parts);
     for (const section of sections) section(current, axes);
     document.body.dataset.model = curve.id;
+    document.getElementById("printed").textContent = `Curves of ${curve.id}`;
     document.dispatchEvent(new CustomEvent("modelchange", { detail: current }));
   };
 
@@ -272,7 +273,7 @@
 
   const notHere = () => {
     const known = new Set([...data.table.id, ...curves.map(({ id }) => id)]).size;
-    return known < data.models ? `not among the ${count(known)} of ${count(data.models)} models on this page` : "no such model";
+    return known < data.models ? `not among the ${count(known)} of ${count(data.models)} models that are drawn or in the table` : "no such model";
   };
 
   /* Say what a search found, and what it does not reach: a page of many models draws some only. */
