@@ -57,13 +57,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     parts = _FENCE.split(markdown)
     known = {file.src_uri for file in files}
     return "".join(
-        part if part.startswith("```") else _LINK.sub(lambda found: _link(found, name, known), part)
+        part
+        if part.startswith("```")
+        else _LINK.sub(lambda found: _link(found, name, known, config.extra["sources"]), part)
         for part in parts
     )
 
 
-def _link(found: re.Match[str], name: str, known: set[str]) -> str:
-    """Return a link as the site has it; its text alone where the site has not what it leads to."""
+def _link(found: re.Match[str], name: str, known: set[str], sources: str) -> str:
+    """Return a link as the site has it; what the site has not is linked to at `sources`.
+
+    Where no address of the sources is known either, the link's text is left alone.
+    """
     mark, text, target = found.groups()
     path, hash_mark, anchor = target.partition("#")
     if not path or re.match(r"[a-z]+:", path):
@@ -80,6 +85,6 @@ def _link(found: re.Match[str], name: str, known: set[str]) -> str:
         index = posixpath.join(file, "README.md")
         in_site = next((each for each, source in FROM_ELSEWHERE.items() if source == index), None)
     if in_site is None:
-        return text
+        return f"{mark}[{text}]({sources}/{file}{hash_mark}{anchor})" if sources else text
     relative = posixpath.relpath(in_site, posixpath.dirname(name) or ".")
     return f"{mark}[{text}]({relative}{hash_mark}{anchor})"

@@ -42,8 +42,8 @@ def add_registry_flag(group: Any) -> None:
     _add_settings(
         group,
         "--registry",
-        "a setting of the schema registry that --format confluent-avro needs: url, "
-        "basic.auth.user.info, ssl.ca.location; secrets as with --client",
+        "a setting of the schema registry that --format confluent-avro and confluent-protobuf "
+        "need: url, basic.auth.user.info, ssl.ca.location; secrets as with --client",
     )
 
 
@@ -59,12 +59,12 @@ def registry_settings(args: argparse.Namespace) -> dict[str, str] | None:
     from transforms.kafka.schema_registry import SchemaRegistry, check_settings  # noqa: PLC0415
 
     given = _pairs("--registry", args.registry)
-    if args.format != REGISTERED:
+    if args.format not in REGISTERED:
         if given:
             raise ConfigError("--registry", args.registry[0], f"left out: --format {args.format}")
         return None
     check_settings(given)
-    SchemaRegistry(given).check()
+    SchemaRegistry(given, args.format).check()
     return given
 
 

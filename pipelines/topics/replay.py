@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import io
 import json
@@ -29,10 +30,12 @@ from pipelines.topics.admin import Topics
 from transforms.chunks import encode_batch
 from transforms.kafka.secrets import resolve
 from transforms.kafka.send import SETTINGS
+from transforms.read.column_options import LABEL_TYPES
 from transforms.read.columns import Columns
 from transforms.read.formats import Rows
 from transforms.read.local_times import LocalTimes, Places, read_times, settle, with_passages
 from transforms.read.look import Input
+from transforms.read.matrix import Feature, to_matrix
 from transforms.read.model_ids import model_ids
 
 SECOND = 1_000_000_000
@@ -63,7 +66,9 @@ class Replay:
         files: The files.
 
     Attributes:
-        table: Columns `time` (int64, ns), the features and the label, if there is one.
+        columns: What each column is. What `--missing drop` leaves out is not sent, so that a list
+            has as many numbers as are left.
+        table: The features and the label, if there is one.
         models: Each row's model id.
         skipped: Rows without a usable id or time.
         local: Rows whose local time was in doubt.
@@ -74,7 +79,6 @@ class Replay:
         columns = files.columns
         if columns.time is None:
             raise ConfigError("--time", "", "the column of the rows' times")
-        self.columns = columns
         tables, parts = [], []
         for source, info in enumerate(files.infos):
             for piece in info.pieces:
@@ -91,7 +95,7 @@ class Replay:
             raise ConfigError("INPUT", files.paths[0], "files with a row that has a time")
         self.times = times[order]
         self.models = ids[order]
-        self.table = table.take(pa.array(order))
+        self.columns, self.table = _shortened(columns, table.take(pa.array(order)))
 
     def messages(self, size: int, disorder: int) -> list[Sendable]:
         """Return messages of up to `size` rows of one model, in order of sending.
@@ -138,6 +142,20 @@ class Replay:
         return json.dumps(records[0] if len(records) == 1 else records).encode("utf-8")
 
 
+def _shortened(columns: Columns, table: pa.Table) -> tuple[Columns, pa.Table]:
+    """Return lists with the numbers that are channels alone."""
+    features = list(columns.features)
+    for at, feature in enumerate(features):
+        if feature.keep is None:
+            continue
+        name, place = feature.name, table.schema.get_field_index(feature.name)
+        part = to_matrix(pa.RecordBatch.from_pydict({name: _whole(table, name)}), [feature], "f8")
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(part.ravel()), part.shape[1])
+        table = table.set_column(place, name, lists)
+        features[at] = Feature(name, part.shape[1])
+    return dataclasses.replace(columns, features=tuple(features)), table
+
+
 def _placed(rows: Rows, source: int, columns: Columns) -> tuple[Any, Any, Any, LocalTimes]:
     """Return rows' times and ids, which of them have both, and how many times were in doubt."""
     times = read_times(rows.batch.column(columns.time), columns)
@@ -161,7 +179,7 @@ def _avro(columns: dict[str, pa.Array], records: list[dict[str, Any]]) -> bytes:
 
 def _avro_type(kind: pa.DataType) -> Any:
     if pa.types.is_fixed_size_list(kind):
-        return {"type": "array", "items": "double"}
+        return {"type": "array", "items": ["null", "double"]}
     if pa.types.is_floating(kind):
         return "double"
     return "long" if pa.types.is_integer(kind) else "string"
@@ -205,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
     doubt = local_times_text(local_times(files.columns, replay.local))
     say(f"{sent:,} rows in {sender.sent:,} messages sent to {args.topic}{skipped}{doubt}")
     if args.create_topic:
-        say("a live job reads them with " + " ".join(_flags(files.columns, args.message_format)))
+        say("a live job reads them with " + " ".join(_flags(replay.columns, args.message_format)))
     return INTERRUPTED_EXIT if came else 0
 
 
@@ -215,9 +233,16 @@ def _flags(columns: Columns, form: str) -> list[str]:
         feature.name if feature.width is None else f"{feature.name}[{feature.width}]"
         for feature in columns.features
     ]
-    label = [] if columns.label is None else ["--label", columns.label]
     told = [] if form == "json" else ["--format", form]
-    words = [*told, "--features", *names, "--time", "time", "--time-unit", "ns", *label]
+    words = [*told, "--features", *names, "--time", "time", "--time-unit", "ns"]
+    if columns.label is not None:
+        words += ["--label", columns.label]
+        # A live job, which sees no file first, takes labels for texts.
+        if columns.label_type != pa.string():
+            (kind,) = (n for n in LABEL_TYPES if pa.type_for_alias(n) == columns.label_type)
+            words += ["--label-type", kind]
+    if columns.options.missing == "hold":
+        words += ["--missing", "hold"]
     return [shlex.quote(word) for word in words]
 
 

@@ -27,6 +27,7 @@ from tests.report_runs import (
     run_folder,
     windows,
 )
+from tests.report_runs import features as of_models
 from tests.report_runs import random_features as features
 from transforms.write.schemas import episodes_schema
 
@@ -353,6 +354,40 @@ def test_the_new_tables_can_be_sorted_and_filtered(tmp_path: Path, look: Look) -
     assert seen["data-largest"].startswith("m14fixed10.1300.200")
     assert seen["data-filtered"] == "6 of 14"
     assert (seen["data-worst"], seen["data-drawn"], seen["data-current"]) == ("50.0 %", "true", "3")
+
+
+def test_a_search_says_what_it_does_not_reach(tmp_path: Path, look: Look) -> None:
+    """Of 1,200 models 50 are drawn, and the table has those, the 200 best and the 200 worst."""
+    names = [f"pump-{number}" for number in range(1200)]
+    table = of_models(dict.fromkeys(names, 3), initial=np.zeros(3600, dtype=bool))
+    after = """
+      setTimeout(() => {
+        note("before", text("found"));
+        const first = document.querySelector("#model option").textContent;
+        choose("find", first, "input");
+        note("drawn", text("found"));
+        choose("find", "pump-1200", "input");
+        note("none", text("found"));
+        choose("models-filter", "pump-600", "input");
+        note("tally", text("models-count"));
+        location.hash = "#model=pump-600";
+      }, 500);
+      setTimeout(() => {
+        note("addressed", text("found"));
+        location.hash = "#model=pump-150";
+      }, 800);
+      setTimeout(() => note("listed", text("found")), 1000);
+    """
+    seen = look(report(tmp_path / "out", table), after=after)
+    assert is_sound(seen)
+    assert seen["data-before"] == "50 of 1,200 models are drawn"
+    assert seen["data-drawn"].endswith(" of 50 drawn")
+    assert seen["data-none"].startswith("not among the 4")
+    assert seen["data-none"].endswith(" of 1,200 models on this page")
+    assert seen["data-tally"].startswith("0 of 4")
+    assert seen["data-tally"].endswith(" more models are not in this table")
+    assert seen["data-addressed"].startswith("pump-600: not among the 4")
+    assert seen["data-listed"] == "pump-150: not drawn, but in the table of models"
 
 
 def test_the_reader_can_steer(tmp_path: Path, look: Look) -> None:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
 from pipelines.cli import main as cli
+from pipelines.cli.main import parser_of
+from pipelines.live.columns import columns_from_flags
 from pipelines.live.flink import Flink
 from pipelines.live.jobs import FORMATS, Left, Place, Record, check_same, find_left, read_record
 from pipelines.topics.read_output import Once
-from pipelines.topics.replay import Replay
+from pipelines.topics.replay import Replay, _flags
 from tests.e2e.jobs import run_process
+from transforms.kafka.gather import Gathering
+from transforms.kafka.messages import Message
 from transforms.read.column_options import ColumnOptions
 from transforms.read.files import ReadChunks
+from transforms.read.parse import parsed_of
 
 STREAM = ["stream", "--topic", "in", "--output-topic", "out", "--flink", "localhost:1"]
 JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service", "localhost:1"]
@@ -58,6 +67,10 @@ JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service
         (["--features", "x"], "--brokers = '': must be HOST:PORT of Kafka's brokers"),
         (
             ["--features", "x", "--brokers", "b:1", "--format", "confluent-avro"],
+            "--registry url = '': must be http://HOST[:PORT] or https://",
+        ),
+        (
+            ["--features", "x", "--brokers", "b:1", "--format", "confluent-protobuf"],
             "--registry url = '': must be http://HOST[:PORT] or https://",
         ),
         (
@@ -258,6 +271,42 @@ def test_a_replay_puts_local_times_in_order(tmp_path: Path) -> None:
     assert minutes == [0, 40, 60, 100, 120, 130]
     assert replay.skipped == 3
     assert replay.local == (5, 1, 1, 1)
+
+
+@pytest.mark.parametrize("form", ["json", "arrow", "avro"])
+@pytest.mark.parametrize("missing", ["drop", "hold"])
+def test_a_job_with_the_flags_that_a_replay_names_reads_what_a_file_job_reads(
+    form: str, missing: str, tmp_path: Path
+) -> None:
+    """Also where a list has numbers that are missing, and a column is missing in whole."""
+    lists = [[1.0, None, 3.0, 4.0], [5.0, 6.0, 7.0, None], [0.1, 0.2, 0.3, 0.4]]
+    table = pa.table(
+        {
+            "t": pa.array([1, 2, 3], pa.timestamp("s", "UTC")),
+            "v": pa.array(lists, pa.list_(pa.float64(), 4)),
+            "w": pa.array([None, 8.0, 9.0]),
+            "u": pa.array([7.0, 8.0, 9.0]),
+            "y": pa.array([1.5, 2.5, None]),
+        }
+    )
+    pq.write_table(table, tmp_path / "in.parquet")
+    options = ColumnOptions(time="t", label="y", missing=missing)
+    read = ReadChunks(str(tmp_path / "in.parquet"), options).input
+    parsed = [part for part, _ in parsed_of(read.infos, read.columns)]
+    replay = Replay(read)
+    flags = shlex.split(" ".join(_flags(replay.columns, form)))
+    args = parser_of("stream").parse_args([*STREAM, *flags])
+    gathering = Gathering(columns_from_flags(args), args.format)
+    for each in replay.messages(2, 0):
+        value = replay.value(each.rows, replay.times[each.rows], form)
+        gathering.add(Message("in", 0, int(each.rows[0]), 5, each.key.encode(), value))
+    ((_, chunk),) = gathering.chunks()
+    assert list(gathering.dead_letters()) == []
+    np.testing.assert_array_equal(
+        np.array(chunk.batch.column("x").to_pylist(), dtype=float),
+        np.concatenate([part.x for part in parsed]),
+    )
+    assert chunk.batch.column("label").to_pylist() == [1.5, 2.5, None]
 
 
 def test_disorder_is_less_than_it_says(sample: Path) -> None:

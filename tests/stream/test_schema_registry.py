@@ -5,17 +5,15 @@ from __future__ import annotations
 import base64
 import io
 import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
+from tests.stream.conftest import Answer, Served
 from tests.stream.test_messages import NAMES, columns, message, rows_of
-from transforms.kafka import schema_registry
 from transforms.kafka.gather import Gathering
 from transforms.kafka.messages import BadMessageError
 from transforms.kafka.schema_registry import SchemaRegistry, check_settings
@@ -39,45 +37,6 @@ POINTED = {
 }
 MICROSECONDS = 1_600_000_000_123_456
 
-Answer = tuple[int, Any]
-
-
-class Served(dict[str, Answer]):
-    """What is answered, by path, and what was asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[tuple[str, str | None]] = []
-        self.url = ""
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setattr(schema_registry, "PAUSE", 0.01)
-    answers = Served()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            answers.asked.append((self.path, self.headers["Authorization"]))
-            code, content = answers.get(self.path, (404, {"error_code": 40403}))
-            if callable(content):
-                code, content = content()
-            self.send_response(code)
-            self.end_headers()
-            text = content if isinstance(content, bytes) else json.dumps(content).encode()
-            self.wfile.write(text)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Keep quiet."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        answers.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield answers
-        server.shutdown()
-        thread.join()
-
 
 def schema(content: Any, **more: Any) -> Answer:
     return 200, {"schema": json.dumps(content), **more}
@@ -96,7 +55,7 @@ def row(at: int) -> dict[str, Any]:
 def test_rows_are_read_by_the_schema_that_they_name(served: Served) -> None:
     served["/schemas/ids/7"], served["/schemas/ids/300"] = schema(PLAIN), schema(MORE)
     served["/schemas/ids/8"] = schema(MANY)
-    registry = SchemaRegistry({"url": served.url + "/"})
+    registry = SchemaRegistry({"url": served.url + "/"}, "confluent-avro")
     gathering = Gathering(columns(label=None), "confluent-avro", "rows", registry.read)
     sent = [
         bytes_of(7, PLAIN, row(0)),
@@ -121,7 +80,7 @@ def test_schemas_that_refer_to_others_are_read(served: Served) -> None:
     named: dict[str, Any] = {}
     fastavro.parse_schema(POINT, named)
     value = {"time": MICROSECONDS, "at": {"a": 1.0, "b": 2.0}}
-    registry = SchemaRegistry({"url": served.url})
+    registry = SchemaRegistry({"url": served.url}, "confluent-avro")
     found = registry.read(bytes_of(9, POINTED, value, named))
     assert found["at"] == {"a": 1.0, "b": 2.0}
 
@@ -142,7 +101,7 @@ def test_other_bytes_are_dead_letters(served: Served, value: bytes, reason: str)
     served["/schemas/ids/7"] = schema(PLAIN)
     served["/schemas/ids/6"] = schema("syntax", schemaType="PROTOBUF")
     served["/schemas/ids/10"] = schema({"type": "no such"})
-    registry = SchemaRegistry({"url": served.url})
+    registry = SchemaRegistry({"url": served.url}, "confluent-avro")
     gathering = Gathering(columns(label=None), "confluent-avro", "rows", registry.read)
     gathering.add(message(value))
     gathering.add(message(bytes_of(7, PLAIN, row(1)), 1))
@@ -157,14 +116,14 @@ def test_a_registry_that_does_not_answer_makes_rows_wait(served: Served) -> None
     failures: list[Answer] = [(503, {}), (200, b"not JSON")]
     good: Callable[[], Answer] = lambda: failures.pop(0) if failures else schema(PLAIN)  # noqa: E731
     served["/schemas/ids/7"] = 200, good
-    registry = SchemaRegistry({"url": served.url})
+    registry = SchemaRegistry({"url": served.url}, "confluent-avro")
     assert registry.read(bytes_of(7, PLAIN, row(0)))["a"] == 0.0
     assert len(served.asked) == 3
     served["/schemas/ids/11"] = 401, {}
     gathering = Gathering(columns(label=None), "confluent-avro", "rows", registry.read)
     with pytest.raises(DataError, match=r"ids/11: the schema registry does not answer: HTTP 401"):
         gathering.add(message(bytes_of(11, PLAIN, row(0))))
-    gone = SchemaRegistry({"url": "http://127.0.0.1:9"})
+    gone = SchemaRegistry({"url": "http://127.0.0.1:9"}, "confluent-avro")
     with pytest.raises(DataError, match="the schema registry does not answer: "):
         gone.check()
     with pytest.raises(BadMessageError, match="not in the registry"):
@@ -173,7 +132,9 @@ def test_a_registry_that_does_not_answer_makes_rows_wait(served: Served) -> None
 
 def test_who_asks_is_said_by_a_secret(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGISTRY_USER", "me:secret")
-    registry = SchemaRegistry({"url": served.url, "basic.auth.user.info": "${env:REGISTRY_USER}"})
+    registry = SchemaRegistry(
+        {"url": served.url, "basic.auth.user.info": "${env:REGISTRY_USER}"}, "confluent-avro"
+    )
     registry.check()
     word = base64.b64encode(b"me:secret").decode()
     assert served.asked == [("/schemas/types", f"Basic {word}")]

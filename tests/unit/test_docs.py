@@ -13,7 +13,8 @@ import pytest
 from pipelines.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
+FOLDERS = ("benchmarks", "deploy", "docs")
+PAGES = sorted([*ROOT.glob("*.md"), *(p for name in FOLDERS for p in ROOT.glob(f"{name}/**/*.md"))])
 RUN = (
     "README.md",
     "docs/beam.md",

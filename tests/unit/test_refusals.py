@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
+import pyarrow as pa
 import pytest
 
 from pipelines.cli.command_line import flags_of
@@ -15,6 +16,7 @@ from pipelines.live import status
 from pipelines.live.status import Refusals
 from pipelines.topics.dead_letters import Letter
 from pipelines.topics.replay import _flags
+from transforms.read.column_options import ColumnOptions
 from transforms.read.matrix import Feature
 
 TOPIC = "out.dead-letters"
@@ -127,8 +129,19 @@ def test_reasons_are_made_fit_for_a_terminal(topic: Topic) -> None:
     assert topic.closed
 
 
-def said_of(*features: tuple[Any, ...], label: str | None = None, form: str = "json") -> list[str]:
-    columns: Any = SimpleNamespace(features=tuple(Feature(*one) for one in features), label=label)
+def said_of(
+    *features: tuple[Any, ...],
+    label: str | None = None,
+    form: str = "json",
+    kind: str = "string",
+    missing: str = "fail",
+) -> list[str]:
+    columns: Any = SimpleNamespace(
+        features=tuple(Feature(*one) for one in features),
+        label=label,
+        label_type=pa.type_for_alias(kind),
+        options=ColumnOptions(missing=missing),
+    )
     return shlex.split(" ".join(_flags(columns, form)))
 
 
@@ -139,9 +152,15 @@ def test_a_replay_says_with_which_flags_a_job_reads_it() -> None:
         *("--format", "arrow", "--features", "x[3]", *time),
         *("--label", "what it is"),
     ]
+    assert said_of(("x",), label="y", kind="float64", missing="hold") == [
+        *("--features", "x", *time, "--label", "y", "--label-type", "float64"),
+        *("--missing", "hold"),
+    ]
 
 
 def test_a_live_job_has_the_flags_that_a_replay_names() -> None:
-    names = {flag for flag in said_of(("ax",), label="l", form="arrow") if flag.startswith("--")}
-    assert names == {"--format", "--features", "--time", "--time-unit", "--label"}
+    said = said_of(("ax",), label="l", form="arrow", kind="int64", missing="hold")
+    names = {flag for flag in said if flag.startswith("--")}
+    more = {"--label", "--label-type", "--missing"}
+    assert names == {"--format", "--features", "--time", "--time-unit", *more}
     assert names <= flags_of(parser_of("stream")).keys()

@@ -5,10 +5,11 @@ from __future__ import annotations
 FORMATS = ("json", "arrow", "avro")
 """How messages are written."""
 
-REGISTERED = "confluent-avro"
+CONFLUENT_AVRO, CONFLUENT_PROTOBUF = "confluent-avro", "confluent-protobuf"
+REGISTERED = (CONFLUENT_AVRO, CONFLUENT_PROTOBUF)
 """And by a schema that a registry has (`schema_registry`)."""
 
-INPUT_FORMATS = (*FORMATS, REGISTERED)
+INPUT_FORMATS = (*FORMATS, *REGISTERED)
 """How a job's input may be written."""
 
 OUTPUT_FORMATS = ("json", "arrow")

@@ -70,7 +70,7 @@ def offset_and_place(
 def records_of(
     value: bytes | None, form: str, registered: Callable[[bytes], Any] | None = None
 ) -> list[Any]:
-    """Read a JSON or Avro message.
+    """Read a message that is none of Arrow's.
 
     Args:
         value: Its bytes.
@@ -140,7 +140,11 @@ def batch_of(value: bytes | None) -> pa.RecordBatch:
     return whole
 
 
-_NAMES = {"json": "JSON", "avro": "an Avro container", REGISTERED: "what its schema says"}
+_NAMES = {
+    "json": "JSON",
+    "avro": "an Avro container",
+    **dict.fromkeys(REGISTERED, "what its schema says"),
+}
 
 
 def _bounded(reader: Any) -> list[Any]:

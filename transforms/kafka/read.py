@@ -50,7 +50,7 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         consumer: Settings of Java's consumer, `bootstrap.servers` among them.
         expansion_service: Address of Beam's expansion service.
         counted_as: What the counters call the rows: "rows" gives rows_read and rows_failed.
-        registry: Settings of the schema registry, for the form "confluent-avro".
+        registry: Settings of the schema registry, for a form of `REGISTERED`.
 
     Raises:
         ConfigError: for an unknown form, or one that needs a registry without one.
@@ -72,8 +72,10 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         super().__init__()
         if form not in INPUT_FORMATS:
             raise ConfigError("form", form, f"one of {', '.join(INPUT_FORMATS)}")
-        if (form == REGISTERED) != (registry is not None):
-            raise ConfigError("registry", registry, f"given with the form {REGISTERED}, and only")
+        if (form in REGISTERED) != (registry is not None):
+            raise ConfigError(
+                "registry", registry, f"given with {' or '.join(REGISTERED)}, and only"
+            )
         self._topic = topic
         self._columns = columns
         self._form = form
@@ -121,7 +123,7 @@ class GatherFn(beam.DoFn):
     def setup(self) -> None:
         """Remember no schema yet."""
         if self._registry is not None:
-            self._registered = SchemaRegistry(self._registry).read
+            self._registered = SchemaRegistry(self._registry, self._form).read
 
     def start_bundle(self) -> None:
         """Begin without messages."""

@@ -1,9 +1,10 @@
 """Schemas of messages from a schema registry, by the number that a message begins with.
 
 The wire format is Confluent's: a zero byte, the schema's number as four bytes, the highest first,
-and one record in Avro's binary encoding. A number's schema never changes, so what a message means
-depends on its bytes alone. Two calls of the registry are needed, `GET /schemas/ids/ID` and, for
-schemas that refer to others, `GET /subjects/SUBJECT/versions/VERSION`.
+and what is written by that schema (`avro_by_schema`, `protobuf_by_schema`). A number's schema never
+changes, so what a message means depends on its bytes alone. Two calls of the registry are needed,
+`GET /schemas/ids/ID` and, for schemas that refer to others,
+`GET /subjects/SUBJECT/versions/VERSION`.
 
 Reference: Confluent, "Schema Registry API reference" and "Wire format", docs.confluent.io.
 """
@@ -13,7 +14,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
-import io
 import json
 import ssl
 import time
@@ -23,9 +23,9 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-import fastavro
-
 from kerneltrack.errors import ConfigError, DataError, one_line
+from transforms.kafka import avro_by_schema, protobuf_by_schema
+from transforms.kafka.formats import CONFLUENT_AVRO, CONFLUENT_PROTOBUF
 from transforms.kafka.messages import BadMessageError
 from transforms.kafka.secrets import resolve
 
@@ -36,6 +36,8 @@ SETTINGS = (URL, USER, CERTIFICATES)
 MOST_SCHEMAS = 1_000
 """Schemas that a worker remembers."""
 HEAD = 5
+LANGUAGES = {CONFLUENT_AVRO: avro_by_schema, CONFLUENT_PROTOBUF: protobuf_by_schema}
+"""What reads schemas and messages, by the form of the latter."""
 TRIES, PAUSE, PATIENCE = 4, 0.5, 10.0
 _MISSING = 404
 
@@ -61,10 +63,12 @@ class SchemaRegistry:
 
     Args:
         settings: Its settings; secrets by reference (see `secrets`).
+        form: How messages are written, one of `LANGUAGES`.
     """
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], form: str) -> None:
         """Keep the settings; nothing is asked yet."""
+        self._language = LANGUAGES[form]
         found = resolve(settings)
         self._url = found[URL].rstrip("/")
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
@@ -96,33 +100,33 @@ class SchemaRegistry:
         if len(value) < HEAD or value[0] != 0:
             raise BadMessageError("no zero byte and schema number at its begin")
         schema = self._schema(int.from_bytes(value[1:HEAD], "big"))
-        body = io.BytesIO(value)
-        body.seek(HEAD)
-        found = fastavro.schemaless_reader(body, schema, None)
-        if body.tell() != len(value):
-            raise BadMessageError(f"{len(value) - body.tell()} bytes behind the record")
-        return found
+        return self._language.read(schema, value[HEAD:])
 
     def _fetch(self, number: int) -> Any:
-        found = self._ask(f"/schemas/ids/{number}", f"schema {number}")
-        kind = found.get("schemaType", "AVRO")
-        if kind != "AVRO":
-            raise BadMessageError(f"schema {number} is one of {kind}: must be AVRO")
-        named: dict[str, Any] = {}
-        return self._parsed(found, named, f"schema {number}")
+        found = self._ask(f"/schemas/ids/{number}{self._language.QUERY}", f"schema {number}")
+        kind = found.get("schemaType", avro_by_schema.KIND)
+        if kind != self._language.KIND:
+            raise BadMessageError(
+                f"schema {number} is one of {kind}: must be {self._language.KIND}"
+            )
+        texts: dict[str, str] = {}
+        self._add_references(found, texts, set())
+        return self._language.parse([*texts.items(), (str(number), found["schema"])])
 
-    def _parsed(self, found: Mapping[str, Any], named: dict[str, Any], what: str) -> Any:
-        """Parse a schema, those that it refers to first."""
+    def _add_references(
+        self, found: Mapping[str, Any], texts: dict[str, str], asked: set[str]
+    ) -> None:
+        """Add the schemas that one refers to, each after those that it refers to itself."""
         for other in found.get("references") or ():
-            if other["name"] in named:
+            name = other["name"]
+            if name in asked:
                 continue
+            asked.add(name)
             place = f"/subjects/{urllib.parse.quote(other['subject'], safe='')}"
-            place += f"/versions/{int(other['version'])}"
-            self._parsed(self._ask(place, f"schema {other['name']}"), named, what)
-        try:
-            return fastavro.parse_schema(json.loads(found["schema"]), named)
-        except Exception as error:
-            raise BadMessageError(f"{what} is no schema of Avro: {one_line(error)}") from error
+            place += f"/versions/{int(other['version'])}{self._language.QUERY}"
+            more = self._ask(place, f"schema {name}")
+            self._add_references(more, texts, asked)
+            texts[name] = more["schema"]
 
     def _ask(self, place: str, what: str) -> Any:
         """Ask, some times if there is no answer."""

@@ -27,8 +27,8 @@ class AutoSpec(LearnerSpec):
         OneOf(INPUTS),
         """What a job tells the learner of a row: the row itself (standardised, clipped at 4
         deviations, over √D), the tracker's features, or both. Beside the map the features add
-        nothing (docs/figures.md), and a subspace that moves turns last digits into other features:
-        so the row alone.""",
+        nothing (benchmarks/RESULTS.md), and a subspace that moves turns last digits into other
+        features: so the row alone.""",
     ] = ROWS
     budget: Annotated[int, Range(1, 1000), "Landmarks m of the still map."] = 150
     ridge: Annotated[float, Range(1e-12, 1e6), "λ of every ridge, against a sum over rows."] = 0.01

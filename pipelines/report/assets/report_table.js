@@ -60,7 +60,9 @@
       body.replaceChildren(...rows.slice(0, limit).map(line));
       more.hidden = rows.length <= limit;
       more.textContent = `Show all ${count(rows.length)}`;
+      const others = id === "models" ? data.models - total : 0;
       tally.textContent = rows.length === total ? "" : `${count(rows.length)} of ${count(total)}`;
+      if (filter.value && others > 0) tally.textContent += `; ${count(others)} more models are not in this table`;
       for (const cell of root.querySelectorAll("thead th[data-key]")) {
         cell.removeAttribute("aria-sort");
         if (cell.dataset.key === sorted.key) {

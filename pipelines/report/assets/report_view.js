@@ -6,6 +6,7 @@
   const curves = data.curves;
   const select = document.getElementById("model");
   const find = document.getElementById("find");
+  const found = document.getElementById("found");
   const findFrom = 12;
   const finest = 0.1;
   const unpacked = new Map();
@@ -233,32 +234,65 @@
 
   const choose = (index) => {
     current = index;
-    if (![...select.options].some((option) => Number(option.value) === index)) list("");
+    if (![...select.options].some((option) => Number(option.value) === index)) {
+      find.value = "";
+      list("");
+    }
     history.replaceState(null, "", `#model=${encodeURIComponent(curves[index].id)}`);
     show();
   };
 
-  /* The model that the page's address names, `#model=ID`: -1 if it names none that is drawn. */
+  /* The model that the page's address names, `#model=ID`; undefined if it names none. */
   const addressed = () => {
     const [, name] = location.hash.match(/^#model=(.+)$/) ?? [];
     try {
-      return name === undefined ? -1 : curves.findIndex(({ id }) => id === decodeURIComponent(name));
+      return name === undefined ? undefined : decodeURIComponent(name);
     } catch {
-      return -1;
+      return undefined;
     }
   };
 
   const goToAddressed = () => {
-    const index = addressed();
-    if (index < 0) return;
-    if (index !== current) choose(index);
+    const name = addressed();
+    if (name === undefined) return;
+    const index = curves.findIndex(({ id }) => id === name);
+    if (index < 0) {
+      tell(`${name}: ${inTable((id) => id === name) ? "not drawn, but in the table of models" : notHere()}`);
+    } else if (index !== current) choose(index);
     document.getElementById("toolbar").scrollIntoView();
+  };
+
+  const tell = (text) => {
+    found.textContent = text;
+    found.hidden = !text;
+  };
+
+  /* How many models of the table, which has some that are not drawn, are meant. */
+  const inTable = (meant) => data.table.id.filter(meant).length;
+
+  const notHere = () => {
+    const known = new Set([...data.table.id, ...curves.map(({ id }) => id)]).size;
+    return known < data.models ? `not among the ${count(known)} of ${count(data.models)} models on this page` : "no such model";
+  };
+
+  /* Say what a search found, and what it does not reach: a page of many models draws some only. */
+  const tellFound = (options) => {
+    const text = find.value.trim().toLowerCase();
+    if (!text) {
+      tell(curves.length < data.models ? `${count(curves.length)} of ${count(data.models)} models are drawn` : "");
+    } else if (options.length) {
+      tell(`${count(options.length)} of ${count(curves.length)}${curves.length < data.models ? " drawn" : ""}`);
+    } else {
+      const rows = inTable((id) => id.toLowerCase().includes(text));
+      tell(rows ? `not drawn; ${count(rows)} in the table of models` : notHere());
+    }
   };
 
   const list = (text) => {
     const wantedText = text.trim().toLowerCase();
     const options = curves.map((curve, k) => [curve.id, k]).filter(([id]) => id.toLowerCase().includes(wantedText));
     select.replaceChildren(...options.map(([id, k]) => element("option", { value: k }, id)));
+    tellFound(options);
     return options;
   };
 

@@ -33,6 +33,7 @@ def data_block(report: Report) -> str:
         "labels": [] if totals.labels.is_target else totals.labels.names(),
         "swatches": _swatches(totals),
         "admission": target_rate(report.run),
+        "models": len(totals.models),
         "curves": [_curve(report, name) for name in report.curves],
         "table": _models(report.table),
         "mismatch": _mismatch(report.mismatch, choice),
