@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 from apache_beam import coders
 
 from kerneltrack.errors import fit
+from transforms.records import MAGIC, Records, batch_of, pieces_of
 
 FAILURE_SCHEMA = pa.schema(
     [
@@ -27,7 +29,6 @@ FAILURE_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Chunk:
     """Rows of one model, as an Arrow record batch.
 
@@ -36,20 +37,67 @@ class Chunk:
     inputs), `row` (int64, the row's number in its file), `x` (fixed-size list of D float32 or
     float64) and `label` (string, int64 or float64, nullable; absent without one). Features carry
     `index`, `loss`, `z` and so on in place of `x`.
+
+    A few input rows may lie as records instead (`transforms.records`), and become a batch when one
+    is asked for.
     """
 
-    batch: pa.RecordBatch
+    __slots__ = ("_batch", "_records")
+
+    def __init__(self, batch: pa.RecordBatch | None, records: Records | None = None) -> None:
+        """Take a batch, or records."""
+        self._batch = batch
+        self._records = records
+
+    def __eq__(self, other: object) -> bool:
+        """Check whether these are the same rows."""
+        return isinstance(other, Chunk) and bool(self.batch == other.batch)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """Show the batch."""
+        return f"Chunk({self.batch!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let rows be pickled as what they travel as."""
+        return chunk_from, (self.encode(),)
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The rows."""
+        if self._batch is None:
+            self._batch = batch_of([cast(Records, self._records)])
+        return self._batch
+
+    @property
+    def records(self) -> Records | None:
+        """The rows as records, if that is how they lie."""
+        return self._records
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self.batch.schema if self._records is None else self._records.form.schema
+
+    def encode(self) -> bytes:
+        """Return the rows as bytes, for `chunk_from`."""
+        return encode_batch(self.batch) if self._records is None else self._records.data
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return cast(int, self.batch.num_rows)
+        return cast(int, self.batch.num_rows) if self._records is None else self._records.rows
 
     def has(self, name: str) -> bool:
         """Check whether the chunk has the column."""
+        if self._records is not None:
+            return name in self._records.form.names
         return name in self.batch.schema.names
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column as a NumPy array, shape (n,), or (n, width) for a fixed-size list."""
+        if self._batch is None and self._records is not None and name != "label":
+            return np.ascontiguousarray(self._records.array()[name])
         array = self.batch.column(name)
         if pa.types.is_fixed_size_list(array.type):
             flat = array.flatten().to_numpy(zero_copy_only=True)
@@ -81,7 +129,35 @@ class Chunk:
         """Join chunks that share a schema."""
         if len(chunks) == 1:
             return chunks[0]
+        pieces = [chunk.records for chunk in chunks if chunk.records is not None]
+        if len(pieces) == len(chunks) and all(p.form is pieces[0].form for p in pieces):
+            return Chunk(batch_of(pieces))
         return Chunk(pa.concat_batches([chunk.batch for chunk in chunks]))
+
+
+MOST_AS_RECORDS = 16
+"""Rows of a model, on average, up to which they are laid out as records."""
+
+
+def pieces(batch: pa.RecordBatch, ends: Sequence[int]) -> list[bytes]:
+    """Return rows as bytes for `chunk_from`, cut into pieces: a few rows each as records.
+
+    Args:
+        batch: The rows.
+        ends: Where each piece ends; it begins where that before it ended.
+    """
+    if ends and batch.num_rows <= MOST_AS_RECORDS * len(ends):
+        found = pieces_of(batch, ends)
+        if found is not None:
+            return found
+    return [encode_batch(batch.slice(a, b - a)) for a, b in pairwise((0, *ends))]
+
+
+def chunk_from(data: bytes) -> Chunk:
+    """Read rows back from bytes."""
+    if data.startswith(MAGIC):
+        return Chunk(None, Records(data))
+    return Chunk(decode_batch(data))
 
 
 def reasons_column(reasons: Sequence[str]) -> pa.Array:
@@ -167,30 +243,36 @@ def decode_batch(data: bytes) -> pa.RecordBatch:
     return batch
 
 
-class _BatchCoder(coders.Coder):
-    """Arrow IPC stream of the one batch that a wrapper holds."""
+class ChunkCoder(coders.Coder):
+    """Coder of `Chunk`: an Arrow IPC stream, or records."""
 
     def is_deterministic(self) -> bool:
+        """Return whether equal chunks have equal bytes."""
         return True
 
-    def encode(self, value: Chunk | Failures) -> bytes:
-        return encode_batch(value.batch)
-
-
-class ChunkCoder(_BatchCoder):
-    """Arrow IPC coder of `Chunk`."""
+    def encode(self, value: Chunk) -> bytes:
+        """Write a chunk."""
+        return value.encode()
 
     def decode(self, encoded: bytes) -> Chunk:
         """Read a chunk back."""
-        return Chunk(decode_batch(encoded))
+        return chunk_from(encoded)
 
     def to_type_hint(self) -> type[Chunk]:
         """Return the type that this coder is for."""
         return Chunk
 
 
-class FailuresCoder(_BatchCoder):
+class FailuresCoder(coders.Coder):
     """Arrow IPC coder of `Failures`."""
+
+    def is_deterministic(self) -> bool:
+        """Return whether equal failures have equal bytes."""
+        return True
+
+    def encode(self, value: Failures) -> bytes:
+        """Write failures."""
+        return encode_batch(value.batch)
 
     def decode(self, encoded: bytes) -> Failures:
         """Read failures back."""

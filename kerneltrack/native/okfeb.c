@@ -508,3 +508,14 @@ KT_API int64_t kt_okfeb_run(const okfeb_settings *settings, const kernel *kernel
   okfeb_close(&loop);
   return KT_DONE;
 }
+
+/* Each of many models' rows through its state: the structures of all lie one after the other. */
+KT_API int64_t kt_okfeb_run_each(const okfeb_settings *settings, const int64_t *models,
+                                 const kernel *kernels, okfeb_state *states, const mat *rows,
+                                 outputs *outs) {
+  for (int64_t m = 0; m < *models; m++) {
+    int64_t done = kt_okfeb_run(settings, &kernels[m], &states[m], &rows[m], &outs[m]);
+    if (done != KT_DONE) return done;
+  }
+  return KT_DONE;
+}

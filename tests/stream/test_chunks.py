@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import apache_beam as beam
@@ -20,9 +21,11 @@ from transforms.chunks import (
     ChunkCoder,
     Failures,
     FailuresCoder,
+    chunk_from,
     decode_batch,
     encode_batch,
     matrix_column,
+    pieces,
 )
 
 
@@ -91,6 +94,75 @@ def test_equal_chunks_have_equal_bytes() -> None:
     coder = ChunkCoder()
     assert coder.is_deterministic()
     assert coder.encode(make_chunk(7)) == coder.encode(make_chunk(7))
+
+
+def bare(columns: list[str]) -> pa.RecordBatch:
+    """Rows of all of a label's types, with these columns only."""
+    batch = make_chunk(4, np.float32, LABELS["string"]).batch
+    return batch.select(columns)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("label", LABELS)
+@given(cuts=st.lists(st.integers(0, 4), max_size=4))
+def test_a_few_rows_travel_as_records(label: str, dtype: Any, cuts: list[int]) -> None:
+    """Alone and joined they are the rows that they were, whatever was cut where."""
+    batch = make_chunk(4, dtype, LABELS[label]).batch
+    ends = [*sorted(cuts), 4]
+    chunks = [chunk_from(data) for data in pieces(batch, ends)]
+    assert all(chunk.records is not None for chunk in chunks)
+    assert Chunk.concat(chunks).batch.equals(batch, check_metadata=True)
+    start = 0
+    for chunk, stop in zip(chunks, ends, strict=True):
+        wanted = Chunk(batch.slice(start, stop - start))
+        assert len(chunk) == len(wanted)
+        assert chunk.schema == batch.schema
+        for name in ("time", "sequence", "source", "row", "x"):
+            assert chunk.has(name)
+            values = chunk.column(name)
+            assert values.flags.c_contiguous
+            assert values.dtype == wanted.column(name).dtype
+            assert (values == wanted.column(name)).all()
+        assert ChunkCoder().decode(ChunkCoder().encode(chunk)) == wanted
+        assert chunk.batch.equals(wanted.batch, check_metadata=True)
+        start = stop
+
+
+def test_rows_of_a_slice_travel_alone() -> None:
+    batch = make_chunk(40, np.float32, pa.array(["é" * i for i in range(40)])).batch
+    (data,) = pieces(batch.slice(7, 3), [3])
+    assert chunk_from(data).batch.equals(batch.slice(7, 3))
+    assert len(data) < 400
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        pa.RecordBatch.from_pydict({"index": pa.array([1])}),
+        bare(["row"]).append_column("row2", pa.array([1, 2, 3, 4])),
+        bare(["row"]).cast(pa.schema([pa.field("row", pa.int64(), nullable=False)])),
+        pa.RecordBatch.from_pydict({"row": pa.array([1, None])}),
+        pa.RecordBatch.from_pydict({"x": pa.array([[1.0, None]], pa.list_(pa.float64(), 2))}),
+        pa.RecordBatch.from_pydict({"label": pa.array(["a"]).dictionary_encode()}),
+    ],
+    ids=["features", "more", "never-null", "null", "null-in-x", "dictionary"],
+)
+def test_other_rows_travel_as_a_stream(batch: pa.RecordBatch) -> None:
+    (data,) = pieces(batch, [batch.num_rows])
+    chunk = chunk_from(data)
+    assert chunk.records is None
+    assert chunk.batch.equals(batch, check_metadata=True)
+
+
+def test_many_rows_of_a_model_travel_as_a_stream() -> None:
+    batch = make_chunk(100).batch
+    assert all(chunk_from(data).records is None for data in pieces(batch, [50, 100]))
+
+
+def test_records_are_pickled_as_they_travel() -> None:
+    (data,) = pieces(make_chunk(3).batch, [3])
+    back = pickle.loads(pickle.dumps(chunk_from(data)))
+    assert back.encode() == data
 
 
 def test_rows_are_taken_in_the_asked_order() -> None:

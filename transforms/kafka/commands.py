@@ -138,6 +138,6 @@ def as_chunk(command: Command, index: int = 0) -> Chunk:
 
 def command_of(chunk: Chunk) -> Command | None:
     """Return the command that a chunk is, None if it holds rows."""
-    if codec.TRACKER not in chunk.batch.schema.names:
+    if not chunk.has(codec.TRACKER):
         return None
     return Command(*(chunk.batch.column(name)[0].as_py() for name in Command._fields))

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import fit, shorten
-from transforms.chunks import Chunk
+from transforms.chunks import MOST_AS_RECORDS, Chunk, chunk_from, pieces
 from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
 from transforms.kafka.messages import (
     BadMessageError,
@@ -167,7 +168,7 @@ class Gathering:
         count("messages_read", len(self._messages))
         count(f"{self._counted_as}_read", self.rows)
         count(f"{self._counted_as}_failed", self.rows - sum(len(part) for part in parsed))
-        yield from split(parsed, self._columns)
+        yield from _as_records(list(split(parsed, self._columns)))
 
     def dead_letters(self) -> Iterator[Outgoing]:
         """Yield the messages of which something was refused; to be called after `chunks`."""
@@ -289,6 +290,17 @@ class Gathering:
         )
         for partition, offset, place, text in found:
             self._refuse(where[partition, offset], place, text)
+
+
+def _as_records(chunks: Sequence[tuple[str, Chunk]]) -> Iterator[tuple[str, Chunk]]:
+    """Yield chunks, as records if they have a few rows each."""
+    ends = list(accumulate(len(chunk) for _, chunk in chunks))
+    if not ends or ends[-1] > MOST_AS_RECORDS * len(chunks):
+        yield from chunks
+        return
+    whole = Chunk.concat([chunk for _, chunk in chunks]).batch
+    for (key, _), data in zip(chunks, pieces(whole, ends), strict=True):
+        yield key, chunk_from(data)
 
 
 def dead_letter(message: Message, reasons: Sequence[Reason]) -> Outgoing:

@@ -17,7 +17,7 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.paths import join
 from kerneltrack.settings import Range, Settings
 from kerneltrack.snapshots.files import escaped, read_whole, write_whole
-from transforms.chunks import Chunk, decode_batch, encode_batch
+from transforms.chunks import Chunk, chunk_from, decode_batch, encode_batch
 from transforms.metrics import count
 
 VERSION = b"1"
@@ -73,7 +73,7 @@ class Expiry(Settings):
 
     def write(self, key: str, kept: Kept) -> bytes:
         """Write what is kept of a model; return the name by which it is found again."""
-        waiting = [encode_batch(chunk.batch) for chunk in kept.waiting]
+        waiting = [chunk.encode() for chunk in kept.waiting]
         columns = [[kept.state], [kept.clock], [waiting]]
         arrays = [pa.array(one, part.type) for one, part in zip(columns, _SCHEMA, strict=True)]
         data = encode_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA))
@@ -98,7 +98,7 @@ class Expiry(Settings):
             reason = f"format version {found.decode()}: this code reads version {VERSION.decode()}"
             raise DataError(path, reason)
         (row,) = batch.to_pylist()
-        waiting = tuple(Chunk(decode_batch(part)) for part in row["waiting"])
+        waiting = tuple(chunk_from(part) for part in row["waiting"])
         return Kept(row["state"], row["clock"], waiting)
 
     def _path(self, key: str, name: bytes) -> str:

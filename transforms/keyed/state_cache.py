@@ -56,6 +56,8 @@ def _flat_size(value: Any) -> int | None:
                 if type(part) not in _FLAT:
                     return None
                 seen[id(part)] = sys.getsizeof(part) if part is not None else 0
+        elif isinstance(entry, Chunk) and entry.records is not None:
+            seen[id(entry.records.data)] = sys.getsizeof(entry.records.data)
         elif isinstance(entry, Chunk):
             seen[id(entry.batch)] = sys.getsizeof(entry.batch)
             seen[id(entry.batch.schema)] = sys.getsizeof(entry.batch.schema)

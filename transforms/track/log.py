@@ -18,11 +18,11 @@ from apache_beam import coders
 from apache_beam.transforms.userstate import BagStateSpec
 
 from kerneltrack.errors import DataError
-from transforms.chunks import Chunk, decode_batch, encode_batch
+from transforms.chunks import Chunk, chunk_from
 from transforms.keyed.expiry import Kept
 from transforms.track.clock import Clock
 
-LOG_VERSION = 2
+LOG_VERSION = 3
 MOST_ENTRIES = 64
 
 CLOCK, MODEL, PACKED, ROWS, SPILLED, EXPIRED = b"c", b"m", b"p", b"r", b"s", b"e"
@@ -77,7 +77,7 @@ class Waiting(NamedTuple):
 
     def chunk(self) -> Chunk:
         """Return the rows."""
-        return Chunk(decode_batch(self.data))
+        return chunk_from(self.data)
 
 
 class Spilled(NamedTuple):
@@ -99,7 +99,7 @@ Entry: TypeAlias = Clock | bytes | Packed | Chunk | Waiting | Spilled | Expired
 _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     bytes: (MODEL, lambda data: data),
     Packed: (PACKED, Packed.encode),
-    Chunk: (ROWS, lambda chunk: encode_batch(chunk.batch)),
+    Chunk: (ROWS, Chunk.encode),
     Waiting: (ROWS, lambda waiting: waiting.data),
     Clock: (CLOCK, Clock.encode),
     Spilled: (SPILLED, lambda spilled: str(spilled.rows).encode()),
@@ -128,7 +128,7 @@ class EntryCoder(coders.Coder):
         """
         kind, data = encoded[:1], encoded[1:]
         if kind == ROWS:
-            return Chunk(decode_batch(data))
+            return chunk_from(data)
         if kind == CLOCK:
             return Clock.decode(data)
         if kind == EXPIRED:

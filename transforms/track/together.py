@@ -20,7 +20,7 @@ from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.okfeb import block
 from kerneltrack.trackers.okfeb.block import Places, places_of
-from transforms.chunks import Chunk, encode_batch
+from transforms.chunks import Chunk, pieces
 from transforms.metrics import count, count_lags, count_losses
 from transforms.track.clock import NEVER, Clock, flush, may_release, nanoseconds, progress
 from transforms.track.features import feature_chunk
@@ -190,7 +190,7 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
     spec: Any = work.spec
     first = ready[0].visit
     like, *_ = first.chunks or first.log.waiting()
-    most = MOST_BYTES // places_of(spec, like.batch.schema.field("x").type.list_size).size
+    most = MOST_BYTES // places_of(spec, like.schema.field("x").type.list_size).size
     part: list[_Ready] = []
     rows = 0
     for each in ready:
@@ -263,8 +263,9 @@ def _run_block(
 def _gathered(order: Order, ready: Sequence[_Ready]) -> _Taken | None:
     """Return all rows of a block in order, None if their columns differ."""
     chunks = [[*each.visit.log.waiting(), *each.visit.chunks] for each in ready]
-    schema = chunks[0][0].batch.schema
-    if any(part.batch.schema != schema for parts in chunks for part in parts):
+    schema = chunks[0][0].schema
+    schemas = [part.schema for parts in chunks for part in parts]
+    if any(other is not schema and other != schema for other in schemas):
         return None
     rows = Chunk.concat([part for parts in chunks for part in parts])
     lengths = [sum(map(len, parts)) for parts in chunks]
@@ -334,6 +335,7 @@ def _write(
 ) -> None:
     """Write what became of models into their logs."""
     starts, rest_starts = released.starts(len(ready)), rest.starts(len(ready)).tolist()
+    left_over = pieces(rest.rows.batch, rest_starts[1:])
     begun = starts[:-1][np.diff(starts) > 0]
     newest_of = np.zeros(len(ready), np.int64)
     newest_of[released.owner[begun]] = np.maximum.reduceat(released.rows.column("time"), begun)
@@ -345,8 +347,7 @@ def _write(
         start, stop = rest_starts[place], rest_starts[place + 1]
         left, oldest = None, NEVER
         if stop > start:
-            # A copy: a part would keep the rows of all models.
-            left = Waiting(encode_batch(rest.rows.slice(start, stop).batch))
+            left = Waiting(left_over[place])
             oldest = int(rest_times[start])
         visit.log.release(Packed(packed.before, newest, newest, body.tobytes(), True), left)
         visit.log.put_clock(clock._replace(waiting=stop - start, oldest=oldest))

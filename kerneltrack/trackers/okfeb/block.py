@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import make_kernel, median_bandwidth
 from kerneltrack.limits import Like
-from kerneltrack.native.binding import address, function, packed
+from kerneltrack.native.binding import address, call, function, packed
 from kerneltrack.trackers.common.calls import features_of, look_at, outputs_for
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.scaling import apply_scaling, no_scaling, standard_scaling_of_each
@@ -109,10 +109,8 @@ def _run_each(
     out = outputs_for(spec, len(matrix), spec.budget, extras)
     rows = _spans(matrix, starts, stops)
     outputs = [_spans(getattr(out, name), starts, stops) for name in Outputs._fields]
-    settings, loop = packed(settings_of(spec, True)), function("okfeb_run")
-    for words in zip(kernels, states, rows, np.concatenate(outputs, axis=1), strict=True):
-        if loop(settings, *[part.tobytes() for part in words]) < 0:
-            raise MemoryError("no room for the scratch space of okfeb_run")
+    words = [part.tobytes() for part in (kernels, states, rows, np.concatenate(outputs, axis=1))]
+    call("okfeb_run_each", settings_of(spec, True), packed((len(states),)), *words)
     return features_of(out)
 
 

@@ -1,0 +1,239 @@
+"""Rows of a model as records of one size: how a row or a few travel, and wait.
+
+An Arrow batch costs tens of microseconds to write and to read, whatever is in it, and each step
+lets go of Python's lock: where a fleet's devices send single rows, that is most of what a row
+costs. Here the rows of all models of a bundle are laid out at once, each model takes a piece of
+the bytes, and what reads them looks at many models' pieces as one array.
+
+A piece: what its columns are, how many rows there are, the records, then their texts.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+MAGIC = b"rows"
+"""How a piece begins: an IPC stream of Arrow's does with four bytes of 255."""
+
+_HEAD = struct.Struct("<4sH")
+_COUNT = struct.Struct("<I")
+_PLAIN = {
+    "time": pa.int64(),
+    "sequence": pa.int64(),
+    "source": pa.int32(),
+    "row": pa.int64(),
+}
+_REALS = {"f4": pa.float32(), "f8": pa.float64()}
+_LABELS = {"text": pa.string(), "i8": pa.int64(), "f8": pa.float64()}
+_KNOWN = "known"
+"""Field of a record: whether its row has a label."""
+_LENGTH = "length"
+"""Field of a record: bytes of its label, -1 if it has none."""
+_MOST_FORMS = 16
+
+
+class Form(NamedTuple):
+    """What columns rows have, and how they lie in a record.
+
+    Attributes:
+        schema: The columns.
+        head: The first bytes of each piece.
+        record: A record.
+        names: Names of the columns.
+        label: How labels are written, one of `_LABELS`; None without labels.
+    """
+
+    schema: pa.Schema
+    head: bytes
+    record: np.dtype[Any]
+    names: frozenset[str]
+    label: str | None
+
+
+_forms: tuple[Form, ...] = ()
+"""Those met last; replaced as a whole, since bundles run side by side."""
+
+
+def form_of(schema: pa.Schema) -> Form | None:
+    """Return the form of rows with these columns; None if they are none of a model's rows."""
+    for form in _forms:
+        if form.schema is schema:
+            return form
+    for form in _forms:
+        if form.schema.equals(schema, check_metadata=True):
+            return form
+    texts = []
+    for field in schema:
+        text = _written(field)
+        if text is None:
+            return None
+        texts.append(text)
+    form = _read_form(",".join(texts))
+    if not form.schema.equals(schema, check_metadata=True):
+        return None
+    return _remember(form)
+
+
+def _written(field: pa.Field) -> str | None:
+    """Return how a column is written in a head."""
+    if field.type == _PLAIN.get(field.name):
+        return str(field.name)
+    if field.name == "x" and pa.types.is_fixed_size_list(field.type):
+        for kind, arrow in _REALS.items():
+            if field.type.value_type == arrow:
+                return f"x:{kind}:{field.type.list_size}"
+    if field.name == "label":
+        for kind, arrow in _LABELS.items():
+            if field.type == arrow:
+                return f"label:{kind}"
+    return None
+
+
+def _read_form(text: str) -> Form:
+    fields: list[pa.Field] = []
+    record: list[Any] = []
+    label = None
+    for column in text.split(","):
+        name, *rest = column.split(":")
+        if name in _PLAIN:
+            fields.append(pa.field(name, _PLAIN[name]))
+            record.append((name, "<i4" if name == "source" else "<i8"))
+        elif name == "x":
+            kind, width = rest
+            fields.append(pa.field(name, pa.list_(_REALS[kind], int(width))))
+            record.append((name, f"<{kind}", (int(width),)))
+        else:
+            (label,) = rest
+            fields.append(pa.field(name, _LABELS[label]))
+            record += (
+                [(_LENGTH, "<i4")] if label == "text" else [(name, f"<{label}"), (_KNOWN, "?")]
+            )
+    schema, encoded = pa.schema(fields), text.encode()
+    head = _HEAD.pack(MAGIC, len(encoded)) + encoded
+    return Form(schema, head, np.dtype(record), frozenset(schema.names), label)
+
+
+def _remember(form: Form) -> Form:
+    global _forms  # noqa: PLW0603 - replaced as a whole
+    _forms = (form, *_forms)[:_MOST_FORMS]
+    return form
+
+
+class Records:
+    """A piece: the rows of one model."""
+
+    __slots__ = ("_begin", "data", "form", "rows")
+
+    def __init__(self, data: bytes) -> None:
+        """Take the bytes of a piece."""
+        end = _HEAD.size + _HEAD.unpack_from(data)[1]
+        head = data[:end]
+        for form in _forms:
+            if form.head == head:
+                break
+        else:
+            form = _remember(_read_form(head[_HEAD.size :].decode()))
+        self.form = form
+        self.data = data
+        self.rows: int = _COUNT.unpack_from(data, end)[0]
+        self._begin = end + _COUNT.size
+
+    def array(self) -> npt.NDArray[Any]:
+        """Return the records, (n,)."""
+        return np.frombuffer(self.data, self.form.record, self.rows, self._begin)
+
+    def split(self) -> tuple[bytes, bytes]:
+        """Return the bytes of the records, and their texts."""
+        end = self._begin + self.rows * self.form.record.itemsize
+        return self.data[self._begin : end], self.data[end:]
+
+
+def batch_of(pieces: Sequence[Records]) -> pa.RecordBatch:
+    """Return the rows of pieces of one form as a batch, one piece after the other."""
+    form = pieces[0].form
+    parts = [piece.split() for piece in pieces]
+    records = np.frombuffer(b"".join([part for part, _ in parts]), form.record)
+    columns: list[pa.Array] = []
+    for field in form.schema:
+        if field.name == "label":
+            columns.append(_labels(form, records, b"".join([text for _, text in parts])))
+        elif field.name == "x":
+            flat = pa.array(np.ascontiguousarray(records["x"]).reshape(-1))
+            columns.append(pa.FixedSizeListArray.from_arrays(flat, field.type.list_size))
+        else:
+            columns.append(pa.array(np.ascontiguousarray(records[field.name])))
+    return pa.RecordBatch.from_arrays(columns, schema=form.schema)
+
+
+def _labels(form: Form, records: npt.NDArray[Any], texts: bytes) -> pa.Array:
+    if form.label != "text":
+        return pa.array(np.ascontiguousarray(records["label"]), mask=~records[_KNOWN])
+    lengths = records[_LENGTH]
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
+    known = lengths >= 0
+    bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little").tobytes())
+    buffers = [bits, pa.py_buffer(offsets.tobytes()), pa.py_buffer(texts)]
+    return pa.Array.from_buffers(pa.string(), len(lengths), buffers)
+
+
+def pieces_of(batch: pa.RecordBatch, ends: Sequence[int]) -> list[bytes] | None:
+    """Cut rows into pieces.
+
+    Args:
+        batch: The rows.
+        ends: Where each piece ends; it begins where that before it ended.
+
+    Returns:
+        The pieces; None for rows that are no records.
+
+    Example:
+        >>> rows = pa.RecordBatch.from_pydict({"row": pa.array([5, 6, 7])})
+        >>> one, two = pieces_of(rows, [1, 3])
+        >>> batch_of([Records(one), Records(two)]).equals(rows)
+        True
+    """
+    form = form_of(batch.schema)
+    if form is None:
+        return None
+    records = np.empty(batch.num_rows, form.record)
+    texts, offsets = b"", [0] * (batch.num_rows + 1)
+    for field, column in zip(form.schema, batch.columns, strict=True):
+        if field.name == "label" and form.label == "text":
+            texts, offsets = _write_texts(column, records)
+        elif field.name == "label":
+            records[_KNOWN] = column.is_valid().to_numpy(zero_copy_only=False)
+            records["label"] = column.fill_null(0).to_numpy()
+        else:
+            values = column.flatten() if field.name == "x" else column
+            if column.null_count or values.null_count:
+                return None
+            records[field.name] = values.to_numpy().reshape(records[field.name].shape)
+    size, lines = form.record.itemsize, records.tobytes()
+    return [
+        b"".join(
+            (
+                form.head,
+                _COUNT.pack(stop - start),
+                lines[start * size : stop * size],
+                texts[offsets[start] : offsets[stop]],
+            )
+        )
+        for start, stop in pairwise((0, *ends))
+    ]
+
+
+def _write_texts(column: pa.Array, records: npt.NDArray[Any]) -> tuple[bytes, list[int]]:
+    """Write lengths of texts into records; return the texts, and where each begins."""
+    texts = [None if text is None else text.encode() for text in column.to_pylist()]
+    lengths = np.array([-1 if text is None else len(text) for text in texts], np.int32)
+    records[_LENGTH] = lengths
+    offsets = [0, *np.cumsum(np.maximum(lengths, 0)).tolist()]
+    return b"".join([text for text in texts if text]), offsets
