@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import grpc  # type: ignore[import-untyped]
-from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
+from google.protobuf import json_format, text_format
 
 from pipelines.cluster import records
 from pipelines.cluster.folder import Folder
