@@ -50,6 +50,7 @@ from transforms.track.transform import MeasureMismatch, TrackSubspace
 from transforms.write.schemas import (
     MISMATCH_SCHEMA,
     alerts_schema,
+    devices_schema,
     episodes_schema,
     features_schema,
     metrics_schema,
@@ -79,6 +80,7 @@ class Job:
         before: Snapshots to begin from.
         start: Landmarks that models begin from.
         float32: Snapshots of trackers in single precision.
+        devices: Whether it is told what is known of each device; no result depends on it.
     """
 
     columns: Columns
@@ -96,6 +98,7 @@ class Job:
     before: SnapshotFolder | None = None
     start: StartSet | None = None
     float32: bool = False
+    devices: bool = False
 
     def settings(self) -> dict[str, Any]:
         """Return all that results depend on, beside the rows."""
@@ -319,6 +322,7 @@ def transforms_of(
             snapshot_every=job.snapshot_every,
             warm=job.start or job.before,
             expiry=expiry,
+            devices=job.devices,
         )
         if job.learner is None:
             return tracked, None
@@ -353,6 +357,8 @@ def schemas_of(job: Job) -> dict[str, pa.Schema]:
         schemas["alerts"] = alerts_schema(has_time)
     if job.reference is not None:
         schemas["episodes"] = episodes_schema(has_time, job.columns.width)
+    if job.devices:
+        schemas["devices"] = devices_schema(has_time, job.columns.width)
     if job.learner is not None:
         schemas["predictions"] = predictions_schema(job.learner, has_time)
         schemas["metrics"] = metrics_schema(job.learner)
@@ -384,6 +390,7 @@ def apply_job(
         ("mismatch", track.MISMATCH),
         ("alerts", track.ALERTS),
         ("episodes", track.EPISODES),
+        ("devices", track.DEVICES),
     ):
         if name in schemas:
             found.chunks[name] = (tracked[tag], schemas[name])

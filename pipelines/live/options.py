@@ -140,9 +140,17 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
             f"--{name}-topic", default=None, metavar="TOPIC", help=f"(default: OUTPUT-{name})"
         )
     group.add_argument(
+        "--devices-topic",
+        default=None,
+        metavar="TOPIC",
+        help="of each device's latest state, a message under its id whenever that changes, for a "
+        "topic with cleanup.policy=compact; needs --reference (default: none)",
+    )
+    group.add_argument(
         "--create-topics",
         action="store_true",
-        help="make output topics that are missing, with as many partitions as the input has",
+        help="make output topics that are missing, with as many partitions as the input has; that "
+        "of the devices' states is compacted",
     )
     group.add_argument(
         "--format", choices=INPUT_FORMATS, default="json", help="of messages (default %(default)s)"
@@ -209,4 +217,6 @@ def topics_from_flags(args: argparse.Namespace) -> dict[str, str]:
     for name in TOPICS:
         given = getattr(args, f"{name.replace('-', '_')}_topic")
         topics[name] = given or f"{args.output_topic}-{name}"
+    if args.devices_topic is not None:
+        topics["devices"] = args.devices_topic
     return topics

@@ -57,6 +57,7 @@ class Work:
         every: Distance of the boundaries at which snapshots are due, ns of event time.
         start: Landmarks that new models begin from, if they do.
         frozen: Whether nothing is learned: rows are projected on the models as they are.
+        devices: Whether it is told what is known of a device, whenever that changes.
     """
 
     spec: SubspaceSpec
@@ -70,6 +71,7 @@ class Work:
     every: int | None = None
     start: StartSet | None = None
     frozen: bool = False
+    devices: bool = False
 
     @property
     def rows_to_start(self) -> int:
