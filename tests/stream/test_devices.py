@@ -64,7 +64,9 @@ def one_by_one(rows: Rows, spec: ReferenceSpec = HELD) -> list[Line]:
     good = rows.take(np.flatnonzero(np.isfinite(rows.x).all(axis=1)))
     times = np.asarray(good.time)
     state = reference.init(spec, good.x[: SPEC.rows_to_start])
-    lines = [known("learning", 0, 0, (int(rows.time[0]), int(rows.time[0])), 0)]
+    lines = [
+        known("learning", 0, 0, (int(np.asarray(rows.time)[0]), int(np.asarray(rows.time)[0])), 0)
+    ]
     spoke, many = False, 0
     for place in range(len(good)):
         at = int(times[place])
