@@ -58,6 +58,7 @@ from transforms.write.schemas import (
 )
 
 MICRO = 1e-6
+DROP = "drop"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,7 @@ class Job:
         start: Landmarks that models begin from.
         float32: Snapshots of trackers in single precision.
         devices: Whether it is told what is known of each device; no result depends on it.
+        drop_overlap: Whether rows that the snapshots have learned from are left out, not refused.
     """
 
     columns: Columns
@@ -99,6 +101,7 @@ class Job:
     start: StartSet | None = None
     float32: bool = False
     devices: bool = False
+    drop_overlap: bool = False
 
     def settings(self) -> dict[str, Any]:
         """Return all that results depend on, beside the rows."""
@@ -108,6 +111,7 @@ class Job:
             "drift": self.drift and self.drift.to_dict(),
             "reference": self.reference and self.reference.to_dict(),
             **({} if self.given is None else {"reference_from": self.given.digest()}),
+            **({"overlap": DROP} if self.drop_overlap else {}),
             "measure": self.measure and self.measure.to_dict(),
             "order": dataclasses.asdict(self.order),
             "late": self.late and dataclasses.asdict(self.late),
@@ -323,6 +327,7 @@ def transforms_of(
             warm=job.start or job.before,
             expiry=expiry,
             devices=job.devices,
+            drop_overlap=job.drop_overlap,
         )
         if job.learner is None:
             return tracked, None

@@ -11,6 +11,7 @@ from pipelines.cli import input_options, job_flags, kafka_options
 from pipelines.cli.command_line import Parser
 from pipelines.cli.job_flags import COMMON
 from pipelines.cli.setting_flags import FlagsOf
+from pipelines.job_spec import DROP
 from transforms.kafka.formats import INPUT_FORMATS, OUTPUT_FORMATS
 from transforms.track.order import Order
 
@@ -166,6 +167,14 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
         metavar="WHERE",
         help="earliest, latest, a time (2026-01-31T12:00Z), or offsets (0:1200,1:900; other "
         "partitions: earliest) (default %(default)s)",
+    )
+    group.add_argument(
+        "--overlap",
+        choices=("fail", DROP),
+        default=None,
+        help="what becomes of rows that the snapshots of --warm-start have learned from: dead "
+        "letters; or left out and counted, with those of the very time of a model's newest row, to "
+        "go on from a history of files without a gap (default fail)",
     )
 
 

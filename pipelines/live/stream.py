@@ -21,7 +21,7 @@ from pipelines.cli.beam_options import DEFAULT_RUNNER, beam_options
 from pipelines.cli.command_line import UsageError, flags_named
 from pipelines.cli.job_flags import refuse_without
 from pipelines.job import say
-from pipelines.job_spec import Job, job_from_flags
+from pipelines.job_spec import DROP, Job, job_from_flags
 from pipelines.live import options as stream_options
 from pipelines.live.columns import label_columns
 from pipelines.live.flink import ENDED
@@ -117,7 +117,11 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     job = job_from_flags(args, columns, order, "--labels-topic")
     if job.reference is None:
         refuse_without(args, "devices_topic", ["reference"])
-    job = dataclasses.replace(job, devices=args.devices_topic is not None)
+    if job.before is None:
+        refuse_without(args, "overlap", ["warm_start"])
+    job = dataclasses.replace(
+        job, devices=args.devices_topic is not None, drop_overlap=args.overlap == DROP
+    )
     if job.order.max_disorder == float("inf"):
         raise ConfigError("max_disorder", job.order.max_disorder, "a finite number of seconds")
     snapshots = _snapshots_from_flags(args)

@@ -27,6 +27,7 @@ EPISODE = (
     *("detected_index", "detected", "last_index", "last", "shares"),
 )
 DEVICES = "devices-now"
+HISTORY = ROWS // 2
 SEED = 7
 
 
@@ -115,3 +116,40 @@ def read_devices(live: Live, rows: int, folder: Path) -> list[dict[str, Any]]:
     assert main(["read-output", *place, *limits, "--output", str(path)]) == 0
     lines: list[dict[str, Any]] = pq.read_table(path).to_pylist()
     return sorted(lines, key=lambda line: (line["model_id"], line["rows"]))
+
+
+def from_row(table: pa.Table, row: int) -> pa.Table:
+    return table.filter(pa.compute.greater_equal(table["index"], row))
+
+
+def test_history_then_live_is_one_job(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    """A history of files, then a live job that reads the topic from before the history's end."""
+    order = [("model_id", "ascending"), ("index", "ascending")]
+    whole, history = tmp_path / "whole", tmp_path / "history"
+    files = [str(path) for path in recording.files]
+    track(*files, *COLUMNS, *SPECS, *REFERENCE, "--output", str(whole))
+    first, second, third, last = recording.portions
+    track(str(first), str(second), *COLUMNS, *SPECS, *REFERENCE, "--output", str(history))
+    live = Live(cluster, "history-then-live", "arrow")
+    live.make_topic(2)
+    # The topic still has the history's second half.
+    for part in (second, third, last):
+        live.send(part, 5)
+    warm = ("--warm-start", str(history / "snapshots"), "--overlap", "drop")
+    expected = from_row(table_of(whole, "episodes").sort_by(order), HISTORY)
+    rows = recording.features.num_rows * (ROWS - HISTORY) // ROWS
+    with live.running(*REFERENCE, *warm):
+        features = live.read("", rows, tmp_path)
+        predictions = live.read("-predictions", rows, tmp_path)
+        episodes = live.read("-episodes", len(expected), tmp_path)
+        assert sum(live.sizes(f"{live.topic}-out-dead-letters")) == 0
+    wanted = features_of(whole).sort_by(order)
+    wanted = wanted.filter(pa.compute.less(wanted["index"], ROWS))
+    assert_same_bits(features, from_row(wanted, HISTORY), ("loss", "novelty", "z", *SCORES))
+    settled = from_row(recording.predictions, HISTORY)
+    assert_same_bits(predictions, settled, ("prediction", "score", "label"))
+    assert_same_bits(episodes, expected, EPISODE)
+    before = wanted.filter(pa.compute.less(wanted["index"], HISTORY))
+    assert_same_bits(features_of(history).sort_by(order), before, ("loss", "z", *SCORES))

@@ -44,6 +44,7 @@ JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service
         ),
         (["--features", "x", "--expire-after", "60"], "left out without --snapshots"),
         (["--features", "x", "--devices-topic", "d"], "left out without --reference"),
+        (["--features", "x", "--overlap", "drop"], "left out without --warm-start"),
         (
             ["--features", "x", "--expire-after", "9", "--snapshots", "d"],
             "--expire-after = 9.0: must be more than --idle-flush = 10",

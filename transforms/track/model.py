@@ -58,6 +58,8 @@ class Work:
         start: Landmarks that new models begin from, if they do.
         frozen: Whether nothing is learned: rows are projected on the models as they are.
         devices: Whether it is told what is known of a device, whenever that changes.
+        drop_overlap: Whether rows that a snapshot has learned from are left out, not refused; those
+            of its newest row's own time are among them.
     """
 
     spec: SubspaceSpec
@@ -72,6 +74,7 @@ class Work:
     start: StartSet | None = None
     frozen: bool = False
     devices: bool = False
+    drop_overlap: bool = False
 
     @property
     def rows_to_start(self) -> int:

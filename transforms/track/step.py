@@ -393,15 +393,25 @@ class TrackFn(beam.DoFn):
         due = next_event(self._work, model)
         # As this job has it: what of the snapshot does not go on is left out once and for all.
         encoded = self._written.put(self._work, key, model)
-        return Clock(started=True, due=due, learned=model.until), encoded
+        learned = model.until
+        if self._work.drop_overlap and model.time is not None and learned is not None:
+            # All rows of one time come to the one job or to the other.
+            learned = max(learned, model.time + 1)
+        return Clock(started=True, due=due, learned=learned), encoded
 
     def _unlearned(self, key: str, now: Clock, chunk: Chunk) -> Generator[Any, None, Chunk]:
-        """Return the rows that were not learned from before this job; the others are failures."""
+        """Return the rows that were not learned from before this job.
+
+        The others are failures, or left out and counted.
+        """
         again = already_learned(now, chunk)
         if not again.any():
             return chunk
         rows = np.flatnonzero(again)
-        yield _failures(key, chunk.take(rows), [LEARNED_BEFORE] * len(rows))
+        if self._work.drop_overlap:
+            count("rows_learned_before", len(rows))
+        else:
+            yield _failures(key, chunk.take(rows), [LEARNED_BEFORE] * len(rows))
         return chunk.take(np.flatnonzero(~again))
 
     def _release(self, key: str, now: Clock, log: ModelLog) -> Generator[Any, None, Clock]:

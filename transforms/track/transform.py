@@ -113,11 +113,14 @@ class TrackSubspace(
         snapshot_every: Seconds of event time between the boundaries at which snapshots are
             written: multiples of it since 1970, where a row passes one.
         warm: Snapshots of an earlier job to begin from: rows of a time that a model had learned
-            from before are refused. Or landmarks that all models begin with (`trackers.start`):
-            nothing waits for a warm-up then.
+            from before are refused (see `drop_overlap`). Or landmarks that all models begin with
+            (`trackers.start`): nothing waits for a warm-up then.
         expiry: When models that are silent leave the runner's state (see `expiry`); None: never.
             Nothing in the results tells of it but the devices' lines.
         devices: Whether it is told what is known of each device; needs a reference.
+        drop_overlap: Whether rows that the snapshots of `warm` have learned from, up to the time of
+            their newest row and with it, are left out and counted (`rows_learned_before`): for
+            input that begins before the earlier job's ended.
 
     Raises:
         ConfigError: for an argument that is out of range or does not fit the others.
@@ -138,6 +141,7 @@ class TrackSubspace(
         warm: SnapshotFolder | StartSet | None = None,
         expiry: Expiry | None = None,
         devices: bool = False,
+        drop_overlap: bool = False,
     ) -> None:
         """Check the arguments; see the class."""
         super().__init__()
@@ -155,6 +159,8 @@ class TrackSubspace(
             raise ConfigError("measure", measure, f"None for the tracker {spec.tracker}")
         if snapshot_every is not None:
             check_number("snapshot_every", snapshot_every, Range(1e-3, 1e9))
+        if drop_overlap and not isinstance(warm, SnapshotFolder):
+            raise ConfigError("drop_overlap", drop_overlap, "False without snapshots to begin from")
         if devices and reference is None:
             raise ConfigError("devices", devices, "False without a reference")
         if given is not None and reference != given.spec:
@@ -175,6 +181,7 @@ class TrackSubspace(
             every=None if snapshot_every is None else nanoseconds(snapshot_every),
             start=warm if isinstance(warm, StartSet) else None,
             devices=devices,
+            drop_overlap=drop_overlap,
         )
         self._warm = None if isinstance(warm, StartSet) else warm
         self._expiry = expiry
