@@ -50,6 +50,7 @@ from transforms.track.transform import MeasureMismatch, TrackSubspace
 from transforms.write.schemas import (
     MISMATCH_SCHEMA,
     alerts_schema,
+    devices_schema,
     episodes_schema,
     features_schema,
     metrics_schema,
@@ -57,6 +58,7 @@ from transforms.write.schemas import (
 )
 
 MICRO = 1e-6
+DROP = "drop"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,8 @@ class Job:
         before: Snapshots to begin from.
         start: Landmarks that models begin from.
         float32: Snapshots of trackers in single precision.
+        devices: Whether it is told what is known of each device; no result depends on it.
+        drop_overlap: Whether rows that the snapshots have learned from are left out, not refused.
     """
 
     columns: Columns
@@ -96,6 +100,8 @@ class Job:
     before: SnapshotFolder | None = None
     start: StartSet | None = None
     float32: bool = False
+    devices: bool = False
+    drop_overlap: bool = False
 
     def settings(self) -> dict[str, Any]:
         """Return all that results depend on, beside the rows."""
@@ -105,6 +111,7 @@ class Job:
             "drift": self.drift and self.drift.to_dict(),
             "reference": self.reference and self.reference.to_dict(),
             **({} if self.given is None else {"reference_from": self.given.digest()}),
+            **({"overlap": DROP} if self.drop_overlap else {}),
             "measure": self.measure and self.measure.to_dict(),
             "order": dataclasses.asdict(self.order),
             "late": self.late and dataclasses.asdict(self.late),
@@ -319,6 +326,8 @@ def transforms_of(
             snapshot_every=job.snapshot_every,
             warm=job.start or job.before,
             expiry=expiry,
+            devices=job.devices,
+            drop_overlap=job.drop_overlap,
         )
         if job.learner is None:
             return tracked, None
@@ -353,6 +362,8 @@ def schemas_of(job: Job) -> dict[str, pa.Schema]:
         schemas["alerts"] = alerts_schema(has_time)
     if job.reference is not None:
         schemas["episodes"] = episodes_schema(has_time, job.columns.width)
+    if job.devices:
+        schemas["devices"] = devices_schema(has_time, job.columns.width)
     if job.learner is not None:
         schemas["predictions"] = predictions_schema(job.learner, has_time)
         schemas["metrics"] = metrics_schema(job.learner)
@@ -384,6 +395,7 @@ def apply_job(
         ("mismatch", track.MISMATCH),
         ("alerts", track.ALERTS),
         ("episodes", track.EPISODES),
+        ("devices", track.DEVICES),
     ):
         if name in schemas:
             found.chunks[name] = (tracked[tag], schemas[name])

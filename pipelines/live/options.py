@@ -11,6 +11,7 @@ from pipelines.cli import input_options, job_flags, kafka_options
 from pipelines.cli.command_line import Parser
 from pipelines.cli.job_flags import COMMON
 from pipelines.cli.setting_flags import FlagsOf
+from pipelines.job_spec import DROP
 from transforms.kafka.formats import INPUT_FORMATS, OUTPUT_FORMATS
 from transforms.track.order import Order
 
@@ -140,9 +141,17 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
             f"--{name}-topic", default=None, metavar="TOPIC", help=f"(default: OUTPUT-{name})"
         )
     group.add_argument(
+        "--devices-topic",
+        default=None,
+        metavar="TOPIC",
+        help="of each device's latest state, a message under its id whenever that changes, for a "
+        "topic with cleanup.policy=compact; needs --reference (default: none)",
+    )
+    group.add_argument(
         "--create-topics",
         action="store_true",
-        help="make output topics that are missing, with as many partitions as the input has",
+        help="make output topics that are missing, with as many partitions as the input has; that "
+        "of the devices' states is compacted",
     )
     group.add_argument(
         "--format", choices=INPUT_FORMATS, default="json", help="of messages (default %(default)s)"
@@ -158,6 +167,14 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
         metavar="WHERE",
         help="earliest, latest, a time (2026-01-31T12:00Z), or offsets (0:1200,1:900; other "
         "partitions: earliest) (default %(default)s)",
+    )
+    group.add_argument(
+        "--overlap",
+        choices=("fail", DROP),
+        default=None,
+        help="what becomes of rows that the snapshots of --warm-start have learned from: dead "
+        "letters; or left out and counted, with those of the very time of a model's newest row, to "
+        "go on from a history of files without a gap (default fail)",
     )
 
 
@@ -209,4 +226,6 @@ def topics_from_flags(args: argparse.Namespace) -> dict[str, str]:
     for name in TOPICS:
         given = getattr(args, f"{name.replace('-', '_')}_topic")
         topics[name] = given or f"{args.output_topic}-{name}"
+    if args.devices_topic is not None:
+        topics["devices"] = args.devices_topic
     return topics

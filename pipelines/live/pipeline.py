@@ -8,11 +8,11 @@ import json
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 
 from pipelines.job_spec import Job, apply_job
 from transforms.kafka import read as kafka
 from transforms.kafka.commands import Commands
+from transforms.kafka.device_states import DeviceStatesFn
 from transforms.kafka.encode import EncodeFn, placed_schema
 from transforms.kafka.fetch import FetchFn
 from transforms.kafka.gather import Outgoing
@@ -84,6 +84,8 @@ def outputs_of(job: Job) -> tuple[str, ...]:
         names.append("alerts")
     if job.reference is not None:
         names.append("episodes")
+    if job.devices:
+        names.append("devices")
     return tuple(names)
 
 
@@ -112,7 +114,12 @@ def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
         labels = name_rows(found[kafka.ROWS], ends.labels.columns)
     results = apply_job(job, read[kafka.ROWS], labels, bounded=False, expiry=ends.expiry)
     for name, (chunks, schema) in results.chunks.items():
-        _send(name, chunks, placed_schema(schema) if name == "features" else schema, ends)
+        if name == "devices":
+            encode: Any = DeviceStatesFn(schema, job.columns.channels)
+        else:
+            placed = placed_schema(schema) if name == "features" else schema
+            encode = EncodeFn(placed, ends.output_form)
+        _send(name, chunks, encode, ends)
     _fetch("lost", ends.topic, results.failures, ends)
     if ends.labels is not None:
         _fetch("lost labels", ends.labels.topic, results.lost_labels, ends)
@@ -138,10 +145,8 @@ def _reader(
     )
 
 
-def _send(name: str, chunks: Any, schema: pa.Schema, ends: Ends) -> None:
-    messages = chunks | f"Encode {name}" >> beam.ParDo(
-        EncodeFn(schema, ends.output_form)
-    ).with_output_types(Outgoing)
+def _send(name: str, chunks: Any, encode: Any, ends: Ends) -> None:
+    messages = chunks | f"Encode {name}" >> beam.ParDo(encode).with_output_types(Outgoing)
     _ = messages | f"Write {name}" >> SendMessages(ends.topics[name], ends.client)
 
 

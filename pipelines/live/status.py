@@ -49,6 +49,7 @@ SHOWN = (
         "rows_tracked",
         "rows_late",
         "rows_failed",
+        "rows_learned_before",
         "dead_letters",
         "alerts",
         "episodes",

@@ -21,7 +21,7 @@ from pipelines.cli.beam_options import DEFAULT_RUNNER, beam_options
 from pipelines.cli.command_line import UsageError, flags_named
 from pipelines.cli.job_flags import refuse_without
 from pipelines.job import say
-from pipelines.job_spec import Job, job_from_flags
+from pipelines.job_spec import DROP, Job, job_from_flags
 from pipelines.live import options as stream_options
 from pipelines.live.columns import label_columns
 from pipelines.live.flink import ENDED
@@ -115,6 +115,13 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
         "idle_flush": stream_options.IDLE_FLUSH,
     }
     job = job_from_flags(args, columns, order, "--labels-topic")
+    if job.reference is None:
+        refuse_without(args, "devices_topic", ["reference"])
+    if job.before is None:
+        refuse_without(args, "overlap", ["warm_start"])
+    job = dataclasses.replace(
+        job, devices=args.devices_topic is not None, drop_overlap=args.overlap == DROP
+    )
     if job.order.max_disorder == float("inf"):
         raise ConfigError("max_disorder", job.order.max_disorder, "a finite number of seconds")
     snapshots = _snapshots_from_flags(args)
@@ -191,11 +198,18 @@ def _ends(
     outputs = {output: topics[output] for output in outputs_of(job)}
     if args.topic in outputs.values():
         raise ConfigError("--topic", args.topic, "another topic than the outputs'")
+    _refuse_shared(outputs)
+    compacted = outputs.get("devices")
     if args.create_topics:
-        known.create(outputs.values(), partitions)
+        known.create(outputs.values(), partitions, compacted)
     for output, topic in outputs.items():
         flag = "--output-topic" if output == "features" else f"--{output}-topic"
         known.check_output(flag, topic)
+    if compacted is not None and "compact" not in known.cleanup_policy(compacted):
+        say(
+            f"{compacted} is not compacted: what it says of a device may be deleted while it holds "
+            "(cleanup.policy=compact)"
+        )
     if job.columns.time == RECORD_TIME and known.timestamp_type(args.topic) != "CreateTime":
         say(f"event time is when the broker took a message: {args.topic} has LogAppendTime")
     start = {"auto.offset.reset": "earliest"}
@@ -217,6 +231,13 @@ def _ends(
         expansion_service=expansion,
         registry=registry,
     )
+
+
+def _refuse_shared(outputs: dict[str, str]) -> None:
+    """Refuse a topic of the devices' states that holds something else: only the last would stay."""
+    devices = outputs.get("devices")
+    if devices is not None and list(outputs.values()).count(devices) > 1:
+        raise ConfigError("--devices-topic", devices, "another topic than the other outputs'")
 
 
 def _job_name(topic: str) -> str:

@@ -98,14 +98,23 @@ class Topics:
         self._check_there(flag, topic)
         self._check_right(flag, topic, "WRITE")
 
-    def create(self, topics: Iterable[str], partitions: int) -> None:
+    def create(self, topics: Iterable[str], partitions: int, compacted: str | None = None) -> None:
         """Make the topics that are missing.
+
+        Args:
+            topics: Their names.
+            partitions: How many partitions each gets.
+            compacted: The one of which only the last message of each key need stay.
 
         Raises:
             KafkaError: if one cannot be made.
         """
         new = [
-            cimpl.NewTopic(name, num_partitions=partitions)
+            cimpl.NewTopic(
+                name,
+                num_partitions=partitions,
+                config={"cleanup.policy": "compact"} if name == compacted else {},
+            )
             for name in dict.fromkeys(topics)
             if name not in self.partitions
         ]
@@ -118,10 +127,17 @@ class Topics:
 
     def timestamp_type(self, topic: str) -> str:
         """Return CreateTime (the sender's) or LogAppendTime (the broker's)."""
+        return self._setting(topic, "message.timestamp.type")
+
+    def cleanup_policy(self, topic: str) -> str:
+        """Return what becomes of a topic's old messages: delete, compact, or both."""
+        return self._setting(topic, "cleanup.policy")
+
+    def _setting(self, topic: str, name: str) -> str:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         (future,) = self._admin.describe_configs([resource]).values()
         settings: Any = self._result(future, f"topic {topic}: its settings cannot be read")
-        return str(settings["message.timestamp.type"].value)
+        return str(settings[name].value)
 
     def _check_there(self, flag: str, topic: str) -> None:
         if topic not in self.partitions:

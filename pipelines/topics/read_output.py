@@ -22,6 +22,7 @@ from pipelines.topics.admin import Topics
 from pipelines.topics.dead_letters import letter_of
 from transforms.kafka.messages import BadMessageError, batch_of, records_of
 from transforms.kafka.secrets import resolve
+from transforms.track.devices import GONE
 
 POLL = 0.5
 BATCH = 500
@@ -30,6 +31,9 @@ CONFLICT_EXIT = 1
 
 KEYS = ("model_id", "kind", "start", "end", "index")
 """What tells rows of an output apart, as far as it has them."""
+
+DEVICE_KEYS = ("model_id", "state", "rows", "since_index")
+"""What tells apart what is said of a device."""
 
 LETTER_KEYS = ("topic", "partition", "offset", "reason")
 """What tells dead letters apart."""
@@ -58,6 +62,8 @@ class Once:
     def is_new(self, row: dict[str, Any]) -> bool:
         """Check whether a row has not come before."""
         names = KEYS if "model_id" in row else LETTER_KEYS
+        if "since_index" in row:
+            names = DEVICE_KEYS
         key = tuple(str(row[name]) for name in names if name in row)
         text = json.dumps(row, sort_keys=True, default=str)
         digest = hashlib.blake2b(text.encode(), digest_size=DIGEST).digest()
@@ -128,6 +134,9 @@ class OutputReader:
         letter = letter_of(message)
         if letter is not None:
             yield letter.told()
+            return
+        if message.value() is None and message.key() is not None:
+            yield {"model_id": message.key().decode("utf-8"), "state": GONE}
             return
         try:
             if self._form == "arrow":

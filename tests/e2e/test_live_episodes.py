@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli.main import main
+from pipelines.topics.admin import Topics
 from tests.e2e.clusters import PATIENCE, LocalCluster
 from tests.e2e.jobs import command, environment, features_of, table_of, track
 from tests.e2e.kills import Killer
@@ -24,6 +26,8 @@ EPISODE = (
     *("episode", "state", "kind", "severity", "p", "time", "start_index", "start"),
     *("detected_index", "detected", "last_index", "last", "shares"),
 )
+DEVICES = "devices-now"
+HISTORY = ROWS // 2
 SEED = 7
 
 
@@ -68,8 +72,8 @@ def test_episodes_are_those_of_the_file_job_through_a_kill_and_a_savepoint(
     first, second, third, last = recording.portions
     live.send(first, 5)
     live.send(second, 5)
-    every = "--checkpointing_interval=500"
-    job = live.start(*REFERENCE, every)
+    flags = (*REFERENCE, "--checkpointing_interval=500", "--devices-topic", DEVICES)
+    job = live.start(*flags)
     live.read("", 1, tmp_path)
     killer = Killer(live, job, SEED)
     sending = command(*live.replay(third, 5, "--speed", "0.4"))
@@ -77,12 +81,75 @@ def test_episodes_are_those_of_the_file_job_through_a_kill_and_a_savepoint(
         killer.kill("taskmanager")
         assert feed.wait(PATIENCE) == 0
     assert main(["stop", *live.place, "--savepoint"]) == 0
-    with live.running(*REFERENCE, every, "--resume", "latest"):
+    with live.running(*flags, "--resume", "latest"):
         live.send(last, 5)
         rows = recording.features.num_rows
         features = live.read("", rows, tmp_path)
         episodes = live.read("-episodes", len(wanted), tmp_path)
+        devices = read_devices(live, 4 * 2 + len(wanted), tmp_path)
     expected = features_of(output)
     expected = expected.filter(pa.compute.less(expected["index"], ROWS))
     assert_same_bits(features, expected, SCORES)
     assert_same_bits(episodes, wanted, EPISODE)
+    assert Topics(live.client).cleanup_policy(DEVICES) == "compact"
+    for number in range(4):
+        name = f"device-{number}"
+        lines = [line for line in devices if line["model_id"] == name]
+        told = ["learning", "normal", *(("off", "normal") if number % 2 else ())]
+        assert [line["state"] for line in lines] == told
+        assert [line["rows"] for line in lines[:2]] == [0, 385]
+        said = wanted.filter(pa.compute.equal(wanted["model_id"], name)).to_pylist()
+        for line, episode in zip(lines[2:], said, strict=True):
+            assert line["rows"] == episode["index"] + 1
+            for column in ("episode", "kind", "severity", "p", "start_index", "last_index"):
+                assert line[column] == episode[column], column
+            first = line["channels"][0]
+            assert first["channel"] == CHANNELS[number]
+            assert first["share"] == max(episode["shares"])
+
+
+def read_devices(live: Live, rows: int, folder: Path) -> list[dict[str, Any]]:
+    """What is said of the devices, each line once, in the order in which it holds."""
+    path = folder / "devices.parquet"
+    place = (*live.place, "--topic", DEVICES, "--output-format", "json")
+    limits = ("--rows", str(rows), "--idle", "100")
+    assert main(["read-output", *place, *limits, "--output", str(path)]) == 0
+    lines: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return sorted(lines, key=lambda line: (line["model_id"], line["rows"]))
+
+
+def from_row(table: pa.Table, row: int) -> pa.Table:
+    return table.filter(pa.compute.greater_equal(table["index"], row))
+
+
+def test_history_then_live_is_one_job(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    """A history of files, then a live job that reads the topic from before the history's end."""
+    order = [("model_id", "ascending"), ("index", "ascending")]
+    whole, history = tmp_path / "whole", tmp_path / "history"
+    files = [str(path) for path in recording.files]
+    track(*files, *COLUMNS, *SPECS, *REFERENCE, "--output", str(whole))
+    first, second, third, last = recording.portions
+    track(str(first), str(second), *COLUMNS, *SPECS, *REFERENCE, "--output", str(history))
+    live = Live(cluster, "history-then-live", "arrow")
+    live.make_topic(2)
+    # The topic still has the history's second half.
+    for part in (second, third, last):
+        live.send(part, 5)
+    warm = ("--warm-start", str(history / "snapshots"), "--overlap", "drop")
+    expected = from_row(table_of(whole, "episodes").sort_by(order), HISTORY)
+    rows = recording.features.num_rows * (ROWS - HISTORY) // ROWS
+    with live.running(*REFERENCE, *warm):
+        features = live.read("", rows, tmp_path)
+        predictions = live.read("-predictions", rows, tmp_path)
+        episodes = live.read("-episodes", len(expected), tmp_path)
+        assert sum(live.sizes(f"{live.topic}-out-dead-letters")) == 0
+    wanted = features_of(whole).sort_by(order)
+    wanted = wanted.filter(pa.compute.less(wanted["index"], ROWS))
+    assert_same_bits(features, from_row(wanted, HISTORY), ("loss", "novelty", "z", *SCORES))
+    settled = from_row(recording.predictions, HISTORY)
+    assert_same_bits(predictions, settled, ("prediction", "score", "label"))
+    assert_same_bits(episodes, expected, EPISODE)
+    before = wanted.filter(pa.compute.less(wanted["index"], HISTORY))
+    assert_same_bits(features_of(history).sort_by(order), before, ("loss", "z", *SCORES))

@@ -52,6 +52,8 @@ JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service
             "--duplicates = 'drop': must be keep where --max-disorder is 0",
         ),
         (["--features", "x", "--expire-after", "60"], "left out without --snapshots"),
+        (["--features", "x", "--devices-topic", "d"], "left out without --reference"),
+        (["--features", "x", "--overlap", "drop"], "left out without --warm-start"),
         (
             ["--features", "x", "--expire-after", "9", "--snapshots", "d"],
             "--expire-after = 9.0: must be more than --idle-flush = 10",

@@ -27,6 +27,7 @@ from transforms.track.log import BUFFER, LOG, Cells
 from transforms.track.step import track_fn
 from transforms.track.transform import (
     ALERTS,
+    DEVICES,
     EPISODES,
     FEATURES,
     LATE,
@@ -136,6 +137,7 @@ class Outcome:
     mismatch: dict[str, list[Line]] = field(default_factory=dict)
     alerts: dict[str, list[Line]] = field(default_factory=dict)
     episodes: dict[str, list[Line]] = field(default_factory=dict)
+    devices: dict[str, list[Line]] = field(default_factory=dict)
     commands: list[Element] = field(default_factory=list)
 
     def keep(self, name: str, element: Any) -> None:
@@ -144,7 +146,7 @@ class Outcome:
             self.commands.append(element)
         elif name == FEATURES:
             self.features.setdefault(element[0], []).append(element[1])
-        elif name in {MISMATCH, ALERTS, EPISODES}:
+        elif name in {MISMATCH, ALERTS, EPISODES, DEVICES}:
             kept: dict[str, list[Line]] = getattr(self, name)
             kept.setdefault(element[0], []).extend(element[1].batch.to_pylist())
         elif name == SNAPSHOTS:

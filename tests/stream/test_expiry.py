@@ -47,9 +47,13 @@ class Tracking:
     """The keyed step of one model; what it keeps can be put back, as a checkpoint does."""
 
     def __init__(
-        self, folder: Path, order: Order = ORDER, reference: ReferenceSpec | None = None
+        self,
+        folder: Path,
+        order: Order = ORDER,
+        reference: ReferenceSpec | None = None,
+        devices: bool = False,
     ) -> None:
-        work = Work(spec=SPEC, reference=reference)
+        work = Work(spec=SPEC, reference=reference, devices=devices)
         self.step: Any = live_track_fn("end")(work, order, None, Expiry(str(folder), 60))
         self.cells = empty_cells()
         self.end, self.idle, self.silent = Timer(), Timer(), Timer()

@@ -69,6 +69,7 @@ class LiveTrackFn(TrackFn):
         log.expire(self._expiry.write(key, kept))
         if kept.state is not None:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, kept.state))
+            yield from self._tell_known(key, kept.state, gone=True)
 
 
 def live_track_fn(timer: str) -> type[LiveTrackFn]:

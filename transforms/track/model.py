@@ -57,6 +57,9 @@ class Work:
         every: Distance of the boundaries at which snapshots are due, ns of event time.
         start: Landmarks that new models begin from, if they do.
         frozen: Whether nothing is learned: rows are projected on the models as they are.
+        devices: Whether it is told what is known of a device, whenever that changes.
+        drop_overlap: Whether rows that a snapshot has learned from are left out, not refused; those
+            of its newest row's own time are among them.
     """
 
     spec: SubspaceSpec
@@ -70,6 +73,8 @@ class Work:
     every: int | None = None
     start: StartSet | None = None
     frozen: bool = False
+    devices: bool = False
+    drop_overlap: bool = False
 
     @property
     def rows_to_start(self) -> int:

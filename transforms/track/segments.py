@@ -21,6 +21,7 @@ from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.features import Features
 from transforms.track.clock import NEVER
+from transforms.track.devices import Device, changes
 from transforms.track.forward_fill import hold_last
 from transforms.track.model import Model, Work, encode
 from transforms.track.windows import MOVING, Measured
@@ -63,6 +64,7 @@ class Outcome:
         alerts: Changes of the loss.
         scores: What the reference says of each segment's valid rows, if there is one.
         episodes: Episodes that were opened or closed.
+        devices: What is known of the device, a line for each change.
         snapshots: The model's bytes at the boundaries that were passed.
     """
 
@@ -72,6 +74,7 @@ class Outcome:
     alerts: list[Alert] = dataclasses.field(default_factory=list)
     scores: list[Scores] = dataclasses.field(default_factory=list)
     episodes: list[Episode] = dataclasses.field(default_factory=list)
+    devices: list[Device] = dataclasses.field(default_factory=list)
     snapshots: list[bytes] = dataclasses.field(default_factory=list)
 
     def move_on(self, rows: int) -> None:
@@ -81,6 +84,7 @@ class Outcome:
         self.measured = [line._replace(last=line.last + rows) for line in self.measured]
         self.alerts = [alert._replace(row=alert.row + rows) for alert in self.alerts]
         self.episodes = [episode.moved(rows) for episode in self.episodes]
+        self.devices = [device.moved(rows) for device in self.devices]
 
 
 class _Segment(NamedTuple):
@@ -310,6 +314,9 @@ def _refer(
     )
     outcome.scores.append(scores)
     outcome.episodes += [episode.moved(later) for episode in episodes]
+    if work.devices:
+        told = changes(work.reference, model.reference, scores.p, episodes, stamps)
+        outcome.devices += [device.moved(later) for device in told]
     return model._replace(reference=after)
 
 

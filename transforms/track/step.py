@@ -41,6 +41,7 @@ from transforms.track.clock import (
     still_waiting,
     without_duplicates,
 )
+from transforms.track.devices import GONE, Device, begun, device_chunk, known_of
 from transforms.track.features import (
     alert_chunk,
     episode_chunk,
@@ -60,6 +61,7 @@ FEATURES = "features"
 MISMATCH = "mismatch"
 ALERTS = "alerts"
 EPISODES = "episodes"
+DEVICES = "devices"
 SNAPSHOTS = "snapshots"
 LATE = "late"
 FAILURES = "failures"
@@ -244,11 +246,13 @@ class TrackFn(beam.DoFn):
         key, chunk = element
         if log.expired is not None:
             log.wake(recall(self._expiry, key, log.expired))
+            yield from self._tell_known(key, log.model)
         now = log.clock
         if now is None:
             now, encoded = self._resume(key)
             if encoded is not None:
                 log.put_model(encoded)
+                yield from self._tell_known(key, encoded)
         command = command_of(chunk)
         if command is not None:
             yield from self._obey(key, command, now, log)
@@ -283,11 +287,14 @@ class TrackFn(beam.DoFn):
             log.put_model(None)
             now = now._replace(started=False, due=NEVER, before=rows)
             count("models_reset", 1)
+            if known is not None:
+                yield from self._tell(key, known, [Device(GONE, rows, known.time)])
         else:
             after = take_over(self._work, key, command.tracker, name, known, rows)
             log.put_model(self._written.put(self._work, key, after))
             now = now._replace(started=True, due=next_event(self._work, after))
             count("models_replaced", 1)
+            yield from self._tell(key, after, [known_of(self._work, after)])
         log.put_clock(now)
         yield key, as_chunk(command, rows)
 
@@ -296,6 +303,7 @@ class TrackFn(beam.DoFn):
         # State expires with the window; each access to it costs a millisecond on some runners.
         if self._order.waits_for_end:
             now, encoded = self._resume(key)
+            yield from self._tell_known(key, encoded)
             chunks = list(cells.buffer.read())
         else:
             log = self.log_of(key, cells)
@@ -316,6 +324,7 @@ class TrackFn(beam.DoFn):
         with, those that came are kept.
         """
         now, encoded = self._resume(key)
+        yield from self._tell_known(key, encoded)
         model = None if encoded is None else self._decoded(key, encoded)
         earlier = {} if model is None else self._tracker.counters(model.state)
         first: list[Chunk] = []
@@ -332,6 +341,7 @@ class TrackFn(beam.DoFn):
                     continue
                 first = []
                 model = begin(self._work, key, usable[: self._work.rows_to_start], now.before)
+                yield from self._tell_begun(key, model, ready)
                 earlier = self._tracker.counters(model.state)
             if held is not None:
                 model = yield from self._run_slices(key, held, model, -math.inf)
@@ -383,15 +393,25 @@ class TrackFn(beam.DoFn):
         due = next_event(self._work, model)
         # As this job has it: what of the snapshot does not go on is left out once and for all.
         encoded = self._written.put(self._work, key, model)
-        return Clock(started=True, due=due, learned=model.until), encoded
+        learned = model.until
+        if self._work.drop_overlap and model.time is not None and learned is not None:
+            # All rows of one time come to the one job or to the other.
+            learned = max(learned, model.time + 1)
+        return Clock(started=True, due=due, learned=learned), encoded
 
     def _unlearned(self, key: str, now: Clock, chunk: Chunk) -> Generator[Any, None, Chunk]:
-        """Return the rows that were not learned from before this job; the others are failures."""
+        """Return the rows that were not learned from before this job.
+
+        The others are failures, or left out and counted.
+        """
         again = already_learned(now, chunk)
         if not again.any():
             return chunk
         rows = np.flatnonzero(again)
-        yield _failures(key, chunk.take(rows), [LEARNED_BEFORE] * len(rows))
+        if self._work.drop_overlap:
+            count("rows_learned_before", len(rows))
+        else:
+            yield _failures(key, chunk.take(rows), [LEARNED_BEFORE] * len(rows))
         return chunk.take(np.flatnonzero(~again))
 
     def _release(self, key: str, now: Clock, log: ModelLog) -> Generator[Any, None, Clock]:
@@ -451,6 +471,7 @@ class TrackFn(beam.DoFn):
                 yield _failures(key, ready, [NOTHING_HELD] * len(ready))
                 return None
             model = begin(self._work, key, usable[:most], before)
+            yield from self._tell_begun(key, model, ready)
         earlier = self._tracker.counters(model.state)
         model = yield from self._run_slices(key, ready, model, until)
         self._count_from(earlier, model)
@@ -494,9 +515,31 @@ class TrackFn(beam.DoFn):
             count("episodes", sum(episode.row == episode.opened for episode in outcome.episodes))
             chunk = episode_chunk(outcome.episodes, model.time is not None)
             yield pvalue.TaggedOutput(EPISODES, (key, chunk))
+        yield from self._tell(key, model, outcome.devices)
         for data in outcome.snapshots:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
         return model
+
+    def _tell(self, key: str, model: Model, devices: list[Device]) -> Iterator[Any]:
+        """Say what is known of a device, if that is asked for."""
+        if self._work.devices and devices:
+            chunk = device_chunk(devices, len(model.state.shift))
+            yield pvalue.TaggedOutput(DEVICES, (key, chunk))
+
+    def _tell_known(self, key: str, encoded: bytes | None, gone: bool = False) -> Iterator[Any]:
+        """Say what is known of a device that comes back, after its last row; or that it is gone."""
+        if self._work.devices and encoded is not None:
+            model = decode(self._work, encoded, f"state of model {key!r}", own=True)
+            known = known_of(self._work, model)
+            yield from self._tell(
+                key, model, [Device(GONE, known.rows, known.time) if gone else known]
+            )
+
+    def _tell_begun(self, key: str, model: Model, ready: Chunk) -> Iterator[Any]:
+        """Say that a model begins with the first of these rows."""
+        if self._work.devices:
+            time = int(ready.column("time")[0]) if ready.has("time") else None
+            yield from self._tell(key, model, [begun(self._work, model, time)])
 
     def _features(self, key: str, piece: Chunk, model: Model, outcome: Outcome) -> Iterator[Any]:
         features = join_features(outcome.features)

@@ -31,6 +31,7 @@ from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.step import (
     ALERTS,
+    DEVICES,
     EPISODES,
     FAILURES,
     FEATURES,
@@ -45,6 +46,7 @@ from transforms.track.windows import MeasureMismatch
 
 __all__ = [
     "ALERTS",
+    "DEVICES",
     "EPISODES",
     "FAILURES",
     "FEATURES",
@@ -82,6 +84,9 @@ class TrackSubspace(
         loss was found to have changed, and its means before and since.
       episodes: `tuple[str, Chunk]`, columns as in `transforms.write.schemas.episodes_schema`: rows
         that do not look like the model's reference, a line when they begin and when they end.
+      devices, if asked for: `tuple[str, Chunk]`, columns as in
+        `transforms.write.schemas.devices_schema`: what is known of a device, a line whenever that
+        changes, in the order in which it does.
       snapshots: `tuple[str, bytes]`, the state of each model at the end of its input and at the
         boundaries (`codec`).
       late: `tuple[str, Chunk]`, rows older than the model's clock less `max_disorder`, as they
@@ -108,10 +113,14 @@ class TrackSubspace(
         snapshot_every: Seconds of event time between the boundaries at which snapshots are
             written: multiples of it since 1970, where a row passes one.
         warm: Snapshots of an earlier job to begin from: rows of a time that a model had learned
-            from before are refused. Or landmarks that all models begin with (`trackers.start`):
-            nothing waits for a warm-up then.
+            from before are refused (see `drop_overlap`). Or landmarks that all models begin with
+            (`trackers.start`): nothing waits for a warm-up then.
         expiry: When models that are silent leave the runner's state (see `expiry`); None: never.
-            Nothing in the results tells of it.
+            Nothing in the results tells of it but the devices' lines.
+        devices: Whether it is told what is known of each device; needs a reference.
+        drop_overlap: Whether rows that the snapshots of `warm` have learned from, up to the time of
+            their newest row and with it, are left out and counted (`rows_learned_before`): for
+            input that begins before the earlier job's ended.
 
     Raises:
         ConfigError: for an argument that is out of range or does not fit the others.
@@ -131,6 +140,8 @@ class TrackSubspace(
         snapshot_every: float | None = None,
         warm: SnapshotFolder | StartSet | None = None,
         expiry: Expiry | None = None,
+        devices: bool = False,
+        drop_overlap: bool = False,
     ) -> None:
         """Check the arguments; see the class."""
         super().__init__()
@@ -148,6 +159,10 @@ class TrackSubspace(
             raise ConfigError("measure", measure, f"None for the tracker {spec.tracker}")
         if snapshot_every is not None:
             check_number("snapshot_every", snapshot_every, Range(1e-3, 1e9))
+        if drop_overlap and not isinstance(warm, SnapshotFolder):
+            raise ConfigError("drop_overlap", drop_overlap, "False without snapshots to begin from")
+        if devices and reference is None:
+            raise ConfigError("devices", devices, "False without a reference")
         if given is not None and reference != given.spec:
             raise ConfigError("reference", reference, f"that of {given.place}: {given.spec}")
         if warm is not None:
@@ -165,6 +180,8 @@ class TrackSubspace(
             given=given,
             every=None if snapshot_every is None else nanoseconds(snapshot_every),
             start=warm if isinstance(warm, StartSet) else None,
+            devices=devices,
+            drop_overlap=drop_overlap,
         )
         self._warm = None if isinstance(warm, StartSet) else warm
         self._expiry = expiry
@@ -190,17 +207,14 @@ class TrackSubspace(
             step: Any = track_fn(name)(*work)
         else:
             step = live_track_fn(name)(*work, self._expiry)
+        lines = (MISMATCH, ALERTS, EPISODES, *((DEVICES,) if self._work.devices else ()), LATE)
         outputs = (
             rows
             | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
-            | "Track"
-            >> beam.ParDo(step).with_outputs(
-                MISMATCH, ALERTS, EPISODES, SNAPSHOTS, LATE, FAILURES, main=FEATURES
-            )
+            | "Track" >> beam.ParDo(step).with_outputs(*lines, SNAPSHOTS, FAILURES, main=FEATURES)
         )
-        for name in (MISMATCH, ALERTS, EPISODES, LATE):
+        for name in lines:
             outputs[name].element_type = tuple[str, Chunk]
         outputs[SNAPSHOTS].element_type = tuple[str, bytes]
         outputs[FAILURES].element_type = Failures
-        names = (FEATURES, MISMATCH, ALERTS, EPISODES, SNAPSHOTS, LATE, FAILURES)
-        return {name: outputs[name] for name in names}
+        return {name: outputs[name] for name in (FEATURES, *lines, SNAPSHOTS, FAILURES)}

@@ -100,6 +100,26 @@ def episodes_schema(has_time: bool, width: int) -> pa.Schema:
     return pa.schema([*fields, pa.field("shares", pa.list_(pa.float64(), width))])
 
 
+def devices_schema(has_time: bool, width: int) -> pa.Schema:
+    """Return the schema of what is known of each device, a line whenever that changes.
+
+    `rows` is how many rows it has shown, `time` the newest one's, `since` that of the row since
+    when it is in this `state`, `episodes` how many there were. The other columns are those of the
+    episode that is open or has just ended (`episodes_schema`), null if there is none.
+    """
+    fields = [field for field in episodes_schema(has_time, width) if field.name != "index"]
+    own = [
+        pa.field("state", pa.string()),
+        pa.field("rows", pa.int64()),
+        *([pa.field("time", TIME)] if has_time else []),
+        pa.field("since_index", pa.int64()),
+        *([pa.field("since", TIME)] if has_time else []),
+        pa.field("episodes", pa.int64()),
+    ]
+    named = {"model_id", *(field.name for field in own)}
+    return pa.schema([fields[0], *own, *(field for field in fields if field.name not in named)])
+
+
 def alerts_schema(has_time: bool) -> pa.Schema:
     """Return the schema of the drift alerts."""
     fields = _numbered(has_time)

@@ -1,0 +1,60 @@
+"""What is known of each device as messages for a compacted topic: the last one of a key counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import msgspec
+import pyarrow as pa
+
+from transforms.chunks import Chunk
+from transforms.kafka.encode import rows_of, to_json
+from transforms.kafka.gather import Outgoing
+from transforms.track.devices import GONE
+
+MOST_CHANNELS = 10
+"""Channels of an episode that a message names, those with the largest shares."""
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class DeviceStatesFn(beam.DoFn):
+    """Turn lines of `devices_schema` into messages: each a JSON object under the device's id.
+
+    A device that is gone is a message without a value, which takes what was said of it out of a
+    compacted topic. In place of the shares of all channels stand those of at most ten, by name,
+    the largest first. Messages leave in the order of the lines. No state.
+
+    Args:
+        schema: `devices_schema`.
+        channels: Names of the D channels.
+    """
+
+    def __init__(self, schema: pa.Schema, channels: Sequence[str]) -> None:
+        """Keep the arguments; see the class."""
+        self._schema = schema
+        self._channels = tuple(channels)
+
+    def process(self, element: tuple[str, Chunk]) -> Iterator[Outgoing]:
+        """Yield a message for each line."""
+        key, chunk = element
+        encoded = key.encode("utf-8")
+        if chunk.batch.column("state").to_pylist() == [GONE]:
+            yield encoded, None, []
+            return
+        for line in msgspec.json.decode(to_json(rows_of([element], self._schema))):
+            yield encoded, _ENCODER.encode(self._named(line)), []
+
+    def _named(self, line: dict[str, Any]) -> dict[str, Any]:
+        shares = line.pop("shares")
+        if line["episode"] is None:
+            return {**line, "channels": None}
+        order = sorted(range(len(shares)), key=lambda place: (-shares[place], place))
+        named = [
+            {"channel": self._channels[place], "share": shares[place]}
+            for place in order[:MOST_CHANNELS]
+            if shares[place] > 0
+        ]
+        return {**line, "channels": named}
