@@ -148,10 +148,13 @@ def counts(
         guesses = baselines(output, learner)
         known = {name: value for name, value in guesses.items() if not (late and "_last" in name)}
         counts |= known | experts(counters)
-    if counts["rows_in"] != rows_out + counts["rows_failed"]:
+    dropped = counters.get("rows_duplicate", 0)
+    if dropped:
+        counts["rows_duplicate"] = dropped
+    if counts["rows_in"] != rows_out + counts["rows_failed"] + dropped:
         raise JobError(
-            f"rows are missing: {counts['rows_in']:,} in, {rows_out:,} in features and "
-            f"{counts['rows_failed']:,} in failures"
+            f"rows are missing: {counts['rows_in']:,} in, {rows_out:,} in features, "
+            f"{counts['rows_failed']:,} in failures and {dropped:,} left out as duplicates"
         )
     return counts
 
@@ -301,6 +304,8 @@ def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:
         f"{counts['rows_in'] / max(seconds, 1e-9):,.0f} rows/s"
     )
     text += local_times_text(record)
+    if counts.get("rows_duplicate"):
+        text += f"\n{counts['rows_duplicate']:,} left out as duplicates"
     if counts["mended"]:
         text += f"\n{counts['mended']:,} diverging updates were replaced by safe ones"
     if "models_resumed" in counts:

@@ -214,6 +214,26 @@ def test_a_sequence_column_orders_equal_times(tmp_path: Path) -> None:
     assert one.column("row").to_pylist() == places.column("row").to_pylist()
 
 
+@pytest.mark.parametrize("runner", [(), ("--runner=FnApiRunner",)], ids=["pool", "runner"])
+def test_rows_that_came_twice_are_left_out_and_counted(
+    runner: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = sensor_table(400)
+    write(tmp_path / "once.parquet", table)
+    write(tmp_path / "twice.parquet", pa.concat_tables([table, table.slice(100, 90)]))
+    flags = (*COLUMNS, *SMALL, "--duplicates", "drop", *runner)
+    for name in ("once", "twice"):
+        track(str(tmp_path / f"{name}.parquet"), *flags, "--output", str(tmp_path / name))
+    once, twice = (features_of(tmp_path / name) for name in ("once", "twice"))
+    assert_same_features(once, twice, ignore=PLACES)
+    counts = json.loads((tmp_path / "twice" / "run.json").read_text())["counts"]
+    wanted = {"rows_in": 490, "rows_out": 400, "rows_failed": 0, "rows_duplicate": 90}
+    assert {name: counts[name] for name in wanted} == wanted
+    assert "\n90 left out as duplicates\n" in capsys.readouterr().out
+    report = (tmp_path / "twice" / "report.html").read_text()
+    assert "of 490 read, 90 left out as duplicates" in report
+
+
 def test_without_a_sequence_file_and_row_order_equal_times(tmp_path: Path) -> None:
     table = sensor_table(300, models=1)
     table = table.set_column(1, "time", pc.floor_temporal(table.column("time"), unit="second"))

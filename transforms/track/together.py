@@ -145,7 +145,7 @@ def run_together(
 def _admitted(order: Order, visit: Visit) -> Clock | None:
     """Return the clock after a visit's rows, None if they must be looked at one by one."""
     log, clock = visit.log, visit.log.clock
-    if clock is None or clock.newest is None or clock.learned is not None or clock.due != NEVER:
+    if clock is None or clock.newest is None or clock.due != NEVER:
         return None
     if not (clock.started and log.has_model) or log.spilled:
         return None
@@ -157,6 +157,8 @@ def _admitted(order: Order, visit: Visit) -> Clock | None:
         first, last = span
         newest = clock.newest or 0
         if last - newest > reach or first < progress(order, clock):
+            return None
+        if clock.learned is not None and first < clock.learned:
             return None
         clock = clock._replace(
             newest=max(newest, last),

@@ -61,6 +61,7 @@ def head(run: Mapping[str, Any], totals: Totals) -> dict[str, Any]:
         "rank": spec.get("rank"),
         "read": _count(run, "rows_in"),
         "late": _count(run, "rows_late"),
+        "duplicate": _count(run, "rows_duplicate"),
         "failed": _count(run, "rows_failed"),
         "mended": _count(run, "mended"),
         "directions": _count(run, "directions"),
