@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
@@ -42,22 +43,65 @@ class Parser(argparse.ArgumentParser):
         """Return the help."""
         if not self.common:
             return super().format_help()
-        hidden = [
-            action
-            for action in self._actions
-            if action.option_strings and not self.common & set(action.option_strings)
-        ]
-        shown = [action.help for action in hidden]
-        for action in hidden:
-            action.help = argparse.SUPPRESS
-        text = super().format_help()
-        for action, about in zip(hidden, shown, strict=True):
-            action.help = about
-        return f"{text}\n{len(hidden)} more flags: {self.prog} --help-all\n"
+        before = [(each, each.help, each.metavar) for each in self._actions]
+        groups = [(group, group.description) for group in self._action_groups]
+        hidden = 0
+        for action in self._actions:
+            if action.option_strings and not self.common & set(action.option_strings):
+                action.help = argparse.SUPPRESS
+                hidden += 1
+            else:
+                action.help = _in_short(action.help)
+                if action.choices is not None and len(",".join(action.choices)) > _MOST_LETTERS:
+                    action.metavar = "NAME"
+        for group, _ in groups:
+            group.description = None
+        formatter, self.formatter_class = self.formatter_class, _LineEach
+        try:
+            text = super().format_help()
+        finally:
+            self.formatter_class = formatter
+            for action, about, metavar in before:
+                action.help, action.metavar = about, metavar
+            for group, about in groups:
+                group.description = about
+        return f"{text}\n{hidden} more flags, and more about these: {self.prog} --help-all\n"
 
     def error(self, message: str) -> NoReturn:
         """Raise what `main` turns into one line and exit code 2."""
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+_MOST_LETTERS = 20
+"""Of a flag's choices, where each flag has a line."""
+_OF = re.compile(r"^\w+(, \w+)*: (?=[A-Z])")
+"""What a setting's text begins with that says of which trackers or learners it is."""
+_END = re.compile(r"[;:.] |, (?=which|without|found|those)| \(")
+"""Where the first thing that a flag's text says is over."""
+
+
+def _in_short(about: str | None) -> str | None:
+    """Return the first thing that a flag's text says."""
+    if about is None or about is argparse.SUPPRESS:
+        return about
+    text = _END.split(_OF.sub("", about), maxsplit=1)[0].rstrip(".;:")
+    return text[:1].upper() + text[1:]
+
+
+class _LineEach(argparse.HelpFormatter):
+    """Gives each flag a line."""
+
+    def __init__(self, prog: str) -> None:
+        """Leave room for the flags' names."""
+        super().__init__(prog, max_help_position=32)
+
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        if action.nargs == argparse.ONE_OR_MORE:
+            return f"{action.metavar or default_metavar} ..."
+        return super()._format_args(action, default_metavar)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return [textwrap.shorten(text, width, placeholder=" ...")]
 
 
 class _HelpAll(argparse.Action):

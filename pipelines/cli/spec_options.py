@@ -152,12 +152,14 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
         choices=[*LEARNERS, NONE],
         const=LEARNERS.default,
         default=None,
-        help=f"which learner, alone: {LEARNERS.default} (default: none, that of the snapshots that "
-        f"the job begins from, or {LEARNERS.default} where delayed labels are given)",
+        help=f"which learner; without a name {LEARNERS.default} (default: none, that of the "
+        f"snapshots that the job begins from, or {LEARNERS.default} where labels are delayed)",
     )
     LEARNER.add_flags(group)
     group = parser.add_argument_group("drift", "Alerts when the fitting error changes regime.")
-    group.add_argument("--drift", action="store_true", help="watch for it")
+    group.add_argument(
+        "--drift", action="store_true", help="alert when the fitting error changes its level"
+    )
     DRIFT.add_flags(group)
     group = parser.add_argument_group(
         "reference", "Which device is off, since when, in which channels: episodes."

@@ -455,6 +455,26 @@ def test_help_names_every_command_and_flag(capsys: pytest.CaptureFixture[str]) -
     assert "Budget" in listed or "budget" in listed
 
 
+@pytest.mark.parametrize(("name", "lines"), [("track", 58), ("stream", 70)])
+def test_help_is_a_screen_and_says_where_the_rest_is(
+    name: str, lines: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = []
+    for flag in ("--help", "--help-all", "--help"):
+        with pytest.raises(SystemExit):
+            run_main([name, flag])
+        said.append(capsys.readouterr().out)
+    short, whole, again = said
+    assert short == again
+    assert len(short.splitlines()) <= lines
+    flags = re.findall(r"^  (?:-h, )?(--[a-z-]+)", short, re.M)
+    assert len(set(flags)) == len(flags) > 10
+    assert all(re.search(rf"^  (?:-h, )?{flag}\b", whole, re.M) for flag in flags)
+    assert f"kerneltrack {name} --help-all" in short.splitlines()[-1]
+    assert len(whole.splitlines()) > 2 * len(short.splitlines())
+
+
 def test_help_tells_the_learners_settings_apart(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run_main(["track", "--help-all"])
