@@ -45,7 +45,7 @@ from transforms.read.columns import Columns
 from transforms.snapshots.references import GivenReferences
 from transforms.track import transform as track
 from transforms.track.late_data import late_as_failures
-from transforms.track.order import Order
+from transforms.track.order import DROP, Order
 from transforms.track.transform import MeasureMismatch, TrackSubspace
 from transforms.write.schemas import (
     MISMATCH_SCHEMA,
@@ -58,7 +58,6 @@ from transforms.write.schemas import (
 )
 
 MICRO = 1e-6
-DROP = "drop"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

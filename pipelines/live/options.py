@@ -11,9 +11,8 @@ from pipelines.cli import input_options, job_flags, kafka_options
 from pipelines.cli.command_line import Parser
 from pipelines.cli.job_flags import COMMON
 from pipelines.cli.setting_flags import FlagsOf
-from pipelines.job_spec import DROP
 from transforms.kafka.formats import INPUT_FORMATS, OUTPUT_FORMATS
-from transforms.track.order import Order
+from transforms.track.order import DROP, Order
 
 MAX_DISORDER = 1.0
 MAX_JUMP = 3600.0

@@ -21,7 +21,7 @@ from pipelines.cli.beam_options import DEFAULT_RUNNER, beam_options
 from pipelines.cli.command_line import UsageError, flags_named
 from pipelines.cli.job_flags import refuse_without
 from pipelines.job import say
-from pipelines.job_spec import DROP, Job, job_from_flags
+from pipelines.job_spec import Job, job_from_flags
 from pipelines.live import options as stream_options
 from pipelines.live.columns import label_columns
 from pipelines.live.flink import ENDED
@@ -43,7 +43,7 @@ from pipelines.topics.admin import Topics, start_settings
 from transforms.kafka.formats import RECORD_TIME
 from transforms.keyed.expiry import Expiry
 from transforms.read.columns import Columns
-from transforms.track.order import Order
+from transforms.track.order import DROP, Order
 
 DEFAULTS: dict[str, Any] = {
     "streaming": True,
