@@ -50,13 +50,15 @@ def test_the_pages_pipelines_give_the_same_on_flink(cluster: LocalCluster, tmp_p
     flags = [*ours, "--environment_type=LOOPBACK", "--parallelism=1"]
     printed, records = outputs(tmp_path / "flink", flags)
     wanted, wanted_records = outputs(tmp_path / "here", IN_PROCESS)
-    rows, anomalies = printed
+    rows, features, anomalies = printed
     assert any(re.match(r"pump-1 \w+ shift ", line) for line in rows)
     assert sum("right=" in line for line in rows) == 2
     assert rows == wanted[0]
+    assert len(features) == 600
+    assert features == wanted[1]
     # Beam keeps no order of a detector's rows: of the scores this alone is sure.
     assert any("flow=9.0" in line for line in anomalies)
-    assert any("flow=9.0" in line for line in wanted[1])
+    assert any("flow=9.0" in line for line in wanted[2])
     assert {line["model_id"] for line in records["episodes"]} == {"b"}
     assert len(records["predictions"]) == 2 * 700 - 1
     assert records.keys() == {"episodes", "predictions", "windows", "bad"}
