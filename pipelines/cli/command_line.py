@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import functools
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kerneltrack.errors import ConfigError, path_text
 
@@ -43,29 +44,15 @@ class Parser(argparse.ArgumentParser):
         """Return the help."""
         if not self.common:
             return super().format_help()
-        before = [(each, each.help, each.metavar) for each in self._actions]
-        groups = [(group, group.description) for group in self._action_groups]
-        hidden = 0
-        for action in self._actions:
-            if action.option_strings and not self.common & set(action.option_strings):
-                action.help = argparse.SUPPRESS
-                hidden += 1
-            else:
-                action.help = _in_short(action.help)
-                if action.choices is not None and len(",".join(action.choices)) > _MOST_LETTERS:
-                    action.metavar = "NAME"
-        for group, _ in groups:
-            group.description = None
-        formatter, self.formatter_class = self.formatter_class, _LineEach
+        hidden = [action for action in self._actions if _is_hidden(action, self.common)]
+        ordinary = self.formatter_class
+        self.formatter_class = functools.partial(_LineEach, common=self.common)
         try:
             text = super().format_help()
         finally:
-            self.formatter_class = formatter
-            for action, about, metavar in before:
-                action.help, action.metavar = about, metavar
-            for group, about in groups:
-                group.description = about
-        return f"{text}\n{hidden} more flags, and more about these: {self.prog} --help-all\n"
+            self.formatter_class = ordinary
+        more = f"{len(hidden)} more flags, and more about these: {self.prog} --help-all"
+        return f"{text}\n{more}\n"
 
     def error(self, message: str) -> NoReturn:
         """Raise what `main` turns into one line and exit code 2."""
@@ -80,25 +67,42 @@ _END = re.compile(r"[;:.] |, (?=which|without|found|those)| \(")
 """Where the first thing that a flag's text says is over."""
 
 
-def _in_short(about: str | None) -> str | None:
-    """Return the first thing that a flag's text says."""
-    if about is None or about is argparse.SUPPRESS:
-        return about
-    text = _END.split(_OF.sub("", about), maxsplit=1)[0].rstrip(".;:")
-    return text[:1].upper() + text[1:]
+def _is_hidden(action: argparse.Action, common: frozenset[str]) -> bool:
+    return bool(action.option_strings) and not common & set(action.option_strings)
 
 
 class _LineEach(argparse.HelpFormatter):
-    """Gives each flag a line."""
+    """Gives each common flag a line: the first thing that its text says; and no group a text."""
 
-    def __init__(self, prog: str) -> None:
+    def __init__(self, prog: str, common: frozenset[str]) -> None:
         """Leave room for the flags' names."""
         super().__init__(prog, max_help_position=32)
+        self._common = common
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Take a flag in."""
+        if not _is_hidden(action, self._common):
+            super().add_argument(action)
+
+    def add_text(self, text: str | None) -> None:
+        """Take the command's own text in, no group's."""
+        if self._current_section is self._root_section:
+            super().add_text(text)
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        about = _OF.sub("", super()._expand_help(action))
+        first = _END.split(about, maxsplit=1)[0].rstrip(".;:")
+        return first[:1].upper() + first[1:]
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
         if action.nargs == argparse.ONE_OR_MORE:
             return f"{action.metavar or default_metavar} ..."
         return super()._format_args(action, default_metavar)
+
+    def _metavar_formatter(self, action: argparse.Action, default_metavar: str) -> Any:
+        if action.choices is not None and len(",".join(action.choices)) > _MOST_LETTERS:
+            return lambda size: ("NAME",) * size
+        return super()._metavar_formatter(action, default_metavar)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return [textwrap.shorten(text, width, placeholder=" ...")]
