@@ -139,6 +139,11 @@ MOST_AS_RECORDS = 16
 """Rows of a model, on average, up to which they are laid out as records."""
 
 
+def few_each(rows: int, models: int) -> bool:
+    """Check whether so many models have so few rows each that these are best as records."""
+    return 0 < models and rows <= MOST_AS_RECORDS * models
+
+
 def pieces(batch: pa.RecordBatch, ends: Sequence[int]) -> list[bytes]:
     """Return rows as bytes for `chunk_from`, cut into pieces: a few rows each as records.
 
@@ -146,7 +151,7 @@ def pieces(batch: pa.RecordBatch, ends: Sequence[int]) -> list[bytes]:
         batch: The rows.
         ends: Where each piece ends; it begins where that before it ended.
     """
-    if ends and batch.num_rows <= MOST_AS_RECORDS * len(ends):
+    if few_each(batch.num_rows, len(ends)):
         found = pieces_of(batch, ends)
         if found is not None:
             return found

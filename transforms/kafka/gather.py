@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import fit, shorten
-from transforms.chunks import MOST_AS_RECORDS, Chunk, chunk_from, pieces
+from transforms.chunks import Chunk, chunk_from, few_each, pieces
 from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
 from transforms.kafka.messages import (
     BadMessageError,
@@ -295,7 +295,7 @@ class Gathering:
 def _as_records(chunks: Sequence[tuple[str, Chunk]]) -> Iterator[tuple[str, Chunk]]:
     """Yield chunks, as records if they have a few rows each."""
     ends = list(accumulate(len(chunk) for _, chunk in chunks))
-    if not ends or ends[-1] > MOST_AS_RECORDS * len(chunks):
+    if not few_each(ends[-1] if ends else 0, len(ends)):
         yield from chunks
         return
     whole = Chunk.concat([chunk for _, chunk in chunks]).batch
