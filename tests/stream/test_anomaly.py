@@ -34,8 +34,8 @@ def rows_of(x: Any) -> list[beam.Row]:
 
 def expected() -> list[float]:
     p = find_episodes(X, ReferenceSpec(rows=ROWS)).scores.p[ROWS:]
-    scores: list[float] = (-np.log10(p)).tolist()
-    return [math.nan] * ROWS + scores
+    # NumPy's own log10 has another last bit on some processors.
+    return [math.nan] * ROWS + [-math.log10(part) for part in p.tolist()]
 
 
 def run(detector: ReferenceDetector, rows: list[beam.Row]) -> list[float | None]:
