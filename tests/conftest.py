@@ -34,6 +34,9 @@ USES_CLUSTER = re.compile(
 )
 """A test, or a fixture of tests, that takes the session's cluster."""
 
+CLUSTERS = 2
+"""Clusters that files share: their tests mostly wait, so two of them take half as long."""
+
 LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
 """Fixtures that need what not every machine has, and the marker of the tests that use them."""
 
@@ -51,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Turns(LoadScopeScheduling):  # type: ignore[misc]
     """Gives a file's tests to one process, so that what they prepare is prepared once.
 
-    Those that share the cluster, or the usual ports, go to one process, whatever their file.
+    Those that share a cluster, or the usual ports, go to one process, whatever their file.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -62,17 +65,28 @@ class Turns(LoadScopeScheduling):  # type: ignore[misc]
 @lru_cache
 def shared_by(file: str) -> str | None:
     """Return what a file's tests share with those of others, by its path in the project."""
+    users = cluster_users()
+    if file in users:
+        return f"cluster {users.index(file) % CLUSTERS}"
     text = (ROOT / file).read_text(encoding="utf-8") if file.startswith("tests/e2e/") else ""
-    if USES_CLUSTER.search(text):
-        return "the cluster"
     # Commands as users give them; others with a cluster of their own give it ports of its own.
     own_ports = "ports_beside(" in text or "running(" in text
     return "the usual ports" if "jars: Jars" in text and not own_ports else None
 
 
+@lru_cache
+def cluster_users() -> list[str]:
+    """Return the files whose tests take the session's cluster."""
+    return [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "tests" / "e2e").glob("test_*.py"))
+        if USES_CLUSTER.search(path.read_text(encoding="utf-8"))
+    ]
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many processes run tests: one more than processors, as live tests mostly wait."""
-    return (os.cpu_count() or 1) + 1
+    """Return how many processes run tests: two more than processors, as live tests mostly wait."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns:

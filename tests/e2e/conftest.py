@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipelines.cluster.resolve import Jars
+from tests.conftest import CLUSTERS
 from tests.e2e.clusters import LocalCluster, running
 from tests.e2e.secure import Secure, free_ports, make_certificates
 
@@ -40,9 +41,11 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Secure:
 def cluster(
     jars: Jars, secure: Secure, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCluster]:
-    """The cluster of all live jobs: a test leaves it whole, and none of its jobs running."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        # A second one is a mistake: all its tests belong to one process.
-        (tmp_path_factory.getbasetemp().parent / "has-cluster").touch(exist_ok=False)
+    """The cluster of this process's live jobs: a test leaves it whole, none of its jobs running."""
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        # One more is a mistake: its tests belong to one of these processes.
+        place = tmp_path_factory.getbasetemp().parent
+        (place / f"has-cluster-{worker}").touch()
+        assert len(list(place.glob("has-cluster-*"))) <= CLUSTERS
     with running(tmp_path_factory.mktemp("live") / "cluster", *secure.broker_flags()) as cluster:
         yield cluster
