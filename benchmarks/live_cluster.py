@@ -30,8 +30,8 @@ PARTITIONS = 4
 SECOND = 1_000_000_000
 STEP = SECOND // 50
 BUNDLE = RunnerFlags.max_bundle_time_mills
-LEAST_SPAN = 20 * SECOND
-"""Of a model's rows in a backlog: warm-up and max_disorder are over long before its end."""
+LEAST_SPAN = 100 * SECOND
+"""Of a model's rows in a backlog: one in a hundred waits for newer ones in the end."""
 
 QUIET = 15.0
 """Seconds without output after which a job is taken to have done its work."""

@@ -28,7 +28,7 @@ from tests.stream.running import (
     end_of_bundle,
     make_rows,
 )
-from tests.stream.test_idle_flush import Timer
+from tests.stream.test_idle_flush import Timer, at
 from transforms.keyed import expiry as expiry_module
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.learn.transform import LateLabels
@@ -57,18 +57,22 @@ class Tracking:
         self.step: Any = live_track_fn("end")(work, order, None, Expiry(str(folder), 60))
         self.cells = empty_cells()
         self.end, self.idle, self.silent = Timer(), Timer(), Timer()
+        self.now = 1_000_000.0
         self.outcome = Outcome()
 
     def push(self, rows: Rows) -> None:
         timers = {"end": self.end, "idle": self.idle, "silent": self.silent}
         told = {**self.cells, **timers, "timestamp": MIN_TIMESTAMP}
-        self._keep(self.step.process((KEY, rows.chunk()), **told))
+        with at(self.now):
+            self._keep(self.step.process((KEY, rows.chunk()), **told))
 
     def expire(self, late_by: float = 0.0) -> None:
-        assert self.silent.due is not None
-        due = self.silent.due - late_by
+        due, self.silent.due = self.silent.due, None
+        assert due is not None
+        self.now = due + late_by
         timers = {"end": self.end, "silent": self.silent, "due": due}
-        self._keep(self.step.at_silence(KEY, **self.cells, **timers))
+        with at(self.now):
+            self._keep(self.step.at_silence(KEY, **self.cells, **timers))
 
     def finish(self) -> Outcome:
         self._keep(self.step.at_end(KEY, **self.cells))
@@ -171,10 +175,10 @@ def test_an_older_checkpoint_finds_the_model_as_it_was_then(tmp_path: Path) -> N
 def test_expiring_again_writes_the_same_file(tmp_path: Path) -> None:
     tracking = Tracking(tmp_path)
     tracking.push(make_rows(60))
-    cells = copy.deepcopy(tracking.cells)
+    cells, due = copy.deepcopy(tracking.cells), tracking.silent.due
     tracking.expire()
     name = tracking.cells["log"].encoded
-    tracking.cells = cells
+    tracking.cells, tracking.silent.due = cells, due
     tracking.expire()
     assert tracking.cells["log"].encoded == name
     assert len(list(tmp_path.iterdir())) == 1
@@ -194,8 +198,10 @@ def test_rows_that_wait_are_taken_before_a_model_expires(tmp_path: Path) -> None
     rows = make_rows(60)
     tracking.push(rows)
     assert tracking.idle.due is not None
-    due = Timestamp.of(tracking.idle.due)
-    tracking._keep(tracking.step.at_idle(KEY, **tracking.cells, idle=tracking.idle, due=due))
+    due = tracking.idle.due
+    with at(due):
+        told = {**tracking.cells, "idle": tracking.idle, "due": Timestamp.of(due)}
+        tracking._keep(tracking.step.at_idle(KEY, **told))
     tracking.expire()
     late = rows.take([58])
     tracking.push(late)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -28,6 +29,11 @@ from transforms.track.order import Order
 ORDER = Order(max_disorder=5, max_jump=3600, idle_flush=2)
 
 
+def at(now: float) -> Any:
+    """Let the worker's own clock show this time."""
+    return patch("time.time", return_value=now)
+
+
 class Timer(_Timer):
     """Keeps what it was set to."""
 
@@ -48,17 +54,23 @@ class Flushing:
         self._step: Any = live_track_fn("end")(Work(spec=SPEC), ORDER, None, None)
         self._cells = empty_cells()
         self.idle = Timer()
+        self.now = 1_000_000.0
         self.outcome = Outcome()
 
     def push(self, rows: Rows) -> None:
         element = ("m", rows.chunk())
         timers = {"end": _Timer(), "idle": self.idle, "silent": Timer()}
-        self._keep(self._step.process(element, **self._cells, **timers, timestamp=MIN_TIMESTAMP))
+        with at(self.now):
+            told = {**self._cells, **timers, "timestamp": MIN_TIMESTAMP}
+            self._keep(self._step.process(element, **told))
 
     def fire(self, late_by: float = 0.0) -> None:
-        assert self.idle.due is not None
-        due = self.idle.due - late_by
-        self._keep(self._step.at_idle("m", **self._cells, idle=self.idle, due=Timestamp.of(due)))
+        due, self.idle.due = self.idle.due, None
+        assert due is not None
+        self.now = due + late_by
+        with at(self.now):
+            told = {**self._cells, "idle": self.idle, "due": Timestamp.of(due)}
+            self._keep(self._step.at_idle("m", **told))
 
     def _keep(self, elements: Any) -> None:
         for element in [*elements, *end_of_bundle(self._step)]:
@@ -115,8 +127,25 @@ def test_a_timer_that_fires_long_after_its_time_is_set_again() -> None:
     flushing.push(make_rows(60))
     flushing.fire(late_by=10)
     assert flushing.indexes == list(range(49))
-    flushing.fire(late_by=-10)
+    flushing.fire()
     assert flushing.indexes == list(range(60))
+
+
+def test_a_timer_is_set_once_and_waits_for_what_is_left_of_the_silence() -> None:
+    rows = make_rows(60)
+    flushing = Flushing()
+    flushing.push(rows.take(np.arange(50)))
+    first = flushing.idle.due
+    assert first == flushing.now + 2
+    flushing.now += 1.5
+    flushing.push(rows.take(np.arange(50, 60)))
+    assert flushing.idle.due == first
+    flushing.fire()
+    assert flushing.indexes == list(range(49))
+    assert flushing.idle.due == first + 1.5
+    flushing.fire()
+    assert flushing.indexes == list(range(60))
+    assert flushing.idle.due is None
 
 
 def test_nothing_is_set_while_nothing_waits() -> None:

@@ -37,6 +37,7 @@ from pipelines.live.jobs import Place
 from pipelines.live.stream import WORKER_MODULE, _beam_options
 from tests.stream.running import make_rows, track
 from transforms.keyed import state_writes
+from transforms.keyed.sampling import PERIOD
 from transforms.keyed.state_writes import StateError, check_writes
 from transforms.track.log import LOG
 
@@ -268,6 +269,9 @@ def test_workers_of_a_live_job_begin_with_it() -> None:
         "assert not hasattr(sdk_worker.GrpcStateHandler, 'checks_writes')\n"
         f"sdk_worker_main._import_beam_plugins({plugins[1:]!r})\n"
         "print(sdk_worker.GrpcStateHandler.checks_writes)\n"
+        "from apache_beam.runners.worker.statesampler import StateSampler\n"
+        "from apache_beam.utils.counters import CounterFactory\n"
+        "print(StateSampler('bundle', CounterFactory()).sampling_period_ms)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
+    assert done.stdout == f"True\n{PERIOD}\n"

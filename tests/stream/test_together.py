@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +21,7 @@ from tests.stream.running import SECOND, SPEC, Element, Outcome, Step, assert_sa
 from transforms.kafka.commands import Command, as_chunk
 from transforms.track import step as step_module
 from transforms.track import together
-from transforms.track.log import EntryCoder, Packed
+from transforms.track.log import EntryCoder, Packed, Watch
 from transforms.track.order import Order
 
 ORDER = Order(max_disorder=3, max_jump=100)
@@ -144,6 +145,13 @@ def test_what_is_kept_goes_through_bytes() -> None:
     assert EntryCoder().decode(data) == packed
     with pytest.raises(DataError, match=r"^log: damaged: a model of 3 bytes$"):
         EntryCoder().decode(b"p123")
+    watch = Watch(1.5, 2.5)
+    assert EntryCoder().encode(watch) == b"w" + struct.pack("<ddd", 1.5, 2.5, 0.0)
+    assert EntryCoder().decode(EntryCoder().encode(watch)) == watch
+    with pytest.raises(DataError, match=r"^log: damaged: a watch of 3 bytes$"):
+        EntryCoder().decode(b"w123")
+    with pytest.raises(DataError, match=r"^log: an entry of kind b'\?': written by newer code$"):
+        EntryCoder().decode(b"?123")
 
 
 @pytest.mark.parametrize("damage", ["short", "counts"])

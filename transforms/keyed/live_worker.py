@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from transforms.keyed.sampling import sample_often
 from transforms.keyed.state_writes import check_writes
 
 check_writes()
+sample_often()

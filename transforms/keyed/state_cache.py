@@ -41,7 +41,7 @@ def measure_entries() -> None:
     beam["objsize"] = SimpleNamespace(get_deep_size=entry_size)
 
 
-_FLAT = frozenset((bytes, int, bool, str, type(None)))
+_FLAT = frozenset((bytes, int, float, bool, str, type(None)))
 
 
 def _flat_size(value: Any) -> int | None:

@@ -8,6 +8,9 @@ from typing import Any
 
 from apache_beam.utils.timestamp import Timestamp
 
+CLOCK_STEP = 0.001
+"""Seconds by which runners' timers may be early: they count in whole milliseconds."""
+
 
 def timer_name(pipeline: Any) -> str:
     """Return a name for the timer of the transform that is being applied, made of its label.
@@ -20,18 +23,21 @@ def timer_name(pipeline: Any) -> str:
     return re.sub(r"\W+", "_", label) + "_end"
 
 
-def in_time(timer: Any, due: Any, span: float) -> bool:
+def in_time(timer: Any, due: Any, span: float, seen: float = 0.0) -> bool:
     """Check whether a timer of the worker's own time fires in time; if not, set it anew.
 
-    If it does not, the job stood still: elements may have come that nobody has read yet.
+    It does not if the job stood still: elements may have come that nobody has read yet. Nor if
+    there were elements since it was set.
 
     Args:
         timer: The timer.
         due: What it was set to.
-        span: Seconds after which it is to fire, and by which it may be late.
+        span: Seconds of silence after which it is to fire, and by which it may be late.
+        seen: When the last element came, in seconds of the worker's own time.
     """
     now = time.time()
-    if now - float(due) <= span:
+    silent = now - seen >= span - CLOCK_STEP
+    if silent and now - float(due) <= span:
         return True
-    timer.set(Timestamp.of(now + span))
+    timer.set(Timestamp.of(now + span if silent else min(seen, now) + span))
     return False

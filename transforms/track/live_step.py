@@ -20,7 +20,7 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.keyed.timers import in_time
-from transforms.track.log import BUFFER, LOG, Cells, ModelLog
+from transforms.track.log import BUFFER, LOG, Cells, ModelLog, Watch
 from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.step import SNAPSHOTS, Held, Timers, TrackFn, track_fn
@@ -41,32 +41,43 @@ class LiveTrackFn(TrackFn):
         self._expire_after = None if expiry is None else expiry.after
 
     def watch(self, log: ModelLog, timers: Timers) -> None:
-        """Set the timers of silence anew."""
+        """Note that the model has shown itself, and set the timers that are not set already."""
         now = time.time()
-        if self._idle_flush is not None:
-            if log.clock is not None and log.clock.waiting:
-                timers.idle.set(Timestamp.of(now + self._idle_flush))
-            else:
-                timers.idle.clear()
-        if self._expire_after is not None:
-            timers.silent.set(Timestamp.of(now + self._expire_after))
+        _, idle, silent = log.watch
+        if self._idle_flush is not None and idle <= now and log.clock and log.clock.waiting:
+            idle = now + self._idle_flush
+            timers.idle.set(Timestamp.of(idle))
+        if self._expire_after is not None and silent <= now:
+            silent = now + self._expire_after
+            timers.silent.set(Timestamp.of(silent))
+        log.put_watch(Watch(now, idle, silent))
 
-    def fall_silent(self, key: str, cells: Cells, timers: Timers, timestamp: Any) -> Iterator[Any]:
+    def fall_silent(self, key: str, cells: Cells, timers: Timers, due: Any) -> Iterator[Any]:
         """Take the rows that wait for newer ones, with the bundle if that is possible."""
         if key in self._held or not self._together:
             yield from self._run_held()
-        if not self._together:
-            yield from self._run_one(key, Held(cells, timers, [], flush=True))
+        log = self.log_of(key, cells)
+        if self._idle_flush is None or not (log.clock and log.clock.waiting):
             return
-        self._held[key] = Held(cells, timers, [], flush=True)
-        self._earliest = min(self._earliest, timestamp)
+        if not in_time(timers.idle, due, self._idle_flush, log.watch.seen):
+            return
+        held = Held(cells, timers, [], flush=True)
+        if self._together:
+            self._held[key] = held
+            self._earliest = min(self._earliest, due)
+        else:
+            yield from self._run_one(key, held, log)
 
-    def expire(self, key: str, log: ModelLog) -> Iterator[Any]:
+    def expire(self, key: str, log: ModelLog, timers: Timers, due: Any) -> Iterator[Any]:
         """Write all that is kept of a model into a file, and keep the file's name instead."""
-        if self._expiry is None or log.clock is None:
+        if self._expiry is None or self._expire_after is None or log.clock is None:
+            return
+        if not in_time(timers.silent, due, self._expire_after, log.watch.seen):
             return
         kept = Kept(log.model, log.clock.encode(), tuple(log.drain()))
         log.expire(self._expiry.write(key, kept))
+        log.commit()
+        timers.end.clear()
         if kept.state is not None:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, kept.state))
             yield from self._tell_known(key, kept.state, gone=True)
@@ -105,9 +116,7 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             idle: Any = beam.DoFn.TimerParam(idleness),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
-            if self._idle_flush is not None and in_time(idle, due, self._idle_flush):
-                timers = Timers(None, idle)
-                yield from self.fall_silent(key, Cells(log, buffer), timers, due)
+            yield from self.fall_silent(key, Cells(log, buffer), Timers(None, idle), due)
 
         @on_timer(silence)
         def at_silence(
@@ -119,11 +128,8 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             silent: Any = beam.DoFn.TimerParam(silence),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
-            if self._expire_after is not None and in_time(silent, due, self._expire_after):
-                yield from self._run_held()
-                kept = self.log_of(key, Cells(log, buffer))
-                yield from self.expire(key, kept)
-                kept.commit()
-                end.clear()
+            yield from self._run_held()
+            timers = Timers(end, None, silent)
+            yield from self.expire(key, self.log_of(key, Cells(log, buffer)), timers, due)
 
     return _LiveTrackFn

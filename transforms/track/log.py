@@ -22,13 +22,14 @@ from transforms.chunks import Chunk, chunk_from
 from transforms.keyed.expiry import Kept
 from transforms.track.clock import Clock
 
-LOG_VERSION = 3
+LOG_VERSION = 4
 MOST_ENTRIES = 64
 
-CLOCK, MODEL, PACKED, ROWS, SPILLED, EXPIRED = b"c", b"m", b"p", b"r", b"s", b"e"
+CLOCK, MODEL, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"m", b"p", b"r", b"s", b"e", b"w"
 
 _HEAD = struct.Struct("<q??qq")
 """Of a packed model: index of the tracker's first row, which of its times there are, and both."""
+_WATCH = struct.Struct("<ddd")
 
 
 class Packed(NamedTuple):
@@ -92,8 +93,41 @@ class Expired(NamedTuple):
     name: bytes
 
 
-Entry: TypeAlias = Clock | bytes | Packed | Chunk | Waiting | Spilled | Expired
-"""What a log holds; bytes are the model's. Of clocks and models the last one counts."""
+class Watch(NamedTuple):
+    """When a model last showed itself, and what its timers are set to.
+
+    All in seconds of the worker's own clock. A timer costs the runner more than a row does: it is
+    not set anew with each visit, but is there until it fires, and is then set to what is left of
+    the silence.
+
+    Attributes:
+        seen: When rows came last.
+        idle: What the timer of `idle_flush` was last set to; that of `expire_after` is `silent`.
+        silent: See `idle`.
+    """
+
+    seen: float = 0.0
+    idle: float = 0.0
+    silent: float = 0.0
+
+    def encode(self) -> bytes:
+        """Write it as bytes."""
+        return _WATCH.pack(*self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Watch:
+        """Read it back.
+
+        Raises:
+            DataError: for bytes that are none.
+        """
+        if len(data) != _WATCH.size:
+            raise DataError("log", f"damaged: a watch of {len(data)} bytes")
+        return cls(*_WATCH.unpack(data))
+
+
+Entry: TypeAlias = Clock | bytes | Packed | Chunk | Waiting | Spilled | Expired | Watch
+"""What a log holds; bytes are the model's. Of clocks, models and watches the last one counts."""
 
 
 _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
@@ -104,8 +138,20 @@ _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     Clock: (CLOCK, Clock.encode),
     Spilled: (SPILLED, lambda spilled: str(spilled.rows).encode()),
     Expired: (EXPIRED, lambda expired: expired.name),
+    Watch: (WATCH, Watch.encode),
 }
 """How an entry of each type begins, and the rest of its bytes."""
+
+
+_READ: dict[bytes, Callable[[bytes], Entry]] = {
+    MODEL: lambda data: data,
+    PACKED: Packed.decode,
+    ROWS: chunk_from,
+    CLOCK: Clock.decode,
+    SPILLED: lambda data: Spilled(int(data)),
+    EXPIRED: Expired,
+    WATCH: Watch.decode,
+}
 
 
 class EntryCoder(coders.Coder):
@@ -127,19 +173,10 @@ class EntryCoder(coders.Coder):
             DataError: for one of an unknown kind.
         """
         kind, data = encoded[:1], encoded[1:]
-        if kind == ROWS:
-            return chunk_from(data)
-        if kind == CLOCK:
-            return Clock.decode(data)
-        if kind == EXPIRED:
-            return Expired(data)
-        if kind == SPILLED:
-            return Spilled(int(data))
-        if kind == PACKED:
-            return Packed.decode(data)
-        if kind == MODEL:
-            return data
-        raise DataError("log", f"an entry of kind {kind!r}: written by newer code")
+        read = _READ.get(kind)
+        if read is None:
+            raise DataError("log", f"an entry of kind {kind!r}: written by newer code")
+        return read(data)
 
 
 LOG = BagStateSpec("log", EntryCoder())
@@ -164,6 +201,7 @@ class ModelLog:
     Attributes:
         clock: The model's clock; None of one that is new, or has expired.
         packed: The model as a block, if it is one.
+        watch: When the model showed itself, in a live job.
         expired: The name of its file, if it has expired.
     """
 
@@ -173,6 +211,7 @@ class ModelLog:
         self._unpack = unpack
         self.clock: Clock | None = None
         self.packed: Packed | None = None
+        self.watch = Watch()
         self._model: bytes | None = None
         self.expired: bytes | None = None
         self._waiting: list[Chunk | Waiting] = []
@@ -186,6 +225,8 @@ class ModelLog:
                 self._waiting.append(entry)
             elif isinstance(entry, Clock):
                 self.clock = entry
+            elif isinstance(entry, Watch):
+                self.watch = entry
             elif isinstance(entry, Spilled):
                 self._spilled = entry.rows
             elif isinstance(entry, Expired):
@@ -248,6 +289,7 @@ class ModelLog:
         self.drain()
         self.clock, self.expired = None, name
         self._model, self.packed = None, None
+        self.watch = Watch()
 
     def wake(self, kept: Kept) -> None:
         """Take up again what was kept of a model that had expired."""
@@ -261,6 +303,11 @@ class ModelLog:
         if clock != self.clock:
             self.clock = clock
             self._added.append(clock)
+
+    def put_watch(self, watch: Watch) -> None:
+        """Note when the model showed itself."""
+        self.watch = watch
+        self._added.append(watch)
 
     def commit(self) -> None:
         """Write down what is new: once, when a call has done its work."""
@@ -291,4 +338,6 @@ class ModelLog:
         entries.extend(self._waiting)
         if self.clock is not None:
             entries.append(self.clock)
+        if self.watch.seen:
+            entries.append(self.watch)
         return entries

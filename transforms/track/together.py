@@ -3,7 +3,7 @@
 What a bundle brings to many models, a row or a few each, goes through their trackers as one block:
 their rows are put in order together, their states lie side by side, and what comes out is one
 chunk. The row loop is the same, and so are the bits. What is rare is left to the way of one model:
-one that has not begun yet, has expired or was reset, rows that are late, too far ahead or refused.
+one that is new, begins, has expired or was reset, rows that are late, too far ahead or refused.
 """
 
 from __future__ import annotations
@@ -129,9 +129,10 @@ def run_together(
     ready: list[_Ready] = []
     for visit in visits:
         clock = _admitted(order, visit)
-        if clock is None:
+        releases = clock is not None and may_release(order, clock, work.rows_to_start)
+        if clock is None or (releases and not clock.started):
             alone.append(visit)
-        elif may_release(order, clock, work.rows_to_start):
+        elif releases:
             ready.append(_Ready(visit, clock))
         elif not visit.flush:
             for chunk in visit.chunks:
@@ -147,7 +148,7 @@ def _admitted(order: Order, visit: Visit) -> Clock | None:
     log, clock = visit.log, visit.log.clock
     if clock is None or clock.newest is None or clock.due != NEVER:
         return None
-    if not (clock.started and log.has_model) or log.spilled:
+    if log.spilled or (clock.started and not log.has_model):
         return None
     reach = nanoseconds(order.max_jump)
     for chunk in visit.chunks:
