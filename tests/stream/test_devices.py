@@ -76,6 +76,9 @@ def one_by_one(rows: Rows, spec: ReferenceSpec = HELD) -> list[Line]:
         if speaks and not spoke:
             lines.append(known("normal", place + 1, place, (at, at), many))
         spoke = speaks
+        still = reference.open_episode(spec, state)
+        if still is not None and place - still.opened in (32, 128, 512):
+            told = [*told, still]
         for episode in told:
             many = episode.number
             line = as_line(episode)

@@ -23,6 +23,10 @@ LEARNING, NORMAL, OFF, UNWATCHED = "learning", "normal", "off", "unwatched"
 GONE = "gone"
 """Nothing is known any more: the model has expired, or begins anew with its next row."""
 
+FIRST_AGAIN, AGAIN = 32, 4
+"""An episode that stays open is told of again so many rows after it was noticed, and whenever that
+is so many times as long ago: its kind and channels show only as it goes on."""
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -86,24 +90,30 @@ def known_of(work: Work, model: Model) -> Device:
 def changes(
     spec: ReferenceSpec,
     before: ReferenceState,
+    rows: FloatArray,
     p: FloatArray,
     told: Sequence[Episode],
     stamps: IntArray | None,
+    *,
+    learn: bool,
 ) -> list[Device]:
     """Return what became of a device in rows that were held against its reference, in order.
 
     Args:
         spec: The reference's spec.
         before: The reference before the rows.
+        rows: (n, D) the rows.
         p: (n,) what it said of each of them, NaN where it was not made.
         told: Episodes that were opened or closed in them; indexes as the reference counts.
         stamps: (n,) times, ns, None without.
+        learn: As of `reference.update`.
     """
     first = int(before.tables.counts[reference.SEEN])
     scored = ~np.isnan(p)
     begins = np.flatnonzero(scored & ~np.r_[_scored_last(spec, before), scored[:-1]])
     many = int(before.tables.counts[reference.EPISODES])
-    lines = [_of_episode(each, stamps is not None) for each in told]
+    again = _told_again(spec, before, rows, told, stamps, learn)
+    lines = [_of_episode(each, stamps is not None) for each in (*told, *again)]
     for place in begins.tolist():
         at = None if stamps is None else int(stamps[place])
         count = max([many, *(each.number for each in told if each.row < first + place)])
@@ -111,6 +121,39 @@ def changes(
         lines.append(Device(NORMAL, row + 1, at, row, at, count))
     # A reference that begins to speak comes before what it says after the same row.
     return sorted(lines, key=lambda line: (line.rows, line.episode is not None))
+
+
+def _told_again(
+    spec: ReferenceSpec,
+    before: ReferenceState,
+    rows: FloatArray,
+    told: Sequence[Episode],
+    stamps: IntArray | None,
+    learn: bool,
+) -> list[Episode]:
+    """Return episodes as they are at rows at which they have been open for a while."""
+    first = int(before.tables.counts[reference.SEEN])
+    opened = {each.number: each.opened for each in told}
+    if (since := int(before.tables.counts[reference.OPENED])) >= 0:
+        opened[int(before.tables.counts[reference.EPISODES])] = since
+    ends = {each.number: each.row for each in told if each.closed}
+    places = []
+    for number, row in opened.items():
+        after = FIRST_AGAIN
+        while row + after < ends.get(number, first + len(rows)):
+            if row + after >= first:
+                places.append(row + after - first)
+            after *= AGAIN
+    found, state, start = [], before, 0
+    # Rare: the rows go through the reference once more, as far as is needed.
+    for place in sorted(places):
+        part = slice(start, place + 1)
+        times = None if stamps is None else stamps[part]
+        state, _, _ = reference.update(spec, state, rows[part], times, learn=learn)
+        still, start = reference.open_episode(spec, state), place + 1
+        if still is not None:
+            found.append(still)
+    return found
 
 
 def _scored_last(spec: ReferenceSpec, before: ReferenceState) -> bool:

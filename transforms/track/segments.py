@@ -315,7 +315,10 @@ def _refer(
     outcome.scores.append(scores)
     outcome.episodes += [episode.moved(later) for episode in episodes]
     if work.devices:
-        told = changes(work.reference, model.reference, scores.p, episodes, stamps)
+        told = changes(
+            *(work.reference, model.reference, rows, scores.p, episodes, stamps),
+            learn=not work.frozen,
+        )
         outcome.devices += [device.moved(later) for device in told]
     return model._replace(reference=after)
 
