@@ -152,7 +152,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     say(f"job {name} ({flink_job}) runs: it {begun}")
     if args.detach:
         return 0
-    return follow(place, record, ends, args.progress)
+    return follow(place, record, ends, args.progress, stream_options.kafka_words(args))
 
 
 def _beam_options(
