@@ -35,6 +35,16 @@ def join(folder: str, *names: str) -> str:
     return path
 
 
+def whole(path: str) -> str:
+    """Return a path as processes with another working directory find it too.
+
+    Example:
+        >>> whole("gs://bucket/snapshots")
+        'gs://bucket/snapshots'
+    """
+    return os.path.abspath(path) if is_local(path) else path
+
+
 def exists(path: str) -> bool:
     """Check whether there is a file or folder of this name."""
     return os.path.exists(path) if is_local(path) else bool(remote().exists(path))

@@ -16,7 +16,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.reference import ReferenceSpec
-from kerneltrack.paths import exists, join
+from kerneltrack.paths import exists, join, whole
 from kerneltrack.registry import parse_learner_spec, parse_spec
 from kerneltrack.snapshots.files import read_whole, snapshot_name, write_whole
 from kerneltrack.snapshots.header import PackedState, read_about
@@ -83,10 +83,12 @@ class SnapshotFolder:
         """Leave the index out: workers read it themselves, it may be large.
 
         One that was made of the files goes along: other jobs may write more of them. So does one
-        of packed files: it is small.
+        of packed files: it is small. They look for the folder from where they are, which need not
+        be here.
         """
         kept = self._packed is not None or (self._index is not None and self._index[LISTED])
-        return self.__dict__ if kept else {**self.__dict__, "_index": None}
+        there = {**self.__dict__, "folder": whole(self.folder)}
+        return there if kept else {**there, "_index": None}
 
     @property
     def models(self) -> Mapping[str, Any]:

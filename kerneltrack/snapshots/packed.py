@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError, KerneltrackError
-from kerneltrack.paths import join
+from kerneltrack.paths import join, whole
 from kerneltrack.snapshots.columns import decode_columns
 from kerneltrack.snapshots.files import MOST_BYTES, opened
 from kerneltrack.snapshots.header import PackedState
@@ -680,8 +680,9 @@ class PackedFiles:
         self._groups: OrderedDict[tuple[str, int], PackedGroup] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was read."""
-        return {**self.__dict__, "_files": {}, "_groups": OrderedDict()}
+        """Leave out what was read; other processes may have another working directory."""
+        folder = whole(self._folder)
+        return {**self.__dict__, "_folder": folder, "_files": {}, "_groups": OrderedDict()}
 
     def file(self, name: str) -> PackedFile:
         """Return a file of the folder."""

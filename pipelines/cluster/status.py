@@ -15,6 +15,8 @@ from pipelines.cluster.records import Process
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.supervisor import NAME as SUPERVISOR
 from pipelines.cluster.tail import Tail
+from pipelines.live.counters import counters, shown
+from pipelines.live.counters import describe as in_words
 from pipelines.live.flink import ENDED, Flink, FlinkError
 from pipelines.live.health import look
 
@@ -87,14 +89,21 @@ def _jobs(cluster: Cluster) -> list[dict[str, Any]]:
                     "id": job["jid"],
                     "state": health.state,
                     "restarts": health.restarts,
-                    "checkpoint_age": round(now - health.saved, 1),
+                    "checkpoint_age": round(max(now - health.saved, 0.0), 1),
                     "troubles": health.troubles(now, cluster.folder / "checkpoints"),
+                    "counts": _counts(flink, job["jid"]),
                 }
             )
     except FlinkError:
         # It has just gone; the next look says so.
         return found
     return found
+
+
+def _counts(flink: Flink, job: str) -> dict[str, Any] | None:
+    """Return what a job of ours has counted since it was last started, None of any other."""
+    totals = counters(flink, job)
+    return shown(totals) if totals else None
 
 
 def _part(cluster: Cluster, part: Part, process: Process | None) -> dict[str, Any]:
@@ -167,6 +176,8 @@ def describe(found: dict[str, Any]) -> str:
             f"job {job['name']} ({job['id']}): {job['state']}, restarts: {job['restarts']}, "
             f"last checkpoint {_span(job['checkpoint_age'])} ago"
         )
+        if job["counts"] is not None:
+            lines.append(f"  {in_words(job['counts'])}")
         lines += [f"  {text}" for text in job["troubles"]]
     if found["running"]:
         lines.append("Kafka's brokers: " + found["brokers"])

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, printable
+from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.files import read_whole, write_whole
 from pipelines.cli.command_line import path_name
@@ -179,6 +180,19 @@ def _largest(array: npt.NDArray[Any]) -> float:
     return float(reals.max(where=np.isfinite(reals), initial=0.0))
 
 
+def _shown(name: str, value: Any) -> str:
+    """Write a fact; a time, ns since 1970, with its date in UTC.
+
+    Example:
+        >>> _shown("time", 1780295399500000000)
+        '1780295399500000000 (2026-06-01T06:29:59.5Z)'
+    """
+    if name != "time" or type(value) is not int or abs(value) > TIME_LIMIT:
+        return str(value)
+    date = str(np.datetime64(value, "ns")).rstrip("0").rstrip(".")
+    return f"{value} ({date}Z)"
+
+
 def _text(path: str, facts: dict[str, Any]) -> str:
     name = facts["spec"][facts["kind"]]
     lines = [
@@ -187,7 +201,7 @@ def _text(path: str, facts: dict[str, Any]) -> str:
     ]
     for section in ("about", "spec", "totals"):
         lines.append(f"{section}:")
-        lines += [f"  {name}: {value}" for name, value in facts[section].items()]
+        lines += [f"  {name}: {_shown(name, value)}" for name, value in facts[section].items()]
     if "classes" in facts:
         lines.append("classes:")
         lines += [f"  {code}: {name}" for code, name in enumerate(facts["classes"])]

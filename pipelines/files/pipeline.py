@@ -7,7 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from kerneltrack.paths import join
+from kerneltrack.paths import join, whole
 from pipelines.files import layout
 from pipelines.job_spec import Job, apply_job
 from transforms.read.files import ReadChunks
@@ -81,26 +81,26 @@ def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
 
 def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
     """Put the job's steps into a pipeline."""
+    output = whole(ends.output)
     rows = pipeline | "Read" >> ends.rows
     labels = None if ends.labels is None else pipeline | "Labels" >> ends.labels
     results = apply_job(job, rows["rows"], labels and labels["rows"])
     for name, (chunks, schema) in results.chunks.items():
-        prefix = join(ends.output, name, "part")
+        prefix = join(output, name, "part")
         _ = chunks | f"Write {name}" >> WriteChunks(prefix, schema, ends.sources)
     refused = [*results.failures, *results.lost_labels]
     failures = [part["failures"] for part in (rows, labels) if part is not None]
     _ = (
         [*failures, *refused]
         | "AllFailures" >> beam.Flatten()
-        | "Write failures"
-        >> WriteFailures(join(ends.output, layout.FAILURES, "part"), ends.sources)
+        | "Write failures" >> WriteFailures(join(output, layout.FAILURES, "part"), ends.sources)
     )
     _ = (
         results.snapshots
         | "AllSnapshots" >> beam.Flatten()
         | "Write snapshots"
         >> WriteSnapshots(
-            join(ends.output, layout.SNAPSHOTS),
+            join(output, layout.SNAPSHOTS),
             job.spec,
             job.learner,
             job.float32,

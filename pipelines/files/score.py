@@ -22,7 +22,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.paths import join
+from kerneltrack.paths import join, whole
 from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.files import layout, outcome, output_folder
 from pipelines.files.first_look import look_and_warn
@@ -123,6 +123,7 @@ def _build(
     pipeline: beam.Pipeline, read: ReadChunks, job: ScoreRows, output: str
 ) -> tuple[str, ...]:
     """Put the job's steps into a pipeline; the folders that it writes beside the failures'."""
+    output = whole(output)
     columns, snapshots = read.input.columns, job.snapshots
     has_time, reference = columns.time is not None, snapshots.reference_spec is not None
     schemas = {

@@ -87,6 +87,16 @@ class Flink:
         """Return what made a job fail, as far as it says so."""
         return cause_of(str(self.ask(f"/jobs/{job}/exceptions").get("root-exception") or ""))
 
+    def last_savepoint(self, job: str) -> str | None:
+        """Return where a job's savepoint is, if that is newer than its checkpoints."""
+        latest = self.ask(f"/jobs/{job}/checkpoints")["latest"]
+        saved, checkpoint = latest.get("savepoint"), latest.get("completed")
+        if not saved or saved.get("status") != "COMPLETED":
+            return None
+        when = "latest_ack_timestamp"
+        older = checkpoint and checkpoint[when] > saved[when]
+        return None if older else str(saved["external_path"])
+
     def cancel_with_savepoint(self, job: str, folder: str | None, patience: float) -> str:
         """Write a savepoint, then cancel; return where it is.
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from pipelines.live.flink import Flink, cause_of
 
 RUNS = "RUNNING"
+STOPS = ("CANCELLING", "CANCELED", "FINISHED")
+"""States of a job that somebody has stopped, or that came to its end."""
 MILLISECONDS = 1000.0
 STALE = 30.0
 """Seconds without a finished checkpoint after which that is told."""
@@ -45,10 +47,12 @@ class Health:
             now: Seconds since 1970.
             checkpoints: Where its checkpoints lie, if that is a folder of this machine.
         """
-        found = []
+        found: list[str] = []
+        if self.state in STOPS:
+            return found
         if self.failed is not None and (self.state != RUNS or now - self.failed < RECENT):
-            ago = max(now - self.failed, 0)
-            found.append(f"it failed {ago:.0f} s ago and is started again: {self.cause}")
+            ago, verb = max(now - self.failed, 0), "was" if self.state == RUNS else "is"
+            found.append(f"it failed {ago:.0f} s ago and {verb} started again: {self.cause}")
         if now - self.saved > STALE:
             full = checkpoints is not None and shutil.disk_usage(checkpoints).free < LEAST_FREE
             why = f": the disk of {checkpoints} is full" if full else ""

@@ -10,6 +10,7 @@ from typing import Any
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
+from pipelines.cli.command_line import UsageError
 from pipelines.cluster import status
 from pipelines.cluster.folder import Cluster, Folder, load
 from pipelines.live.flink import ENDED, Flink
@@ -142,15 +143,18 @@ def choose(place: Place, job: str | None) -> Record:
     """Return the job of this id or name, or the only one that runs.
 
     Raises:
-        ConfigError: if there is none or it is not clear which.
+        ConfigError: if none has it.
+        UsageError: if it is not clear which.
     """
     found = running(place)
     names = ", ".join(f"{record.name} ({record.job})" for record in found) or "none"
     if job is not None:
         found = [record for record in found if job in (record.job, record.name)]
-    if len(found) != 1:
-        raise ConfigError("JOB", job or "", f"a job that runs: {names}")
-    return found[0]
+    if len(found) == 1:
+        return found[0]
+    if job is not None:
+        raise ConfigError("JOB", job, f"a job that runs: {names}")
+    raise UsageError(f"several jobs run, choose a JOB: {names}" if found else "no job runs")
 
 
 @dataclass(frozen=True)

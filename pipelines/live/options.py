@@ -219,6 +219,13 @@ def add_cluster_flags(group: Any) -> None:
     )
 
 
+def kafka_words(args: argparse.Namespace) -> list[str]:
+    """Return the flags by which a command reaches Kafka's brokers, as they were typed."""
+    given = {"--cluster": args.cluster, "--brokers": args.brokers}
+    words = [word for flag, value in given.items() if value for word in (flag, value)]
+    return [*words, *(word for pair in args.client for word in ("--client", pair))]
+
+
 def topics_from_flags(args: argparse.Namespace) -> dict[str, str]:
     """Return the topic of each output by its name, "features" among them."""
     topics = {"features": args.output_topic}

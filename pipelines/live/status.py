@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TextIO
-from urllib.parse import quote
+from typing import Any, NamedTuple, TextIO
 
 import confluent_kafka
 
@@ -18,7 +17,8 @@ from kerneltrack.errors import fit, printable
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import say
-from pipelines.live.flink import ENDED, Flink, FlinkError
+from pipelines.live.counters import counters, extras, waiting
+from pipelines.live.flink import ENDED, FlinkError
 from pipelines.live.health import look
 from pipelines.live.jobs import NotSubmittedError, Place, Record, stop
 from pipelines.live.pipeline import Ends
@@ -35,47 +35,8 @@ ASK = 2.0
 MOST_PARTITIONS = 8
 """Partitions of the features whose last message is looked at for the lag."""
 
-LOCAL = {
-    "rows_ambiguous": "with a local time that comes twice",
-    "rows_nonexistent": "with one that does not exist",
-}
-"""Counters that are shown once there is something to show."""
-
-LABELS = ("labels_read", "labels_failed", "labels_lost")
-
-SHOWN = (
-    *(
-        "rows_read",
-        "rows_tracked",
-        "rows_late",
-        "rows_failed",
-        "rows_learned_before",
-        "dead_letters",
-        "alerts",
-        "episodes",
-    ),
-    *LABELS,
-    *LOCAL,
-)
-PREFIX = "kerneltrack_"
-
-
-def counters(flink: Flink, job: str) -> Counter[str]:
-    """Return the job's counters, as far as Flink knows them; a restart sets them back to 0.
-
-    Raises:
-        FlinkError: if it does not answer.
-    """
-    totals: Counter[str] = Counter()
-    for vertex in flink.ask(f"/jobs/{job}")["vertices"]:
-        path = f"/jobs/{job}/vertices/{vertex['id']}/subtasks/metrics"
-        names = [entry["id"] for entry in flink.ask(path)]
-        wanted = [name for name in names if name.rpartition(f".{PREFIX}")[2] in SHOWN]
-        if wanted:
-            found = flink.ask(f"{path}?get={quote(','.join(wanted))}")
-            for entry in found:
-                totals[entry["id"].rpartition(f".{PREFIX}")[2]] += int(entry["sum"])
-    return totals
+QUIET = 10.0
+"""Seconds without a row after which that is told in place of the lag, which then only grows."""
 
 
 class NewestTime:
@@ -143,16 +104,22 @@ class NewestTime:
         self._newest = max(seconds, self._newest or seconds)
 
 
+NUMBER_NO_TIME = re.compile(r" = -?[\d.e+]+: no time in the years ")
+TIME_UNIT = "; --time-unit says what such numbers count: s, ms, us or ns"
+
+
 class Refusals:
     """Looks for why messages are refused, in the topic of the dead letters.
 
     Args:
         ends: Where they go.
+        kafka: Flags by which other commands reach the brokers, as typed.
     """
 
-    def __init__(self, ends: Ends) -> None:
+    def __init__(self, ends: Ends, kafka: Sequence[str]) -> None:
         """Take what is there now for known."""
         self._topic = ends.topics["dead-letters"]
+        self._command = shlex.join(["kerneltrack", "read-output", *kafka, "--topic", self._topic])
         self._consumer = confluent_kafka.Consumer(
             {
                 **resolve(ends.client),
@@ -184,8 +151,8 @@ class Refusals:
         if letter is None:
             return None
         self._told = count
-        said = fit(printable(letter.reason))
-        return f"refused: {said} (all of them: kerneltrack read-output --topic {self._topic})"
+        hint = TIME_UNIT if NUMBER_NO_TIME.search(letter.reason) else ""
+        return f"refused: {fit(printable(letter.reason))}{hint} (all of them: {self._command})"
 
     def _highs(self) -> dict[int, int]:
         """Return where each partition ends, of those that answer."""
@@ -197,25 +164,64 @@ class Refusals:
         return highs
 
 
+OUTPUTS = {"alerts": "drift", "episodes": "reference"}
+"""Counters that are shown of jobs with this setting, even if they are 0."""
+
+MORE = 2
+"""Rows of a warm-up that is worth a word."""
+
+
+class Said(NamedTuple):
+    """What the status line depends on of a job's settings.
+
+    Attributes:
+        warmup: Rows that a model waits for before its first comes out.
+        outputs: Counters that are shown even if they are 0.
+    """
+
+    warmup: int
+    outputs: tuple[str, ...]
+
+
+NOTHING = Said(1, ())
+
+
+def said_of(settings: Mapping[str, Any]) -> Said:
+    """Return what the status line depends on, of `Job.settings`."""
+    outputs = tuple(name for name, setting in OUTPUTS.items() if settings.get(setting))
+    return Said(int(settings["tracker"].get("warmup", 1)), outputs)
+
+
+class _Look(NamedTuple):
+    """When was looked last, and how many rows had been read."""
+
+    at: float
+    read: int
+
+
 class StatusLine:
     """Shows how a live job gets on.
 
     Args:
         stream: Where to; a line a time unless it is a terminal.
         show: None: only on a terminal.
+        said: What of the job's settings it depends on.
     """
 
-    def __init__(self, stream: TextIO, show: bool | None) -> None:
+    def __init__(self, stream: TextIO, show: bool | None, said: Said = NOTHING) -> None:
         """Keep the arguments; see the class."""
         self._stream = stream
+        self._said = said
+        self._came = 0.0
         self._terminal = stream.isatty()
         self.shown = self._terminal if show is None else show
-        self._last: tuple[float, int] | None = None
+        self._last: _Look | None = None
         self._told: set[str] = set()
 
     def tell(self, troubles: Sequence[str]) -> None:
         """Write down, on lines of their own, what is wrong, each once; and that nothing is."""
-        found = {re.sub(r"\d+ s\b", "", text): text for text in troubles}
+        # Whether it is being started again or was is one trouble, told once.
+        found = {re.sub(r"\d+ s\b( ago and \w+)?", "", text): text for text in troubles}
         new = [text for kind, text in found.items() if kind not in self._told]
         if self._told and not found:
             new = ["the job runs well again"]
@@ -243,28 +249,35 @@ class StatusLine:
 
     def text(self, totals: Mapping[str, int], newest: float | None, now: float) -> str:
         """Return the line at a time, in seconds since 1970."""
-        read = totals.get("rows_read", 0)
-        rate = 0.0
-        if self._last is not None and now > self._last[0]:
-            rate = max(read - self._last[1], 0) / (now - self._last[0])
-        self._last = now, read
-        lag = "-" if newest is None else f"{now - newest:,.1f} s"
-        local = [f", {totals[name]:,} {text}" for name, text in LOCAL.items() if totals.get(name)]
-        return (
-            f"{read:,} rows read, {rate:,.0f} rows/s, {totals.get('rows_tracked', 0):,} tracked, "
-            f"lag {lag}, {totals.get('rows_late', 0):,} late, "
-            f"{totals.get('rows_failed', 0):,} failed, {totals.get('alerts', 0):,} alerts"
-            + "".join(local)
-        )
+        read, tracked = totals.get("rows_read", 0), totals.get("rows_tracked", 0)
+        rate, lag = 0.0, "-" if newest is None else f"{now - newest:,.1f} s"
+        if self._last is None or read != self._last.read:
+            self._came = now
+        if self._last is not None and now > self._last.at:
+            rate = max(read - self._last.read, 0) / (now - self._last.at)
+        self._last = _Look(now, read)
+        quiet = now - self._came
+        parts = [f"{read:,} rows read", f"{rate:,.0f} rows/s", f"{tracked:,} tracked"]
+        wait = waiting(totals)
+        if wait:
+            why = f" for the warm-up ({self._said.warmup:,} rows of a model)"
+            parts.append(f"{wait:,} wait{'' if tracked or self._said.warmup < MORE else why}")
+        parts.append(f"no rows for {quiet:,.0f} s" if quiet > QUIET else f"lag {lag}")
+        parts += [f"{totals.get(f'rows_{name}', 0):,} {name}" for name in ("late", "failed")]
+        parts += [f"{totals.get(name, 0):,} {name}" for name in self._said.outputs]
+        return ", ".join([*parts, *extras(totals, *OUTPUTS)])
 
 
-def follow(place: Place, record: Record, ends: Ends, show: bool | None) -> int:
+def follow(
+    place: Place, record: Record, ends: Ends, show: bool | None, kafka: Sequence[str]
+) -> int:
     """Show how a job gets on until it ends; Ctrl-C stops it with a savepoint.
 
     Args:
         place: Where it runs.
         record: The job.
         ends: Where its messages go.
+        kafka: Flags by which other commands reach the brokers, as typed.
         show: Whether to show a status line; None: on a terminal.
 
     Returns:
@@ -273,7 +286,8 @@ def follow(place: Place, record: Record, ends: Ends, show: bool | None) -> int:
     Raises:
         KerneltrackError: if the job failed, or Flink has not answered for `SILENCE`.
     """
-    line, newest, refusals = StatusLine(sys.stderr, show), NewestTime(ends), Refusals(ends)
+    line = StatusLine(sys.stderr, show, said_of(record.settings))
+    newest, refusals = NewestTime(ends), Refusals(ends, kafka)
     try:
         with Interruption() as interruption:
             if watch(lambda: _look(place, record, newest, refusals, line), line, interruption):
@@ -349,5 +363,15 @@ def _has_ended(place: Place, record: Record) -> bool:
     if state == "FAILED":
         why = place.flink.why_failed(record.job)
         raise NotSubmittedError(f"job {record.name} failed: {why}")
-    say(f"job {record.name} ended: {state}")
+    say(f"job {record.name} ended: {state}{_left(place, record, state)}")
     return True
+
+
+def _left(place: Place, record: Record, state: str) -> str:
+    """Say how to go on from what a job left that another terminal has stopped."""
+    if state != "CANCELED":
+        return ""
+    found = place.flink.last_savepoint(record.job)
+    if found is None:
+        return ", without a savepoint; go on from its last checkpoint with --resume latest"
+    return f", with a savepoint; go on with --resume {found}"

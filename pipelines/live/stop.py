@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from kerneltrack.paths import whole
 from pipelines.job import say
 from pipelines.live.jobs import choose, find_place, stop
 
@@ -24,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
         place.flink.cancel(record.job, args.patience)
         say(f"job {record.name} was cancelled; go on from its last checkpoint: --resume latest")
         return 0
-    location = stop(place, record, args.savepoint or None, args.patience)
+    folder = whole(args.savepoint) if args.savepoint else None
+    location = stop(place, record, folder, args.patience)
     say(f"job {record.name} was stopped; go on with --resume {location}")
     return 0

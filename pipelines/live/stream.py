@@ -15,7 +15,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from kerneltrack.errors import ConfigError, KerneltrackError
-from kerneltrack.paths import join
+from kerneltrack.paths import is_local, join, whole
 from pipelines.cli import kafka_options
 from pipelines.cli.beam_options import DEFAULT_RUNNER, beam_options
 from pipelines.cli.command_line import UsageError, flags_named
@@ -81,8 +81,8 @@ def _snapshots_from_flags(args: argparse.Namespace) -> str | None:
         return None
     if args.resume is None and all(getattr(args, flag) is None for flag in writers):
         refuse_without(args, "snapshots", writers)
-    folder = str(Path(args.snapshots).absolute())
-    if args.warm_start is not None and folder == str(Path(args.warm_start).absolute()):
+    folder = whole(args.snapshots)
+    if args.warm_start is not None and folder == whole(args.warm_start):
         # A job that went back to a checkpoint would begin from what it has written since.
         raise ConfigError("--snapshots", args.snapshots, "another folder than --warm-start")
     return folder
@@ -142,7 +142,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     pipeline = beam.Pipeline(options=options)
     pipeline.component_id_map = StableIds()  # type: ignore[no-untyped-call]
     build(pipeline, job, ends)
-    if snapshots is not None:
+    if snapshots is not None and is_local(snapshots):
         Path(snapshots).mkdir(parents=True, exist_ok=True)
     result = pipeline.run()
     flink_job = _wait_until_runs(place, name, result)
@@ -152,7 +152,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     say(f"job {name} ({flink_job}) runs: it {begun}")
     if args.detach:
         return 0
-    return follow(place, record, ends, args.progress)
+    return follow(place, record, ends, args.progress, stream_options.kafka_words(args))
 
 
 def _beam_options(

@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import OKFEBSpec
-from pipelines.live.status import counters
+from pipelines.live.counters import counters
 from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.hostile import START, good_rows, hostile_messages, message

@@ -636,6 +636,7 @@ def test_a_learners_snapshot_is_printed(learned: Path, capsys: pytest.CaptureFix
         *("  scored: 199", "  learned: 200", "  unusable: 0", "classes:", "  0: walk", "  1: run"),
     ):
         assert line in text.splitlines(), line
+    assert re.search(r"^  time: \d+ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)$", text, re.M)
     assert re.search(r"^  weights: 2 x 8 float64, largest \|value\| [0-9.]+$", text, re.M)
     arrays, beside = text.partition("arrays:\n")[2].split("beside:\n")
     assert "board." not in arrays
@@ -647,6 +648,7 @@ def test_a_learners_snapshot_is_printed(learned: Path, capsys: pytest.CaptureFix
     assert facts["bytes"] == Path(path).stat().st_size
     assert facts["arrays"].keys() == {"weights", "memory", "sums", "counts"}
     assert facts["totals"]["scored"] == 199
+    assert isinstance(facts["about"]["time"], int)
 
 
 def test_what_lies_beside_a_state_is_printed_apart(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import confluent_kafka
@@ -15,6 +16,7 @@ from pipelines.cli.main import main
 from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.live import Live
+from tests.unit.test_docs import blocks
 from transforms.chunks import Failures
 from transforms.kafka.fetch import FetchFn
 from transforms.kafka.gather import Outgoing, Reason, dead_letter
@@ -159,6 +161,44 @@ def test_dead_letters_are_sent_once_more(
                 "replayed-offset": str(offset),
                 "replayed-reason": ("late", "no row")[offset % 2],
             }
+
+
+def test_letters_are_mended_as_the_page_says(cluster: LocalCluster) -> None:
+    """The code of docs/stream.md, with the names of this cluster."""
+    live = Live(cluster, "mended", "json")
+    letters = f"{live.topic}-dead-letters"
+    make_topics(live, live.topic, letters)
+    rows = [{"time": at, "heat": heat} for at, heat in enumerate(["20.5", 21.5, "22"])]
+    messages = [
+        Message(live.topic, at % 2, at, START + at, b"m", json.dumps(row).encode())
+        for at, row in enumerate(rows)
+    ]
+    reasons = ("heat = '20.5': not a number", "late", "heat = '22': not a number")
+    send(live, letters, [letter_of(*each) for each in zip(messages, reasons, strict=True)])
+    (code,) = blocks("docs/stream.md")
+    changes = {
+        "127.0.0.1:9092": live.client["bootstrap.servers"],
+        "features-dead-letters": letters,
+        '"rows"': f'"{live.topic}"',
+    }
+    for old, new in changes.items():
+        assert code.count(old) == 1
+        code = code.replace(old, new)
+    exec(compile(code, "docs/stream.md", "exec"), {})
+    reader = OutputReader(live.client, live.topic, "json")
+    found: list[Any] = []
+
+    def all_came() -> bool:
+        found.extend(reader.messages())
+        return len(found) >= 2
+
+    wait_for("the messages", all_came)
+    reader.close()
+    mended = {one.timestamp()[1]: (one.key(), json.loads(one.value())) for one in found}
+    assert mended == {
+        START: (b"m", {"time": 0, "heat": 20.5}),
+        START + 2: (b"m", {"time": 2, "heat": 22.0}),
+    }
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,10 @@ def from_row(table: pa.Table, row: int) -> pa.Table:
 
 
 def test_history_then_live_is_one_job(
-    cluster: LocalCluster, recording: Recording, tmp_path: Path
+    cluster: LocalCluster,
+    recording: Recording,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A history of files, then a live job that reads the topic from before the history's end."""
     order = [("model_id", "ascending"), ("index", "ascending")]
@@ -151,7 +154,9 @@ def test_history_then_live_is_one_job(
     # The topic still has the history's second half.
     for part in (second, third, last):
         live.send(part, 5)
-    warm = ("--warm-start", str(history / "snapshots"), "--overlap", "drop")
+    # As typed in the folder of the history; workers have another working directory.
+    monkeypatch.chdir(tmp_path)
+    warm = ("--warm-start", "history/snapshots", "--overlap", "drop")
     expected = from_row(table_of(whole, "episodes").sort_by(order), HISTORY)
     rows = recording.features.num_rows * (ROWS - HISTORY) // ROWS
     with live.running(*REFERENCE, *warm):

@@ -24,7 +24,7 @@ from pipelines.cli.main import main
 from pipelines.files import landmarks
 from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
-from tests.e2e.jobs import environment
+from tests.e2e.jobs import command, environment, run_process
 from tests.e2e.live import CHANNELS, Live
 
 START = 1_600_000_000_000
@@ -94,6 +94,11 @@ def test_they_begin_where_and_with_what_they_are_told(
             both.submit(live.start, "--from", begin, *FLAGS, *more) for live, begin, more in starts
         ]
     try:
+        ids = {job.result() for job in jobs}
+        unclear = run_process(command("stop", *timed.place))
+        assert unclear.returncode == 2
+        assert unclear.stderr.startswith("kerneltrack: several jobs run, choose a JOB: ")
+        assert set(re.findall(r"\((\w{32})\)", unclear.stderr)) == ids
         found = rows_out(timed, lambda found: len(found) >= ROWS - FROM)
         assert sorted(found) == list(range(FROM, ROWS))
         assert [found[at]["loss"] for at in range(FROM, ROWS)] == losses_after(marks)
@@ -136,7 +141,7 @@ def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
         assert sorted(found) == list(range(FROM, ROWS))
         # Not all of them, should Flink have started it again: counters begin at 0 then.
         line = r"[1-9]\d* rows read, [\d,]+ rows/s, [1-9]\d* tracked, lag [\d,.]+ s, "
-        line += "0 late, 0 failed, 0 alerts\n"
+        line += "0 late, 0 failed\n"
         wait_for("the status line", lambda: re.search(line, shown.read_text()), shown.read_text)
         job.send_signal(signal.SIGINT)
         text, _ = job.communicate(timeout=PATIENCE)
@@ -145,8 +150,32 @@ def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
     assert job.returncode == 130
     (savepoint,) = re.findall(r"stopped; go on with --resume (\S+)", text)
     assert (Path(savepoint.removeprefix("file:")) / "_metadata").exists()
-    resumed: Any = live.start("--resume", savepoint, *FLAGS)
-    send(live, ROWS, ROWS + 10)
-    found = rows_out(live, lambda found: len(found) >= ROWS + 10 - FROM)
-    assert sorted(found) == list(range(FROM, ROWS + 10))
-    assert main(["stop", *live.place, resumed]) == 0
+    resumed = subprocess.Popen(
+        live.attached("--resume", savepoint, *FLAGS),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        send(live, ROWS, ROWS + 10)
+        found = rows_out(live, lambda found: len(found) >= ROWS + 10 - FROM)
+        assert sorted(found) == list(range(FROM, ROWS + 10))
+        counts = wait_for("its counters", lambda: counts_of(cluster))
+        # Those since it was started; no row has come in between.
+        assert (counts["rows_read"], counts["rows_waiting"], counts["dead_letters"]) == (10, 0, 0)
+        told = "  10 rows read, 10 tracked, 0 wait, 0 late, 0 failed, 0 dead letters, mean lag "
+        assert told in cluster("status").stdout
+        stopped = run_process(command("stop", *live.place, "--savepoint"))
+        # The terminal that follows it is told where the savepoint is.
+        text, _ = resumed.communicate(timeout=PATIENCE)
+    finally:
+        resumed.kill()
+    (savepoint,) = re.findall(r"go on with --resume (\S+)", stopped.stdout)
+    assert f" ended: CANCELED, with a savepoint; go on with --resume {savepoint}\n" in text
+
+
+def counts_of(cluster: LocalCluster) -> dict[str, Any] | None:
+    """What the only job has counted, as `kerneltrack cluster status` has it."""
+    (job,) = cluster.status()["jobs"]
+    found: dict[str, Any] | None = job["counts"]
+    return found if found and found["rows_tracked"] >= 10 else None

@@ -130,7 +130,7 @@ def test_full_disks_and_a_broker_that_is_away_are_waited_for(
         collected.until(released([first]))
         with filled(disk):
             live.send(second, 5)
-            trouble = job.says(r"^.* is started again: OSError: .*No space left on device")
+            trouble = job.says(r"^.* (?:is|was) started again: OSError: .*No space left on device")
             assert str(disk) in trouble[0]
         collected.until(released([first, second]))
         sending = command(*live.replay(third, 5, "--speed", "1"))
@@ -177,11 +177,12 @@ def test_an_output_topic_that_was_deleted_is_made_again(
             deleted.result(60)
         for portion in others:
             live.send(portion, 5)
-        job.says(r"^.* is started again: SendError: \d+ of \d+ messages for deleted-out: ")
+        job.says(r"^.* (?:is|was) started again: SendError: \d+ of \d+ messages for deleted-out: ")
         shown = cluster("status").stdout
         assert re.search(r"^job kerneltrack-deleted-.*: \w+, restarts: ", shown, re.M)
         assert main(["stop", *live.place]) == 0
         assert job.process.wait(PATIENCE) == 0
+        job.says("^job .* ended: CANCELED, without a savepoint; go on from its last checkpoint")
     # --create-topics makes it again.
     with followed(live, tmp_path / "after.log", "--resume", "latest") as job:
         assert_nothing_lost_or_changed(live, collected, recording, job)

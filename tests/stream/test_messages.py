@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_a_bad_row_is_told_of_and_the_others_go_on() -> None:
         [1, "a = 'one': not a number"],
         [2, "7: not an object with fields"],
         [3, "time = null: no time in the years 1685 to 2255"],
-        [4, "a = nan: missing value"],
+        [4, "a: no such field"],
     ]
 
 
@@ -165,6 +166,8 @@ def test_a_bad_row_is_told_of_and_the_others_go_on() -> None:
         (b'{"time": 1, "a": 1, "b": 2}', None, "message key = null: no model id"),
         (b'{"time": 1, "a": 1, "b": 2}', b"\xff", "message key = '\\\\xff': no model id"),
         (b'{"time": 1, "a": NaN, "b": 2}', b"m", "a = nan: missing value"),
+        (b'{"time": 1, "a": null, "b": 2}', b"m", "a = null: missing value"),
+        (b'{"time": 1, "a": 1}', b"m", "b: no such field"),
         (b'{"time": 1, "a": Infinity, "b": 2}', b"m", "a = inf: not finite"),
         (b'{"time": 1e300, "a": 1, "b": 2}', b"m", "time = 1e+300: no time"),
         (b'{"time": 1, "a": 1, "b": [1]}', b"m", "b = a list: not a number"),
@@ -178,6 +181,39 @@ def test_a_bad_message_says_why(value: bytes | None, key: bytes | None, reason: 
     (letter,) = letters
     assert letter["reason"].startswith(reason)
     assert (letter["key"], letter["value"]) == (key, value)
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        ({}, "v: no such field"),
+        ({"v": None}, "v[0] = null: missing value"),
+        ({"v": [1.0, None]}, "v[1] = nan: missing value"),
+        ({"v": [math.nan, 2.0]}, "v[0] = nan: missing value"),
+    ],
+)
+def test_a_list_that_is_missing_is_told_from_a_number_that_is(
+    sent: dict[str, Any], reason: str
+) -> None:
+    value = json.dumps({"time": 1, "v[0]": 1.0, **sent} if sent else {"time": 1}).encode()
+    _, (letter,) = gather([message(value)], features=(Feature("v", 2),))
+    assert letter["reason"] == reason
+
+
+@pytest.mark.parametrize("form", ["json", "arrow", "avro"])
+def test_true_and_false_are_numbers_in_every_form(form: str) -> None:
+    """As in files: 1 and 0."""
+    rows = [{"time": 1, "a": True, "b": False, "label": "x"}]
+    if form == "avro":
+        fields = [("time", "long"), ("a", "boolean"), ("b", "boolean"), ("label", "string")]
+        named = [{"name": name, "type": kind} for name, kind in fields]
+        written = io.BytesIO()
+        fastavro.writer(written, {"type": "record", "name": "Row", "fields": named}, rows)
+        value = written.getvalue()
+    else:
+        value = values(form, rows)
+    (row,), letters = gather([message(value)], form)
+    assert (row["x"], letters) == ([1.0, 0.0], [])
 
 
 @pytest.mark.parametrize("form", ["json", "arrow", "avro"])

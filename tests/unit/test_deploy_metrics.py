@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pipelines.live.counters import KNOWN
 from tests.deployment import ALERTS, DASHBOARD, check, dashboard_queries
 from tests.parts import program
 
@@ -59,6 +61,13 @@ def test_promtool_reads_every_query_of_the_dashboard(tmp_path: Path) -> None:
     path = tmp_path / "queries.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
     check(promtool(), "check", "rules", str(path))
+
+
+def test_the_table_of_counters_has_all_that_the_status_shows() -> None:
+    text = (ALERTS.parent.parent / "README.md").read_text(encoding="utf-8")
+    table = text.partition("| counter | what it counts |")[2].partition("\n\n")[0]
+    named = set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.split("\n")[2:])))
+    assert set(KNOWN) <= named
 
 
 def test_the_dashboard_is_whole() -> None:

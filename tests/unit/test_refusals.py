@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from pipelines.cli.command_line import flags_of
-from pipelines.cli.main import parser_of
+from pipelines.cli.main import parser_of, read
 from pipelines.live import status
+from pipelines.live.options import kafka_words
 from pipelines.live.status import Refusals
 from pipelines.topics.dead_letters import Letter
 from pipelines.topics.replay import _flags
@@ -20,6 +21,7 @@ from transforms.read.column_options import ColumnOptions
 from transforms.read.matrix import Feature
 
 TOPIC = "out.dead-letters"
+KAFKA = ("--cluster", "a folder")
 
 
 class Topic:
@@ -67,11 +69,12 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
 
 def refusals() -> Refusals:
     ends: Any = SimpleNamespace(topics={"dead-letters": TOPIC}, client={})
-    return Refusals(ends)
+    return Refusals(ends, KAFKA)
 
 
 def told(reason: str) -> str:
-    return f"refused: {reason} (all of them: kerneltrack read-output --topic {TOPIC})"
+    command = f"kerneltrack read-output --cluster 'a folder' --topic {TOPIC}"
+    return f"refused: {reason} (all of them: {command})"
 
 
 def test_letters_of_before_are_known(topic: Topic) -> None:
@@ -127,6 +130,27 @@ def test_reasons_are_made_fit_for_a_terminal(topic: Topic) -> None:
     assert len(said) < 1_000
     looked.close()
     assert topic.closed
+
+
+def test_a_number_that_is_no_time_names_the_flag_of_its_unit(topic: Topic) -> None:
+    looked = refusals()
+    number = "time = 1795634106844764565: no time in the years 1685 to 2255"
+    topic.letters[0] = [number]
+    hint = "; --time-unit says what such numbers count: s, ms, us or ns"
+    assert looked.look() == told(number + hint)
+    text = "time = 'noon': no time in the years 1685 to 2255"
+    topic.letters[0] += [text] * 9
+    assert looked.look() == told(text)
+
+
+def test_the_command_for_all_letters_reaches_the_same_brokers() -> None:
+    job = ["stream", "--topic", "in", "--output-topic", "out", "--features", "x"]
+    secret = "sasl.password=${env:PASSWORD}"
+    _, args, _ = read([*job, "--brokers", "a:1,b:2", "--client", secret])
+    words = kafka_words(args)
+    assert words == ["--brokers", "a:1,b:2", "--client", secret]
+    _, again, _ = read(["read-output", *words, "--topic", "out-dead-letters"])
+    assert (again.brokers, again.client) == (args.brokers, args.client)
 
 
 def said_of(

@@ -9,9 +9,10 @@ import pytest
 
 from pipelines.cluster.interruption import Interruption
 from pipelines.live import status as stream_status
+from pipelines.live.counters import describe, shown
 from pipelines.live.flink import Flink, FlinkError, cause_of
 from pipelines.live.health import RECENT, STALE, Health
-from pipelines.live.status import StatusLine, watch
+from pipelines.live.status import QUIET, StatusLine, said_of, watch
 
 NOW = 1_800_000_000.0
 WELL = Health("RUNNING", 0, None, "", NOW - 1)
@@ -41,6 +42,14 @@ def test_restarts_and_old_checkpoints_are_told_with_their_reason() -> None:
     assert ill.troubles(NOW + 1000)[0].startswith("it failed 1005 s ago")
 
 
+def test_a_job_that_runs_again_or_was_stopped_is_not_said_to_be_started() -> None:
+    again = Health("RUNNING", 6, NOW - 5, "NoResourceAvailableException: x", NOW - 1)
+    text = "it failed 5 s ago and was started again: NoResourceAvailableException: x"
+    assert again.troubles(NOW) == [text]
+    for state in ("CANCELLING", "CANCELED"):
+        assert Health(state, 6, NOW - 5, "x", NOW - STALE - 1).troubles(NOW) == []
+
+
 def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stale = Health("RUNNING", 0, None, "", NOW - STALE - 1)
     (line,) = stale.troubles(NOW, tmp_path)
@@ -65,12 +74,15 @@ def test_each_trouble_is_told_once_and_its_end() -> None:
     for seconds in (31, 32):
         line.tell([f"no checkpoint for {seconds} s"])
     line.tell(["no checkpoint for 33 s", "out: no answer"])
+    for verb in ("is", "was"):
+        line.tell([f"it failed 3 s ago and {verb} started again: x", "out: no answer"])
     line.tell([])
     line.tell([])
     line.tell(["no checkpoint for 31 s"])
     assert shown.getvalue().splitlines() == [
         "no checkpoint for 31 s",
         "out: no answer",
+        "it failed 3 s ago and is started again: x",
         "the job runs well again",
         "no checkpoint for 31 s",
     ]
@@ -97,3 +109,47 @@ def test_a_jobmanager_that_does_not_answer_is_told_of_and_waited_for(
         assert well == "the job runs well again"
         with pytest.raises(FlinkError, match="does not answer"):
             watch(lambda: bool(flink.state("a job")), line, interruption, silence=0.05)
+
+
+READ = {"rows_read": 3136, "rows_failed": 2, "rows_late": 1}
+TRACKED = {**READ, "rows_tracked": 3000, "lag_milliseconds": 4_500_000, "dead_letters": 3}
+SETTINGS = {"tracker": {"warmup": 500}, "drift": None, "reference": {"rows": 512}}
+
+
+def test_rows_that_wait_for_the_warm_up_are_said_to() -> None:
+    line = StatusLine(io.StringIO(), True, said_of(SETTINGS))
+    assert line.text(READ, None, NOW) == (
+        "3,136 rows read, 0 rows/s, 0 tracked, 3,133 wait for the warm-up (500 rows of a model), "
+        "lag -, 1 late, 2 failed, 0 episodes"
+    )
+    more = {**TRACKED, "rows_read": 3336, "episodes": 1, "alerts": 2}
+    assert line.text(more, NOW - 0.5, NOW + 2) == (
+        "3,336 rows read, 100 rows/s, 3,000 tracked, 333 wait, lag 2.5 s, 1 late, 2 failed, "
+        "1 episodes"
+    )
+    # Nothing is measured first: what waits does so for earlier rows.
+    plain = StatusLine(io.StringIO(), True, said_of({"tracker": {}, "drift": {"z": 1}}))
+    text = plain.text({"rows_read": 5}, None, NOW)
+    assert text == "5 rows read, 0 rows/s, 0 tracked, 5 wait, lag -, 0 late, 0 failed, 0 alerts"
+
+
+def test_an_input_that_has_ended_is_told_instead_of_a_lag_that_grows() -> None:
+    line = StatusLine(io.StringIO(), True)
+    assert ", lag 3.0 s, " in line.text(READ, NOW - 3, NOW)
+    assert ", lag 13.0 s, " in line.text(READ, NOW - 3, NOW + QUIET)
+    assert ", no rows for 286 s, " in line.text(READ, NOW - 3, NOW + 286)
+    assert ", lag 290.0 s, " in line.text({"rows_read": 3137}, NOW - 3, NOW + 287)
+
+
+def test_what_a_job_has_counted_is_told_in_words() -> None:
+    assert describe(shown(TRACKED)) == (
+        "3,136 rows read, 3,000 tracked, 133 wait, 1 late, 2 failed, 3 dead letters, mean lag 1.5 s"
+    )
+    more = {"rows_read": 100, "rows_learned_before": 70, "rows_duplicate": 10, "episodes": 2}
+    assert shown(more)["rows_waiting"] == 20
+    assert describe(shown(more)).endswith(
+        ", mean lag -, 70 left out since the snapshots know them, 10 duplicates left out, "
+        "2 episodes"
+    )
+    # Rows that waited through a restart were read before it.
+    assert shown({"rows_read": 5, "rows_tracked": 9})["rows_waiting"] == 0

@@ -164,7 +164,7 @@ class Gathering:
             parsed.append(good)
             good.local.add_to_counters(self._counted_as)
             if failed.batch.num_rows:
-                self._refuse_rows(Chunk(failed.batch))
+                self._refuse_rows(Chunk(failed.batch), group)
         count("messages_read", len(self._messages))
         count(f"{self._counted_as}_read", self.rows)
         count(f"{self._counted_as}_failed", self.rows - sum(len(part) for part in parsed))
@@ -277,8 +277,11 @@ class Gathering:
     def _refuse(self, number: int, place: int, text: str) -> None:
         self._reasons.setdefault(number, []).append(Reason(place, fit(text)))
 
-    def _refuse_rows(self, failed: Chunk) -> None:
+    def _refuse_rows(self, failed: Chunk, group: _Group) -> None:
         """Sort the failures of `parse` by their messages."""
+        records = dict(
+            zip(zip(group.messages, group.places, strict=True), group.records, strict=False)
+        )
         where = {(m.partition, m.offset): number for number, m in enumerate(self._messages)}
         offsets, places = offset_and_place(failed.column("row"))
         found = zip(
@@ -289,7 +292,33 @@ class Gathering:
             strict=True,
         )
         for partition, offset, place, text in found:
-            self._refuse(where[partition, offset], place, text)
+            number = where[partition, offset]
+            record = records.get((number, place))
+            features = () if record is None else self._columns.features
+            self._refuse(number, place, _missing(text, record or {}, features))
+
+
+def _missing(reason: str, record: dict[str, Any], features: Sequence[Feature]) -> str:
+    """Say of a feature that is missing what a column of numbers does not tell: NaN, null or none.
+
+    Example:
+        >>> _missing("a = nan: missing value", {"a": None}, [Feature("a")])
+        'a = null: missing value'
+        >>> _missing("v[0] = nan: missing value", {"a": 1.0}, [Feature("v", 2)])
+        'v: no such field'
+    """
+    channel, found, _ = reason.rpartition(_NAN)
+    for feature in features if found else ():
+        whole = channel if feature.width is None else channel.rpartition("[")[0]
+        if whole == feature.name:
+            if feature.name not in record:
+                return f"{feature.name}: no such field"
+            return f"{channel} = null: missing value" if record[feature.name] is None else reason
+    return reason
+
+
+_NAN = " = nan: missing value"
+"""How a reason of `parse` ends where a feature is missing."""
 
 
 def _as_records(chunks: Sequence[tuple[str, Chunk]]) -> Iterator[tuple[str, Chunk]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
@@ -12,6 +13,7 @@ import pyarrow as pa
 from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection, TaggedOutput
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.paths import whole
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.metrics import count
 from transforms.read.column_options import ColumnOptions
@@ -98,7 +100,8 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
     def expand(self, pbegin: PBegin) -> dict[str, PCollection[Any]]:
         """Build the steps."""
         pieces = [
-            (source, piece)
+            # Workers look from where they are, which need not be here.
+            (source, replace(piece, path=whole(piece.path)))
             for source, info in enumerate(self.input.infos, self._first_source)
             for piece in info.pieces
         ]

@@ -23,6 +23,7 @@ from kerneltrack.limits import (
 )
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
+from kerneltrack.paths import whole
 from kerneltrack.snapshots.files import ENDING, read_whole
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import read_about
@@ -80,8 +81,8 @@ class GivenReferences:
         self.spec = spec
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was read last."""
-        return {**self.__dict__, "_last": None}
+        """Leave out what was read last; workers look from where they are, not from here."""
+        return {**self.__dict__, "place": whole(self.place), "_last": None}
 
     def digest(self) -> str:
         """Return a hash of what is there: the folder's index, or the file."""
