@@ -99,8 +99,15 @@ def describe(found: Mapping[str, int | float | None]) -> str:
 
 def extras(totals: Mapping[str, int | float | None], *left_out: str) -> list[str]:
     """Write the counters of `OTHERS` that are not 0."""
-    return [
-        f"{totals[name]:,} {text}"
-        for name, text in OTHERS.items()
-        if totals.get(name) and name not in left_out
-    ]
+    return [counted(totals, name) for name in OTHERS if totals.get(name) and name not in left_out]
+
+
+def counted(totals: Mapping[str, int | float | None], name: str) -> str:
+    """Write one of the counters of `OTHERS`.
+
+    Example:
+        >>> counted({"episodes": 1}, "episodes"), counted({}, "alerts")
+        ('1 episode', '0 alerts')
+    """
+    number, text = totals.get(name) or 0, OTHERS[name]
+    return f"{number:,} {text.removesuffix('s') if number == 1 and text == name else text}"

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TextIO
@@ -17,7 +18,7 @@ from kerneltrack.errors import fit, printable
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import say
-from pipelines.live.counters import counters, extras, waiting
+from pipelines.live.counters import counted, counters, extras, waiting
 from pipelines.live.flink import ENDED, FlinkError
 from pipelines.live.health import look
 from pipelines.live.jobs import NotSubmittedError, Place, Record, stop
@@ -35,7 +36,10 @@ ASK = 2.0
 MOST_PARTITIONS = 8
 """Partitions of the features whose last message is looked at for the lag."""
 
-QUIET = 10.0
+SPAN = 20.0
+"""Seconds over which rows are counted for their rate: Flink's counters come every ten or so."""
+
+QUIET = 20.0
 """Seconds without a row after which that is told in place of the lag, which then only grows."""
 
 
@@ -193,7 +197,7 @@ def said_of(settings: Mapping[str, Any]) -> Said:
 
 
 class _Look(NamedTuple):
-    """When was looked last, and how many rows had been read."""
+    """When was looked, and how many rows had been read."""
 
     at: float
     read: int
@@ -215,7 +219,7 @@ class StatusLine:
         self._came = 0.0
         self._terminal = stream.isatty()
         self.shown = self._terminal if show is None else show
-        self._last: _Look | None = None
+        self._looks: deque[_Look] = deque()
         self._told: set[str] = set()
 
     def tell(self, troubles: Sequence[str]) -> None:
@@ -250,21 +254,26 @@ class StatusLine:
     def text(self, totals: Mapping[str, int], newest: float | None, now: float) -> str:
         """Return the line at a time, in seconds since 1970."""
         read, tracked = totals.get("rows_read", 0), totals.get("rows_tracked", 0)
-        rate, lag = 0.0, "-" if newest is None else f"{now - newest:,.1f} s"
-        if self._last is None or read != self._last.read:
+        lag = "-" if newest is None else f"{now - newest:,.1f} s"
+        if not self._looks or read != self._looks[-1].read:
             self._came = now
-        if self._last is not None and now > self._last.at:
-            rate = max(read - self._last.read, 0) / (now - self._last.at)
-        self._last = _Look(now, read)
+        if self._looks and read < self._looks[-1].read:
+            # It was started again: counters are.
+            self._looks.clear()
+        self._looks.append(_Look(now, read))
+        while len(self._looks) > 1 and now - self._looks[1].at >= SPAN:
+            self._looks.popleft()
+        first = self._looks[0]
+        rate = (read - first.read) / (now - first.at) if now > first.at else 0.0
         quiet = now - self._came
         parts = [f"{read:,} rows read", f"{rate:,.0f} rows/s", f"{tracked:,} tracked"]
         wait = waiting(totals)
         if wait:
             why = f" for the warm-up ({self._said.warmup:,} rows of a model)"
             parts.append(f"{wait:,} wait{'' if tracked or self._said.warmup < MORE else why}")
-        parts.append(f"no rows for {quiet:,.0f} s" if quiet > QUIET else f"lag {lag}")
+        parts.append(f"no row read for {quiet:,.0f} s" if quiet > QUIET else f"lag {lag}")
         parts += [f"{totals.get(f'rows_{name}', 0):,} {name}" for name in ("late", "failed")]
-        parts += [f"{totals.get(name, 0):,} {name}" for name in self._said.outputs]
+        parts += [counted(totals, name) for name in self._said.outputs]
         return ", ".join([*parts, *extras(totals, *OUTPUTS)])
 
 

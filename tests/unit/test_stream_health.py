@@ -125,7 +125,7 @@ def test_rows_that_wait_for_the_warm_up_are_said_to() -> None:
     more = {**TRACKED, "rows_read": 3336, "episodes": 1, "alerts": 2}
     assert line.text(more, NOW - 0.5, NOW + 2) == (
         "3,336 rows read, 100 rows/s, 3,000 tracked, 333 wait, lag 2.5 s, 1 late, 2 failed, "
-        "1 episodes"
+        "1 episode"
     )
     # Nothing is measured first: what waits does so for earlier rows.
     plain = StatusLine(io.StringIO(), True, said_of({"tracker": {}, "drift": {"z": 1}}))
@@ -136,9 +136,21 @@ def test_rows_that_wait_for_the_warm_up_are_said_to() -> None:
 def test_an_input_that_has_ended_is_told_instead_of_a_lag_that_grows() -> None:
     line = StatusLine(io.StringIO(), True)
     assert ", lag 3.0 s, " in line.text(READ, NOW - 3, NOW)
-    assert ", lag 13.0 s, " in line.text(READ, NOW - 3, NOW + QUIET)
-    assert ", no rows for 286 s, " in line.text(READ, NOW - 3, NOW + 286)
+    assert ", lag 23.0 s, " in line.text(READ, NOW - 3, NOW + QUIET)
+    assert ", no row read for 286 s, " in line.text(READ, NOW - 3, NOW + 286)
     assert ", lag 290.0 s, " in line.text({"rows_read": 3137}, NOW - 3, NOW + 287)
+
+
+def test_the_rate_is_that_of_some_seconds_since_counters_come_in_leaps() -> None:
+    line = StatusLine(io.StringIO(), True)
+    rates = [
+        line.text({"rows_read": read}, None, NOW + at).split(", ")[1]
+        for at, read in ((0, 0), (10, 1000), (11, 1000), (19, 1000), (20, 2000), (40, 2000))
+    ]
+    assert rates == [f"{rate} rows/s" for rate in (0, 100, 91, 53, 100, 0)]
+    # Started again: counters begin at 0.
+    assert ", 0 rows/s, " in line.text({"rows_read": 5}, None, NOW + 41)
+    assert ", 10 rows/s, " in line.text({"rows_read": 105}, None, NOW + 51)
 
 
 def test_what_a_job_has_counted_is_told_in_words() -> None:
