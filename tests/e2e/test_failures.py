@@ -134,8 +134,8 @@ def test_a_file_that_may_grow_no_further(finished: Path, tmp_path: Path) -> None
     assert files_under(tmp_path / "out") == files_under(finished / "out")
 
 
-LONG = 240_000
-"""Rows of a job that is still at work long after its first rows were read."""
+LONG, LONGER = 240_000, 800_000
+"""Rows of jobs that are still at work long after their first rows were read."""
 
 
 def start(arguments: list[str]) -> subprocess.Popen[str]:
@@ -205,7 +205,7 @@ def long_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A job's command line without its output; it takes some seconds."""
     source = tmp_path_factory.mktemp("long") / "in.parquet"
     flags = [*COLUMNS, "--rank", "14", "--budget", "28", "--snapshot-every", "100"]
-    return ["track", write(source, sensor_table(LONG, models=3)), *flags]
+    return ["track", write(source, sensor_table(LONGER, models=3)), *flags]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_second_job_into_one_folder_is_refused(long_job: list[str], tmp_path: 
     )
     first.communicate(timeout=120)
     assert first.returncode == 0
-    assert record_of(tmp_path / "out")["counts"]["rows_out"] == LONG
+    assert record_of(tmp_path / "out")["counts"]["rows_out"] == LONGER
     assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(".")] == []
 
 
