@@ -34,8 +34,8 @@ USES_CLUSTER = re.compile(
 )
 """A test, or a fixture of tests, that takes the session's cluster."""
 
-CLUSTERS = 2
-"""Clusters that files share: their tests mostly wait, so two of them take half as long."""
+CLUSTERS = 3
+"""Clusters that files share: their tests mostly wait, so three of them take a third of the time."""
 
 LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
 """Fixtures that need what not every machine has, and the marker of the tests that use them."""
@@ -85,8 +85,8 @@ def cluster_users() -> list[str]:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many processes run tests: two more than processors, as live tests mostly wait."""
-    return (os.cpu_count() or 1) + 2
+    """Return how many processes run tests: three beside the processors, as live tests wait."""
+    return (os.cpu_count() or 1) + 3
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns:
