@@ -34,8 +34,8 @@ USES_CLUSTER = re.compile(
 )
 """A test, or a fixture of tests, that takes the session's cluster."""
 
-CLUSTERS = 3
-"""Clusters that files share: their tests mostly wait, so three of them take a third of the time."""
+CLUSTERS = 2
+"""Clusters that files share: their tests mostly wait, so two of them take half as long."""
 
 LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
 """Fixtures that need what not every machine has, and the marker of the tests that use them."""
@@ -43,12 +43,12 @@ LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use; those that mostly wait begin first."""
+    """Mark tests by the fixtures that they use; the longest turns begin first."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for fixture in fixtures & LANES.keys():
             item.add_marker(LANES[fixture])
-    items.sort(key=lambda item: item.get_closest_marker("live") is None)
+    items.sort(key=lambda item: not shared_by(item.nodeid.partition("::")[0]))
 
 
 class Turns(LoadScopeScheduling):  # type: ignore[misc]

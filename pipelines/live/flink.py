@@ -93,7 +93,8 @@ class Flink:
         saved, checkpoint = latest.get("savepoint"), latest.get("completed")
         if not saved or saved.get("status") != "COMPLETED":
             return None
-        when = "latest_ack_timestamp"
+        # One that was begun before the savepoint may be done after it.
+        when = "trigger_timestamp"
         older = checkpoint and checkpoint[when] > saved[when]
         return None if older else str(saved["external_path"])
 
