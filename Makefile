@@ -87,7 +87,7 @@ docs: env ## build the site of the documentation in build/site/; broken links ar
 test test-fast: export OPENBLAS_NUM_THREADS := 1
 
 test: env ## run all tests, side by side
-	$(PY) -m pytest --numprocesses auto --maxprocesses 5
+	$(PY) -m pytest --numprocesses auto --maxprocesses 4
 
 test-fast: env ## run the unit and stream tests that need no cluster and no data sets
 	$(PY) -m pytest kerneltrack tests/unit tests/stream -m 'not live and not data and not slow' \

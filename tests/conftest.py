@@ -43,12 +43,12 @@ LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use; the longest turns begin first."""
+    """Mark tests by the fixtures that they use; those that mostly wait begin first."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for fixture in fixtures & LANES.keys():
             item.add_marker(LANES[fixture])
-    items.sort(key=lambda item: not shared_by(item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: item.get_closest_marker("live") is None)
 
 
 class Turns(LoadScopeScheduling):  # type: ignore[misc]
@@ -85,8 +85,8 @@ def cluster_users() -> list[str]:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many processes run tests: three beside the processors, as live tests wait."""
-    return (os.cpu_count() or 1) + 3
+    """Return how many processes run tests: two more than processors, as live tests mostly wait."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns:
