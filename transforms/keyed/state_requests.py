@@ -38,7 +38,6 @@ class Outbox:
         self._lock = threading.Lock()
         self._held: list[bytes] = []
         self._size = 0
-        self._waiting = 0
 
     def put(self, request: Any) -> None:
         """Take a request in; Beam's mark of the end closes the stream."""
@@ -55,17 +54,9 @@ class Outbox:
     @contextmanager
     def awaited(self) -> Iterator[None]:
         """Send what is held, and let answers come at once for as long as one is waited for."""
-        with self._lock:
-            self._waiting += 1
-            self._stream.urgent.set()
-        try:
+        with self._stream.awaited():
             self._send()
             yield
-        finally:
-            with self._lock:
-                self._waiting -= 1
-                if not self._waiting:
-                    self._stream.urgent.clear()
 
     def _send(self) -> None:
         # Two bundles may do so at once: their requests must not be mixed up in one message.

@@ -15,7 +15,8 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from urllib.parse import unquote
 
 import hpack
@@ -63,10 +64,8 @@ class StateStream:
         end: Takes why no more come, in the reader's thread; None if the other side has ended the
             call in good order. It is not called after `close`.
 
-    Attributes:
-        urgent: To be set while somebody waits for a message. Else messages are read a few
-            milliseconds' worth at a time: each waking of the reader costs as much as a dozen of
-            them.
+    What comes is read a few milliseconds' worth at a time unless somebody waits for it (`awaited`):
+    each waking of the reader costs as much as a dozen messages.
 
     Raises:
         StreamError: if nobody is there who speaks HTTP/2.
@@ -93,7 +92,8 @@ class StateStream:
         self._why: str | None = None
         self._closed = self._ended = False
         self._heard = threading.Event()
-        self.urgent = threading.Event()
+        self._waiting = 0
+        self._urgent = threading.Event()
         host, _, port = address.rpartition(":")
         try:
             self._socket = socket.create_connection((host.strip("[]"), int(port)), PATIENCE)
@@ -124,6 +124,20 @@ class StateStream:
     def _reason(self, otherwise: str) -> str:
         return self._why or otherwise
 
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """Let what comes be read at once, for as long as it is waited for."""
+        with self._room:
+            self._waiting += 1
+            self._urgent.set()
+        try:
+            yield
+        finally:
+            with self._room:
+                self._waiting -= 1
+                if not self._waiting:
+                    self._urgent.clear()
+
     def send(self, messages: Iterable[bytes]) -> None:
         """Send messages, as one piece as far as the other side has room.
 
@@ -140,7 +154,8 @@ class StateStream:
                 if not self._is_open():
                     raise StreamError(self._reason("the stream has ended"))
                 if most <= 0:
-                    self._room.wait()
+                    with self.awaited():
+                        self._room.wait()
                     continue
                 piece, data = data[:most], data[most:]
                 for window in self._windows:
@@ -176,8 +191,8 @@ class StateStream:
         kept = bytearray()
         try:
             while data := self._socket.recv(1 << 18):
-                if self._heard.is_set() and not self.urgent.is_set():
-                    self.urgent.wait(LULL)
+                if self._heard.is_set() and not self._urgent.is_set():
+                    self._urgent.wait(LULL)
                 kept += data
                 at = 0
                 while len(kept) - at >= _HEAD and not self._ended:
