@@ -16,7 +16,7 @@ from apache_beam.runners.worker import statecache
 from transforms.chunks import Chunk
 from transforms.keyed.state_cache import ENTRY, measure_entries
 from transforms.track.clock import Clock
-from transforms.track.log import Expired, Packed, Spilled, Taken, Waiting, Watch
+from transforms.track.log import Expired, Packed, Spilled, Waiting, Watch
 
 MOST = 4 << 20
 TRANSFORM = "ref_AppliedPTransform_Track-ParDo-TrackFn-_31"
@@ -31,8 +31,7 @@ KEPT: list[Any] = [
     [3],
     [
         Packed(0, None, 10**18, bytes(14_000), True),
-        Waiting(bytes(900), 10**18),
-        Taken(10**18),
+        Waiting(bytes(900)),
         Clock(10**18, 10**18, 2, True),
         Watch(1e9, 2e9, 3e9),
     ],

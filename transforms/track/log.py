@@ -3,10 +3,9 @@
 Beam's Python waits for the runner, and measures what its cache holds, once for each cell of state
 that a bundle wrote for a key: for the models of a fleet, a row or a few each, that is what a row
 costs. So the clock, the model's bytes and the rows that wait are entries of one bag. Rows that
-come are appended; once some of them have run, the log is written anew, or only told so while what
-it holds in vain is less than the rows that wait. A log that grows long joins these, and if none
-run moves them into a bag of their own, which is not read until they do: however many wait, a chunk
-costs the same.
+come are appended; once some of them have run, the log is written anew. A log that grows long
+first moves its rows into a bag of their own, which is not read until they run: however many wait,
+a chunk costs the same.
 """
 
 from __future__ import annotations
@@ -21,22 +20,16 @@ from apache_beam.transforms.userstate import BagStateSpec
 from kerneltrack.errors import DataError
 from transforms.chunks import Chunk, chunk_from
 from transforms.keyed.expiry import Kept
-from transforms.track.clock import NEVER, Clock
+from transforms.track.clock import Clock
 
-LOG_VERSION = 5
+LOG_VERSION = 4
 MOST_ENTRIES = 64
-JOINED = 4
-"""Parts of the rows that wait of which a log that grows long makes one."""
 
-CLOCK, MODEL, PACKED, ROWS, WAITING, TAKEN, SPILLED, EXPIRED, WATCH = (
-    *(b"c", b"m", b"p", b"r", b"a"),
-    *(b"t", b"s", b"e", b"w"),
-)
+CLOCK, MODEL, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"m", b"p", b"r", b"s", b"e", b"w"
 
 _HEAD = struct.Struct("<q??qq")
 """Of a packed model: index of the tracker's first row, which of its times there are, and both."""
 _WATCH = struct.Struct("<ddd")
-_TIME = struct.Struct("<q")
 
 
 class Packed(NamedTuple):
@@ -79,58 +72,13 @@ class Packed(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Rows that wait, as the bytes of their chunk: they hold nothing else in memory.
-
-    Attributes:
-        data: The bytes.
-        first: The rows' least time, ns.
-    """
+    """Rows that wait, as the bytes of their chunk: they hold nothing else in memory."""
 
     data: bytes
-    first: int
 
     def chunk(self) -> Chunk:
         """Return the rows."""
         return chunk_from(self.data)
-
-    def encode(self) -> bytes:
-        """Write it as bytes."""
-        return _TIME.pack(self.first) + self.data
-
-    @classmethod
-    def decode(cls, data: bytes) -> Waiting:
-        """Read it back.
-
-        Raises:
-            DataError: for bytes too short to be one.
-        """
-        return cls(data[_TIME.size :], _time_of(data))
-
-
-class Taken(NamedTuple):
-    """That of the rows before it only those still wait that are known to be of `until`, ns, on."""
-
-    until: int
-
-    def encode(self) -> bytes:
-        """Write it as bytes."""
-        return _TIME.pack(self.until)
-
-    @classmethod
-    def decode(cls, data: bytes) -> Taken:
-        """Read it back.
-
-        Raises:
-            DataError: for bytes too short to be one.
-        """
-        return cls(_time_of(data))
-
-
-def _time_of(data: bytes) -> int:
-    if len(data) < _TIME.size:
-        raise DataError("log", f"damaged: a time of {len(data)} bytes")
-    time: int = _TIME.unpack_from(data)[0]
-    return time
 
 
 class Spilled(NamedTuple):
@@ -178,7 +126,7 @@ class Watch(NamedTuple):
         return cls(*_WATCH.unpack(data))
 
 
-Entry: TypeAlias = Clock | bytes | Packed | Chunk | Waiting | Taken | Spilled | Expired | Watch
+Entry: TypeAlias = Clock | bytes | Packed | Chunk | Waiting | Spilled | Expired | Watch
 """What a log holds; bytes are the model's. Of clocks, models and watches the last one counts."""
 
 
@@ -186,8 +134,7 @@ _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     bytes: (MODEL, lambda data: data),
     Packed: (PACKED, Packed.encode),
     Chunk: (ROWS, Chunk.encode),
-    Waiting: (WAITING, Waiting.encode),
-    Taken: (TAKEN, Taken.encode),
+    Waiting: (ROWS, lambda waiting: waiting.data),
     Clock: (CLOCK, Clock.encode),
     Spilled: (SPILLED, lambda spilled: str(spilled.rows).encode()),
     Expired: (EXPIRED, lambda expired: expired.name),
@@ -200,8 +147,6 @@ _READ: dict[bytes, Callable[[bytes], Entry]] = {
     MODEL: lambda data: data,
     PACKED: Packed.decode,
     ROWS: chunk_from,
-    WAITING: Waiting.decode,
-    TAKEN: Taken.decode,
     CLOCK: Clock.decode,
     SPILLED: lambda data: Spilled(int(data)),
     EXPIRED: Expired,
@@ -272,16 +217,12 @@ class ModelLog:
         self._waiting: list[Chunk | Waiting] = []
         self._spilled = 0
         self._added: list[Entry] = []
-        self._anew = self._released = False
-        # Bytes that the log holds in vain.
-        self._vain = 0
+        self._anew = False
         entries: list[Entry] = list(cells.log.read())
         self._length = len(entries)
         for entry in entries:
             if isinstance(entry, Chunk | Waiting):
                 self._waiting.append(entry)
-            elif isinstance(entry, Taken):
-                self._take(entry.until)
             elif isinstance(entry, Clock):
                 self.clock = entry
             elif isinstance(entry, Watch):
@@ -291,7 +232,7 @@ class ModelLog:
             elif isinstance(entry, Expired):
                 self.expired = entry.name
             elif isinstance(entry, Packed):
-                self._put_packed(entry)
+                self._model, self.packed = None, entry
             else:
                 self._model, self.packed = entry, None
 
@@ -312,14 +253,7 @@ class ModelLog:
         """Whether it has learned from rows."""
         return self._model is not None or self.packed is not None
 
-    @property
-    def oldest(self) -> int:
-        """Least time, ns, of the rows that wait in the log, as far as it is known."""
-        return min(
-            (part.first for part in self._waiting if isinstance(part, Waiting)), default=NEVER
-        )
-
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: Chunk | Waiting) -> None:
         """Let rows wait."""
         self._waiting.append(chunk)
         self._added.append(chunk)
@@ -342,33 +276,13 @@ class ModelLog:
 
     def waiting(self) -> list[Chunk]:
         """Return the rows that wait in the log, in the order in which they came."""
-        return [_chunk(part) for part in self._waiting]
+        return [part.chunk() if isinstance(part, Waiting) else part for part in self._waiting]
 
-    def before(self, until: int) -> list[Chunk]:
-        """Return the parts of the rows that wait in which there may be some before a time, ns."""
-        return [_chunk(part) for part in self._waiting if not _all_later(part, until)]
-
-    def release(self, packed: Packed, until: int, rest: Waiting | None) -> None:
-        """Let the model be this block, and of what `before` gives only the rest wait."""
-        self._put_packed(packed)
-        self._take(until)
-        self._anew = self._anew or self._vain >= sum(map(_size, self._waiting))
-        self._released = True
-        self._added += (Taken(until), packed)
-        if rest is not None:
-            self._waiting.append(rest)
-            self._added.append(rest)
-
-    def _put_packed(self, packed: Packed) -> None:
-        if self.packed is not None:
-            self._vain += len(self.packed.body)
+    def release(self, packed: Packed, rest: Waiting | None) -> None:
+        """Let the model be this block, and no rows wait but the rest."""
         self._model, self.packed = None, packed
-
-    def _take(self, until: int) -> None:
-        """Let no rows wait but those known to be of this time, ns, or later."""
-        gone = [part for part in self._waiting if not _all_later(part, until)]
-        self._waiting = [part for part in self._waiting if _all_later(part, until)]
-        self._vain += sum(map(_size, gone))
+        self._waiting = [] if rest is None else [rest]
+        self._anew = True
 
     def expire(self, name: bytes) -> None:
         """Keep the name of a file instead of all else."""
@@ -398,39 +312,17 @@ class ModelLog:
     def commit(self) -> None:
         """Write down what is new: once, when a call has done its work."""
         if self._length + len(self._added) > MOST_ENTRIES or len(self._waiting) > MOST_ENTRIES:
-            if self._released:
-                self._join()
-            else:
-                self._spill()
+            for part in self._waiting:
+                chunk = part.chunk() if isinstance(part, Waiting) else part
+                self._cells.buffer.add(chunk)
+                self._spilled += len(chunk)
+            self._waiting = []
             self._anew = True
         if self._anew:
             self._cells.log.clear()
             self._added = self._entries()
         for entry in self._added:
             self._cells.log.add(entry)
-
-    def _join(self) -> None:
-        """Make few parts of the rows that wait; once some were taken, the time of each is known."""
-        parts = [part for part in self._waiting if isinstance(part, Waiting)]
-        chunks = [part.chunk() for part in parts]
-        if any(chunk.schema != chunks[0].schema for chunk in chunks):
-            self._spill()
-            return
-        self._waiting = [
-            Waiting(
-                Chunk.concat(chunks[at : at + JOINED]).encode(),
-                min(part.first for part in parts[at : at + JOINED]),
-            )
-            for at in range(0, len(parts), JOINED)
-        ]
-
-    def _spill(self) -> None:
-        """Move the rows that wait into the buffer."""
-        for part in self._waiting:
-            chunk = _chunk(part)
-            self._cells.buffer.add(chunk)
-            self._spilled += len(chunk)
-        self._waiting = []
 
     def _entries(self) -> list[Entry]:
         """Return what the log holds if it is written anew."""
@@ -449,19 +341,3 @@ class ModelLog:
         if self.watch.seen:
             entries.append(self.watch)
         return entries
-
-
-def _chunk(part: Chunk | Waiting) -> Chunk:
-    return part.chunk() if isinstance(part, Waiting) else part
-
-
-def _size(part: Chunk | Waiting) -> int:
-    """Return about how many bytes a part of the rows that wait has."""
-    if isinstance(part, Waiting):
-        return len(part.data)
-    return int(part.batch.nbytes) if part.records is None else len(part.records.data)
-
-
-def _all_later(part: Chunk | Waiting, until: int) -> bool:
-    """Check whether all rows are known to be of this time, ns, or later."""
-    return isinstance(part, Waiting) and part.first >= until

@@ -61,20 +61,10 @@ Decode: TypeAlias = Callable[[str, bytes], Model]
 
 
 class _Ready(NamedTuple):
-    """A visit whose rows were admitted, some of them ready.
-
-    Attributes:
-        visit: The visit.
-        clock: The clock after its rows.
-        until: Rows before this time, ns, are ready.
-        parts: Rows of which some are ready: those that have come, and the parts of those that
-            wait in which there may be some.
-    """
+    """A visit whose rows were admitted, some of them ready; the clock after them."""
 
     visit: Visit
     clock: Clock
-    until: int
-    parts: list[Chunk]
 
 
 class _Taken(NamedTuple):
@@ -143,10 +133,7 @@ def run_together(
         if clock is None or (releases and not clock.started):
             alone.append(visit)
         elif releases:
-            # Without disorder rows are ready in the order in which they come.
-            until = int(progress(order, clock)) if order.max_disorder > 0 else NEVER
-            parts = [*visit.log.before(until), *visit.chunks]
-            ready.append(_Ready(visit, clock, until, parts))
+            ready.append(_Ready(visit, clock))
         elif not visit.flush:
             for chunk in visit.chunks:
                 visit.log.add(chunk)
@@ -204,8 +191,9 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
     if not ready:
         return
     spec: Any = work.spec
-    like = ready[0].parts[0].schema.field("x").type
-    most = MOST_BYTES // places_of(spec, like.list_size).size
+    first = ready[0].visit
+    like, *_ = first.chunks or first.log.waiting()
+    most = MOST_BYTES // places_of(spec, like.schema.field("x").type.list_size).size
     part: list[_Ready] = []
     rows = 0
     for each in ready:
@@ -213,7 +201,7 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
             yield part
             part, rows = [], 0
         part.append(each)
-        rows += sum(map(len, each.parts))
+        rows += each.clock.waiting
     if part:
         yield part
 
@@ -227,7 +215,7 @@ def _run_block(
     waiting = _gathered(order, ready)
     if waiting is None:
         return [each.visit for each in ready]
-    released, rest = _released(ready, waiting)
+    released, rest = _released(order, ready, waiting)
     matrix = np.ascontiguousarray(released.rows.column("x"), dtype=np.float64)
     places = places_of(spec, matrix.shape[1])
     packed = [_packed(work, each.visit, places, decode) for each in ready]
@@ -276,13 +264,14 @@ def _run_block(
 
 
 def _gathered(order: Order, ready: Sequence[_Ready]) -> _Taken | None:
-    """Return the rows of a block's parts in order, None if their columns differ."""
-    parts = [part for each in ready for part in each.parts]
-    schema = parts[0].schema
-    if any(part.schema is not schema and part.schema != schema for part in parts):
+    """Return all rows of a block in order, None if their columns differ."""
+    chunks = [[*each.visit.log.waiting(), *each.visit.chunks] for each in ready]
+    schema = chunks[0][0].schema
+    schemas = [part.schema for parts in chunks for part in parts]
+    if any(other is not schema and other != schema for other in schemas):
         return None
-    rows = Chunk.concat(parts)
-    lengths = [sum(map(len, each.parts)) for each in ready]
+    rows = Chunk.concat([part for parts in chunks for part in parts])
+    lengths = [sum(map(len, parts)) for parts in chunks]
     owner = np.repeat(np.arange(len(ready)), lengths)
     if order.max_disorder > 0:
         names = [name for name in ("row", "source", "sequence", "time") if rows.has(name)]
@@ -292,9 +281,12 @@ def _gathered(order: Order, ready: Sequence[_Ready]) -> _Taken | None:
     return _Taken(rows, owner)
 
 
-def _released(ready: Sequence[_Ready], waiting: _Taken) -> tuple[_Taken, _Taken]:
+def _released(order: Order, ready: Sequence[_Ready], waiting: _Taken) -> tuple[_Taken, _Taken]:
     """Split rows into those that are ready and the rest."""
-    until = np.array([each.until for each in ready])
+    if order.max_disorder == 0:
+        none = np.zeros(len(waiting.owner), dtype=np.bool_)
+        return waiting, waiting.of(none)
+    until = np.array([int(progress(order, each.clock)) for each in ready])
     taken = waiting.rows.column("time") < until[waiting.owner]
     return waiting.of(taken), waiting.of(~taken)
 
@@ -347,21 +339,21 @@ def _write(
     """Write what became of models into their logs."""
     starts, rest_starts = released.starts(len(ready)), rest.starts(len(ready)).tolist()
     left_over = pieces(rest.rows.batch, rest_starts[1:])
-    lengths = np.diff(starts)
-    begun = starts[:-1][lengths > 0]
+    begun = starts[:-1][np.diff(starts) > 0]
     newest_of = np.zeros(len(ready), np.int64)
     newest_of[released.owner[begun]] = np.maximum.reduceat(released.rows.column("time"), begun)
     rest_times = rest.rows.column("time")
     times = newest_of[done].tolist()
     for place, packed, body, last in zip(done.tolist(), heads, blocks, times, strict=True):
-        visit, clock, until, _ = ready[place]
+        visit, clock = ready[place]
         newest = last if packed.time is None else max(packed.time, last)
         start, stop = rest_starts[place], rest_starts[place + 1]
-        left = Waiting(left_over[place], int(rest_times[start])) if stop > start else None
-        after = Packed(packed.before, newest, newest, body.tobytes(), True)
-        visit.log.release(after, until, left)
-        waiting = clock.waiting - int(lengths[place])
-        visit.log.put_clock(clock._replace(waiting=waiting, oldest=visit.log.oldest))
+        left, oldest = None, NEVER
+        if stop > start:
+            left = Waiting(left_over[place])
+            oldest = int(rest_times[start])
+        visit.log.release(Packed(packed.before, newest, newest, body.tobytes(), True), left)
+        visit.log.put_clock(clock._replace(waiting=stop - start, oldest=oldest))
 
 
 def _count(work: Work, before: IntArray, after: IntArray) -> None:
