@@ -88,13 +88,17 @@ class Flink:
         return cause_of(str(self.ask(f"/jobs/{job}/exceptions").get("root-exception") or ""))
 
     def last_savepoint(self, job: str) -> str | None:
-        """Return where a job's savepoint is, if that is newer than its checkpoints."""
+        """Return where the savepoint of a job that has ended is, if newer than its checkpoints.
+
+        Flink repeats what it said of a job's checkpoints for as long as its pages do: what it said
+        before the end is waited out.
+        """
+        time.sleep(self.ask("/config")["refresh-interval"] / 1000)
         latest = self.ask(f"/jobs/{job}/checkpoints")["latest"]
         saved, checkpoint = latest.get("savepoint"), latest.get("completed")
         if not saved or saved.get("status") != "COMPLETED":
             return None
-        # One that was begun before the savepoint may be done after it.
-        when = "trigger_timestamp"
+        when = "latest_ack_timestamp"
         older = checkpoint and checkpoint[when] > saved[when]
         return None if older else str(saved["external_path"])
 
