@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +28,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("kerneltrack")
 quick_beam.remember()
+# A shell starts what it runs beside itself with Ctrl-C ignored, and so would be all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 USES_CLUSTER = re.compile(
