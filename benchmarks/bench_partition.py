@@ -1,12 +1,16 @@
 """What a model costs beside its rows, and what more cores bring.
 
     python benchmarks/bench_partition.py [--models N] [--rows N] [--workers N ...] [--runs N]
+    python benchmarks/bench_partition.py --memory N [N ...] [--rows N] [--workers N]
     python benchmarks/bench_partition.py --snapshots N
 
 Runs `kerneltrack track` on made rows by one of Beam's runners and in processes of its own, in
 turns, and prints wall time, processor time of all its processes, the largest one's memory,
 and the times as a share of the runner's (medians). Exit code 1 if features or snapshots differ
 in a bit. With `--runner no` the runner is left out.
+
+`--memory`: runs so many models in processes, and prints how many partitions there were and what
+the first process and the largest of the others took.
 
 `--snapshots`: writes the states of so many models packed, as a block's columns and one by one, and
 as single files, reads and decodes all with all checks, packed ones as columns and one by one, and
@@ -51,11 +55,12 @@ KIND = 20
 
 
 class Ran(NamedTuple):
-    """A run: seconds by the clock, of processors, and MB of its largest process."""
+    """A run: seconds by the clock, of processors, and MB of its largest and its first process."""
 
     wall: float
     cpu: float
     peak: float
+    first: float
 
 
 def run(source: Path, output: Path, *flags: str) -> Ran:
@@ -66,13 +71,14 @@ def run(source: Path, output: Path, *flags: str) -> Ran:
     _, status, used = os.wait4(process.pid, 0)
     if status:
         raise RuntimeError(f"the job ended with {status}")
-    wall, cpu, peak = time.monotonic() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    wall, cpu = time.monotonic() - begun, used.ru_utime + used.ru_stime
+    peak = first = used.ru_maxrss / 1024
     record = json.loads((output / "run.json").read_text(encoding="utf-8"))
     workers = record.get("processes", {"workers": 1})
     if workers["workers"] > 1:
         # They are no children of the job's process: what they took is in the record.
         cpu, peak = cpu + workers["processor_seconds"], max(peak, workers["peak_mb"])
-    return Ran(wall, cpu, peak)
+    return Ran(wall, cpu, peak, first)
 
 
 def digest(output: Path) -> tuple[str, str]:
@@ -124,6 +130,20 @@ def compare(models: int, rows: int, workers: list[int], runs: int, runner: bool)
     same = len(set(digests.values())) == 1
     say("the same features and snapshots, bit for bit" if same else "NOT the same")
     return same
+
+
+def memory(models: int, rows: int, workers: int) -> None:
+    """Run the job once, on more rows than fit into memory; print its memory."""
+    with tempfile.TemporaryDirectory() as place:
+        source, output = Path(place) / "in.parquet", Path(place) / "out"
+        size = write_models(source, models, rows)
+        ran = run(source, output, "--workers", str(workers))
+        others = json.loads((output / "run.json").read_text(encoding="utf-8"))["processes"]
+    say(
+        f"{models * rows:,} rows of {models:,} models, {size / 1e6:,.0f} MB as Arrow: "
+        f"{ran.wall:.1f} s, processors {ran.cpu:.1f} s; {others['partitions']} partitions, "
+        f"first process {ran.first:.0f} MB, largest of {workers} others {others['peak_mb']} MB"
+    )
 
 
 def states(models: int) -> Iterator[PackedState]:
@@ -224,10 +244,15 @@ def main() -> int:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--runner", choices=("yes", "no"), default="yes")
+    parser.add_argument("--memory", type=int, nargs="+", metavar="N")
     parser.add_argument("--snapshots", type=int, metavar="N")
     args = parser.parse_args()
     if args.snapshots is not None:
         snapshots(args.snapshots)
+        return 0
+    for models in args.memory or ():
+        memory(models, args.rows, max(args.workers))
+    if args.memory:
         return 0
     same = compare(args.models, args.rows, args.workers, args.runs, args.runner == "yes")
     return 0 if same else 1

@@ -116,22 +116,28 @@ def median_bandwidth(name: str, rows: FloatArray) -> float:
         rows = rows[np.linspace(0, count - 1, MAX_MEDIAN_ROWS).astype(np.int64)]
         count = MAX_MEDIAN_ROWS
     distances = _pair_distances(name, rows)
-    distances = distances[np.isfinite(distances)]
-    for candidates in (distances, distances[distances > 0]):
-        if len(candidates):
-            middle = _median(candidates)
-            if middle > 0:
-                return middle
-    return 1.0
+    finite = np.isfinite(distances)
+    if not finite.all():
+        distances = distances[finite]
+    middle = _median(distances)
+    if middle > 0:
+        return middle
+    return _median(distances[distances > 0]) or 1.0
 
 
 def _median(values: FloatArray) -> float:
-    """Return the median of finite values: `np.median`'s, which asks more than few rows take."""
+    """Return the median of finite values, which are put into another order; 0 of none.
+
+    It is `np.median`'s, which asks more than few rows take.
+    """
     half = len(values) // 2
+    if not len(values):
+        return 0.0
     if len(values) % 2:
-        return float(np.partition(values, half)[half])
-    low, high = np.partition(values, (half - 1, half))[half - 1 : half + 1]
-    return float((low + high) / 2.0)
+        values.partition(half)
+        return float(values[half])
+    values.partition((half - 1, half))
+    return float((values[half - 1] + values[half]) / 2.0)
 
 
 def _pair_distances(name: str, rows: FloatArray) -> FloatArray:

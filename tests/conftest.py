@@ -28,7 +28,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("kerneltrack")
 quick_beam.remember()
-# A shell starts what it runs beside itself with Ctrl-C ignored, and so would be all that tests start.
+# What a shell runs beside itself ignores Ctrl-C, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

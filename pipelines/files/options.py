@@ -14,7 +14,7 @@ from pipelines.cli import input_options
 from pipelines.cli.command_line import Parser, folder_name, path_name
 from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
 from pipelines.cli.spec_options import LANDMARKS
-from pipelines.files import max_failures
+from pipelines.files import max_failures, workers
 from pipelines.files.layout import results_in
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _add_run_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> Input:
-    """Look at output and input.
+    """Look at output and input; where processes will be needed, they begin to import.
 
     Raises:
         ConfigError: for a bad flag or column, or results that are already there.
@@ -187,4 +187,7 @@ def check(args: argparse.Namespace) -> Input:
     if getattr(args, "workers", None) is not None:
         check_int("--workers", args.workers, 1, MOST_WORKERS)
     results_in(args.output, args.overwrite)
-    return input_options.look_at_input(args)
+    files = input_options.look_at_input(args)
+    if hasattr(args, "workers"):
+        workers.prepare(args, files)
+    return files

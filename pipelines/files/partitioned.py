@@ -30,6 +30,7 @@ from pipelines.cli.command_line import INPUT_EXIT
 from pipelines.files.layout import FAILURES, SNAPSHOTS
 from pipelines.files.pipeline import Ends
 from pipelines.files.record import JobError
+from pipelines.files.workers import alone, size_of
 from pipelines.job_spec import Job, schemas_of, transforms_of
 from transforms.metrics import TALLY
 from transforms.partition.outputs import Written
@@ -37,7 +38,6 @@ from transforms.partition.pool import TaskRefused, run_tasks
 from transforms.partition.shuffle import Spread
 from transforms.partition.steps import Steps
 from transforms.partition.tasks import Manifest, Shared, SpreadTask, TrackTask, run_task
-from transforms.read.look import Input
 from transforms.write.parquet import failures_schema
 
 SINGLE_MODELS = 1_000
@@ -48,13 +48,7 @@ MOST_IN_MEMORY = 512 << 20
 """Bytes of rows that are sorted in memory; a partition with a large model may have more."""
 PARTITIONS_PER_WORKER = 4
 LEAST_SLOTS = 256
-MOST_ALONE_ROWS = 50_000
-"""An input of so few rows, or `MOST_ALONE_BYTES` where they are not known, needs no processes."""
-MOST_ALONE_BYTES = 4 << 20
 _SHUFFLE = ".shuffle"
-_ROW_BYTES = 48
-_TEXT_SIZE = 2
-"""Rows of a file in memory over its bytes, about."""
 
 
 class Found(NamedTuple):
@@ -87,13 +81,11 @@ def run(job: Job, ends: Ends, workers: int, temp_dir: str | None) -> Found:
         KerneltrackError: if a process dies again and again.
     """
     inputs = [ends.rows.input, *([] if ends.labels is None else [ends.labels.input])]
-    size = sum(_size_of(each) for each in inputs)
-    alone = workers <= 1 or _is_small(inputs)
-    shared = _shared(job, ends, _slots_for(size))
+    shared = _shared(job, ends, _slots_for(sum(map(size_of, inputs))))
     with _shuffle_folder(ends.output, temp_dir) as folder:
         merged = _Merged()
         spread = _spread_tasks(ends, folder)
-        workers = 1 if alone else workers
+        workers = 1 if alone(workers, inputs) else workers
         try:
             for task, manifest in run_tasks(run_task, shared, spread, workers):
                 merged.add(task, manifest, told=workers > 1 and len(spread) > 1)
@@ -150,21 +142,6 @@ def _shared(job: Job, ends: Ends, slots: int) -> Shared:
     return Shared(
         ends.output, schemas, sources, slots, steps, job.before, job.float32, MOST_IN_MEMORY
     )
-
-
-def _size_of(files: Input) -> int:
-    """Return about how many bytes the rows of an input take in memory."""
-    if files.rows is not None:
-        return files.rows * (8 * files.columns.width + _ROW_BYTES)
-    return _TEXT_SIZE * sum(os.path.getsize(path) for path in files.paths if is_local(path))
-
-
-def _is_small(inputs: Sequence[Input]) -> bool:
-    rows = [files.rows for files in inputs]
-    if all(count is not None for count in rows):
-        return sum(count or 0 for count in rows) <= MOST_ALONE_ROWS
-    local = all(is_local(path) for files in inputs for path in files.paths)
-    return local and sum(map(_size_of, inputs)) <= _TEXT_SIZE * MOST_ALONE_BYTES
 
 
 def _slots_for(size: int) -> int:

@@ -15,7 +15,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import kerneltrack
-from kerneltrack.errors import ConfigError, path_text
+from kerneltrack.errors import path_text
 from kerneltrack.monitor.reference import ReferenceSpec
 from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
@@ -36,6 +36,7 @@ from pipelines.files.record import (
     versions,
     write_record,
 )
+from pipelines.files.workers import workers_of
 from pipelines.job import explain, say
 from pipelines.job_spec import Job, job_from_flags, transforms_of
 from pipelines.report import write_report
@@ -94,28 +95,6 @@ def _what_to_ask(said: str | None, job: Job, found: Mapping[str, int | float]) -
 
 PROCESSES = "processes"
 """What the record calls the way of the default runner's name: no runner at all."""
-
-
-def workers_of(args: argparse.Namespace) -> int | None:
-    """Return how many processes run the job; None: one of Beam's runners does.
-
-    Raises:
-        ConfigError: for flags of processes together with Beam's.
-    """
-    if not args.for_beam:
-        return available_cores() if args.workers is None else int(args.workers)
-    for flag in ("workers", "temp_dir"):
-        value = getattr(args, flag)
-        if value is not None:
-            raise ConfigError(f"--{flag.replace('_', '-')}", value, "left out with Beam's flags")
-    return None
-
-
-def available_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _runner(beam_flags: PipelineOptions) -> str:

@@ -15,7 +15,7 @@ from kerneltrack import codec
 from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.cli.beam_options import DEFAULT_RUNNER
 from pipelines.cli.main import main
-from pipelines.files import partitioned
+from pipelines.files import partitioned, workers
 from tests.e2e.jobs import (
     COLUMNS,
     SMALL,
@@ -39,7 +39,7 @@ MORE = ("--reference-rows", "256", "--metrics-window", "7", "--snapshot-every", 
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes for however small an input."""
-    monkeypatch.setattr(partitioned, "MOST_ALONE_ROWS", 0)
+    monkeypatch.setattr(workers, "MOST_ALONE_ROWS", 0)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import connection
+from multiprocessing import connection, forkserver
 from typing import Any, NamedTuple
 
 from kerneltrack.errors import KerneltrackError
@@ -80,6 +80,12 @@ def run_tasks(
         yield from pool.run(tasks)
 
 
+def start_server() -> None:
+    """Start the server that processes are forked from, if there is none; it imports by itself."""
+    forkserver.set_forkserver_preload(_PRELOADED)
+    forkserver.ensure_running()
+
+
 class _Worker(NamedTuple):
     process: Any
     pipe: connection.Connection
@@ -89,8 +95,8 @@ class _Pool:
     """The processes, from begin to end."""
 
     def __init__(self, function: Callable[[Any, Any], Any], shared: Any, workers: int) -> None:
+        start_server()
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(_PRELOADED)
         self._begin = function, shared
         self._count = workers
         self._workers: list[_Worker] = []
