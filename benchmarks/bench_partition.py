@@ -133,7 +133,7 @@ def compare(models: int, rows: int, workers: list[int], runs: int, runner: bool)
 
 
 def memory(models: int, rows: int, workers: int) -> None:
-    """Run the job once, on more rows than fit into memory; print its memory."""
+    """Run the job once in processes; print what time and memory it took."""
     with tempfile.TemporaryDirectory() as place:
         source, output = Path(place) / "in.parquet", Path(place) / "out"
         size = write_models(source, models, rows)
