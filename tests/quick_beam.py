@@ -1,7 +1,7 @@
 """Beam looks at functions and flags anew for each step of each pipeline: here it does so once.
 
 Building a small pipeline costs more than running it: most of it goes into the signatures of the
-same functions and into parsers of the same flags. Tests build thousands.
+same functions and methods, their source, and parsers of the same flags. Tests build thousands.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 from functools import cache, wraps
 from types import MethodType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.transforms import core
+from apache_beam.transforms import core, userstate
 
 
 def remember() -> None:
-    """Let Beam keep what depends on a function, or on the flags and their class, alone."""
+    """Let Beam keep what depends on a function, a class, or on flags and their class alone."""
     core.get_function_args_defaults = _of_functions(core.get_function_args_defaults)
+    core._check_fn_use_yield_and_return = _of_sources(core._check_fn_use_yield_and_return)
+    userstate.get_dofn_specs = _of_classes(userstate.get_dofn_specs)
     PipelineOptions.__init__ = _of_flags(PipelineOptions.__init__)  # type: ignore[method-assign]
 
 
@@ -31,6 +34,34 @@ def _of_functions(look: Any) -> Any:
             return look(f)  # type: ignore[no-any-return]
         names, defaults = of_method(f.__func__, object)
         return list(names), list(defaults)
+
+    return remembered
+
+
+def _of_sources(look: Any) -> Any:
+    @cache
+    def of_method(function: Any, owner: type) -> Any:
+        return look(MethodType(function, owner))
+
+    @wraps(look)
+    def remembered(fn: Any) -> Any:
+        return of_method(fn.__func__, type(fn.__self__)) if isinstance(fn, MethodType) else look(fn)
+
+    return remembered
+
+
+def _of_classes(look: Any) -> Any:
+    known: WeakKeyDictionary[type, tuple[set[Any], set[Any]]] = WeakKeyDictionary()
+
+    @wraps(look)
+    def remembered(dofn: core.DoFn) -> tuple[set[Any], set[Any]]:
+        owner = type(dofn)
+        if any(isinstance(value, MethodType) for value in vars(dofn).values()):
+            return look(dofn)  # type: ignore[no-any-return]
+        if owner not in known:
+            known[owner] = look(dofn)
+        states, timers = known[owner]
+        return set(states), set(timers)
 
     return remembered
 
