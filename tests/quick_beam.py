@@ -45,7 +45,7 @@ def _of_sources(look: Any) -> Any:
 
     @wraps(look)
     def remembered(fn: Any) -> Any:
-        return of_method(fn.__func__, type(fn.__self__)) if isinstance(fn, MethodType) else look(fn)
+        return of_method(fn.__func__, object) if isinstance(fn, MethodType) else look(fn)
 
     return remembered
 
