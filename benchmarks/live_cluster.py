@@ -112,7 +112,7 @@ def worker_memory(folder: Path) -> float:
     total = 0.0
     for process in records.read_all(folder / "run", "worker-"):
         command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
-        if b"sdk_worker_main" in command:
+        if b"boot_worker" in command:
             status = Path(f"/proc/{process.pid}/status").read_text()
             (kilobytes,) = re.findall(r"^VmRSS:\s+(\d+) kB$", status, re.M)
             total += 1024.0 * int(kilobytes)

@@ -35,7 +35,7 @@ from pipelines.cli.job_flags import (
     refuse_without,
 )
 from pipelines.cli.setting_flags import FlagsOf
-from pipelines.files import landmarks
+from pipelines.files import landmark_file
 from transforms.chunks import Failures
 from transforms.keyed.expiry import Expiry
 from transforms.learn import transform as learn
@@ -260,7 +260,7 @@ def _start_from_flags(args: argparse.Namespace, width: int) -> StartSet | None:
         return None
     if args.warm_start is not None:
         raise ConfigError("--start-from", args.start_from, "left out with --warm-start")
-    start = landmarks.read_start(args.start_from)
+    start = landmark_file.read_start(args.start_from)
     if start.rows.shape[1] != width:
         raise ConfigError("number of features", width, f"that of landmarks: {len(start.scale)}")
     return start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -53,6 +54,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture in fixtures & LANES.keys():
             item.add_marker(LANES[fixture])
     items.sort(key=lambda item: item.get_closest_marker("live") is None)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what tests only call: it has no doctests, and some of it takes long to import."""
+    helper = collection_path.suffix == ".py" and not collection_path.name.startswith("test_")
+    return True if helper and ROOT / "tests" in collection_path.parents else None
+
+
+def pytest_sessionstart() -> None:
+    """Look for no garbage while thousands of tests are found."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from here on, and not among what was found and imported."""
+    gc.freeze()
+    gc.enable()
 
 
 class Turns(LoadScopeScheduling):  # type: ignore[misc]

@@ -35,7 +35,7 @@ from kerneltrack.monitor.reference import BLOCK, ReferenceSpec
 from kerneltrack.registry import get_learner, get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import start_from
-from pipelines.files import landmarks
+from pipelines.files import landmark_file
 from tests.oracles.streams import walk
 from transforms.learn import learner as learning
 from transforms.learn import run as prequential
@@ -364,7 +364,7 @@ def landmarks_trial(seed: int) -> bool:
     spec: Any = _spec("okfeb")
     with np.errstate(all="ignore"):
         try:
-            start = landmarks.decode(json.dumps(values).encode(), "landmarks.json")
+            start = landmark_file.decode(json.dumps(values).encode(), "landmarks.json")
             state = start_from(spec, start)
         except (ConfigError, DataError):
             return False
@@ -379,7 +379,7 @@ def _landmarks() -> bytes:
     """Return a file of landmarks as the command writes it."""
     spec = LandmarkSpec(count=5, rank=3)
     sample = Sample(ROWS, np.zeros(len(ROWS), np.int64), np.arange(len(ROWS)), len(ROWS), 0, {})
-    return landmarks.encode(spec, choose_landmarks(spec, ROWS), sample, ["a.csv"], "a.json")
+    return landmark_file.encode(spec, choose_landmarks(spec, ROWS), sample, ["a.csv"], "a.json")
 
 
 def main(arguments: list[str] | None = None) -> int:

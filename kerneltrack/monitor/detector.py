@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import lfilter
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import reference
@@ -195,5 +194,8 @@ def _smooth(score: FloatArray) -> FloatArray:
     """Return moving averages of scores whose rows before are as usual."""
     if not len(score):
         return np.zeros(0)
+    # It takes longer to import than all of kerneltrack.
+    from scipy.signal import lfilter  # noqa: PLC0415
+
     smooth, _ = lfilter([SMOOTHING], [1.0, SMOOTHING - 1.0], score, zi=[1.0 - SMOOTHING])
     return np.asarray(smooth)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import errno
-import importlib
 import logging
 import os
 import select
@@ -21,6 +20,7 @@ import argcomplete
 
 import kerneltrack
 from kerneltrack.errors import MOST_MESSAGE, ConfigError, DataError, KerneltrackError, fit
+from kerneltrack.imports import import_to_stay
 from pipelines.cli.command_line import (
     FAILED_EXIT,
     INPUT_EXIT,
@@ -289,4 +289,4 @@ def parser_of(name: str | None) -> Parser:
 
 def _function(place: str) -> Any:
     module, _, name = place.rpartition(".")
-    return getattr(importlib.import_module(f"pipelines.{module}"), name)
+    return getattr(import_to_stay(f"pipelines.{module}"), name)

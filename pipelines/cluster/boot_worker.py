@@ -9,16 +9,15 @@ itself imported.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 import grpc  # type: ignore[import-untyped]
 from google.protobuf import json_format, text_format
 
+from kerneltrack.imports import import_to_stay
 from pipelines.cluster import records
 from pipelines.cluster.folder import Folder
 
@@ -39,19 +38,17 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--provision_endpoint", required=True)
     parser.add_argument("--semi_persist_dir", default="")
     options, _ = parser.parse_known_args(beam_flags)
-    env = {
-        **os.environ,
-        **_provision(options.id, options.provision_endpoint),
-        "WORKER_ID": options.id,
-        "SEMI_PERSISTENT_DIRECTORY": options.semi_persist_dir or str(folder / "tmp"),
-    }
-    command = [sys.executable, "-m", "apache_beam.runners.worker.sdk_worker_main"]
-    os.execve(command[0], command, env)
+    worker = import_to_stay("apache_beam.runners.worker.sdk_worker_main")
+    os.environ.update(
+        _provision(options.id, options.provision_endpoint),
+        WORKER_ID=options.id,
+        SEMI_PERSISTENT_DIRECTORY=options.semi_persist_dir or str(folder / "tmp"),
+    )
+    worker.main(sys.argv)
 
 
 def _provision(worker: str, endpoint: str) -> dict[str, str]:
     """Ask the runner what the worker is to know, in the form in which workers take it."""
-    _skip_beam()
     from apache_beam.portability.api import beam_provision_api_pb2 as messages  # noqa: PLC0415
     from apache_beam.portability.api import beam_provision_api_pb2_grpc as calls  # noqa: PLC0415
 
@@ -71,16 +68,6 @@ def _provision(worker: str, endpoint: str) -> dict[str, str]:
         "CONTROL_API_SERVICE_DESCRIPTOR": _descriptor(info.control_endpoint.url),
         "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
     }
-
-
-def _skip_beam() -> None:
-    """Let Beam's messages be imported without all of Beam, which the worker imports itself."""
-    found = importlib.util.find_spec("apache_beam")
-    if "apache_beam" in sys.modules or found is None:
-        return
-    package = ModuleType("apache_beam")
-    package.__path__ = found.submodule_search_locations or []
-    sys.modules["apache_beam"] = package
 
 
 def _descriptor(url: str) -> str:

@@ -114,4 +114,4 @@ class Killer:
 
 
 def _is_python(pid: int) -> bool:
-    return b"sdk_worker_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b"boot_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from kerneltrack.trackers.common.start import start_from
 from pipelines.cli.main import main
-from pipelines.files import landmarks
+from pipelines.files import landmark_file
 from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import command, environment, run_process
@@ -68,7 +68,7 @@ def rows_out(live: Live, enough: Callable[[Rows], bool]) -> Rows:
 def losses_after(marks: str) -> list[float]:
     """The losses of a model's rows from `FROM` on, by the core alone, begun from landmarks."""
     spec = OKFEBSpec(rank=4, budget=7, warmup=50)
-    state = start_from(spec, landmarks.decode(Path(marks).read_bytes(), marks), "m")
+    state = start_from(spec, landmark_file.decode(Path(marks).read_bytes(), marks), "m")
     x = np.array([list(row(at).values()) for at in range(FROM, ROWS)], dtype=np.float32)
     _, features = OKFEB().update(spec, state, x)
     return [float(loss) for loss in features.loss]

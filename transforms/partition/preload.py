@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import signal
+
+from kerneltrack.imports import import_to_stay
 
 # Ctrl-C is for who started the server: it ends once that one has.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 # Beam says on import which of its optional parts are not there.
 logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
-importlib.import_module("transforms.partition.tasks")
+import_to_stay("transforms.partition.tasks")
