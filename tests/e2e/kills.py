@@ -25,7 +25,7 @@ class Kill:
     Attributes:
         victim: Of `VICTIMS`.
         lag: Messages in the topic that no checkpoint had seen, at least.
-        recovery: Seconds until the job runs again and more has come out.
+        recovery: Seconds until the job runs again and more was written to its output topic.
     """
 
     victim: str
@@ -61,10 +61,10 @@ class Killer:
         pid = self._pid(victim)
         self._killed = time.time()
         os.kill(pid, signal.SIGKILL)
-        wait_for("Flink to notice", lambda: not self._runs() or self._runs_again())
-        out = self.written()
-        wait_for("more to come out", lambda: self._runs_again() and self.written() > out)
-        return Kill(victim, lag, time.time() - self._killed)
+        begun = wait_for("the job to run again", self._runs_again)
+        output = f"{self.live.topic}-out"
+        came = wait_for("more to come out", lambda: self.live.first_since(output, begun))
+        return Kill(victim, lag, came - self._killed)
 
     def wait_for_moment(self) -> int:
         """Wait until something may be killed; return the lag, in messages."""
@@ -93,13 +93,14 @@ class Killer:
         came = wait_for("more messages", lambda: self._sent() - seen)
         return came if self._latest()[0] == number else 0
 
-    def _runs(self) -> bool:
-        found = self.live.cluster.ask_flink(f"/jobs/{self.job}")
-        return all(vertex["status"] == "RUNNING" for vertex in found["vertices"])
+    def _runs_again(self) -> float | None:
+        """Return when Flink started the job's tasks again, in seconds since 1970.
 
-    def _runs_again(self) -> bool:
+        It answers seconds late, when all may be over: what matters are its times, not ours.
+        """
         found = self.live.cluster.ask_flink(f"/jobs/{self.job}")
-        return self._runs() and found["timestamps"]["RUNNING"] / 1000 > self._killed
+        begun: float = found["timestamps"]["RUNNING"] / 1000
+        return begun if begun > self._killed else None
 
     def _sent(self) -> int:
         return sum(self.live.sizes(self.live.topic))

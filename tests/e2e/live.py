@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -183,6 +184,23 @@ class Live:
         ends = [consumer.get_watermark_offsets(place, 30) for place in places]
         consumer.close()
         return [high - low for low, high in ends]
+
+    def first_since(self, topic: str, begun: float) -> float | None:
+        """When the first message since then was written, both in seconds since 1970."""
+        consumer = confluent_kafka.Consumer({**self.client, "group.id": "times"})
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        wanted = [
+            confluent_kafka.TopicPartition(topic, number, math.ceil(begun * 1000))
+            for number in partitions
+        ]
+        found = [place for place in consumer.offsets_for_times(wanted, 30) if place.offset >= 0]
+        times = []
+        for place in found:
+            consumer.assign([place])
+            message = consumer.poll(30)
+            times.append(message.timestamp()[1] / 1000)
+        consumer.close()
+        return min(times, default=None)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
