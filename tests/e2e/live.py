@@ -198,6 +198,7 @@ class Live:
         for place in found:
             consumer.assign([place])
             message = consumer.poll(30)
+            assert message is not None
             times.append(message.timestamp()[1] / 1000)
         consumer.close()
         return min(times, default=None)
