@@ -110,7 +110,7 @@ sanitized: env
 sanitize: sanitized ## run the contracts and crafted states with the address and undefined-behaviour sanitizers
 	$(SANITIZED_LOOPS) $(PY) -m pytest tests/unit/test_crafted_states.py \
 		tests/unit/test_tracker_contract.py tests/unit/test_learners_contract.py \
-		tests/unit/test_native.py tests/unit/test_reference.py --numprocesses auto --maxprocesses 4
+		tests/unit/test_native.py tests/unit/test_reference.py --numprocesses 2
 
 fuzz: sanitized ## crafted states under the sanitizers, more than an hour; TRIALS=10000 ONLY=auto
 	$(SANITIZED_LOOPS) $(PY) -m tests.crafted_states --trials $(TRIALS) --only '$(ONLY)'

@@ -15,6 +15,7 @@ from tests.e2e.secure import Secure, free_ports, make_certificates
 
 QUICK_JAVA = (
     "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
     # Jars come by their checksums: their classes are not verified over again in each process.
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
@@ -23,7 +24,10 @@ QUICK_JAVA = (
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_java() -> Iterator[None]:
-    """Compile Java quickly and once: a cluster is gone before better code would pay for itself."""
+    """Compile Java quickly and once, and let one thread look for its garbage.
+
+    A cluster is gone before better code would pay for itself.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", " ".join(QUICK_JAVA))
         yield
