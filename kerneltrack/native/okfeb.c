@@ -14,6 +14,9 @@ full budget in okfeb_budget.c.
 /* They are as well once so little of M's fading part is left, or so much of A is to be shrunk. */
 #define LEAST_FADED 0.9
 #define MOST_SHRINK 0.05
+/* And the row after one that leaves N with more than this condition: no Q is then as exact as others
+are, and its error must not outlast what it came from. */
+#define ILL 1e7
 /* A row that shrinks L to less than this goes through the renewal, not through a change of rank 1. */
 #define LEAST_DECAY 0.1
 
@@ -299,6 +302,11 @@ static int move(okfeb *loop, const update *plan, double loss) {
   return move_nonparametric(loop, plan);
 }
 
+/* About the condition of N: Σκ_ii‖a_i‖² for its trace, times tr N⁻¹ = ‖Q‖_F². O(r²) */
+static double condition_of(const mat *frame, double spread) {
+  return spread * dot(frame->at, frame->at, frame->rows * frame->columns);
+}
+
 /* Make an update the state: low-rank changes, or where they are not exact a renewal. */
 static void commit(okfeb *loop, const update *plan, double loss, int exact) {
   okfeb_state *state = loop->state;
@@ -320,6 +328,7 @@ static void commit(okfeb *loop, const update *plan, double loss, int exact) {
     okfeb_renew(loop);
   else if (!followed || (plan->evicted >= 0 && loop->settings->policy == COMPENSATED))
     okfeb_refresh(loop);
+  if (condition_of(&state->frame, plan->spread) > ILL) counts[SINCE] = most_of(RENEWAL, size);
 }
 
 /* Whether what the nonparametric rule would shrink, A ← A - (μλ/n)KA, turns A round. */

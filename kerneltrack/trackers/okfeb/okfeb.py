@@ -48,6 +48,8 @@ Differs from the paper:
 - The default step of the parametric rule is 1/(‖q‖² + λ), not 1/(‖q‖² + λ/n), its bound (Prop. 2).
 - The ridge in force fades with d² between two renewals; what the nonparametric rule shrinks,
   A ← A - (μλ/n)KA, is summed up and applied at the next one: both would be changes of full rank.
+- KA and Q are computed anew every 64 rows, or B if that is more, and in the row after one that
+  leaves N with a condition above 1e7: QNQᵀ - I stays within 1e-8, or within ε times the condition.
 """
 
 from __future__ import annotations
