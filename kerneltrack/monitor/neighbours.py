@@ -54,8 +54,10 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +75,8 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.state import directions_used
 
 FloatArray = npt.NDArray[np.float64]
+_S = TypeVar("_S")
+_T = TypeVar("_T")
 
 SUBSPACE, TIES, LEVEL = VIEWS = ("subspace", "ties", "level")
 LANDMARKS = 256
@@ -90,6 +94,8 @@ LEAST_SPREAD = 0.05
 """Deviation of ln s that is taken for granted, however alike the models are."""
 LEAST_LEVEL = 0.05
 """Deviation of a channel's level and of its ln spread that is taken for granted."""
+LOOKS = 64
+"""Models that a thread looks at before more are read."""
 _RIDGE = 1e-9
 
 
@@ -200,6 +206,7 @@ def compare(
     names: Sequence[str],
     read: Callable[[str], Fingerprint | None],
     most: int = MOST_COMPARED,
+    threads: int = 1,
 ) -> Neighbours:
     """Compare the models of a fleet.
 
@@ -209,6 +216,7 @@ def compare(
         read: Gives a model's fingerprint, None of one that has nothing yet. Those of landmarks are
             kept, the others not.
         most: Models that are compared, at most.
+        threads: How many compare; `read` is called by one.
 
     Returns:
         The same, bit for bit, in whatever order names come.
@@ -236,16 +244,19 @@ def compare(
     first = next((found for name in order if (found := read(name)) is not None), None)
     many = 0 if first is None else _landmarks_for(first, len(order))
     kept = [(name, found) for name in order[:many] if (found := read(name)) is not None]
-    marks = _Landmarks(spec, kept)
+    marks = _Landmarks(spec, kept, threads)
     among = {name: place for place, (name, _) in enumerate(kept)}
-    compared, far = [], []
-    for name in order:
-        at = among.get(name)
-        found = kept[at][1] if at is not None else read(name)
-        if found is None:
-            continue
-        compared.append(name)
-        far.append(marks.look(found, at))
+    compared: list[str] = []
+
+    def each() -> Iterator[tuple[Fingerprint, int | None]]:
+        for name in order:
+            at = among.get(name)
+            found = kept[at][1] if at is not None else read(name)
+            if found is not None:
+                compared.append(name)
+                yield found, at
+
+    far = list(_of_each(lambda model: marks.look(*model), each(), threads))
     return _neighbours(marks, compared, far, read, len(names))
 
 
@@ -285,7 +296,9 @@ class _Look(NamedTuple):
 class _Landmarks:
     """The models that all are compared with."""
 
-    def __init__(self, spec: SubspaceSpec, models: Sequence[tuple[str, Fingerprint]]) -> None:
+    def __init__(
+        self, spec: SubspaceSpec, models: Sequence[tuple[str, Fingerprint]], threads: int = 1
+    ) -> None:
         self.names = [name for name, _ in models]
         self.prints = [found for _, found in models]
         self._spec = spec
@@ -298,7 +311,7 @@ class _Landmarks:
             self._ties = _Packed([found.ties for found in having[TIES]])
         if SUBSPACE in self.views:
             self._bases = _Bases(spec, having[SUBSPACE])
-        self._lay_out()
+        self._lay_out(threads)
 
     def _those_with(self, view: str) -> list[int]:
         """Return the landmarks that have a view, of the shape that most have; none if too few."""
@@ -326,12 +339,12 @@ class _Landmarks:
                 away[view][having] = self._level.distances(found)
         return away
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, threads: int) -> None:
         """Make the map of the landmarks."""
         count = len(self.prints)
         tables = {view: np.zeros((count, count)) for view in self.views}
-        for at, found in enumerate(self.prints):
-            for view, away in self.distances(found).items():
+        for at, apart in enumerate(_of_each(self.distances, self.prints, threads)):
+            for view, away in apart.items():
                 tables[view][at] = away
         self._own, self._usual = tables, {}
         above = np.triu_indices(count, 1)
@@ -563,6 +576,19 @@ class _Map:
         gap = (self._means - square) / 2
         first, second = (math.fsum((axis * gap).tolist()) for axis in self._axes)
         return first, second
+
+
+def _of_each(look: Callable[[_S], _T], models: Iterable[_S], threads: int) -> Iterator[_T]:
+    """Look at models, some in each thread: the sums are C's, which keeps no lock of Python's."""
+    if threads == 1:
+        yield from map(look, models)
+        return
+    models = iter(models)
+    with ThreadPoolExecutor(threads) as pool:
+        while some := list(islice(models, threads * LOOKS)):
+            parts = [some[start::threads] for start in range(threads)]
+            looks = list(pool.map(lambda part: list(map(look, part)), parts))
+            yield from (looks[at % threads][at // threads] for at in range(len(some)))
 
 
 def _neighbours(

@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
 
 
 def find_neighbours(
-    output: str, spec: SubspaceSpec, most: int, models: int
+    output: str, spec: SubspaceSpec, most: int, models: int, threads: int
 ) -> dict[str, dict[str, Any]]:
     """Compare the models of a run, and write `output/neighbours/*.parquet`.
 
@@ -60,6 +60,7 @@ def find_neighbours(
         spec: The tracker's spec.
         most: Models that are compared, at most.
         models: Models of the run.
+        threads: How many compare.
 
     Returns:
         What the record says of it; nothing where there was nothing to compare.
@@ -76,7 +77,7 @@ def find_neighbours(
     def read(model_id: str) -> Fingerprint | None:
         return kept[model_id] if model_id in kept else _read(folder, model_id)
 
-    found = compare(spec, names, read, most)
+    found = compare(spec, names, read, most, threads)
     if found.views:
         _write(output, found)
     unlike = [model for model in found.models if model.unlike]

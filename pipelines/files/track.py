@@ -186,7 +186,9 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             "counts": found,
             "failures": failure_reasons(failed),
             **({} if job.reference is None else {UNREFERENCED: bare}),
-            **find_neighbours(args.output, job.spec, args.neighbours, int(found["models"])),
+            **find_neighbours(
+                args.output, job.spec, args.neighbours, int(found["models"]), workers or 1
+            ),
             **local_times(
                 columns, counted(totals), counted(totals, "labels") if ends.labels else None
             ),

@@ -211,6 +211,15 @@ def test_no_order_of_names_changes_a_bit(made: dict[str, Fingerprint]) -> None:
     assert repr(compare(SPEC, names[::-1], made.__getitem__)) == repr(found)
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+def test_no_number_of_threads_changes_a_bit(
+    threads: int, made: dict[str, Fingerprint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "LOOKS", 4)
+    found = compare(SPEC, list(made), made.__getitem__)
+    assert repr(compare(SPEC, list(made), made.__getitem__, threads=threads)) == repr(found)
+
+
 def test_of_many_a_sample_is_compared_with_a_sample(
     made: dict[str, Fingerprint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
