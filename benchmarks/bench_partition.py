@@ -1,13 +1,16 @@
 """What a model costs beside its rows, and what more cores bring.
 
     python benchmarks/bench_partition.py [--models N] [--rows N] [--workers N ...] [--runs N]
+        [--source FILE] [--against CHECKOUT ...]
     python benchmarks/bench_partition.py --memory N [N ...] [--rows N] [--workers N]
     python benchmarks/bench_partition.py --snapshots N
 
 Runs `kerneltrack track` on made rows by one of Beam's runners and in processes of its own, in
 turns, and prints wall time, processor time of all its processes, the largest one's memory,
 and the times as a share of the runner's (medians). Exit code 1 if features or snapshots differ
-in a bit. With `--runner no` the runner is left out.
+in a bit. With `--runner no` the runner is left out. `--source` takes a file with the columns
+model_id and time instead of made rows, `--against` other versions into the turns: checkouts with
+an environment of their own in `.venv`; the first of them is then what the others are shares of.
 
 `--memory`: runs so many models in processes, and prints how many partitions there were and what
 the first process and the largest of the others took.
@@ -50,6 +53,7 @@ from transforms.track.segments import run_rows
 
 FLAGS = ("--model-id", "model_id", "--time", "time", "--rank", "10", "--budget", "15")
 SPEC = OKFEBSpec(rank=10, budget=15)
+COMMAND = Path(sys.executable).with_name("kerneltrack")
 KIND = 20
 """Different states that the snapshots are made of."""
 
@@ -63,11 +67,11 @@ class Ran(NamedTuple):
     first: float
 
 
-def run(source: Path, output: Path, *flags: str) -> Ran:
+def run(source: Path, output: Path, *flags: str, command: Path = COMMAND) -> Ran:
     """Run the job as a process of its own."""
-    command = [sys.executable, "-m", "pipelines.cli", "track", str(source), "--output", str(output)]
+    arguments = ["track", str(source), "--output", str(output), "--overwrite", *FLAGS, *flags]
     begun = time.monotonic()
-    process = subprocess.Popen([*command, "--overwrite", *FLAGS, *flags], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([str(command), *arguments], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     if status:
         raise RuntimeError(f"the job ended with {status}")
@@ -97,23 +101,29 @@ def digest(output: Path) -> tuple[str, str]:
     return features.hexdigest(), states.hexdigest()
 
 
-def compare(models: int, rows: int, workers: list[int], runs: int, runner: bool) -> bool:
+def compare(args: argparse.Namespace) -> bool:
     """Run all ways in turns, print them, and tell whether they gave the same."""
-    ways: dict[str, tuple[str, ...]] = {
-        f"{count} process{'' if count == 1 else 'es'}": ("--workers", str(count))
-        for count in workers
+    ways: dict[str, tuple[Path, tuple[str, ...]]] = {
+        f"{count} process{'' if count == 1 else 'es'}": (COMMAND, ("--workers", str(count)))
+        for count in args.workers
     }
-    if runner:
-        ways = {"runner": (f"--runner={DEFAULT_RUNNER}",), **ways}
+    if args.runner == "yes":
+        ways = {"runner": (COMMAND, (f"--runner={DEFAULT_RUNNER}",)), **ways}
+    others: dict[str, tuple[Path, tuple[str, ...]]] = {
+        str(other): (other / ".venv" / "bin" / "kerneltrack", ()) for other in args.against
+    }
     with tempfile.TemporaryDirectory() as place:
-        source = Path(place) / "in.parquet"
-        write_models(source, models, rows)
-        found: dict[str, list[Ran]] = {name: [] for name in ways}
-        for _ in range(runs):
-            for name, flags in ways.items():
-                found[name].append(run(source, Path(place) / name, *flags))
-        digests = {name: digest(Path(place) / name) for name in ways}
-    first = next(iter(ways))
+        source = args.source or Path(place) / "in.parquet"
+        if args.source is None:
+            write_models(source, args.models, args.rows)
+        outputs = {name: Path(place) / str(at) for at, name in enumerate({**others, **ways})}
+        found: dict[str, list[Ran]] = {name: [] for name in outputs}
+        for _ in range(args.runs):
+            for name, (command, flags) in {**others, **ways}.items():
+                found[name].append(run(source, outputs[name], *flags, command=command))
+        digests = {name: digest(outputs[name]) for name in ways}
+        models = len(SnapshotFolder(str(outputs[next(iter(ways))] / "snapshots")).models)
+    first = next(iter(found))
     for name, each in found.items():
         middle = Ran(*(statistics.median(values) for values in zip(*each, strict=True)))
         shares = [
@@ -123,7 +133,7 @@ def compare(models: int, rows: int, workers: list[int], runs: int, runner: bool)
             for field in range(2)
         ]
         say(
-            f"{models:,} x {rows:,}, {name}: {middle.wall:.1f} s, processors {middle.cpu:.1f} s, "
+            f"{models:,} models, {name}: {middle.wall:.1f} s, processors {middle.cpu:.1f} s, "
             f"{middle.cpu / models * 1e6:,.0f} us a model, peak {middle.peak:.0f} MB; "
             f"of {first}: wall {shares[0]:.2f}, processors {shares[1]:.2f}"
         )
@@ -243,6 +253,8 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=10, help="of each (default %(default)s)")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--source", type=Path, metavar="FILE")
+    parser.add_argument("--against", type=Path, nargs="+", default=[], metavar="CHECKOUT")
     parser.add_argument("--runner", choices=("yes", "no"), default="yes")
     parser.add_argument("--memory", type=int, nargs="+", metavar="N")
     parser.add_argument("--snapshots", type=int, metavar="N")
@@ -254,8 +266,7 @@ def main() -> int:
         memory(models, args.rows, max(args.workers))
     if args.memory:
         return 0
-    same = compare(args.models, args.rows, args.workers, args.runs, args.runner == "yes")
-    return 0 if same else 1
+    return 0 if compare(args) else 1
 
 
 if __name__ == "__main__":
