@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from pipelines.cluster import records
 from pipelines.cluster.folder import Folder, load
@@ -41,6 +43,21 @@ def wait_for(what: str, look: Callable[[], T | None], tell: Callable[[], str] = 
             return seen
         time.sleep(POLL)
     pytest.fail(f"waited in vain for {what}\n{tell()}")
+
+
+def make_topics(
+    client: Mapping[str, Any],
+    *names: str,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> AdminClient:
+    """Topics that the broker knows, too: the controller, which made them, does so sooner."""
+    admin = AdminClient(dict(client))
+    new = [NewTopic(name, num_partitions=partitions, config=dict(config or {})) for name in names]
+    for made in admin.create_topics(new).values():
+        made.result(60)
+    wait_for("topics", lambda: set(names) <= set(admin.list_topics(timeout=60).topics))
+    return admin
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 import confluent_kafka
 import numpy as np
 import pyarrow as pa
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import OKFEBSpec
 from pipelines.live.counters import counters
 from pipelines.topics.read_output import OutputReader
-from tests.e2e.clusters import LocalCluster, wait_for
+from tests.e2e.clusters import LocalCluster, make_topics, wait_for
 from tests.e2e.hostile import START, good_rows, hostile_messages, message
 from tests.e2e.live import CHANNELS, Live
 
@@ -93,9 +91,7 @@ def assert_undisturbed(
     live = Live(cluster, f"hostile-{form}-{count}-{by_record}".lower(), form)
     # A broker refuses far-away timestamps by default.
     settings = {f"message.timestamp.{side}.max.ms": str(2**63 - 1) for side in ("before", "after")}
-    new = NewTopic(live.topic, num_partitions=1, config=settings)
-    admin = AdminClient(live.client)
-    admin.create_topics([new])[live.topic].result(60)
+    make_topics(live.client, live.topic, config=settings)
     messages = mixed(good_messages(form), bad_messages(form, count, by_record))
     refused = {at: each for at, each in enumerate(messages) if each.bad}
     letters = f"{live.topic}-out-dead-letters"

@@ -13,12 +13,10 @@ import confluent_kafka
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from pipelines.cli.main import main
 from pipelines.cluster.folder import Folder, load
-from tests.e2e.clusters import LocalCluster
+from tests.e2e.clusters import LocalCluster, make_topics
 from tests.e2e.jobs import command, features_of, run_process, table_of, track
 
 CHANNELS = ("ax", "ay", "az", "wx", "wy", "wz")
@@ -117,9 +115,7 @@ class Live:
         return {"bootstrap.servers": cluster.settings.address("kafka")}
 
     def make_topic(self, partitions: int) -> None:
-        admin = AdminClient(self.client)
-        for made in admin.create_topics([NewTopic(self.topic, num_partitions=partitions)]).values():
-            made.result(60)
+        make_topics(self.client, self.topic, partitions=partitions)
 
     def attached(self, *flags: str) -> list[str]:
         """The command that submits the job and follows it."""

@@ -16,8 +16,6 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from pipelines.cluster.configure import TASKMANAGER_ID
 from pipelines.cluster.folder import Folder, load
@@ -32,6 +30,7 @@ from tests.e2e.clusters import (
     POLL,
     LocalCluster,
     left_in,
+    make_topics,
     ports_beside,
     running,
     wait_for,
@@ -114,12 +113,6 @@ def test_topics_are_not_made_by_misspelling(own: LocalCluster) -> None:
     assert reports == ["UNKNOWN_TOPIC_OR_PART"]
 
 
-def make_topics(brokers: str, *names: str) -> None:
-    admin = AdminClient({"bootstrap.servers": brokers})
-    for made in admin.create_topics([NewTopic(name, num_partitions=1) for name in names]).values():
-        made.result(60)
-
-
 def send(brokers: str, topic: str, numbers: range) -> None:
     """Message n: key n mod KEYS, with so many words and one more."""
     producer = confluent_kafka.Producer({"bootstrap.servers": brokers})
@@ -189,7 +182,7 @@ def classes(cluster: LocalCluster) -> float:
 def test_a_job_goes_on_after_its_taskmanager_was_killed(own: LocalCluster) -> None:
     without_job = classes(own)
     brokers = own.status()["brokers"]
-    make_topics(brokers, "words", "counts")
+    make_topics({"bootstrap.servers": brokers}, "words", "counts")
     send(brokers, "words", range(60))
     job = submit(own, "words", "counts")
     settings = {"bootstrap.servers": brokers, "group.id": "test", "auto.offset.reset": "earliest"}

@@ -9,12 +9,10 @@ import confluent_kafka
 import numpy as np
 import pytest
 from apache_beam.utils.timestamp import Timestamp
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from pipelines.cli.main import main
 from pipelines.topics.read_output import OutputReader
-from tests.e2e.clusters import LocalCluster, wait_for
+from tests.e2e.clusters import LocalCluster, make_topics, wait_for
 from tests.e2e.live import Live
 from tests.unit.test_docs import blocks
 from transforms.chunks import Failures
@@ -25,14 +23,6 @@ from transforms.kafka.messages import Message, position
 START = 1_600_000_000_000
 DELETED = 100
 MESSAGES = 3000
-
-
-def make_topics(live: Live, *names: str) -> AdminClient:
-    admin = AdminClient(live.client)
-    new = [NewTopic(name, num_partitions=2) for name in names]
-    for made in admin.create_topics(new).values():
-        made.result(60)
-    return admin
 
 
 def send(live: Live, topic: str, messages: list[dict[str, Any]]) -> None:
@@ -61,7 +51,7 @@ def fetched(live: Live, rows: list[tuple[int, int, int, str]]) -> list[Outgoing]
 
 def test_refused_messages_are_fetched_wherever_they_lie(cluster: LocalCluster) -> None:
     live = Live(cluster, "fetched", "json")
-    admin = make_topics(live, live.topic)
+    admin = make_topics(live.client, live.topic, partitions=2)
     sent = [
         {
             "key": b"k%d" % (at % 7),
@@ -121,7 +111,7 @@ def test_dead_letters_are_sent_once_more(
 ) -> None:
     live = Live(cluster, f"again-{'-'.join(flags)[2:8]}".rstrip("-"), "json")
     letters, other = f"{live.topic}-letters", f"{live.topic}-other"
-    make_topics(live, live.topic, letters, other)
+    make_topics(live.client, live.topic, letters, other, partitions=2)
     messages = [
         Message(live.topic, at % 2, at, START + at * 1000, b"m", b"\xff%d" % at) for at in range(9)
     ]
@@ -167,7 +157,7 @@ def test_letters_are_mended_as_the_page_says(cluster: LocalCluster) -> None:
     """The code of docs/stream.md, with the names of this cluster."""
     live = Live(cluster, "mended", "json")
     letters = f"{live.topic}-dead-letters"
-    make_topics(live, live.topic, letters)
+    make_topics(live.client, live.topic, letters, partitions=2)
     rows = [{"time": at, "heat": heat} for at, heat in enumerate(["20.5", 21.5, "22"])]
     messages = [
         Message(live.topic, at % 2, at, START + at, b"m", json.dumps(row).encode())
