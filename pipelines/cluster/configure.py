@@ -142,11 +142,11 @@ def _rest(settings: Settings) -> dict[str, Any]:
 def _jobs() -> dict[str, Any]:
     return {
         # For ever; what fails again and again is left more and more time to be mended, what has run
-        # for ten seconds is not.
+        # for five seconds is not.
         "restart-strategy.type": "exponential-delay",
         "restart-strategy.exponential-delay.initial-backoff": "250 ms",
         "restart-strategy.exponential-delay.max-backoff": "10 s",
-        "restart-strategy.exponential-delay.reset-backoff-threshold": "10 s",
+        "restart-strategy.exponential-delay.reset-backoff-threshold": "5 s",
         # One that hangs is given up, and the next one tried; by default after 10 minutes.
         "execution.checkpointing.timeout": "60 s",
         # Else those of a job that failed or was cancelled are deleted.

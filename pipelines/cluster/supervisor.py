@@ -25,7 +25,7 @@ RESTARTED = "taskmanager"
 POLL = 0.5
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-STEADY = 20.0
+STEADY = 10.0
 """A TaskManager that ran for so many seconds is started again at once."""
 
 _log = logging.getLogger(__name__)
@@ -71,11 +71,12 @@ class Supervisor:
                 self._restart(process)
 
     def _pause_after(self, dead: Process) -> float:
-        """Return how long to wait: the longer, the more often it has died soon after a start."""
-        if not dead.restarts or time.time() - dead.since > STEADY:
+        """Return how long to wait: starts lie the further apart, the more of them soon failed."""
+        lived = time.time() - dead.since
+        if not dead.restarts or lived > STEADY:
             self._pause = FIRST_PAUSE
             return 0.0
-        return self._pause
+        return max(self._pause - lived, 0.0)
 
     def _restart(self, dead: Process) -> None:
         """Start the TaskManager again, unless a command is at work on the cluster."""
