@@ -136,7 +136,12 @@ def client(cluster: Cluster) -> dict[str, Any]:
 
 
 def _rest(settings: Settings) -> dict[str, Any]:
-    return {"rest.address": HOST, "rest.port": settings.ports["flink"]}
+    return {
+        "rest.address": HOST,
+        "rest.port": settings.ports["flink"],
+        # What it tells of a job is so many milliseconds old at most; by default 3,000.
+        "web.refresh-interval": 500,
+    }
 
 
 def _jobs() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pipelines.topics.read_output import Once, OutputReader
 from tests.e2e.clusters import wait_for
 
 SECOND = 1_000_000_000
-LOOK = 2.0
+LOOK = 0.7
 """Seconds without a row after which a topic has been read to its end for now."""
 
 Key = tuple[str, int]

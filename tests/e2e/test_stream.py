@@ -79,8 +79,10 @@ def test_killed_workers_lose_and_change_nothing(
     with live.running("--checkpointing_interval=500") as job:
         live.read("", 1, tmp_path)
         killer = Killer(live, job, SEED)
-        for victim, portion in zip(("worker", "taskmanager", "worker"), others, strict=True):
-            sending = command(*live.replay(portion, 5, "--speed", "0.4"))
+        # The last portion has a pause of ten seconds.
+        turns = zip(("worker", "taskmanager", "worker"), (0.4, 0.4, 0.8), others, strict=True)
+        for victim, speed, portion in turns:
+            sending = command(*live.replay(portion, 5, "--speed", str(speed)))
             with subprocess.Popen(sending, env=environment()) as feed:
                 killer.kill(victim)
                 assert feed.wait(PATIENCE) == 0

@@ -35,7 +35,7 @@ from tests.e2e.test_stream import FEATURES, PREDICTIONS
 ROWS = 600
 PARTITIONS = 3
 DISORDER = 10**9
-IDLE_FLUSH = ("--idle-flush", "45")
+IDLE_FLUSH = ("--idle-flush", "30")
 """Long enough for all that is sent before it, and short enough to wait for."""
 REFUSED_WITHIN = 10.0
 """Seconds of the processor: other processes do not count."""
@@ -134,7 +134,7 @@ def test_a_job_under_traffic_goes_on_in_newer_code(
     first, *between, last = recording.portions
     traffic = tmp_path / "feed.parquet"
     pq.write_table(pa.concat_tables(pq.read_table(portion) for portion in between), traffic)
-    feeding = command(*live.replay(traffic, 5, "--speed", "0.2"))
+    feeding = command(*live.replay(traffic, 5, "--speed", "0.4"))
     with ExitStack() as stack:
         with submitted(live, Sources(tmp_path / "before")):
             live.send(first, 5)
