@@ -48,12 +48,20 @@ LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use; those that mostly wait begin first."""
+    """Mark tests by the fixtures that they use; those that mostly wait begin first.
+
+    After them those that take long: none of them is to be the last one that others wait for.
+    """
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for fixture in fixtures & LANES.keys():
             item.add_marker(LANES[fixture])
-    items.sort(key=lambda item: item.get_closest_marker("live") is None)
+    items.sort(key=_begins)
+
+
+def _begins(item: pytest.Item) -> tuple[bool, bool]:
+    """Return by what tests are sorted."""
+    return item.get_closest_marker("live") is None, item.get_closest_marker("slow") is None
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
