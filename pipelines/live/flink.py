@@ -87,20 +87,21 @@ class Flink:
         """Return what made a job fail, as far as it says so."""
         return cause_of(str(self.ask(f"/jobs/{job}/exceptions").get("root-exception") or ""))
 
-    def last_savepoint(self, job: str) -> str | None:
-        """Return where the savepoint of a job that has ended is, if newer than its checkpoints.
+    def left_by(self, job: str) -> tuple[str, str] | None:
+        """Return what a job that has ended has left last, and where: a savepoint, a checkpoint.
 
         Flink repeats what it said of a job's checkpoints for as long as its pages do: what it said
         before the end is waited out.
         """
         time.sleep(self.ask("/config")["refresh-interval"] / 1000)
         latest = self.ask(f"/jobs/{job}/checkpoints")["latest"]
-        saved, checkpoint = latest.get("savepoint"), latest.get("completed")
-        if not saved or saved.get("status") != "COMPLETED":
-            return None
-        when = "latest_ack_timestamp"
-        older = checkpoint and checkpoint[when] > saved[when]
-        return None if older else str(saved["external_path"])
+        kinds = {"savepoint": latest.get("savepoint"), "checkpoint": latest.get("completed")}
+        found = [
+            (one["latest_ack_timestamp"], kind, str(one["external_path"]))
+            for kind, one in kinds.items()
+            if one and one["status"] == "COMPLETED"
+        ]
+        return max(found)[1:] if found else None
 
     def cancel_with_savepoint(self, job: str, folder: str | None, patience: float) -> str:
         """Write a savepoint, then cancel; return where it is.

@@ -201,6 +201,18 @@ def find_left(place: Place, resume: str, topic: str) -> Left:
     return Left(path.absolute().as_uri(), record)
 
 
+def how_to_go_on(place: Place, record: Record) -> str:
+    """Return how to go on from what a job that was cancelled has left."""
+    found = place.flink.left_by(record.job)
+    if found is None:
+        return "without a savepoint or a checkpoint: there is nothing to go on from"
+    kind, where = found
+    if kind == "savepoint":
+        return f"with a savepoint; go on with --resume {where}"
+    latest = "latest" if place.cluster is not None else where
+    return f"without a savepoint; go on from its last checkpoint with --resume {latest}"
+
+
 def _left_in_store(place: Place, resume: str) -> Left:
     """Find the job that wrote to an object store, by Flink's names; Flink says if it is not there.
 

@@ -21,7 +21,7 @@ from pipelines.job import say
 from pipelines.live.counters import counted, counters, extras, waiting
 from pipelines.live.flink import ENDED, FlinkError
 from pipelines.live.health import look
-from pipelines.live.jobs import NotSubmittedError, Place, Record, stop
+from pipelines.live.jobs import NotSubmittedError, Place, Record, how_to_go_on, stop
 from pipelines.live.pipeline import Ends
 from pipelines.topics.dead_letters import letter_of
 from transforms.kafka.messages import BadMessageError, batch_of, records_of
@@ -372,15 +372,6 @@ def _has_ended(place: Place, record: Record) -> bool:
     if state == "FAILED":
         why = place.flink.why_failed(record.job)
         raise NotSubmittedError(f"job {record.name} failed: {why}")
-    say(f"job {record.name} ended: {state}{_left(place, record, state)}")
+    left = f", {how_to_go_on(place, record)}" if state == "CANCELED" else ""
+    say(f"job {record.name} ended: {state}{left}")
     return True
-
-
-def _left(place: Place, record: Record, state: str) -> str:
-    """Say how to go on from what a job left that another terminal has stopped."""
-    if state != "CANCELED":
-        return ""
-    found = place.flink.last_savepoint(record.job)
-    if found is None:
-        return ", without a savepoint; go on from its last checkpoint with --resume latest"
-    return f", with a savepoint; go on with --resume {found}"

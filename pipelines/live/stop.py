@@ -6,7 +6,7 @@ import argparse
 
 from kerneltrack.paths import whole
 from pipelines.job import say
-from pipelines.live.jobs import choose, find_place, stop
+from pipelines.live.jobs import choose, find_place, how_to_go_on, stop
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     record = choose(place, args.job)
     if args.savepoint is None:
         place.flink.cancel(record.job, args.patience)
-        say(f"job {record.name} was cancelled; go on from its last checkpoint: --resume latest")
+        say(f"job {record.name} was cancelled, {how_to_go_on(place, record)}")
         return 0
     folder = whole(args.savepoint) if args.savepoint else None
     location = stop(place, record, folder, args.patience)

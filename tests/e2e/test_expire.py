@@ -57,7 +57,6 @@ def test_silent_models_leave_the_state_and_come_back(
 
     with live.running("--resume", "latest", *snapshots):
         live.send(recording.portions[1], 5)
-        # A worker that dies before its first message is missed by Beam after 3 minutes only.
         live.read("", MODELS * ROWS // PORTIONS, tmp_path)
         for pid in cluster.status()["workers"]:
             os.kill(pid, signal.SIGKILL)

@@ -16,6 +16,7 @@ import confluent_kafka
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from confluent_kafka.admin import AdminClient
 
 from kerneltrack.trackers import OKFEB, OKFEBSpec
@@ -75,7 +76,7 @@ def losses_after(marks: str) -> list[float]:
 
 
 def test_they_begin_where_and_with_what_they_are_told(
-    cluster: LocalCluster, tmp_path: Path
+    cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = pa.Table.from_pylist([row(at) for at in range(FROM)])
     pq.write_table(rows, tmp_path / "rows.parquet")
@@ -89,7 +90,11 @@ def test_they_begin_where_and_with_what_they_are_told(
         live.make_topic(1)
         send(live, 0, ROWS)
     with ThreadPoolExecutor(2) as both:
-        starts = ((timed, moment.isoformat(), ("--start-from", marks)), (latest, "latest", ()))
+        never = f"--checkpointing_interval={24 * 3600 * 1000}"
+        starts = (
+            (timed, moment.isoformat(), ("--start-from", marks, never)),
+            (latest, "latest", ()),
+        )
         jobs = [
             both.submit(live.start, "--from", begin, *FLAGS, *more) for live, begin, more in starts
         ]
@@ -114,8 +119,14 @@ def test_they_begin_where_and_with_what_they_are_told(
 
         assert min(rows_out(latest, more)) >= ROWS
     finally:
+        said = []
         for job in jobs:
+            capsys.readouterr()
             assert main(["stop", *timed.place, job.result()]) == 0
+            said.append(capsys.readouterr().out)
+    without = "was cancelled, without a savepoint"
+    assert f"{without} or a checkpoint: there is nothing to go on from\n" in said[0]
+    assert f"{without}; go on from its last checkpoint with --resume latest\n" in said[1]
 
 
 def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
