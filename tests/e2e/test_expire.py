@@ -56,14 +56,22 @@ def test_silent_models_leave_the_state_and_come_back(
     assert len(list(folder.glob("*@*.safetensors"))) >= MODELS * STEPS
 
     with live.running("--resume", "latest", *snapshots):
+        # Before a worker's first message, and after it.
+        kill_workers(cluster)
         live.send(recording.portions[1], 5)
         live.read("", MODELS * ROWS // PORTIONS, tmp_path)
-        for pid in cluster.status()["workers"]:
-            os.kill(pid, signal.SIGKILL)
+        kill_workers(cluster)
         for portion in recording.portions[2:]:
             live.send(portion, 5)
         assert_same_as_file_job(live, recording, tmp_path)
     assert_jobs_begin_alike(folder, Live(cluster, "warmed", "json"), recording, tmp_path)
+
+
+def kill_workers(cluster: LocalCluster) -> None:
+    workers = cluster.status()["workers"]
+    assert workers
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
 
 
 def assert_jobs_begin_alike(folder: Path, live: Live, recording: Recording, place: Path) -> None:

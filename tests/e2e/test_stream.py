@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.cli.main import main
-from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
+from tests.e2e.clusters import PATIENCE, LocalCluster
 from tests.e2e.jobs import command, environment
 from tests.e2e.kills import Killer
 from tests.e2e.live import Live, Recording, assert_same_bits, record
@@ -71,34 +67,6 @@ def test_a_live_job_gives_the_bytes_of_the_file_job(
     log = (cluster.folder / "logs" / "taskmanager.log").read_text()
     readers = re.findall(r"is reading from sources: \[(.*)\]", log)[-parallelism:]
     assert [names.count("@") for names in readers] == [1] * parallelism
-
-
-def test_a_worker_that_dies_before_its_first_message_is_missed(
-    cluster: LocalCluster, recording: Recording, tmp_path: Path
-) -> None:
-    """It has said that it is there, and no message has come yet."""
-    live = Live(cluster, "unseen", "json")
-    live.make_topic(PARTITIONS)
-    first, *others = recording.portions
-    live.send(first, 5)
-    before = live.start()
-    live.read("", 1, tmp_path)
-    assert main(["stop", *live.place, before, "--savepoint"]) == 0
-    with live.running("--resume", "latest") as job:
-        wait_for("its tasks", lambda: all_tasks_run(cluster, job))
-        for pid in cluster.status()["workers"]:
-            os.kill(pid, signal.SIGKILL)
-        died = time.monotonic()
-        for portion in others:
-            live.send(portion, 5)
-        assert_same_as_file_job(live, recording, tmp_path)
-        # Where a worker opens no stream for messages, Beam's runner gives up after three minutes.
-        assert time.monotonic() - died < 120
-
-
-def all_tasks_run(cluster: LocalCluster, job: str) -> bool:
-    vertices = cluster.ask_flink(f"/jobs/{job}")["vertices"]
-    return {vertex["status"] for vertex in vertices} == {"RUNNING"}
 
 
 def test_killed_workers_lose_and_change_nothing(
