@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import Any
 
@@ -65,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
         for flag in ("kind", "rows", "output"):
             if getattr(args, flag) is not None:
                 raise ConfigError(f"--{flag}", getattr(args, flag), "given with --model only")
+        if os.path.isdir(args.file):
+            raise ConfigError("FILE", args.file, "a file, or with --model ID a folder of snapshots")
         text = describe(args.file, as_json=args.json)
     else:
         place, data = take_out(args.file, args.model, args.kind or codec.TRACKER, args.rows)

@@ -141,6 +141,7 @@ MISTAKES = {
         r"--output = 'out': must be a folder without features.*or pass --overwrite",
     ),
     "a snapshot that is none": ("inspect in.parquet", r"in.parquet: not a kerneltrack snapshot"),
+    "a folder and no model of it": ("inspect .", r"FILE = '\.': must be a file, or with --model"),
     "a snapshot that is not there": ("inspect no.safetensors", r"no.safetensors: cannot be read"),
     "a word that no flag takes": (
         "track in.parquet --output x --model-id model_id dev",
