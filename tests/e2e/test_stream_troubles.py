@@ -25,7 +25,7 @@ from tests.e2e.live import Live, Recording, assert_same_bits, record
 ROWS = 600
 PARTITIONS = 2
 DISK = 64 << 20
-OUTAGE = 15.0
+OUTAGE = 30.0
 """Seconds for which the broker is away."""
 
 

@@ -107,7 +107,7 @@ SPECS |= PAIRS
 SPECS |= {name: TRACKERS.spec_type(name)(**SMALL) for name in TRACKERS if name not in SPECS}
 ROWS = walk(seed=7, count=120, width=3)
 EXTRAS = ("q", "s")
-LARGE = {"okfe", "okfe-paper", "oana-filling"}
+LARGE = ("okfe", "okfe-paper", "oana-filling")
 """They store a hundred rows: s, of their kernel matrix's root, takes most of their time."""
 
 
@@ -184,8 +184,21 @@ def test_update_writes_neither_state_nor_rows(spec: SubspaceSpec) -> None:
 @given(cuts=st.lists(st.integers(0, len(ROWS)), max_size=12))
 @pytest.mark.parametrize("name", SPECS)
 def test_the_same_bytes_however_rows_are_cut(name: str, cuts: list[int]) -> None:
+    assert_same_bytes(name, cuts, extras_of(name))
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_the_same_bytes_of_s_of_many_stored_rows(name: str) -> None:
+    assert_same_bytes(name, [1, 40, 40, 100], EXTRAS)
+
+
+def extras_of(name: str) -> tuple[str, ...]:
+    """What is asked for again and again: s only where it takes little."""
+    return ("q",) if name in LARGE else EXTRAS
+
+
+def assert_same_bytes(name: str, cuts: list[int], extras: tuple[str, ...]) -> None:
     spec = SPECS[name]
-    extras = ("q",) if name in LARGE else EXTRAS
     tracker, state = begin(spec)
     whole_state, whole = tracker.update(spec, state, ROWS, extras)
     parts = []
@@ -210,7 +223,7 @@ def test_the_codec_mid_stream_changes_nothing(name: str, cut: int) -> None:
     assert snapshot.header["about"] == {"model": "m"}
     assert state_bytes(snapshot.state) == state_bytes(state)
     assert codec.encode(snapshot.spec, snapshot.state, {"model": "m"}) == encoded
-    extras = ("q",) if name in LARGE else EXTRAS
+    extras = extras_of(name)
     kept, expected = tracker.update(spec, state, ROWS[cut:], extras)
     back, features = tracker.update(snapshot.spec, snapshot.state, ROWS[cut:], extras)
     assert feature_bytes(features) == feature_bytes(expected)
