@@ -19,6 +19,7 @@ from pipelines.cluster.configure import (
     task_memory,
 )
 from pipelines.cluster.folder import Cluster
+from pipelines.cluster.java import LIGHT_FLAGS
 from pipelines.cluster.probes import ask_flink, grpc_answers, kafka_answers
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import HOST
@@ -35,8 +36,6 @@ FLINK_FLAGS = (
     "--add-exports=java.rmi/sun.rmi.registry=ALL-UNNAMED",
     "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
 )
-# A small heap, quick to start; what computes is elsewhere.
-LIGHT_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 @dataclass(frozen=True)

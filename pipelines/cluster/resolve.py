@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.interruption import Interruption
-from pipelines.cluster.java import Java, find_java
+from pipelines.cluster.java import LIGHT_FLAGS, Java, find_java
 from pipelines.cluster.versions import POMS, versions
 
 POLL = 0.1
@@ -133,7 +133,8 @@ def _build(
             f"-Dkerneltrack.jars={work / 'jars'}",
             "package",
         ]
-        code = _run(command, {**os.environ, "JAVA_HOME": str(java.home)}, log, interruption)
+        env = {"MAVEN_OPTS": " ".join(LIGHT_FLAGS), **os.environ, "JAVA_HOME": str(java.home)}
+        code = _run(command, env, log, interruption)
         if code != 0:
             raise ClusterError(f"Maven failed: {_reason(log)} (all of it: {log})")
         (work / "jars").rename(target)

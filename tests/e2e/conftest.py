@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -51,5 +52,24 @@ def cluster(
         place = tmp_path_factory.getbasetemp().parent
         (place / f"has-cluster-{worker}").touch()
         assert len(list(place.glob("has-cluster-*"))) <= CLUSTERS
-    with running(tmp_path_factory.mktemp("live") / "cluster", *secure.broker_flags()) as cluster:
-        yield cluster
+    folder = tmp_path_factory.mktemp("live") / "cluster"
+    with ended:
+        yield ended.enter_context(running(folder, *secure.broker_flags()))
+
+
+ended = ExitStack()
+"""Takes the cluster down."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, None, None]:
+    """Take the cluster down after the last test of it: the others would run beside it."""
+    yield
+    if _needs_cluster(item) and not (nextitem and _needs_cluster(nextitem)):
+        ended.close()
+
+
+def _needs_cluster(item: pytest.Item) -> bool:
+    return "cluster" in getattr(item, "fixturenames", ())
