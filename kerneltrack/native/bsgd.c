@@ -3,8 +3,10 @@
 
 enum { REMOVAL, PROJECTION, MERGING };
 
-/* Steps of the golden section search: h to 1e-4. */
+/* Steps of the golden section search: h to 1e-4. Each waits for the one before, so that searches of
+some groups of rows go side by side. */
 #define SEARCH 20
+#define GROUPS 4
 #define GOLDEN 0.6180339887498949
 
 typedef struct {
@@ -60,23 +62,33 @@ static v4 merged(const merger *of, v4 h) {
   return total;
 }
 
-/* The h that maximises it, by golden section. */
-static v4 best_share(const merger *of) {
-  v4 low = all4(0.0), high = all4(1.0), first = all4(1.0 - GOLDEN), second = all4(GOLDEN);
-  v4 at_first = merged(of, first), at_second = merged(of, second);
-  for (int step = 0; step < SEARCH; step++) {
-    i4 lower = at_first >= at_second;
-    high = choose4(lower, second, high);
-    low = choose4(lower, low, first);
-    v4 kept = choose4(lower, first, second), at_kept = choose4(lower, at_first, at_second);
-    v4 part = GOLDEN * (high - low), fresh = choose4(lower, high - part, low + part);
-    v4 at_fresh = merged(of, fresh);
-    first = choose4(lower, fresh, kept);
-    at_first = choose4(lower, at_fresh, at_kept);
-    second = choose4(lower, kept, fresh);
-    at_second = choose4(lower, at_kept, at_fresh);
-  }
-  return 0.5 * (low + high);
+/* Where a search for the h that maximises it stands: the bounds, two places between, both values. */
+typedef struct {
+  v4 low, high;
+  v4 first, second;
+  v4 at_first, at_second;
+} search;
+
+static search begin_search(const merger *of) {
+  search at = {all4(0.0), all4(1.0), all4(1.0 - GOLDEN), all4(GOLDEN), all4(0.0), all4(0.0)};
+  at.at_first = merged(of, at.first);
+  at.at_second = merged(of, at.second);
+  return at;
+}
+
+/* A step of the golden section. */
+static void narrow(const merger *of, search *at) {
+  i4 lower = at->at_first >= at->at_second;
+  at->high = choose4(lower, at->second, at->high);
+  at->low = choose4(lower, at->low, at->first);
+  v4 kept = choose4(lower, at->first, at->second);
+  v4 at_kept = choose4(lower, at->at_first, at->at_second);
+  v4 part = GOLDEN * (at->high - at->low);
+  v4 fresh = choose4(lower, at->high - part, at->low + part), at_fresh = merged(of, fresh);
+  at->first = choose4(lower, fresh, kept);
+  at->at_first = choose4(lower, at_fresh, at_kept);
+  at->second = choose4(lower, kept, fresh);
+  at->at_second = choose4(lower, at_kept, at_fresh);
 }
 
 /* How far the functions move if m is merged with each of the four at h, squared. */
@@ -87,14 +99,14 @@ static v4 moved_by(const merger *of, double own_cost, v4 costs, v4 h) {
   return before - merged(of, h);
 }
 
-/* Scratch of the mergers: row m's weights, those of four others. */
+/* Scratch of the mergers: row m's weights, those of each group of four others. */
 typedef struct {
   double *own;
   v4 *others;
 } bsgd_work;
 
 static bsgd_work make_bsgd_work(arena *from, int64_t classes) {
-  return (bsgd_work){reals(from, classes), piece(from, classes, sizeof(v4))};
+  return (bsgd_work){reals(from, classes), piece(from, GROUPS * classes, sizeof(v4))};
 }
 
 /* Entries n to n + 3 of a row, 0 behind its end. */
@@ -121,18 +133,31 @@ static int64_t best_partner(dictionary_lesson *now, bsgd_work *work, int64_t m, 
   int64_t size = state->counts.at[STORED], classes = state->weights.rows, best = -1;
   double least = INFINITY;
   for (int64_t c = 0; c < classes; c++) work->own[c] = row_of(&state->weights, c)[m];
-  for (int64_t n = 0; n < size; n += LANES) {
-    for (int64_t c = 0; c < classes; c++)
-      work->others[c] = load_some(row_of(&state->weights, c), n, size);
-    merger of = {classes, work->own, work->others, distances_from(now, m, n, size)};
-    v4 share = best_share(&of), costs = load_some(now->work.costs, n, size);
-    v4 moved = moved_by(&of, now->work.costs[m], costs, share);
-    for (int64_t lane = 0; lane < LANES && n + lane < size; lane++) {
-      if (n + lane == m || !(moved[lane] < least)) continue;
-      best = n + lane;
-      least = moved[lane];
-      *h = share[lane];
-      *distance = of.distance[lane];
+  for (int64_t n = 0; n < size; n += GROUPS * LANES) {
+    int64_t groups = least_of(GROUPS, (size - n + LANES - 1) / LANES);
+    merger of[GROUPS];
+    search at[GROUPS];
+    for (int64_t g = 0; g < groups; g++) {
+      v4 *others = work->others + g * classes;
+      int64_t there = n + g * LANES;
+      for (int64_t c = 0; c < classes; c++)
+        others[c] = load_some(row_of(&state->weights, c), there, size);
+      of[g] = (merger){classes, work->own, others, distances_from(now, m, there, size)};
+      at[g] = begin_search(&of[g]);
+    }
+    for (int step = 0; step < SEARCH; step++)
+      for (int64_t g = 0; g < groups; g++) narrow(&of[g], &at[g]);
+    for (int64_t g = 0; g < groups; g++) {
+      int64_t there = n + g * LANES;
+      v4 share = 0.5 * (at[g].low + at[g].high), costs = load_some(now->work.costs, there, size);
+      v4 moved = moved_by(&of[g], now->work.costs[m], costs, share);
+      for (int64_t lane = 0; lane < LANES && there + lane < size; lane++) {
+        if (there + lane == m || !(moved[lane] < least)) continue;
+        best = there + lane;
+        least = moved[lane];
+        *h = share[lane];
+        *distance = of[g].distance[lane];
+      }
     }
   }
   return best;

@@ -32,6 +32,7 @@ static inline v4 exp4(v4 x) {
   v4 rest = fma4(whole, all4(-LN2_HIGH), inside);
   rest = fma4(whole, all4(-LN2_LOW), rest);
   v4 total = all4(EXP_TERMS[13]);
+  _Pragma("GCC unroll 13")
   for (int term = 12; term >= 0; term--) total = fma4(total, rest, all4(EXP_TERMS[term]));
   v4 power = (v4)(((i4)shifted << 52) + 0x3FF0000000000000);
   v4 out = total * power;
