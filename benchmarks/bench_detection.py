@@ -434,9 +434,10 @@ def main() -> int:
     spec = ReferenceSpec(learning=args.learning)
     lines = []
     for name in args.sets:
-        lines += compare(name, spec, args.quick)
-        print("\n".join(lines[-30:]), flush=True)
-    lines += [
+        found = compare(name, spec, args.quick)
+        print("\n".join(found), flush=True)
+        lines += found
+    rest = [
         "### Rates",
         "",
         *rates(spec),
@@ -445,9 +446,9 @@ def main() -> int:
         "",
         *pumps_found(args.fleet, args.broken, spec),
     ]
-    print("\n".join(lines))
+    print("\n".join(rest))
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    OUT.write_text("\n".join(lines + rest) + "\n", encoding="utf-8")
     return 0
 
 
