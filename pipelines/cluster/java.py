@@ -14,7 +14,7 @@ from pipelines.cluster.errors import ClusterError
 OLDEST = 17
 NEWEST = 21
 NEEDED = f"the local cluster needs Java {OLDEST} (up to {NEWEST})"
-# A small heap, quick to start; what computes is elsewhere.
+# Of programs that compute little: quick to start, one thread that looks for garbage.
 LIGHT_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 ADVICE = "install it or set JAVA_HOME (on Debian: apt-get install openjdk-17-jdk-headless)"
 

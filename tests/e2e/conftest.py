@@ -9,14 +9,14 @@ from contextlib import ExitStack
 
 import pytest
 
+from pipelines.cluster.java import LIGHT_FLAGS
 from pipelines.cluster.resolve import Jars
 from tests.conftest import CLUSTERS
 from tests.e2e.clusters import LocalCluster, running
 from tests.e2e.secure import Secure, free_ports, make_certificates
 
 QUICK_JAVA = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
+    *LIGHT_FLAGS,
     # Jars come by their checksums: their classes are not verified over again in each process.
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
