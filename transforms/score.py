@@ -34,8 +34,9 @@ from transforms.track.features import (
     reference_columns,
 )
 from transforms.track.model import Model, Work, frozen
+from transforms.track.outputs import EPISODES, MISMATCH
 from transforms.track.segments import run_rows
-from transforms.track.step import EPISODES, MISMATCH, SLICE_ROWS
+from transforms.track.step import SLICE_ROWS
 from transforms.track.windows import MeasureMismatch, mismatch_chunk
 from transforms.write.schemas import REFERENCE_COLUMNS, TIME, predictions_schema
 

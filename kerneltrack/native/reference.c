@@ -64,6 +64,8 @@ than so has no longest. */
 #define MOST_CHANNELS 3
 /* Largest |x| after scaling, in deviations: one wild row must not be all that is known. */
 #define MOST_DEVIATION 1e3
+/* False alarms a row, at most. */
+#define MOST_RATE 0.1
 
 /* Of the means over time, how many go along with a row: all that there is room for, the slower first. */
 static int64_t memories_of(const reference_state *state) {
@@ -109,11 +111,6 @@ static double whiten(const reference_state *state, const double *e, double *y) {
   return dot(y, y, size);
 }
 
-/* Place in the open block of the next row. */
-static int64_t next_place(const reference_state *state) {
-  return (state->counts.at[SEEN] + state->counts.at[PAD]) % state->good.size;
-}
-
 /* d² of four e side by side, (size, 4), by all of their entries, those of the row and the rows just before
 it, and those of the row alone. Each e has sums of its own, in one order wherever it stands. */
 static void measure_four(const reference_state *state, const double *e, v4 *squares) {
@@ -136,26 +133,27 @@ static void measure_four(const reference_state *state, const double *e, v4 *squa
     if (i + 1 == width) squares[ALONE] = total;
     if (i + 1 == few) squares[SHORT] = total;
   }
-  squares[WHOLE] = total;
+  squares[LONG] = total;
 }
 
-/* Scale rows into the open block, and measure d² of each. */
-KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_state *state,
-                                  const mat *rows) {
+void scale_deviations(const vec *shift, const vec *scale, const double *row, double *to) {
+  for (int64_t d = 0; d < scale->size; d++) {
+    double deviation = row[d] / scale->at[d] - shift->at[d];
+    to[d] = smaller(larger(deviation, -MOST_DEVIATION), MOST_DEVIATION);
+  }
+}
+
+int embed_rows(const reference_settings *settings, reference_state *state, const mat *rows) {
   int64_t lags = settings->lags, width = state->rows.columns, size = state->mean.size;
   int64_t first = next_place(state);
   arena scratch = {0};
   double *e = reals(&scratch, size), *four = reals(&scratch, 4 * size);
-  if (!take_block(&scratch)) return KT_NO_MEMORY;
+  if (!take_block(&scratch)) return 0;
   e = reals(&scratch, size);
   four = reals(&scratch, 4 * size);
   for (int64_t n = 0; n < rows->rows; n++) {
     double *to = row_of(&state->rows, lags - 1 + first + n);
-    const double *row = row_of(rows, n);
-    for (int64_t d = 0; d < width; d++) {
-      double deviation = row[d] / state->scale.at[d] - state->shift.at[d];
-      to[d] = smaller(larger(deviation, -MOST_DEVIATION), MOST_DEVIATION);
-    }
+    scale_deviations(&state->shift, &state->scale, row_of(rows, n), to);
     /* Before the first row all was as the first. */
     if (state->counts.at[SEEN] + n == 0)
       for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, first + l), to, width);
@@ -168,14 +166,14 @@ KT_API int64_t kt_reference_embed(const reference_settings *settings, reference_
       embed(state, lags, first + n + k, e);
       for (int64_t i = 0; i < size; i++) four[4 * i + k] = e[i];
     }
-    v4 squares[SCORES];
+    v4 squares[SCORED];
     measure_four(state, four, squares);
-    for (int which = 0; which < SCORES; which++)
+    for (int which = 0; which < SCORED; which++)
       for (int64_t k = 0; k < many; k++)
         row_of(&state->measured, which)[first + n + k] = squares[which][k];
   }
   give_back(&scratch);
-  return KT_DONE;
+  return 1;
 }
 
 /* How many of so many sorted scores make the tail. */
@@ -408,6 +406,15 @@ static double independent_exponent(double drift) {
   return low;
 }
 
+/* False alarms a row that are accepted: by the pace of the rows that the reference was made from where
+they are counted in event time. Rows of one time come as fast as can be: no rate is too low for them. */
+static double rate_of(const reference_settings *settings, const reference_state *state) {
+  if (settings->per_rows > 0) return settings->false_alarms / (double)settings->per_rows;
+  int64_t passed = state->times.at[STRETCH_TIME] - state->times.at[FIRST_TIME];
+  double pace = (double)most_of(passed, 1) / (double)most_of(state->counts.at[STRETCHED] - 1, 1);
+  return smaller(settings->false_alarms * pace / (double)settings->per_time, MOST_RATE);
+}
+
 /* h: where excursions of S are as rare as stated. Of the highest ones the heights beyond the lowest of
 them are taken as exponential, as those of a random walk are (Cramér and Lundberg), of no larger
 exponent than independent rows give. */
@@ -419,10 +426,10 @@ static void find_threshold(const reference_settings *settings, reference_state *
   int64_t kept = state->counts.at[EXCURSIONS], quarter = state->counts.at[BOOKED] / 4;
   int64_t many = least_of(kept, most_of(quarter, FEWEST_PEAKS));
   double most = independent_exponent(settings->drift), excess = 0.0;
-  double wanted = settings->rate * (double)state->counts.at[WATCHED];
+  double rate = rate_of(settings, state), wanted = rate * (double)state->counts.at[WATCHED];
   double *threshold = &state->reals.at[THRESHOLD];
   if (many == 0) {
-    *threshold = -log1(settings->rate) / most;
+    *threshold = -log1(rate) / most;
     return;
   }
   if (wanted >= (double)many) {
@@ -575,12 +582,9 @@ static void mark(reference_state *state, int64_t first, int64_t base, int64_t pl
     state->good.at[i] = (uint8_t)good;
 }
 
-/* Evidence of the rows that `kt_reference_embed` put into the open block, with their residuals. Rows
-whose excursion of S is over, or never began, are marked as good. Returns how many episodes were
-opened or closed; they are told behind those `before`. */
-static int64_t watch(const reference_settings *settings, reference_state *state,
-                     const reference_stored *stored, const vec *residual, const ints *times, reference_outputs *out,
-                     reference_episodes *episodes, int64_t before) {
+int64_t watch_rows(const reference_settings *settings, reference_state *state,
+                   const reference_stored *stored, const vec *residual, const int64_t *times,
+                   reference_outputs *out, int64_t done, reference_episodes *episodes, int64_t before) {
   double *numbers = state->reals.at;
   int64_t *counts = state->counts.at, found = 0;
   int64_t first = next_place(state), base = counts[SEEN];
@@ -593,20 +597,20 @@ static int64_t watch(const reference_settings *settings, reference_state *state,
     state->good.at[place] = 1;
     double angle = sqrt(larger(-log1(larger(1.0 - residual->at[n], LEAST_SHARE)), 0.0));
     row_of(&state->measured, ANGLE)[place] = angle;
-    state->times.at[NEWEST_TIME] = times->at[n];
+    state->times.at[NEWEST_TIME] = times[n];
     double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place));
     if (counts[CALIBRATED] == 0) continue;
-    double scores[SCORES], surprises[SCORES];
-    for (int which = 0; which < SCORES; which++) {
+    double scores[SCORED], surprises[SCORED];
+    for (int which = 0; which < SCORED; which++) {
       scores[which] = score_of(state, which, row_of(&state->measured, which)[place], angle);
       surprises[which] = surprise_of(state, which, scores[which]);
     }
     double counted = weighed(&numbers[RECENT], &counts[RECENT_ROW], settings->lags, row,
                              surprises[SHORT], surprises[ALONE]);
-    int told = weigh_evidence(settings, state, larger(counted, held), row, times->at[n]);
-    out->score.at[n] = scores[WHOLE];
-    out->p.at[n] = exp1(-larger(surprises[WHOLE], held));
-    out->evidence.at[n] = numbers[EVIDENCE] / numbers[THRESHOLD];
+    int told = weigh_evidence(settings, state, larger(counted, held), row, times[n]);
+    out->score.at[done + n] = scores[LONG];
+    out->p.at[done + n] = exp1(-larger(surprises[LONG], held));
+    out->evidence.at[done + n] = numbers[EVIDENCE] / numbers[THRESHOLD];
     int open = counts[OPENED] >= 0;
     if (held > counted) {
       counts[STUCK_ROWS] += 1;
@@ -620,7 +624,7 @@ static int64_t watch(const reference_settings *settings, reference_state *state,
     } else {
       mark(state, first, base, place, 1);
     }
-    if (told != 0) note(state, row, times->at[n], told < 0, before + found++, episodes);
+    if (told != 0) note(state, row, times[n], told < 0, before + found++, episodes);
     if (told < 0) {
       counts[OPENED] = -1;
       mark(state, first, base, place, doubtful(state));
@@ -636,53 +640,14 @@ static int64_t watch(const reference_settings *settings, reference_state *state,
   return found;
 }
 
-KT_API int64_t kt_reference_watch(const reference_settings *settings, reference_state *state,
-                                  const reference_stored *stored, const vec *residual, const ints *times,
-                                  reference_outputs *out, reference_episodes *episodes) {
-  return watch(settings, state, stored, residual, times, out, episodes, 0);
-}
-
-/* Go on to the next block: what is before its first row. */
-KT_API int64_t kt_reference_roll(const reference_settings *settings, reference_state *state) {
+void roll_block(const reference_settings *settings, reference_state *state) {
   int64_t block = state->good.size;
   copy(row_of(&state->memory, 0), row_of(&state->memory, block), state->memory.columns);
   for (int64_t l = 0; l < settings->lags - 1; l++)
     copy(row_of(&state->rows, l), row_of(&state->rows, block + l), state->rows.columns);
-  return KT_DONE;
 }
 
-/* Embed and watch rows of as many blocks as there is room for their episodes, learning none of them:
-what the two loops above do, block by block. */
-KT_API int64_t kt_reference_follow(const reference_settings *settings, reference_state *state,
-                                   const reference_stored *stored, const mat *rows, const vec *residual, const ints *times,
-                                   reference_followed *out, reference_episodes *episodes) {
-  int64_t block = state->good.size, done = 0, found = 0;
-  while (done < rows->rows && found + block <= episodes->number.size) {
-    int64_t first = next_place(state), count = least_of(block - first, rows->rows - done);
-    mat piece = {row_of(rows, done), count, rows->columns};
-    if (kt_reference_embed(settings, state, &piece) != KT_DONE) return KT_NO_MEMORY;
-    const double *measured = row_of(&state->measured, WHOLE) + first;
-    for (int64_t n = 0; n < count; n++) out->distance.at[done + n] = sqrt(measured[n]);
-    vec there = {residual->at + done, count};
-    ints stamps = {times->at + done, count};
-    reference_outputs watched = out->watched;
-    watched.score.at += done;
-    watched.p.at += done;
-    watched.evidence.at += done;
-    int64_t more = watch(settings, state, stored, &there, &stamps, &watched, episodes, found);
-    if (more < 0) return more;
-    found += more;
-    done += count;
-    state->counts.at[SEEN] += count;
-    if (next_place(state) == 0) kt_reference_roll(settings, state);
-  }
-  out->reached.at[0] = done;
-  out->reached.at[1] = found;
-  return KT_DONE;
-}
-
-/* Keep what was measured of the open block's good rows for the next calibration. */
-KT_API int64_t kt_reference_keep(reference_state *state) {
+void keep_measures(reference_state *state) {
   int64_t *kept = &state->counts.at[KEPT];
   for (int64_t place = 0; place < state->good.size; place++) {
     if (!state->good.at[place]) continue;
@@ -691,7 +656,6 @@ KT_API int64_t kt_reference_keep(reference_state *state) {
       row_of(&state->scores, which)[slot] = row_of(&state->measured, which)[place];
     *kept += 1;
   }
-  return KT_DONE;
 }
 
 /* The variance of each entry of y over rows that were not learned yet, the open block's good ones among
@@ -717,15 +681,12 @@ static void measure_unseen(const reference_settings *settings, reference_state *
   *known = least_of(*known + many, settings->memory);
 }
 
-/* Mean and scatter of the open block's good rows, one after the other (Welford), and W anew:
-C = scatter/n + ρ(tr C/E)·I, WᵀW = C⁻¹, its rows over the unseen deviations. Rows beyond the memory
-fade. */
-KT_API int64_t kt_reference_learn(const reference_settings *settings, reference_state *state) {
+int learn_block(const reference_settings *settings, reference_state *state) {
   int64_t size = state->mean.size, *learned = &state->counts.at[LEARNED];
   arena scratch = {0};
   double *e = reals(&scratch, size), *after = reals(&scratch, size), *more = reals(&scratch, size);
   mat half = table(&scratch, size, size), other = table(&scratch, size, size);
-  if (!take_block(&scratch)) return KT_NO_MEMORY;
+  if (!take_block(&scratch)) return 0;
   e = reals(&scratch, size);
   after = reals(&scratch, size);
   more = reals(&scratch, size);
@@ -755,7 +716,7 @@ KT_API int64_t kt_reference_learn(const reference_settings *settings, reference_
   for (int64_t i = 0; i < size; i++)
     scale_all(row_of(&state->whitener, i), 1.0 / sqrt(state->unseen.at[i]), i + 1);
   give_back(&scratch);
-  return KT_DONE;
+  return 1;
 }
 
 static void sort(double *values, int64_t count) {
@@ -814,32 +775,30 @@ static void find_units(reference_state *state, int64_t many) {
   }
 }
 
-/* Scores, tails and threshold from the measures that were kept. */
-KT_API int64_t kt_reference_calibrate(const reference_settings *settings, reference_state *state) {
-  int64_t many = least_of(state->counts.at[KEPT], state->calibration.columns);
+/* Scores, tails and threshold from the last `many` measures; false where memory is short. */
+static int calibrate_by(const reference_settings *settings, reference_state *state, int64_t many) {
+  int64_t slots = state->scores.columns, since = 0;
   /* The oldest first: the kept ones are a ring. */
-  int64_t oldest = state->counts.at[KEPT] - many, slots = state->scores.columns;
-  if (many < 4 * TAIL_LEAST) return KT_DONE;
+  int64_t oldest = state->counts.at[KEPT] - many;
   arena scratch = {0};
-  mat scores = table(&scratch, SCORES, many);
-  if (!take_block(&scratch)) return KT_NO_MEMORY;
-  scores = table(&scratch, SCORES, many);
+  mat scores = table(&scratch, SCORED, many);
+  if (!take_block(&scratch)) return 0;
+  scores = table(&scratch, SCORED, many);
   find_units(state, many);
   for (int64_t n = 0; n < many; n++) {
     int64_t at = (oldest + n) % slots;
     double angle = row_of(&state->scores, ANGLE)[at];
-    for (int which = 0; which < SCORES; which++)
+    for (int which = 0; which < SCORED; which++)
       row_of(&scores, which)[n] = score_of(state, which, row_of(&state->scores, which)[at], angle);
   }
   state->counts.at[CALIBRATED] = many;
-  for (int which = 0; which < SCORES; which++) {
+  for (int which = 0; which < SCORED; which++) {
     double *sorted = row_of(&state->calibration, which);
     copy(sorted, row_of(&scores, which), many);
     sort(sorted, many);
     fit_tail(sorted, many, tail_numbers(state, which));
   }
   double *surprises = row_of(&scores, SHORT), *newest = row_of(&scores, ALONE), recent = 0.0;
-  int64_t since = 0;
   for (int64_t n = 0; n < many; n++)
     surprises[n] = weighed(&recent, &since, settings->lags, n,
                            surprise_of(state, SHORT, surprises[n]),
@@ -847,5 +806,14 @@ KT_API int64_t kt_reference_calibrate(const reference_settings *settings, refere
   if (state->counts.at[WATCHED] == 0) find_excursions(settings, state, surprises, many);
   find_threshold(settings, state);
   give_back(&scratch);
-  return KT_DONE;
+  return 1;
+}
+
+int calibrate(const reference_settings *settings, reference_state *state) {
+  int64_t *counts = state->counts.at, slots = state->scores.columns;
+  int64_t many = least_of(counts[KEPT], state->calibration.columns);
+  if (counts[CALIBRATED] == 0) state->times.at[STRETCH_TIME] = state->times.at[NEWEST_TIME];
+  if (many >= 4 * TAIL_LEAST && !calibrate_by(settings, state, many)) return 0;
+  counts[DUE] = counts[KEPT] + least_of(counts[CALIBRATED], slots);
+  return 1;
 }

@@ -9,7 +9,7 @@
 /* What is measured of a row, and kept for calibrations: d² of all of e; of the row and those just
 before it, without the means over time; of the newest row alone; α. The first three make a score each,
 together with α. */
-enum { WHOLE, SHORT, ALONE, ANGLE, MEASURES, SCORES = ANGLE };
+enum { LONG, SHORT, ALONE, ANGLE, MEASURES, SCORED = ANGLE };
 
 /* Places of a tail's numbers: where it begins, its shape ξ and its width σ. */
 enum { BEGIN, SHAPE, WIDTH, TAIL_NUMBERS };
@@ -20,7 +20,7 @@ enum {
   MEANS,
   TAILS = MEANS + MEASURES,
   /* The threshold h of the evidence. */
-  THRESHOLD = TAILS + SCORES * TAIL_NUMBERS,
+  THRESHOLD = TAILS + SCORED * TAIL_NUMBERS,
   /* S, its largest value since it last was 0; the largest surprise and their sum since it was low. */
   EVIDENCE,
   TOP,
@@ -65,15 +65,28 @@ enum {
   BOOKED
 };
 
-/* Places in a state's `times`: of the rows that the counts of the same names are of. */
-enum { ZERO_TIME, OPENED_TIME, LAST_TIME, NEWEST_TIME };
+/* Places in a state's `times`: of the rows that the counts of the same names are of; of the first row,
+and of the last one that the reference was made from. */
+enum { ZERO_TIME, OPENED_TIME, LAST_TIME, NEWEST_TIME, FIRST_TIME, STRETCH_TIME };
 
+/* `rows` are those of the stretch, of which the first `fit_rows` are learned before any is scored;
+`until`: whether an event time ends the first stretch instead. `false_alarms` are accepted in
+`per_rows` rows, or in `per_time` ns where those are 0. `accept_after` is 0 where no episode becomes the
+new normal. */
 typedef struct {
   int64_t lags;
   double ridge;
   double drift;
-  double rate;
+  double false_alarms;
+  int64_t per_rows;
+  int64_t per_time;
   int64_t memory;
+  int64_t rows;
+  int64_t fit_rows;
+  int64_t until;
+  int64_t gated;
+  int64_t accept_after;
+  int64_t learn;
 } reference_settings;
 
 typedef struct {
@@ -107,8 +120,11 @@ typedef struct {
   double bandwidth;
 } reference_stored;
 
-/* What is said of rows; NaN before the calibration. */
+/* What is said of rows: d and ℓ, NaN before the reference has learned half its stretch; the rest NaN
+before the calibration. */
 typedef struct {
+  vec distance;
+  vec residual;
   vec score;
   vec p;
   vec evidence;
@@ -119,13 +135,6 @@ typedef struct {
   int64_t *at;
   int64_t rows, columns;
 } mat_of_ints;
-
-/* What is said of rows, with d and with how many rows and episodes that was. */
-typedef struct {
-  vec distance;
-  reference_outputs watched;
-  ints reached;
-} reference_followed;
 
 /* Episodes that were opened, changed or closed: at most one a row. */
 typedef struct {
@@ -144,5 +153,38 @@ typedef struct {
   mat blame;
   mat stuck;
 } reference_episodes;
+
+/* Place in the open block of the next row. */
+static inline int64_t next_place(const reference_state *state) {
+  return (state->counts.at[SEEN] + state->counts.at[PAD]) % state->good.size;
+}
+
+/* A row in deviations, clipped. */
+void scale_deviations(const vec *shift, const vec *scale, const double *row, double *to);
+
+/* Scale rows into the open block, and measure d² of each; false where memory is short. O(E²) a row */
+int embed_rows(const reference_settings *settings, reference_state *state, const mat *rows);
+
+/* Evidence of the rows that were put into the open block, with their residuals, in `out` from row `done`
+on. Rows whose excursion of S is over, or never began, are marked as good. Returns how many episodes were
+opened or closed, told behind those `before`, or KT_NO_MEMORY. */
+int64_t watch_rows(const reference_settings *settings, reference_state *state,
+                   const reference_stored *stored, const vec *residual, const int64_t *times,
+                   reference_outputs *out, int64_t done, reference_episodes *episodes, int64_t before);
+
+/* Keep what was measured of the open block's good rows for the next calibration. */
+void keep_measures(reference_state *state);
+
+/* Mean and scatter of the open block's good rows, one after the other (Welford), and W anew:
+C = scatter/n + ρ(tr C/E)·I, WᵀW = C⁻¹, its rows over the unseen deviations. Rows beyond the memory
+fade. False where memory is short. O(128E² + E³) */
+int learn_block(const reference_settings *settings, reference_state *state);
+
+/* Scores, tails and threshold from the measures that were kept, and when the next calibration is due;
+false where memory is short. */
+int calibrate(const reference_settings *settings, reference_state *state);
+
+/* Go on to the next block: what is before its first row. */
+void roll_block(const reference_settings *settings, reference_state *state);
 
 #endif

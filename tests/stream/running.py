@@ -23,7 +23,7 @@ from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.kafka.commands import command_of
-from transforms.track.log import BUFFER, LOG, Cells
+from transforms.track.log import BUFFER, KEPT, LOG, Cells
 from transforms.track.step import track_fn
 from transforms.track.transform import (
     ALERTS,
@@ -44,7 +44,7 @@ Element = tuple[str, Chunk]
 Table = dict[str, npt.NDArray[Any]]
 Line = dict[str, Any]
 
-REALS = ("loss", "novelty", "z", "q", "s")
+REALS = ("loss", "novelty", "z", "q", "s", "ref_loss", "ref_distance", "p")
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ class _Bag:
 
 def empty_cells() -> dict[str, Any]:
     """The cells of a model that has not come yet, by the step's parameters."""
-    return {"log": _Bag(LOG.coder), "buffer": _Bag(BUFFER.coder)}
+    return {part.name: _Bag(part.coder) for part in (LOG, BUFFER, KEPT)}
 
 
 def end_of_bundle(step: Any) -> Iterator[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,14 +16,18 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
+from kerneltrack.monitor import reference
+from kerneltrack.monitor.reference import ReferenceSpec
+from kerneltrack.monitor.reference import block as references
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.okfeb import block
 from tests.stream.running import SECOND, SPEC, Element, Outcome, Step, assert_same, make_rows
 from transforms.kafka.commands import Command, as_chunk
 from transforms.track import step as step_module
 from transforms.track import together
-from transforms.track.log import EntryCoder, Packed, Watch
+from transforms.track.log import EntryCoder, Watch
 from transforms.track.order import Order
+from transforms.track.packed import Packed
 
 ORDER = Order(max_disorder=3, max_jump=100)
 MODELS = 5
@@ -130,8 +135,73 @@ def test_other_settings(asked: dict[str, Any]) -> None:
     assert found.snapshots == expected.snapshots
 
 
+HELD = ReferenceSpec(rows=256, lags=3, rank=3, budget=6, false_alarms=1e-3, per=1)
+
+
+def faulty_bundles(seed: int, chunk: int, count: int = 620) -> list[list[Element]]:
+    """What comes for a few models that break, and now and then send a row that is refused."""
+    parts: list[list[Element]] = []
+    for model in range(MODELS):
+        rng = np.random.default_rng(10 * seed + model)
+        rows = make_rows(count, seed=model, times=np.arange(count) * SECOND)
+        x = rng.normal(size=(count, 3)) @ rng.normal(size=(3, 3))
+        x[300 + 20 * model : 400 + 20 * model, model % 3] += 15
+        x[560:, 0] -= 40
+        x[rng.integers(20, count, 2), 1] = np.nan
+        parts.append([(f"m{model}", part) for part in replace(rows, x=x).cut([chunk])])
+    elements = [part for turn in itertools.zip_longest(*parts) for part in turn if part]
+    return [elements[at : at + 2 * MODELS] for at in range(0, len(elements), 2 * MODELS)]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        HELD,
+        replace(HELD, learning="gated", drift=2.0),
+        replace(HELD, accept_after=128),
+        replace(HELD, false_alarms=3600, per="1 hour"),
+        replace(HELD, until="1970-01-01T00:05:00"),
+    ],
+    ids=["first", "gated", "accepted", "by time", "until"],
+)
+@pytest.mark.parametrize("devices", [False, True])
+def test_rows_are_held_against_references_together(spec: ReferenceSpec, devices: bool) -> None:
+    asked = {"reference": spec, "devices": devices, "order": Order(max_disorder=0)}
+    given = faulty_bundles(7, 4)
+    with alone():
+        expected, by_itself = ran(given, False, **asked)
+    with patch.object(references, "go_on", wraps=references.go_on) as run:
+        found, step = ran(given, True, **asked)
+    assert run.call_count > 60
+    assert sum(map(len, expected.episodes.values())) > 2 * MODELS
+    assert found.episodes == expected.episodes
+    assert found.devices == expected.devices
+    for key in expected.features:
+        assert_same(found.table(key), expected.table(key))
+    assert found.snapshots == expected.snapshots
+    assert found.failures == expected.failures
+    assert step.kept == by_itself.kept  # type: ignore[attr-defined]
+
+
+def test_what_few_rows_change_is_written_at_the_end_of_a_block() -> None:
+    step = Step(order=Order(max_disorder=0), reference=HELD)
+    written: list[tuple[int, bytes]] = []
+    rows = make_rows(600, times=np.arange(600) * SECOND)
+    first, *rest = rows.cut([30, 1])
+    step.push("m", first)
+    for chunk in rest:
+        step.push("m", chunk)
+        (kept,) = step._cells["m"]["kept"].encoded or [b""]
+        if not written or written[-1][1] != kept:
+            written.append((int(chunk.column("row")[0]) + 1, kept))
+    # The first row of the fit is that after which a packed model is written for the first time.
+    assert [row for row, _ in written] == [31, 128, 256]
+    step.push("m", as_chunk(Command(None, None)))
+    assert step._cells["m"]["kept"].encoded == []
+
+
 def test_what_is_kept_goes_through_bytes() -> None:
-    packed = Packed(-3, None, 7 * SECOND, b"numbers")
+    packed = Packed(-3, None, 7 * SECOND, b"numbers", b"more", "ü", b"not with them")
     data = EntryCoder().encode(packed)
     assert (
         data
@@ -140,35 +210,65 @@ def test_what_is_kept_goes_through_bytes() -> None:
         + b"\0\1"
         + bytes(8)
         + (7 * SECOND).to_bytes(8, "little")
-        + b"numbers"
+        + (7).to_bytes(8, "little")
+        + (4).to_bytes(8, "little")
+        + b"numbersmore\xc3\xbc"
     )
+    packed = packed._replace(kept=b"")
     assert EntryCoder().decode(data) == packed
     with pytest.raises(DataError, match=r"^log: damaged: a model of 3 bytes$"):
         EntryCoder().decode(b"p123")
     watch = Watch(1.5, 2.5)
     assert EntryCoder().encode(watch) == b"w" + struct.pack("<ddd", 1.5, 2.5, 0.0)
     assert EntryCoder().decode(EntryCoder().encode(watch)) == watch
+    with pytest.raises(DataError, match=r"^log: damaged: a model of 52 bytes$"):
+        EntryCoder().decode(data[:53])
     with pytest.raises(DataError, match=r"^log: damaged: a watch of 3 bytes$"):
         EntryCoder().decode(b"w123")
     with pytest.raises(DataError, match=r"^log: an entry of kind b'\?': written by newer code$"):
         EntryCoder().decode(b"?123")
 
 
-@pytest.mark.parametrize("damage", ["short", "counts"])
-def test_a_damaged_state_is_refused(damage: str) -> None:
-    step = Step(order=ORDER)
+DAMAGED = r"^state of model 'm': damaged state: "
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("short", r"^log: damaged: a model of \d+ bytes$"),
+        ("length", DAMAGED + r"state = '2335 bytes': must be "),
+        ("counts", DAMAGED + r"state.counts, stored rows = 1000000000: must be "),
+        ("reference", DAMAGED + r"reference.counts, scores kept = 1000000000: must be "),
+        ("subspace", DAMAGED + r"state.counts, stored rows = 1000000000: must be "),
+        ("nothing kept", DAMAGED + r"state = '0 bytes': must be "),
+    ],
+)
+def test_a_damaged_state_is_refused(damage: str, says: str) -> None:
+    step = Step(order=ORDER, reference=HELD)
     rows = make_rows(80)
     for chunk in rows.take(np.arange(60)).cut([5]):
         step.push("m", chunk)
-    bag = step._cells["m"]["log"]
-    (place,) = (at for at, data in enumerate(bag.encoded) if data[:1] == b"p")
-    data = bag.encoded[place]
-    if damage == "short":
-        bag.encoded[place] = data[:-1]
-    else:
+    log, kept = step._cells["m"]["log"], step._cells["m"]["kept"]
+    (place,) = (at for at, data in enumerate(log.encoded) if data[:1] == b"p")
+    packed, wrong = Packed.decode(log.encoded[place][1:]), (10**9).to_bytes(8, "little")
+    moving, of_kernel = references.parts_of(HELD, 3)
+    if damage == "length":
+        packed = packed._replace(body=packed.body[:-1])
+    elif damage == "counts":
         # The counts are the last array: what the second says of stored rows leads a loop.
         assert codec.decode(step.model("m") or b"").state.counts.shape == (10,)
-        bag.encoded[place] = data[:-72] + (10**9).to_bytes(8, "little") + data[-64:]
-    with pytest.raises(DataError, match=r"^state of model 'm': damaged state: "):
+        packed = packed._replace(body=packed.body[:-72] + wrong + packed.body[-64:])
+    elif damage == "reference":
+        at = moving.offsets["counts"] + 8 * reference.KEPT
+        packed = packed._replace(moving=packed.moving[:at] + wrong + packed.moving[at + 8 :])
+    elif damage == "subspace":
+        at, (data,) = of_kernel.offsets["kernel.counts"] + 8, kept.encoded
+        kept.encoded = [data[:at] + wrong + data[at + 8 :]]
+    elif damage == "nothing kept":
+        kept.encoded = []
+    log.encoded[place] = b"p" + packed.encode()
+    if damage == "short":
+        log.encoded[place] = log.encoded[place][: -len(packed.moving) - 1]
+    with pytest.raises(DataError, match=says):
         for chunk in rows.take(np.arange(60, 80)).cut([5]):
             step.push("m", chunk)

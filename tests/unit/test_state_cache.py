@@ -16,7 +16,8 @@ from apache_beam.runners.worker import statecache
 from transforms.chunks import Chunk
 from transforms.keyed.state_cache import ENTRY, measure_entries
 from transforms.track.clock import Clock
-from transforms.track.log import Expired, Packed, Spilled, Waiting, Watch
+from transforms.track.log import Expired, Spilled, Waiting, Watch
+from transforms.track.packed import Packed
 
 MOST = 4 << 20
 TRANSFORM = "ref_AppliedPTransform_Track-ParDo-TrackFn-_31"
@@ -30,7 +31,7 @@ KEPT: list[Any] = [
     [b"learner"],
     [3],
     [
-        Packed(0, None, 10**18, bytes(14_000), True),
+        Packed(0, None, 10**18, bytes(14_000), bytes(40_000), known=True),
         Waiting(bytes(900)),
         Clock(10**18, 10**18, 2, True),
         Watch(1e9, 2e9, 3e9),

@@ -20,14 +20,14 @@ from transforms.learn import step as learn
 from transforms.learn.step import LearnFn
 from transforms.learn.turns import NarrowFn, narrow_labels
 from transforms.read.files import CHUNK_ROWS
-from transforms.track import step as track
+from transforms.track import outputs
 from transforms.track.late_data import late_as_failures
 from transforms.track.log import Cells
 from transforms.track.order import Order
 from transforms.track.step import TrackFn
 
 FEATURES, PREDICTIONS, FAILURES = "features", "predictions", "failures"
-_TRACKED = {track.MISMATCH: "mismatch", track.ALERTS: "alerts", track.EPISODES: "episodes"}
+_TRACKED = {outputs.MISMATCH: "mismatch", outputs.ALERTS: "alerts", outputs.EPISODES: "episodes"}
 _LEARNED = {learn.METRICS: "metrics"}
 IN_ORDER = ("row", "source", "sequence", "time")
 IN_ARRIVAL = ("row", "source")
@@ -148,19 +148,19 @@ class Steps:
                     yield chunk
 
     def _tracked(self, key: str, rows: Chunk | Iterator[Chunk]) -> Iterator[Any]:
-        log, buffer = _Cell([]), _Cell([])
+        cells = Cells(_Cell([]), _Cell([]), _Cell([]))
         if self.order.waits_for_end:
             if isinstance(rows, Chunk):
-                buffer.add(rows)
-                yield from self.track.finish(key, Cells(log, buffer))
+                cells.buffer.add(rows)
+                yield from self.track.finish(key, cells)
             else:
                 yield from self.track.finish_sorted(key, rows)
             return
         for chunk in _as_they_came(iter((rows,)) if isinstance(rows, Chunk) else rows):
-            kept = self.track.log_of(key, Cells(log, buffer))
+            kept = self.track.log_of(key, cells)
             yield from self.track.take((key, chunk), kept)
             kept.commit()
-        yield from self.track.finish(key, Cells(log, buffer))
+        yield from self.track.finish(key, cells)
 
 
 def _as_they_came(parts: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -195,11 +195,11 @@ def _sorted_out(
     for item in items:
         if not isinstance(item, TaggedOutput):
             yield Rows(main, item[1].batch)
-        elif item.tag == track.SNAPSHOTS:
+        elif item.tag == outputs.SNAPSHOTS:
             yield State(item.value[1])
-        elif item.tag == track.FAILURES:
+        elif item.tag == outputs.FAILURES:
             yield Rows(FAILURES, item.value.batch)
-        elif item.tag == track.LATE:
+        elif item.tag == outputs.LATE:
             yield Rows(FAILURES, late_as_failures(item.value).batch)
         else:
             yield Rows(tags[item.tag], item.value[1].batch)

@@ -36,8 +36,7 @@ def join_scores(parts: Sequence[Scores]) -> Scores | None:
     """Join what a reference said of rows that went through in several calls, if there is one."""
     if not parts:
         return None
-    fields = [field.name for field in dataclasses.fields(Scores)]
-    return Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+    return Scores(*map(np.concatenate, zip(*(part.columns for part in parts), strict=True)))
 
 
 def episode_chunk(episodes: Sequence[Episode], has_time: bool) -> Chunk:

@@ -20,10 +20,11 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.keyed.timers import in_time
-from transforms.track.log import BUFFER, LOG, Cells, ModelLog, Watch
+from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog, Watch
 from transforms.track.model import Work
 from transforms.track.order import Order
-from transforms.track.step import SNAPSHOTS, Held, Timers, TrackFn, track_fn
+from transforms.track.outputs import SNAPSHOTS
+from transforms.track.step import Held, Timers, TrackFn, track_fn
 
 
 class LiveTrackFn(TrackFn):
@@ -94,18 +95,19 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
 
         @with_input_types(tuple[str, Chunk])
         @with_output_types(tuple[str, Chunk])
-        def process(
+        def process(  # noqa: PLR0917 - Beam gives each cell and timer by a parameter
             self,
             element: tuple[str, Chunk],
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
+            kept: Any = beam.DoFn.StateParam(KEPT),
             end: Any = beam.DoFn.TimerParam(bounded.END),
             idle: Any = beam.DoFn.TimerParam(idleness),
             silent: Any = beam.DoFn.TimerParam(silence),
             timestamp: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
             timers = Timers(end, idle, silent)
-            yield from self.bring(element, Cells(log, buffer), timers, timestamp)
+            yield from self.bring(element, Cells(log, buffer, kept), timers, timestamp)
 
         @on_timer(idleness)
         def at_idle(
@@ -113,10 +115,11 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             key: Any = beam.DoFn.KeyParam,
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
+            kept: Any = beam.DoFn.StateParam(KEPT),
             idle: Any = beam.DoFn.TimerParam(idleness),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
-            yield from self.fall_silent(key, Cells(log, buffer), Timers(None, idle), due)
+            yield from self.fall_silent(key, Cells(log, buffer, kept), Timers(None, idle), due)
 
         @on_timer(silence)
         def at_silence(
@@ -124,12 +127,13 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             key: Any = beam.DoFn.KeyParam,
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
+            kept: Any = beam.DoFn.StateParam(KEPT),
             end: Any = beam.DoFn.TimerParam(bounded.END),
             silent: Any = beam.DoFn.TimerParam(silence),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
             yield from self._run_held()
             timers = Timers(end, None, silent)
-            yield from self.expire(key, self.log_of(key, Cells(log, buffer)), timers, due)
+            yield from self.expire(key, self.log_of(key, Cells(log, buffer, kept)), timers, due)
 
     return _LiveTrackFn

@@ -21,54 +21,14 @@ from kerneltrack.errors import DataError
 from transforms.chunks import Chunk, chunk_from
 from transforms.keyed.expiry import Kept
 from transforms.track.clock import Clock
+from transforms.track.packed import Packed
 
-LOG_VERSION = 4
+LOG_VERSION = 5
 MOST_ENTRIES = 64
 
 CLOCK, MODEL, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"m", b"p", b"r", b"s", b"e", b"w"
 
-_HEAD = struct.Struct("<q??qq")
-"""Of a packed model: index of the tracker's first row, which of its times there are, and both."""
 _WATCH = struct.Struct("<ddd")
-
-
-class Packed(NamedTuple):
-    """A model with nothing beside its tracker, the tracker's arrays as one block of bytes.
-
-    What writing and reading names, shapes and a header costs each time, a bundle of single rows
-    would pay for each row.
-
-    Attributes:
-        before: As of `Model`; so are both times.
-        time: Time of the newest row, ns.
-        until: All rows before this time, ns, have been learned from.
-        body: The arrays.
-        known: Whether the arrays have been held against what the row loop takes; those that come
-            from the runner have not.
-    """
-
-    before: int
-    time: int | None
-    until: int | None
-    body: bytes
-    known: bool = False
-
-    def encode(self) -> bytes:
-        """Write it as bytes."""
-        times = (self.time is not None, self.until is not None, self.time or 0, self.until or 0)
-        return _HEAD.pack(self.before, *times) + self.body
-
-    @classmethod
-    def decode(cls, data: bytes) -> Packed:
-        """Read it back.
-
-        Raises:
-            DataError: for bytes too short to be one.
-        """
-        if len(data) < _HEAD.size:
-            raise DataError("log", f"damaged: a model of {len(data)} bytes")
-        before, timed, ended, time, until = _HEAD.unpack_from(data)
-        return cls(before, time if timed else None, until if ended else None, data[_HEAD.size :])
 
 
 class Waiting(NamedTuple):
@@ -181,6 +141,7 @@ class EntryCoder(coders.Coder):
 
 LOG = BagStateSpec("log", EntryCoder())
 BUFFER = BagStateSpec("buffer", coders.registry.get_coder(Chunk))
+KEPT = BagStateSpec("kept", coders.BytesCoder())
 
 
 class Cells(NamedTuple):
@@ -189,10 +150,12 @@ class Cells(NamedTuple):
     Attributes:
         log: That of `LOG`.
         buffer: That of `BUFFER`: rows that wait and are not in the log, older than those.
+        kept: That of `KEPT`: the part of a packed model that few rows change.
     """
 
     log: Any
     buffer: Any
+    kept: Any
 
 
 class ModelLog:
@@ -200,7 +163,6 @@ class ModelLog:
 
     Attributes:
         clock: The model's clock; None of one that is new, or has expired.
-        packed: The model as a block, if it is one.
         watch: When the model showed itself, in a live job.
         expired: The name of its file, if it has expired.
     """
@@ -210,7 +172,7 @@ class ModelLog:
         self._cells = cells
         self._unpack = unpack
         self.clock: Clock | None = None
-        self.packed: Packed | None = None
+        self._packed: Packed | None = None
         self.watch = Watch()
         self._model: bytes | None = None
         self.expired: bytes | None = None
@@ -232,9 +194,12 @@ class ModelLog:
             elif isinstance(entry, Expired):
                 self.expired = entry.name
             elif isinstance(entry, Packed):
-                self._model, self.packed = None, entry
+                self._model, self._packed = None, entry
             else:
-                self._model, self.packed = entry, None
+                self._model, self._packed = entry, None
+        # Whether the cell of its own holds a part of the model, and whether it is written.
+        self._keeps = self._packed is not None and bool(self._packed.moving)
+        self._writes_kept = False
 
     @property
     def model(self) -> bytes | None:
@@ -244,6 +209,14 @@ class ModelLog:
         return self._model
 
     @property
+    def packed(self) -> Packed | None:
+        """The model as blocks of bytes, if it is one."""
+        packed = self._packed
+        if packed is not None and packed.moving and not packed.kept:
+            packed = self._packed = packed._replace(kept=b"".join(self._cells.kept.read()))
+        return packed
+
+    @property
     def spilled(self) -> bool:
         """Whether rows wait in the buffer, too."""
         return self._spilled > 0
@@ -251,7 +224,7 @@ class ModelLog:
     @property
     def has_model(self) -> bool:
         """Whether it has learned from rows."""
-        return self._model is not None or self.packed is not None
+        return self._model is not None or self._packed is not None
 
     def add(self, chunk: Chunk | Waiting) -> None:
         """Let rows wait."""
@@ -271,16 +244,17 @@ class ModelLog:
 
     def put_model(self, data: bytes | None) -> None:
         """Let the model be these bytes; None: it begins anew."""
-        self._model, self.packed = data, None
+        self._model, self._packed = data, None
         self._anew = True
 
     def waiting(self) -> list[Chunk]:
         """Return the rows that wait in the log, in the order in which they came."""
         return [part.chunk() if isinstance(part, Waiting) else part for part in self._waiting]
 
-    def release(self, packed: Packed, rest: Waiting | None) -> None:
-        """Let the model be this block, and no rows wait but the rest."""
-        self._model, self.packed = None, packed
+    def release(self, packed: Packed, rest: Waiting | None, kept_changed: bool) -> None:
+        """Let the model be these blocks, and no rows wait but the rest."""
+        self._model, self._packed = None, packed
+        self._writes_kept |= kept_changed or not self._keeps
         self._waiting = [] if rest is None else [rest]
         self._anew = True
 
@@ -288,14 +262,14 @@ class ModelLog:
         """Keep the name of a file instead of all else."""
         self.drain()
         self.clock, self.expired = None, name
-        self._model, self.packed = None, None
+        self._model, self._packed = None, None
         self.watch = Watch()
 
     def wake(self, kept: Kept) -> None:
         """Take up again what was kept of a model that had expired."""
         self._anew = True
         self.clock, self.expired = Clock.decode(kept.clock), None
-        self._model, self.packed = kept.state, None
+        self._model, self._packed = kept.state, None
         self._waiting = list(kept.waiting)
 
     def put_clock(self, clock: Clock) -> None:
@@ -318,6 +292,13 @@ class ModelLog:
                 self._spilled += len(chunk)
             self._waiting = []
             self._anew = True
+        packed = self._packed
+        if packed is not None and packed.moving:
+            if self._writes_kept:
+                self._cells.kept.clear()
+                self._cells.kept.add(packed.kept)
+        elif self._keeps:
+            self._cells.kept.clear()
         if self._anew:
             self._cells.log.clear()
             self._added = self._entries()
@@ -329,8 +310,8 @@ class ModelLog:
         if self.expired is not None:
             return [Expired(self.expired)]
         entries: list[Entry] = []
-        if self.packed is not None:
-            entries.append(self.packed)
+        if self._packed is not None:
+            entries.append(self._packed._replace(kept=b""))
         elif self._model is not None:
             entries.append(self._model)
         if self._spilled:

@@ -50,21 +50,22 @@ from transforms.track.features import (
     join_scores,
 )
 from transforms.track.forward_fill import hold_last
-from transforms.track.log import BUFFER, LOG, Cells, ModelLog, Packed
+from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
 from transforms.track.model import LastWritten, Model, Work, begin, decode, encode, take_over
 from transforms.track.order import Order
+from transforms.track.outputs import (
+    ALERTS,
+    DEVICES,
+    EPISODES,
+    FAILURES,
+    LATE,
+    MISMATCH,
+    SNAPSHOTS,
+)
+from transforms.track.packed import Packed, unpack
 from transforms.track.segments import Outcome, next_event, run_rows
-from transforms.track.together import Visit, goes_together, model_of, run_together
+from transforms.track.together import Visit, goes_together, run_together
 from transforms.track.windows import mismatch_chunk
-
-FEATURES = "features"
-MISMATCH = "mismatch"
-ALERTS = "alerts"
-EPISODES = "episodes"
-DEVICES = "devices"
-SNAPSHOTS = "snapshots"
-LATE = "late"
-FAILURES = "failures"
 
 SLICE_ROWS = 16_384
 """Rows a feature chunk holds at most; a released backlog of millions leaves in such slices."""
@@ -227,11 +228,11 @@ class TrackFn(beam.DoFn):
     def log_of(self, key: str, cells: Cells) -> ModelLog:
         """Read a model's log."""
 
-        def unpack(packed: Packed) -> bytes:
-            model = model_of(self._work, packed, f"state of model {key!r}")
+        def encoded(packed: Packed) -> bytes:
+            model = unpack(self._work, packed, f"state of model {key!r}")
             return self._written.put(self._work, key, model)
 
-        return ModelLog(cells, unpack)
+        return ModelLog(cells, encoded)
 
     def _decoded(self, key: str, data: bytes) -> Model:
         return self._written.take(self._work, key, data, f"state of model {key!r}")
@@ -586,6 +587,7 @@ def track_fn(timer: str) -> type[TrackFn]:
             element: tuple[str, Chunk],
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
+            kept: Any = beam.DoFn.StateParam(KEPT),
             end: Any = beam.DoFn.TimerParam(end_of_input),
             timestamp: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
@@ -593,7 +595,7 @@ def track_fn(timer: str) -> type[TrackFn]:
                 end.set(GlobalWindow().max_timestamp())
                 buffer.add(element[1])
                 return
-            yield from self.bring(element, Cells(log, buffer), Timers(end), timestamp)
+            yield from self.bring(element, Cells(log, buffer, kept), Timers(end), timestamp)
 
         @on_timer(end_of_input)
         def at_end(
@@ -601,9 +603,10 @@ def track_fn(timer: str) -> type[TrackFn]:
             key: Any = beam.DoFn.KeyParam,
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
+            kept: Any = beam.DoFn.StateParam(KEPT),
         ) -> Iterator[Any]:
             yield from self._run_held()
-            yield from self.finish(key, Cells(log, buffer))
+            yield from self.finish(key, Cells(log, buffer, kept))
 
     return _TrackFn
 

@@ -2,31 +2,40 @@
 
 What a bundle brings to many models, a row or a few each, goes through their trackers as one block:
 their rows are put in order together, their states lie side by side, and what comes out is one
-chunk. The row loop is the same, and so are the bits. What is rare is left to the way of one model:
-one that is new, begins, has expired or was reset, rows that are late, too far ahead or refused.
+chunk. So do their references. The row loops are the same, and so are the bits. What is rare is
+left to the way of one model: one that is new, begins, has expired or was reset, rows that are late,
+too far ahead or refused.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from apache_beam import pvalue
 
-from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners.common.inputs import own_inputs
+from kerneltrack.monitor.reference import block as references
 from kerneltrack.registry import get_tracker
+from kerneltrack.trackers.common.features import Features
+from kerneltrack.trackers.common.places import Places, side_by_side
+from kerneltrack.trackers.common.state import N
 from kerneltrack.trackers.okfeb import block
-from kerneltrack.trackers.okfeb.block import Places, places_of
+from kerneltrack.trackers.okfeb.block import places_of
 from transforms.chunks import Chunk, pieces
 from transforms.metrics import count, count_lags, count_losses
 from transforms.track.clock import NEVER, Clock, flush, may_release, nanoseconds, progress
-from transforms.track.features import feature_chunk
-from transforms.track.log import ModelLog, Packed, Waiting
+from transforms.track.features import episode_chunk, feature_chunk
+from transforms.track.held_rows import HeldRows
+from transforms.track.log import ModelLog, Waiting
 from transforms.track.model import Model, Work
 from transforms.track.order import KEEP, Order
+from transforms.track.outputs import EPISODES
+from transforms.track.packed import TRACKERS, Packed, checked, pack, unpack
 
 IntArray = npt.NDArray[np.int64]
 
@@ -36,7 +45,6 @@ MOST_OF_ONE = 16_384
 """Rows of one model in a block at most."""
 MOST_BYTES = 64 << 20
 """Bytes of a block's states at most, unless it has only one."""
-TRACKERS = ("okfeb",)
 
 
 @dataclasses.dataclass
@@ -56,7 +64,7 @@ class Visit:
     flush: bool = False
 
 
-Output: TypeAlias = tuple[str, Chunk]
+Output: TypeAlias = tuple[str, Chunk] | pvalue.TaggedOutput[str, tuple[str, Chunk]]
 Decode: TypeAlias = Callable[[str, bytes], Model]
 
 
@@ -93,9 +101,10 @@ class _Taken(NamedTuple):
 def goes_together(work: Work, order: Order) -> bool:
     """Check whether models of a job can go through the step together.
 
-    They can where nothing works along with the tracker, and rows are taken by the models' clocks.
+    They can where a reference at most works along with the tracker, and rows are taken by the
+    models' clocks.
     """
-    beside = (work.hold, work.measure, work.drift, work.reference, work.every)
+    beside = (work.hold, work.measure, work.drift, work.every)
     return (
         work.spec.tracker in TRACKERS
         and not work.frozen
@@ -193,7 +202,11 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
     spec: Any = work.spec
     first = ready[0].visit
     like, *_ = first.chunks or first.log.waiting()
-    most = MOST_BYTES // places_of(spec, like.schema.field("x").type.list_size).size
+    width = like.schema.field("x").type.list_size
+    size = places_of(spec, width).size
+    if work.reference is not None:
+        size += sum(part.size for part in references.parts_of(work.reference, width))
+    most = MOST_BYTES // size
     part: list[_Ready] = []
     rows = 0
     for each in ready:
@@ -210,57 +223,123 @@ def _run_block(
     work: Work, order: Order, ready: list[_Ready], decode: Decode
 ) -> Generator[Output, None, list[Visit]]:
     """Run the rows of a block that are ready."""
-    spec: Any = work.spec
-    models = len(ready)
     waiting = _gathered(order, ready)
     if waiting is None:
         return [each.visit for each in ready]
     released, rest = _released(order, ready, waiting)
+    run = _run_models(work, ready, released, decode)
+    if run is None:
+        return [each.visit for each in ready]
+    fine = np.zeros(len(ready), np.bool_)
+    fine[run.chosen[run.fine]] = True
+    if fine.any():
+        yield from _features(work, ready, released, run)
+        _write(ready, run, released, rest)
+        if run.held is not None:
+            yield from _episodes(ready, run, run.held)
+    return list(itertools.compress((each.visit for each in ready), (~fine).tolist()))
+
+
+class _Run(NamedTuple):
+    """Models that went through their row loops.
+
+    Attributes:
+        chosen: (m,) their places among those that are ready.
+        fine: (m,) which of them went well; what came of others does not count.
+        heads: The models before their rows.
+        places: Where the arrays of a tracker's state lie.
+        blocks: (m, bytes) the trackers' states after the rows.
+        before: (m, ...) the trackers' counts before them.
+        matrix: (n, D) all rows that are ready.
+        features: Of these rows.
+        held: What the models' references say of them, if there are any.
+    """
+
+    chosen: IntArray
+    fine: npt.NDArray[np.bool_]
+    heads: list[Packed]
+    places: Places
+    blocks: npt.NDArray[np.uint8]
+    before: IntArray
+    matrix: npt.NDArray[np.float64]
+    features: Features
+    held: HeldRows | None
+
+    @property
+    def done(self) -> list[int]:
+        """Return which of the m models went well."""
+        return np.flatnonzero(self.fine).tolist()
+
+    @property
+    def firsts(self) -> IntArray:
+        """Return the index of each model's first row, (m,)."""
+        firsts: IntArray = self.before[:, N] + np.array([head.before for head in self.heads])
+        return firsts
+
+
+def _run_models(work: Work, ready: list[_Ready], released: _Taken, decode: Decode) -> _Run | None:
+    """Run the models' rows that can go together; None if none can."""
+    spec: Any = work.spec
     matrix = np.ascontiguousarray(released.rows.column("x"), dtype=np.float64)
-    places = places_of(spec, matrix.shape[1])
-    packed = [_packed(work, each.visit, places, decode) for each in ready]
-    starts = released.starts(models)
+    packed = _packed(work, ready, matrix.shape[1], decode)
+    starts = released.starts(len(ready))
     lengths = np.diff(starts)
     good = np.array([part is not None for part in packed])
     good &= (lengths > 0) & (lengths <= MOST_OF_ONE)
     good[released.owner[~np.isfinite(matrix).all(axis=1)]] = False
     if not good.any():
-        return [each.visit for each in ready]
+        return None
     chosen = np.flatnonzero(good)
-    blocks = _side_by_side([packed[place] for place in chosen.tolist()], places)
-    counts = places.column(blocks, "counts")
-    before = counts.copy()
-    features = block.go_on(
-        spec, blocks, matrix, starts[:-1][chosen], starts[1:][chosen], work.extras
-    )
+    heads = [part for place in chosen.tolist() if (part := packed[place]) is not None]
+    places = places_of(spec, matrix.shape[1])
+    blocks = side_by_side([head.body for head in heads], places.size)
+    before = places.column(blocks, "counts").copy()
+    firsts, stops = starts[:-1][chosen], starts[1:][chosen]
+    features = block.go_on(spec, blocks, matrix, firsts, stops, work.extras)
     # Rows between those of good models keep what room was made with: not valid.
-    fine = good.copy()
-    fine[released.owner[~features.valid]] = False
-    well = fine[chosen]
-    done = np.flatnonzero(fine)
-    if len(done):
-        heads = [part for place in done.tolist() if (part := packed[place]) is not None]
-        where = np.flatnonzero(fine[released.owner])
-        shift = np.zeros(models, np.int64)
-        shift[done] = [part.before for part in heads]
-        features.index[...] += shift[released.owner]
-        _count(work, before[well], counts[well])
-        count("rows_tracked", len(where))
-        count_losses(features.loss[where])
-        count_lags(released.rows.column("time")[where])
-        own = None
-        if work.own:
-            owner = np.searchsorted(chosen, released.owner[where])
-            scales = (places.column(blocks, name)[owner] for name in ("shift", "scale"))
-            own = own_inputs(spec, _Scales(*scales), matrix[where])
-        batch = feature_chunk(released.rows, features, where, own=own).batch
-        _write(ready, done, heads, blocks[well], released, rest)
-        start = 0
-        for place in done.tolist():
-            length = int(lengths[place])
-            yield ready[place].visit.key, Chunk(batch.slice(start, length))
-            start += length
-    return [each.visit for each, ran in zip(ready, fine.tolist(), strict=True) if not ran]
+    refused = np.zeros(len(ready), np.bool_)
+    refused[released.owner[~features.valid]] = True
+    fine, held = ~refused[chosen], None
+    if work.reference is not None:
+        times = np.ascontiguousarray(released.rows.column("time"))
+        held = HeldRows(work, heads, matrix, firsts, stops, times)
+        fine &= held.done
+    return _Run(chosen, fine, heads, places, blocks, before, matrix, features, held)
+
+
+def _features(
+    work: Work, ready: list[_Ready], released: _Taken, run: _Run
+) -> Iterator[tuple[str, Chunk]]:
+    """Return the features of each model that went well."""
+    done, features = run.done, run.features
+    place_of = np.full(len(ready), -1)
+    place_of[run.chosen[done]] = done
+    owner = place_of[released.owner]
+    where = np.flatnonzero(owner >= 0)
+    owner = owner[where]
+    features.index[where] += np.array([head.before for head in run.heads])[owner]
+    _count(work, run.before[done], run.places.column(run.blocks, "counts")[done])
+    count("rows_tracked", len(where))
+    count_losses(features.loss[where])
+    count_lags(released.rows.column("time")[where])
+    own = None
+    if work.own:
+        scales = (run.places.column(run.blocks, name)[owner] for name in ("shift", "scale"))
+        own = own_inputs(work.spec, _Scales(*scales), run.matrix[where])
+    scores = None if run.held is None else run.held.scores.at(where)
+    chunk = feature_chunk(released.rows, features, where, run.held is not None, scores, own)
+    starts = np.searchsorted(owner, [*done, len(run.chosen)]).tolist()
+    for place, (start, stop) in zip(done, itertools.pairwise(starts), strict=True):
+        yield ready[run.chosen[place]].visit.key, chunk.slice(start, stop)
+
+
+def _episodes(ready: list[_Ready], run: _Run, held: HeldRows) -> Iterator[Output]:
+    """Return the episodes that were opened or closed of models that went well."""
+    for place, episodes in held.episodes(run.firsts):
+        if run.fine[place]:
+            count("episodes", sum(episode.row == episode.opened for episode in episodes))
+            key = ready[run.chosen[place]].visit.key
+            yield pvalue.TaggedOutput(EPISODES, (key, episode_chunk(episodes, True)))
 
 
 def _gathered(order: Order, ready: Sequence[_Ready]) -> _Taken | None:
@@ -291,51 +370,39 @@ def _released(order: Order, ready: Sequence[_Ready], waiting: _Taken) -> tuple[_
     return waiting.of(taken), waiting.of(~taken)
 
 
-def _packed(work: Work, visit: Visit, places: Places, decode: Decode) -> Packed | None:
-    """Return a visit's model as a block, None if it has states of another size."""
-    packed, name = visit.log.packed, f"state of model {visit.key!r}"
-    if packed is None:
-        model = decode(visit.key, visit.log.model or b"")
-        packed = Packed(model.before, model.time, model.until, block.pack(model.state), True)
-    elif not packed.known:
-        packed = packed._replace(body=block.pack(state_of(work, packed, name)), known=True)
-    return packed if len(packed.body) == places.size else None
+def _sizes_of(work: Work, width: int) -> tuple[int, int, int]:
+    """Return the bytes of a packed model's parts, for rows of so many channels."""
+    spec: Any = work.spec
+    own = places_of(spec, width).size
+    if work.reference is None:
+        return own, 0, 0
+    moving, kept = references.parts_of(work.reference, width)
+    return own, moving.size, kept.size
 
 
-def state_of(work: Work, packed: Packed, name: str) -> Any:
-    """Return the tracker's state of a block, after a look at its values.
+def _packed(work: Work, ready: Sequence[_Ready], width: int, decode: Decode) -> list[Packed | None]:
+    """Return the models as blocks, None in place of those that have other sizes.
 
     Raises:
-        DataError: if it is damaged; `name` says what it is of.
+        DataError: for a state that is damaged.
     """
-    spec: Any = work.spec
-    try:
-        arrays = block.unpack(spec, block.width_of(spec, len(packed.body)), packed.body)
-        return get_tracker(spec.tracker).from_arrays(spec, arrays)
-    except (ConfigError, ValueError) as error:
-        raise DataError(name, f"damaged state: {error}") from error
+    sizes = _sizes_of(work, width)
+    found: list[Packed | None] = []
+    for visit, _ in ready:
+        model = visit.log.packed or pack(work, decode(visit.key, visit.log.model or b""))
+        fits = (len(model.body), len(model.moving), len(model.kept)) == sizes
+        if not (fits or model.known):
+            unpack(work, model, f"state of model {visit.key!r}")
+        found.append(model if fits else None)
+    new = {place: model for place, model in enumerate(found) if model and not model.known}
+    for place, sound in zip(new, checked(work, [*new.values()], width), strict=True):
+        if sound is None:
+            unpack(work, new[place], f"state of model {ready[place].visit.key!r}")
+        found[place] = sound
+    return found
 
 
-def model_of(work: Work, packed: Packed, name: str) -> Model:
-    """Return the model of a block; as `state_of`."""
-    state = state_of(work, packed, name)
-    return Model(state, packed.time, packed.until, before=packed.before)
-
-
-def _side_by_side(packed: Sequence[Packed | None], places: Places) -> npt.NDArray[np.uint8]:
-    """Return copies of the models' blocks, (m, bytes), to be written to."""
-    room = bytearray().join(part.body for part in packed if part is not None)
-    return np.frombuffer(room, np.uint8).reshape(len(packed), places.size)
-
-
-def _write(
-    ready: Sequence[_Ready],
-    done: IntArray,
-    heads: Sequence[Packed],
-    blocks: npt.NDArray[np.uint8],
-    released: _Taken,
-    rest: _Taken,
-) -> None:
+def _write(ready: Sequence[_Ready], run: _Run, released: _Taken, rest: _Taken) -> None:
     """Write what became of models into their logs."""
     starts, rest_starts = released.starts(len(ready)), rest.starts(len(ready)).tolist()
     left_over = pieces(rest.rows.batch, rest_starts[1:])
@@ -343,16 +410,21 @@ def _write(
     newest_of = np.zeros(len(ready), np.int64)
     newest_of[released.owner[begun]] = np.maximum.reduceat(released.rows.column("time"), begun)
     rest_times = rest.rows.column("time")
-    times = newest_of[done].tolist()
-    for place, packed, body, last in zip(done.tolist(), heads, blocks, times, strict=True):
-        visit, clock = ready[place]
-        newest = last if packed.time is None else max(packed.time, last)
+    for model in run.done:
+        place = int(run.chosen[model])
+        (visit, clock), last, head = ready[place], int(newest_of[place]), run.heads[model]
+        newest = last if head.time is None else max(head.time, last)
         start, stop = rest_starts[place], rest_starts[place + 1]
         left, oldest = None, NEVER
         if stop > start:
             left = Waiting(left_over[place])
             oldest = int(rest_times[start])
-        visit.log.release(Packed(packed.before, newest, newest, body.tobytes(), True), left)
+        after = head._replace(time=newest, until=newest, body=run.blocks[model].tobytes())
+        changed = False
+        if run.held is not None:
+            moving, kept, changed = run.held.after(model)
+            after = after._replace(moving=moving, kept=kept)
+        visit.log.release(after, left, changed)
         visit.log.put_clock(clock._replace(waiting=stop - start, oldest=oldest))
 
 

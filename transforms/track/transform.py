@@ -29,7 +29,7 @@ from transforms.track.features import EXTRAS
 from transforms.track.live_step import live_track_fn
 from transforms.track.model import Work
 from transforms.track.order import Order
-from transforms.track.step import (
+from transforms.track.outputs import (
     ALERTS,
     DEVICES,
     EPISODES,
@@ -37,11 +37,9 @@ from transforms.track.step import (
     FEATURES,
     LATE,
     MISMATCH,
-    SLICE_ROWS,
     SNAPSHOTS,
-    TrackFn,
-    track_fn,
 )
+from transforms.track.step import SLICE_ROWS, TrackFn, track_fn
 from transforms.track.windows import MeasureMismatch
 
 __all__ = [

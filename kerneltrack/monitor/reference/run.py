@@ -16,45 +16,43 @@ from kerneltrack.monitor.reference.episodes import (
     open_episode,
     read_episode,
 )
-from kerneltrack.monitor.reference.spec import BLOCK, GATED, MOST_RATE, ReferenceSpec
+from kerneltrack.monitor.reference.spec import GATED, ReferenceSpec
 from kerneltrack.monitor.reference.state import (
     BEGAN,
-    CALIBRATED,
-    DUE,
-    FIRST_TIME,
-    KEPT,
-    KERNEL,
-    MOST_KEPT,
-    NEWEST_TIME,
     SEEN,
-    STRETCH_TIME,
-    STRETCHED,
     ReferenceState,
     Tables,
     made_anew,
-    next_place,
     ready,
 )
 from kerneltrack.monitor.spans import parse_moment
-from kerneltrack.native.binding import call, packed
+from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.calls import copied, matrix_of
-from kerneltrack.trackers.covariance.state import CovarianceState
+from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-MOST_DEVIATION = 1e3
-"""Largest |x| after scaling, in deviations (native/reference.c)."""
+MOST_TOLD = 1024
+"""Episodes that one call of the loop tells of; it is called again for more."""
 
 
 class Settings(NamedTuple):
-    """A spec as numbers."""
+    """A spec as numbers (native/reference.h)."""
 
     lags: int
     ridge: float
     drift: float
-    rate: float
+    false_alarms: float
+    per_rows: int
+    per_time: int
     memory: int
+    rows: int
+    fit_rows: int
+    until: bool
+    gated: bool
+    accept_after: int
+    learn: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,28 +75,23 @@ class Scores:
     p: FloatArray
     evidence: FloatArray
 
+    @classmethod
+    def none(cls, rows: int) -> Scores:
+        """Return room for what is said of so many rows: nothing yet."""
+        return cls(*np.full((len(dataclasses.fields(cls)), rows), np.nan))
 
-class Followed(NamedTuple):
-    """What the loop over blocks fills: d, the rest, how many rows and episodes that was."""
+    def at(self, rows: IntArray) -> Scores:
+        """Return those of some rows."""
+        return Scores(*(column[rows] for column in self.columns))
 
-    distance: FloatArray
-    watched: Watched
-    reached: IntArray
+    def after(self, row: int) -> Scores:
+        """Return the part from a row on."""
+        return Scores(*(column[row:] for column in self.columns))
 
-
-class Stored(NamedTuple):
-    """The kernel subspace's stored rows, and its γ."""
-
-    support: FloatArray
-    bandwidth: float
-
-
-class Watched(NamedTuple):
-    """Rows of `Scores` that the row loop fills."""
-
-    score: FloatArray
-    p: FloatArray
-    evidence: FloatArray
+    @property
+    def columns(self) -> tuple[FloatArray, ...]:
+        """The scores, one array after the other."""
+        return (self.distance, self.residual, self.score, self.p, self.evidence)
 
 
 def update(
@@ -148,32 +141,40 @@ def update(
     before = _rows_before_end(spec, state, stamps)
     if before < len(matrix):
         return _through_end(spec, state, matrix, stamps, before, learn)
-    run, found = _Run(spec, tables, state.kernel, learn), np.full((5, len(matrix)), np.nan)
+    kernel, found = copied(state.kernel), Scores.none(len(matrix))
+    settings, tracking = settings_of(spec, matrix.shape[1], learn), tracking_of(spec.kernel, True)
+    room = make_room(min(len(matrix), MOST_TOLD), matrix.shape[1])
     told: list[Episode] = []
-    _begin_lags(tables, matrix)
-    start = 0
+    reached, start = np.zeros(3, np.int64), 0
     while start < len(matrix):
-        if run.only_watches:
-            start = run.follow(matrix, stamps, start, found, told)
-            continue
-        stop = min(len(matrix), start + BLOCK - next_place(run.tables))
-        found[:, start:stop] = run.watch(matrix, stamps, start, stop, told)
-        if next_place(run.tables) == 0:
-            run.end_block(told)
-        start = stop
-    return ReferenceState(run.tables, run.kernel), Scores(*found), told
+        parts = matrix[start:], stamps[start:], found.after(start).columns, room, reached
+        call("reference_run", settings, tables, tracking, kernel, *parts)
+        done, many, accepted = reached.tolist()
+        told += [read_episode(room, at, settings.lags) for at in range(many)]
+        start += done
+        if accepted:
+            told.append(_accepted(spec, ReferenceState(tables, kernel)))
+            tables, kernel = made_anew(spec, tables)
+    return ReferenceState(tables, kernel), found, told
 
 
-def _settings(spec: ReferenceSpec, tables: Tables) -> Settings:
-    """Return the spec as numbers, the rate by the model's own pace once that is known."""
-    lags, rate = spec.lags_for(len(tables.scale)), spec.rate
-    if rate is None:
-        first, last = tables.times[[FIRST_TIME, STRETCH_TIME]].tolist()
-        intervals = max(int(tables.counts[STRETCHED]) - 1, 1)
-        # Rows of one time come as fast as can be: no rate is too low for them.
-        pace = max(last - first, 1) / intervals
-        rate = min(spec.false_alarms * pace / (spec.span.time or 1), MOST_RATE)
-    return Settings(lags, spec.ridge, spec.drift, rate, spec.memory)
+def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> Settings:
+    """Return the spec as the compiled loop takes it, for rows of D channels."""
+    return Settings(
+        lags=spec.lags_for(width),
+        ridge=spec.ridge,
+        drift=spec.drift,
+        false_alarms=spec.false_alarms,
+        per_rows=spec.span.rows or 0,
+        per_time=spec.span.time or 0,
+        memory=spec.memory,
+        rows=spec.rows,
+        fit_rows=spec.fit_rows,
+        until=spec.until is not None,
+        gated=spec.learning == GATED,
+        accept_after=spec.accept_after or 0,
+        learn=learn,
+    )
 
 
 def _rows_before_end(spec: ReferenceSpec, state: ReferenceState, times: IntArray) -> int:
@@ -195,13 +196,11 @@ def _through_end(
     """Run rows that the end of the stretch divides; see `update`."""
     state, scores, told = update(spec, state, rows[:before], times[:before], learn=learn)
     state = end_stretch(spec, state)
-    nothing = np.full((5, len(rows) - before), np.nan)
-    rest, more = Scores(*nothing), told[:0]
+    rest, more = Scores.none(len(rows) - before), told[:0]
     if ready(state):
         state, rest, more = update(spec, state, rows[before:], times[before:], learn=learn)
-    names = [field.name for field in dataclasses.fields(Scores)]
-    joined = [np.concatenate([getattr(scores, name), getattr(rest, name)]) for name in names]
-    return state, Scores(*joined), told + more
+    both = zip(scores.columns, rest.columns, strict=True)
+    return state, Scores(*map(np.concatenate, both)), told + more
 
 
 def end_stretch(spec: ReferenceSpec, state: ReferenceState) -> ReferenceState:
@@ -209,16 +208,8 @@ def end_stretch(spec: ReferenceSpec, state: ReferenceState) -> ReferenceState:
     if state.tables.counts[SEEN] < spec.rows:
         return state
     tables = copied(state.tables)
-    _calibrate(spec, tables)
+    call("reference_calibrate", settings_of(spec, len(tables.scale), True), tables)
     return ReferenceState(tables, state.kernel)
-
-
-def _calibrate(spec: ReferenceSpec, tables: Tables) -> None:
-    """Make the calibration, and say when the next one is due."""
-    if tables.counts[CALIBRATED] == 0:
-        tables.times[STRETCH_TIME] = tables.times[NEWEST_TIME]
-    call("reference_calibrate", _settings(spec, tables), tables)
-    tables.counts[DUE] = tables.counts[KEPT] + min(tables.counts[CALIBRATED], MOST_KEPT)
 
 
 def _goes_by_rows(spec: ReferenceSpec, tables: Tables) -> bool:
@@ -226,123 +217,9 @@ def _goes_by_rows(spec: ReferenceSpec, tables: Tables) -> bool:
     return spec.until is None or bool(tables.counts[BEGAN] > 0)
 
 
-def _begin_lags(tables: Tables, rows: FloatArray) -> None:
-    """Let all before the first of rows be as it is in that, if they follow none (`restarted`)."""
-    first = next_place(tables)
-    before = tables.rows[first : first + len(tables.rows) - BLOCK]
-    if len(rows) and np.isnan(before).any():
-        scaled = rows[0] / tables.scale - tables.shift
-        before[...] = np.clip(scaled, -MOST_DEVIATION, MOST_DEVIATION)
-
-
-class _Run:
-    """One call's way through the rows, block by block."""
-
-    def __init__(
-        self, spec: ReferenceSpec, tables: Tables, kernel: CovarianceState, learn: bool
-    ) -> None:
-        self.spec, self.learn = spec, learn
-        self._take(tables, kernel)
-
-    def _take(self, tables: Tables, kernel: CovarianceState) -> None:
-        """Go on with these; what the loops are told in every call is laid out once."""
-        self.tables, self.kernel = tables, kernel
-        self.settings = _settings(self.spec, tables)
-        self.room = make_room(2 * BLOCK, len(tables.scale))
-        self._fixed = packed(self.settings), packed(tables)
-        self._packed_room = packed(self.room)
-        self._ahead: FloatArray | None = None
-
-    def watch(
-        self, rows: FloatArray, times: IntArray, start: int, stop: int, told: list[Episode]
-    ) -> FloatArray:
-        """Score rows of one block; distance, residual, score, p and evidence of each, (5, n)."""
-        tables, there = self.tables, slice(start, stop)
-        out, residual = np.full((5, stop - start), np.nan), np.zeros(stop - start)
-        since, first = int(tables.counts[SEEN] - tables.counts[BEGAN]), next_place(tables)
-        if since == 0:
-            tables.times[FIRST_TIME] = times[start]
-        call("reference_embed", *self._fixed, rows[there])
-        if since >= self.spec.fit_rows:
-            residual = self._residual(rows, start, stop)
-            out[0], out[1] = np.sqrt(tables.measured[0, first:][: len(residual)]), residual
-        watched = Watched(*out[2:])
-        parts = self._stored, residual, times[there], watched, self._packed_room
-        many = call("reference_watch", *self._fixed, *parts)
-        told += [read_episode(self.room, at, self.settings.lags) for at in range(many)]
-        tables.counts[SEEN] += stop - start
-        return out
-
-    @property
-    def only_watches(self) -> bool:
-        """Whether nothing changes the reference any more, nor makes it anew."""
-        stays = self.tables.counts[CALIBRATED] > 0 and not self._learns
-        return bool(stays and not (self.learn and self.spec.accept_after is not None))
-
-    def follow(
-        self, rows: FloatArray, times: IntArray, start: int, out: FloatArray, told: list[Episode]
-    ) -> int:
-        """Score rows from a place on, many blocks at once; the place of the first one left."""
-        residual, reached = self._residual(rows, start, len(rows)), np.zeros(2, np.int64)
-        out[1, start:] = residual
-        distance, _, *watched = out[:, start:]
-        told_of = Followed(distance, Watched(*watched), reached)
-        parts = self._stored, rows[start:], residual, times[start:], told_of, self._packed_room
-        call("reference_follow", *self._fixed, *parts)
-        done, many = reached.tolist()
-        told += [read_episode(self.room, at, self.settings.lags) for at in range(many)]
-        return start + int(done)
-
-    @property
-    def _stored(self) -> Stored:
-        kernel = self.kernel
-        return Stored(kernel.support[: kernel.size], float(kernel.bandwidth[0]))
-
-    @property
-    def _learns(self) -> bool:
-        """Whether further rows may change the reference."""
-        made = self.tables.counts[CALIBRATED] > 0
-        return self.learn and (not made or self.spec.learning == GATED)
-
-    def _residual(self, rows: FloatArray, start: int, stop: int) -> FloatArray:
-        """Return ℓ of rows; of all that are left, at once, if the kernel subspace stays."""
-        if self._ahead is None or self._learns:
-            tables, end = self.tables, stop if self._learns else len(rows)
-            scaled = rows[start:end] / tables.scale - tables.shift
-            scaled = np.clip(scaled, -MOST_DEVIATION, MOST_DEVIATION)
-            self._ahead = KERNEL.project(self.spec.kernel, self.kernel, scaled).loss
-            self._ahead_from = start
-        return np.ascontiguousarray(self._ahead[start - self._ahead_from : stop - self._ahead_from])
-
-    def end_block(self, told: list[Episode]) -> None:
-        """Learn a whole block's good rows, and calibrate if that is due, or begin anew."""
-        spec, tables = self.spec, self.tables
-        counts, lags = tables.counts, self.settings.lags
-        seen, made = int(counts[SEEN] - counts[BEGAN]), bool(counts[CALIBRATED] > 0)
-        learning = self._learns
-        if learning:
-            if seen > spec.fit_rows:
-                call("reference_keep", tables)
-            call("reference_learn", *self._fixed)
-            good = np.ascontiguousarray(tables.rows[lags - 1 :][tables.good])
-            self.kernel, _ = KERNEL.update(spec.kernel, self.kernel, good)
-        ends = _goes_by_rows(spec, tables) and seen == spec.rows
-        if ends or (made and learning and counts[KEPT] >= counts[DUE]):
-            _calibrate(spec, tables)
-            self._take(tables, self.kernel)
-        call("reference_roll", *self._fixed)
-        if not self.learn:
-            return
-        if (accepted := _accepted(spec, ReferenceState(tables, self.kernel))) is not None:
-            told.append(accepted)
-            self._take(*made_anew(spec, tables))
-
-
-def _accepted(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
-    """Return the open episode as one that is accepted, if it is old enough for that."""
-    after = spec.accept_after
-    if after is None or (episode := open_episode(spec, state)) is None:
-        return None
-    if state.tables.counts[SEEN] - episode.opened < after:
-        return None
+def _accepted(spec: ReferenceSpec, state: ReferenceState) -> Episode:
+    """Return the open episode as one that is accepted."""
+    episode = open_episode(spec, state)
+    if episode is None:
+        raise AssertionError("an episode is accepted that is not open")
     return episode._replace(closed=True, accepted=True)

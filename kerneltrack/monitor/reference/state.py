@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import (
+    MOST,
     Like,
     Limit,
     check_counts,
@@ -48,6 +49,27 @@ COUNTS = 19
 NEWEST_TIME, FIRST_TIME, STRETCH_TIME = range(3, 6)
 MEASURES = ("d²", "d² without means over time", "d² of the newest row alone", "α")
 """What is measured of a row."""
+
+
+_RUNS = ("runs", "longest", "repeated")
+"""Counts of each channel: none is larger than that of the rows."""
+_FIXED = (
+    Limit("rows of the calibration", CALIBRATED, MOST_KEPT),
+    Limit("excursions", EXCURSIONS, MOST_PEAKS),
+    Limit("place of row 0", PAD, BLOCK - 1),
+)
+_UP_TO_SEEN = {
+    "row that opened an episode": OPENED,
+    "row at which the evidence was low": ZERO,
+    "last surprising row": LAST_SURPRISE,
+    "surprising rows": SURPRISES,
+    "rows of stuck channels": STUCK_ROWS,
+    "row of the largest surprise of late": RECENT_ROW,
+    "episodes": EPISODES,
+    "rows before the calibration": STRETCHED,
+    "row that the reference began with": BEGAN,
+}
+_UP_TO_BLOCK = {"rows learned": LEARNED, "scores kept": KEPT}
 
 
 class Tables(NamedTuple):
@@ -263,33 +285,13 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
     none_is_open = bool(tables.counts[OPENED] == -1)
     if none_is_open:
         tables.counts[OPENED] = 0
-    check_counts(
-        "reference.counts",
-        tables.counts,
-        Limit("row that opened an episode", OPENED, seen),
-        Limit("row at which the evidence was low", ZERO, seen),
-        Limit("last surprising row", LAST_SURPRISE, seen),
-        Limit("surprising rows", SURPRISES, seen),
-        Limit("rows of stuck channels", STUCK_ROWS, seen),
-        Limit("row of the largest surprise of late", RECENT_ROW, seen),
-        Limit("episodes", EPISODES, seen),
-        Limit("rows before the calibration", STRETCHED, seen),
-        Limit("rows of the calibration", CALIBRATED, MOST_KEPT),
-        Limit("excursions", EXCURSIONS, MOST_PEAKS),
-        Limit("row that the reference began with", BEGAN, seen),
-        Limit("place of row 0", PAD, BLOCK - 1),
-    )
+    check_counts("reference.counts", tables.counts, *_FIXED, *_limits(_UP_TO_SEEN, seen))
     # A block's rows are learned at its end: up to all of them, whatever part of it was seen here.
     whole_blocks = seen - next_place(tables) + BLOCK
-    check_counts(
-        "reference.counts",
-        tables.counts,
-        Limit("rows learned", LEARNED, whole_blocks),
-        Limit("scores kept", KEPT, whole_blocks),
-    )
+    check_counts("reference.counts", tables.counts, *_limits(_UP_TO_BLOCK, whole_blocks))
     if none_is_open:
         tables.counts[OPENED] = -1
-    for name in ("runs", "longest", "repeated"):
+    for name in _RUNS:
         check_whole(f"reference.{name}", getattr(tables, name), 0, seen)
     named = {
         name.removeprefix("kernel."): array
@@ -300,3 +302,34 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
     if len(kernel.scale) != len(scale):
         raise ConfigError("reference.kernel.scale", kernel.scale.shape, f"of shape ({len(scale)},)")
     return ReferenceState(tables, kernel)
+
+
+def sound_of_each(spec: ReferenceSpec, columns: Mapping[str, npt.NDArray[Any]]) -> BoolArray:
+    """Return which references `from_arrays` takes, (m,).
+
+    Args:
+        spec: The spec.
+        columns: By name of what `arrays` gives, of the right types, (m, ...) of the right shapes.
+    """
+    counts = columns["counts"].copy()
+    counts[:, OPENED][counts[:, OPENED] == -1] = 0
+    seen = counts[:, SEEN]
+    whole_blocks = seen - (seen + counts[:, PAD]) % BLOCK + BLOCK
+    good: BoolArray = np.asarray(((counts >= 0) & (counts <= MOST)).all(axis=1))
+    for limit in _FIXED:
+        good &= counts[:, limit.place] <= limit.most
+    for named, most in ((_UP_TO_SEEN, seen), (_UP_TO_BLOCK, whole_blocks)):
+        for place in named.values():
+            good &= counts[:, place] <= most
+    for name in _RUNS:
+        runs = columns[name]
+        good &= ((runs >= 0) & (runs <= seen[:, np.newaxis])).all(axis=1)
+    for name in ("scale", "unseen"):
+        good &= ((columns[name] > 0.0) & (columns[name] < math.inf)).all(axis=1)
+    kernel = {name: columns[f"kernel.{name}"] for name in CovarianceState._fields}
+    good &= [state is not None for state in KERNEL.from_columns(spec.kernel, kernel)]
+    return good
+
+
+def _limits(named: Mapping[str, int], most: int) -> list[Limit]:
+    return [Limit(name, place, most) for name, place in named.items()]

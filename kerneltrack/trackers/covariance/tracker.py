@@ -101,6 +101,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -243,3 +244,16 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
         check_counts("state.counts", state.counts, last)
         memories.check(spec, state, self.limits(spec))
         return state
+
+    def sound_of_each(
+        self,
+        spec: CovarianceSpec,
+        columns: dict[str, npt.NDArray[Any]],
+        states: list[CovarianceState | None],
+    ) -> list[CovarianceState | None]:
+        """Return states that were read as columns, None in place of those that are not sound."""
+        if spec.chooses_halflife:
+            return super().sound_of_each(spec, columns, states)
+        counts = columns["counts"]
+        good = (counts[:, covstate.LAST] <= counts[:, places.N]).tolist()
+        return [state if well else None for state, well in zip(states, good, strict=True)]

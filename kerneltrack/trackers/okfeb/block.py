@@ -8,9 +8,7 @@ for all of them. The row loop is the same, and so are the bits; a block of one i
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +16,10 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import make_kernel, median_bandwidth
-from kerneltrack.limits import Like
 from kerneltrack.native.binding import address, call, function, packed
 from kerneltrack.trackers.common.calls import features_of, look_at, outputs_for
 from kerneltrack.trackers.common.features import Features
+from kerneltrack.trackers.common.places import Places, spans
 from kerneltrack.trackers.common.scaling import apply_scaling, no_scaling, standard_scaling_of_each
 from kerneltrack.trackers.common.state import Outputs
 from kerneltrack.trackers.okfeb.okfeb import first_state, layout, settings_of
@@ -107,41 +105,18 @@ def _run_each(
         extras: More features per row, as of `KernelTracker.update`.
     """
     out = outputs_for(spec, len(matrix), spec.budget, extras)
-    rows = _spans(matrix, starts, stops)
-    outputs = [_spans(getattr(out, name), starts, stops) for name in Outputs._fields]
+    rows = spans(matrix, starts, stops)
+    outputs = [spans(getattr(out, name), starts, stops) for name in Outputs._fields]
     words = [part.tobytes() for part in (kernels, states, rows, np.concatenate(outputs, axis=1))]
     call("okfeb_run_each", settings_of(spec, True), packed((len(states),)), *words)
     return features_of(out)
-
-
-class Places(NamedTuple):
-    """Where the arrays of a state lie in one block of bytes.
-
-    Attributes:
-        likes: What each array is like, by name, in order.
-        offsets: Where each begins, in bytes.
-        size: Bytes of all.
-    """
-
-    likes: dict[str, Like]
-    offsets: dict[str, int]
-    size: int
-
-    def column(self, blocks: npt.NDArray[np.uint8], name: str) -> npt.NDArray[Any]:
-        """Return an array of all of (m, size) blocks, (m, ...), in place."""
-        like, begin = self.likes[name], self.offsets[name]
-        length = _bytes_of(like)
-        part = blocks[:, begin : begin + length].view(like.dtype)
-        return part.reshape(len(blocks), *like.shape)
 
 
 @lru_cache(maxsize=16)
 def places_of(spec: OKFEBSpec, width: int) -> Places:
     """Return where the arrays of states lie, for rows of so many channels."""
     known = layout(spec, spec.budget + 1, width)
-    likes = {name: known[name] for name in SubspaceState._fields}
-    ends = list(accumulate(map(_bytes_of, likes.values()), initial=0))
-    return Places(likes, dict(zip(likes, ends[:-1], strict=True)), ends[-1])
+    return Places.of({name: known[name] for name in SubspaceState._fields})
 
 
 def width_of(spec: OKFEBSpec, size: int) -> int:
@@ -177,11 +152,7 @@ def unpack(spec: OKFEBSpec, width: int, body: bytes) -> dict[str, npt.NDArray[An
     Raises:
         ConfigError: for one of another length.
     """
-    places = places_of(spec, width)
-    if len(body) != places.size:
-        raise ConfigError("state", f"{len(body)} bytes", f"{places.size} of {width} channels")
-    blocks = np.frombuffer(body, np.uint8)[np.newaxis]
-    return {name: places.column(blocks, name)[0] for name in places.likes}
+    return places_of(spec, width).arrays(body)
 
 
 def go_on(
@@ -219,20 +190,10 @@ def go_on(
     """
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
     places = places_of(spec, matrix.shape[1])
-    begin = address(blocks) + np.arange(len(blocks)) * blocks.strides[0]
-    words = []
-    for name, like in places.likes.items():
-        part = np.empty((len(blocks), 1 + len(like.shape)), np.int64)
-        part[:, 0] = begin + places.offsets[name]
-        part[:, 1:] = like.shape
-        words.append(part)
+    words = places.words(blocks)
     kernels = _kernel_words(spec, places.column(blocks, "bandwidth")[:, 0])
-    states = np.concatenate(words, axis=1)
+    states = np.concatenate([*words.values()], axis=1)
     return _run_each(spec, kernels, states, matrix, starts, stops, extras)
-
-
-def _bytes_of(like: Like) -> int:
-    return math.prod(like.shape) * np.dtype(like.dtype).itemsize
 
 
 def _places(column: npt.NDArray[Any], models: IntArray) -> IntArray:
@@ -240,18 +201,6 @@ def _places(column: npt.NDArray[Any], models: IntArray) -> IntArray:
     words = np.empty((len(models), column.ndim), np.int64)
     words[:, 0] = address(column) + models * column.strides[0]
     words[:, 1:] = column.shape[1:]
-    return words
-
-
-def _spans(array: npt.NDArray[Any], starts: IntArray, stops: IntArray) -> IntArray:
-    """Return address and lengths of each model's rows of an array, (m, 1 + dimensions)."""
-    words = np.empty((len(starts), 1 + array.ndim), np.int64)
-    if not array.size:
-        words[:, 0], words[:, 1:] = address(array), array.shape
-        return words
-    words[:, 0] = address(array) + starts * array.strides[0]
-    words[:, 1] = stops - starts
-    words[:, 2:] = array.shape[1:]
     return words
 
 

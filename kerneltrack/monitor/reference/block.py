@@ -1,0 +1,174 @@
+"""Many models' references at once; what a call costs in Python is paid once a block of models.
+
+A reference is two blocks of bytes: what changes with every row, and what changes only where a block
+of `BLOCK` rows ends, if the reference learns. Whoever keeps references between their rows need not
+write the larger part each time. The row loop is that of `update`, and so are the bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.monitor.reference import state as held
+from kerneltrack.monitor.reference.episodes import Episode, Told, make_room, read_episode
+from kerneltrack.monitor.reference.run import Scores, settings_of
+from kerneltrack.monitor.reference.spec import BLOCK, ReferenceSpec
+from kerneltrack.monitor.reference.state import (
+    BEGAN,
+    CALIBRATED,
+    KERNEL,
+    PAD,
+    SEEN,
+    ReferenceState,
+    Tables,
+    arrays,
+    from_arrays,
+    layout,
+)
+from kerneltrack.native.binding import call
+from kerneltrack.trackers.common.places import Places, spans
+from kerneltrack.trackers.covariance.state import CovarianceState
+from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Blocks = npt.NDArray[np.uint8]
+
+KEPT_TABLES = ("shift", "scale", "mean", "scatter", "whitener", "unseen", "scores", "calibration")
+"""Those of the tables that only the end of a block changes; the kernel subspace is another."""
+
+
+class Parts(NamedTuple):
+    """A reference as bytes, or where the arrays of one lie in them.
+
+    Attributes:
+        moving: What changes with every row.
+        kept: What changes where a block ends.
+    """
+
+    moving: Any
+    kept: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Watched:
+    """What came of m models' rows, n of them.
+
+    Attributes:
+        scores: Of the n rows.
+        told: Of each model, the episodes that were opened or closed.
+        done: (m,) which models' rows have all been run; of the others nothing is said.
+        turned: (m,) of which models a block ended, so that what is kept may have changed.
+    """
+
+    scores: Scores
+    told: list[list[Episode]]
+    done: BoolArray
+    turned: BoolArray
+
+
+@lru_cache(maxsize=16)
+def parts_of(spec: ReferenceSpec, width: int) -> Parts:
+    """Return where the arrays of references lie, for rows of so many channels."""
+    tables = layout(spec, width)
+    kept = {name: tables[name] for name in KEPT_TABLES}
+    kernel = {f"kernel.{name}": like for name, like in KERNEL.layout(spec.kernel, width).items()}
+    moving = {name: like for name, like in tables.items() if name not in kept}
+    return Parts(Places.of(moving), Places.of({**kept, **kernel}))
+
+
+def pack(spec: ReferenceSpec, state: ReferenceState) -> Parts:
+    """Return a reference as bytes."""
+    places = parts_of(spec, len(state.tables.scale))
+    named = {**arrays(state), "good": state.tables.good}
+    return Parts(*(b"".join([named[name].tobytes() for name in part.likes]) for part in places))
+
+
+def unpack(spec: ReferenceSpec, width: int, data: Parts) -> ReferenceState:
+    """Return a reference that `pack` wrote, after a look at its values.
+
+    Raises:
+        ConfigError: for bytes of another length, or counts that no state has.
+    """
+    moving, kept = parts_of(spec, width)
+    named = {**moving.arrays(data.moving), **kept.arrays(data.kept)}
+    return from_arrays(spec, {**named, "good": named["good"].astype(np.int64)})
+
+
+def sound_of_each(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
+    """Return which references `unpack` would take, (m,), of (m, bytes) of each part."""
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for places, part in zip(parts_of(spec, width), blocks, strict=True):
+        columns |= {name: places.column(part, name) for name in places.likes}
+    return held.sound_of_each(spec, columns)
+
+
+def go_on(
+    spec: ReferenceSpec,
+    blocks: Parts,
+    rows: FloatArray,
+    starts: IntArray,
+    stops: IntArray,
+    times: IntArray,
+) -> Watched:
+    """Hold the rows of models against references that there are already.
+
+    Args:
+        spec: The spec.
+        blocks: (m, bytes) of each part, as `pack` lays them out; written to.
+        rows: (n, D), finite; a model's follow one another, in the order of their times.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after each model's last row.
+        times: (n,) event times, ns.
+
+    Returns:
+        What `update` says of each model's rows, bit for bit. A model whose new normal is accepted,
+        or whose stretch an event time is to end, is not done.
+    """
+    models, width = len(starts), rows.shape[1]
+    moving, kept = parts_of(spec, width)
+    counts = moving.column(blocks.moving, "counts")
+    before = (counts[:, SEEN] + counts[:, PAD]) // BLOCK
+    by_rows = (counts[:, CALIBRATED] > 0) | (counts[:, BEGAN] > 0) | (spec.until is None)
+    words = {**moving.words(blocks.moving), **kept.words(blocks.kept)}
+    states = np.concatenate([words[name] for name in Tables._fields], axis=1)
+    subspaces = np.concatenate(
+        [words[f"kernel.{name}"] for name in CovarianceState._fields], axis=1
+    )
+    scores, room = Scores.none(len(rows)), make_room(len(rows), width)
+    reached = np.zeros((models, 3), np.int64)
+    each = np.arange(models)
+    of_scores = [spans(column, starts, stops) for column in scores.columns]
+    of_episodes = [spans(column, starts, stops) for column in room]
+    call(
+        "reference_run_each",
+        *(settings_of(spec, width, True), (models,)),
+        *(states.tobytes(), tracking_of(spec.kernel, True), subspaces.tobytes()),
+        *(spans(rows, starts, stops).tobytes(), spans(times, starts, stops).tobytes()),
+        *(
+            np.concatenate(of_scores, axis=1).tobytes(),
+            np.concatenate(of_episodes, axis=1).tobytes(),
+        ),
+        np.column_stack([spans(reached, each, each + 1)[:, 0], np.full(models, 3)]).tobytes(),
+    )
+    return Watched(
+        scores,
+        _told(room, starts, reached[:, 1], spec.lags_for(width)),
+        (reached[:, 0] == stops - starts) & (reached[:, 2] == 0) & by_rows,
+        (counts[:, SEEN] + counts[:, PAD]) // BLOCK > before,
+    )
+
+
+def _told(room: Told, starts: IntArray, many: IntArray, lags: int) -> list[list[Episode]]:
+    """Return each model's episodes of what the loop filled, from the place of its first row on."""
+    told: list[list[Episode]] = [[] for _ in many]
+    for model in np.flatnonzero(many).tolist():
+        first = int(starts[model])
+        told[model] = [read_episode(room, first + at, lags) for at in range(int(many[model]))]
+    return told

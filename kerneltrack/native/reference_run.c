@@ -1,0 +1,175 @@
+/* A reference's way through the rows of a call, block by block: each is held against it before it is
+learned, and at the end of a block those are learned that are let in. Equations and symbols are in
+`kerneltrack/monitor/reference/__init__.py`. */
+#include <math.h>
+
+#include "covariance.h"
+#include "elementary.h"
+#include "linalg.h"
+#include "reference.h"
+
+/* A model's reference: its own tables, and the kernel subspace of the scaled rows. */
+typedef struct {
+  const reference_settings *settings;
+  reference_state *state;
+  const covariance_settings *tracking;
+  covariance_state *subspace;
+  kernel kernel;
+  /* What the subspace says of a block's rows, of which only ℓ counts; the rows that it learns. */
+  outputs said;
+  mat learned;
+  ints times;
+} reference;
+
+static void lay_out(reference *of, arena *from) {
+  int64_t block = of->state->good.size;
+  vec *numbers[] = {&of->said.loss, &of->said.novelty};
+  ints *wholes_of[] = {&of->said.number, &of->said.evicted, &of->times};
+  flags *flags_of[] = {&of->said.valid, &of->said.informative, &of->said.initial};
+  for (int i = 0; i < 2; i++) *numbers[i] = (vec){reals(from, block), block};
+  for (int i = 0; i < 3; i++) *wholes_of[i] = (ints){wholes(from, block), block};
+  for (int i = 0; i < 3; i++) *flags_of[i] = (flags){piece(from, block, 1), block};
+  of->learned = table(from, block, of->state->rows.columns);
+}
+
+/* Whether further rows may change the reference. */
+static int learns(const reference *of) {
+  return of->settings->learn && (of->settings->gated || of->state->counts.at[CALIBRATED] == 0);
+}
+
+/* Whether the stretch ends after a number of rows: a new normal's always does. */
+static int goes_by_rows(const reference *of) {
+  return !of->settings->until || of->state->counts.at[BEGAN] > 0;
+}
+
+/* Let all before the first of rows be as it is in that, if they follow none (`restarted`). */
+static void begin_lags(const reference *of, const double *row) {
+  const reference_state *state = of->state;
+  double *before = row_of(&state->rows, next_place(state));
+  int64_t width = state->rows.columns, lags = of->settings->lags, unknown = 0;
+  for (int64_t i = 0; i < (lags - 1) * width; i++) unknown |= isnan(before[i]);
+  if (!unknown) return;
+  for (int64_t l = 0; l < lags - 1; l++)
+    scale_deviations(&state->shift, &state->scale, row, before + l * width);
+}
+
+/* ℓ of the open block's rows from a place on, under the kernel subspace as it is; 0 where the reference
+has not learned half its stretch. */
+static int measure_residual(reference *of, int64_t place, int64_t many) {
+  covariance_settings serving = *of->tracking;
+  serving.learn = 0;
+  fill(of->said.loss.at, 0.0, many);
+  if (of->state->counts.at[SEEN] - of->state->counts.at[BEGAN] < of->settings->fit_rows) return 1;
+  mat rows = rows_from(&of->state->rows, of->settings->lags - 1 + place, many);
+  return kt_covariance_run(&serving, &of->kernel, of->subspace, &rows, &of->said, &of->times) == KT_DONE;
+}
+
+/* Learn a whole block's good rows. */
+static int learn(reference *of) {
+  reference_state *state = of->state;
+  int64_t many = 0, lags = of->settings->lags;
+  if (state->counts.at[SEEN] - state->counts.at[BEGAN] > of->settings->fit_rows)
+    keep_measures(state);
+  if (!learn_block(of->settings, state)) return 0;
+  for (int64_t place = 0; place < state->good.size; place++)
+    if (state->good.at[place])
+      copy(row_of(&of->learned, many++), row_of(&state->rows, lags - 1 + place), state->rows.columns);
+  mat rows = {of->learned.at, many, state->rows.columns};
+  return kt_covariance_run(of->tracking, &of->kernel, of->subspace, &rows, &of->said, &of->times) ==
+         KT_DONE;
+}
+
+/* Learn a whole block's good rows, and calibrate if that is due. */
+static int end_block(reference *of) {
+  const int64_t *counts = of->state->counts.at;
+  int learning = learns(of), made = counts[CALIBRATED] > 0;
+  if (learning && !learn(of)) return 0;
+  int ends = goes_by_rows(of) && counts[SEEN] - counts[BEGAN] == of->settings->rows;
+  if ((ends || (made && learning && counts[KEPT] >= counts[DUE])) &&
+      !calibrate(of->settings, of->state))
+    return 0;
+  roll_block(of->settings, of->state);
+  return 1;
+}
+
+/* Whether the episode that is open is old enough to be the new normal. */
+static int accepts(const reference *of) {
+  const int64_t *counts = of->state->counts.at, after = of->settings->accept_after;
+  return of->settings->learn && after > 0 && counts[OPENED] >= 0 &&
+         counts[SEEN] - counts[OPENED] >= after;
+}
+
+/* Score rows of the open block, which are told behind `found` episodes; how many they are then. */
+static int64_t run_piece(reference *of, const mat *rows, const int64_t *times, int64_t done,
+                         reference_outputs *out, reference_episodes *episodes, int64_t found) {
+  reference_state *state = of->state;
+  int64_t place = next_place(state), many = rows->rows;
+  int64_t since = state->counts.at[SEEN] - state->counts.at[BEGAN];
+  if (since == 0) state->times.at[FIRST_TIME] = times[0];
+  if (!embed_rows(of->settings, state, rows) || !measure_residual(of, place, many))
+    return KT_NO_MEMORY;
+  if (since >= of->settings->fit_rows) {
+    copy(out->residual.at + done, of->said.loss.at, many);
+    const double *measured = row_of(&state->measured, LONG) + place;
+    for (int64_t n = 0; n < many; n++) out->distance.at[done + n] = sqrt(measured[n]);
+  }
+  vec residual = {of->said.loss.at, many};
+  reference_stored stored = {rows_from(&of->subspace->support, 0, of->subspace->counts.at[SIZE]),
+                             of->subspace->bandwidth.at[0]};
+  int64_t more =
+      watch_rows(of->settings, state, &stored, &residual, times, out, done, episodes, found);
+  state->counts.at[SEEN] += many;
+  return more < 0 ? more : found + more;
+}
+
+/* Hold rows against the reference, and let it learn, until all are done, there may be no room for what is
+to be told of episodes, or one is old enough to be the new normal, at the end of a block. `reached`: how
+many rows and episodes that was, and whether one is. */
+KT_API int64_t kt_reference_run(const reference_settings *settings, reference_state *state,
+                                const covariance_settings *tracking, covariance_state *subspace,
+                                const mat *rows, const ints *times, reference_outputs *out,
+                                reference_episodes *episodes, ints *reached) {
+  reference of = {settings, state, tracking, subspace, 
+                  .kernel = {GAUSSIAN, 1.0 / subspace->bandwidth.at[0], 2, 1.0}};
+  int64_t block = state->good.size, done = 0, found = 0, accepted = 0;
+  arena scratch = {0};
+  lay_out(&of, &scratch);
+  if (!take_block(&scratch)) return KT_NO_MEMORY;
+  lay_out(&of, &scratch);
+  if (rows->rows > 0) begin_lags(&of, rows->at);
+  while (done < rows->rows && !accepted && found >= 0) {
+    int64_t many = least_of(block - next_place(state), rows->rows - done);
+    if (found + many > episodes->number.size) break;
+    mat piece = rows_from(rows, done, many);
+    found = run_piece(&of, &piece, times->at + done, done, out, episodes, found);
+    done += many;
+    if (found < 0 || next_place(state) != 0) continue;
+    if (!end_block(&of)) found = KT_NO_MEMORY;
+    accepted = accepts(&of);
+  }
+  give_back(&scratch);
+  if (found < 0) return found;
+  reached->at[0] = done;
+  reached->at[1] = found;
+  reached->at[2] = accepted;
+  return KT_DONE;
+}
+
+/* The same of many models, one after the other; what is said of each has a place of its own. */
+KT_API int64_t kt_reference_run_each(const reference_settings *settings, const int64_t *models,
+                                     reference_state *states, const covariance_settings *tracking,
+                                     covariance_state *subspaces, const mat *rows, const ints *times,
+                                     reference_outputs *outs, reference_episodes *episodes,
+                                     ints *reached) {
+  for (int64_t m = 0; m < *models; m++) {
+    int64_t done = kt_reference_run(settings, &states[m], tracking, &subspaces[m], &rows[m], &times[m],
+                                    &outs[m], &episodes[m], &reached[m]);
+    if (done != KT_DONE) return done;
+  }
+  return KT_DONE;
+}
+
+/* Make the calibration where an event time ends the stretch. */
+KT_API int64_t kt_reference_calibrate(const reference_settings *settings, reference_state *state) {
+  return calibrate(settings, state) ? KT_DONE : KT_NO_MEMORY;
+}

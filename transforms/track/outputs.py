@@ -1,0 +1,10 @@
+"""Names of what the tracker's step gives."""
+
+FEATURES = "features"
+MISMATCH = "mismatch"
+ALERTS = "alerts"
+EPISODES = "episodes"
+DEVICES = "devices"
+SNAPSHOTS = "snapshots"
+LATE = "late"
+FAILURES = "failures"
