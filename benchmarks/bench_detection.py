@@ -59,8 +59,6 @@ PEER_LAGS, PEER_COLUMNS = 5, 128
 """Lags of the peers that have some, fewer where that would be more columns."""
 MOST_FITTED = 5_000
 """Rows that the slow peers are fitted to, evenly spaced."""
-MOST_SLOW = 10_000
-"""Rows of a recording that detectors that learn row by row in Python are tried on."""
 RATES = (1e-3, 1e-4)
 WALKING = "wlk"
 
@@ -316,9 +314,8 @@ def compare(name: str, spec: ReferenceSpec, quick: bool) -> list[str]:
         for suffix, rows in tables:
             for key, peer in PEERS.items():
                 take(key + suffix, recording, peer, rows)
-        for key, peer in SLOW.items():
-            if not quick and len(recording.rows) < MOST_SLOW:
-                take(key, recording, peer, plain)
+        for key, peer in () if quick else SLOW.items():
+            take(key, recording, peer, plain)
     lines = [f"### {name}", "", "| | ROC-AUC | AP | VUS-PR | onset AUC | s |"]
     lines += ["|---" * 6 + "|"]
     for key, each in scores.items():

@@ -89,8 +89,7 @@ static int64_t short_of(const reference_state *state) {
   return state->mean.size - state->memory.columns;
 }
 
-/* The means over time after the row at a place. */
-static void remember(reference_state *state, int64_t lags, int64_t place) {
+void follow_means(reference_state *state, int64_t lags, int64_t place) {
   int64_t width = state->rows.columns, many = memories_of(state);
   const double *row = row_of(&state->rows, lags - 1 + place);
   for (int64_t k = 0; k < many; k++) {
@@ -157,7 +156,7 @@ int embed_rows(const reference_settings *settings, reference_state *state, const
     /* Before the first row all was as the first. */
     if (state->counts.at[SEEN] + n == 0)
       for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, first + l), to, width);
-    remember(state, lags, first + n);
+    follow_means(state, lags, first + n);
   }
   fill(four, 0.0, 4 * size);
   for (int64_t n = 0; n < rows->rows; n += 4) {
@@ -641,10 +640,15 @@ int64_t watch_rows(const reference_settings *settings, reference_state *state,
 }
 
 void roll_block(const reference_settings *settings, reference_state *state) {
-  int64_t block = state->good.size;
-  copy(row_of(&state->memory, 0), row_of(&state->memory, block), state->memory.columns);
+  int64_t block = state->good.size, width = state->rows.columns, many = state->memory.columns;
+  copy(row_of(&state->memory, 0), row_of(&state->memory, block), many);
   for (int64_t l = 0; l < settings->lags - 1; l++)
-    copy(row_of(&state->rows, l), row_of(&state->rows, block + l), state->rows.columns);
+    copy(row_of(&state->rows, l), row_of(&state->rows, block + l), width);
+  /* Of what is yet to come nothing is there: a state has the bytes of what it stands for alone. */
+  fill(row_of(&state->memory, 1), 0.0, block * many);
+  fill(row_of(&state->rows, settings->lags - 1), 0.0, block * width);
+  fill(state->measured.at, 0.0, MEASURES * block);
+  for (int64_t place = 0; place < block; place++) state->good.at[place] = 0;
 }
 
 void keep_measures(reference_state *state) {

@@ -159,6 +159,9 @@ static inline int64_t next_place(const reference_state *state) {
   return (state->counts.at[SEEN] + state->counts.at[PAD]) % state->good.size;
 }
 
+/* The means over time after the row at a place of the open block. */
+void follow_means(reference_state *state, int64_t lags, int64_t place);
+
 /* A row in deviations, clipped. */
 void scale_deviations(const vec *shift, const vec *scale, const double *row, double *to);
 
@@ -184,7 +187,7 @@ int learn_block(const reference_settings *settings, reference_state *state);
 false where memory is short. */
 int calibrate(const reference_settings *settings, reference_state *state);
 
-/* Go on to the next block: what is before its first row. */
+/* Go on to the next block: what is before its first row, and nothing else. */
 void roll_block(const reference_settings *settings, reference_state *state);
 
 #endif

@@ -85,11 +85,8 @@ static int end_block(reference *of) {
   int learning = learns(of), made = counts[CALIBRATED] > 0;
   if (learning && !learn(of)) return 0;
   int ends = goes_by_rows(of) && counts[SEEN] - counts[BEGAN] == of->settings->rows;
-  if ((ends || (made && learning && counts[KEPT] >= counts[DUE])) &&
-      !calibrate(of->settings, of->state))
-    return 0;
-  roll_block(of->settings, of->state);
-  return 1;
+  if (!ends && !(made && learning && counts[KEPT] >= counts[DUE])) return 1;
+  return calibrate(of->settings, of->state);
 }
 
 /* Whether the episode that is open is old enough to be the new normal. */
@@ -146,6 +143,8 @@ KT_API int64_t kt_reference_run(const reference_settings *settings, reference_st
     if (found < 0 || next_place(state) != 0) continue;
     if (!end_block(&of)) found = KT_NO_MEMORY;
     accepted = accepts(&of);
+    /* A new normal is made of this block's rows. */
+    if (!accepted) roll_block(settings, state);
   }
   give_back(&scratch);
   if (found < 0) return found;
@@ -165,6 +164,18 @@ KT_API int64_t kt_reference_run_each(const reference_settings *settings, const i
     int64_t done = kt_reference_run(settings, &states[m], tracking, &subspaces[m], &rows[m], &times[m],
                                     &outs[m], &episodes[m], &reached[m]);
     if (done != KT_DONE) return done;
+  }
+  return KT_DONE;
+}
+
+/* The means over time within the open block, which follow from those before it and its rows. */
+KT_API int64_t kt_reference_recall_each(const reference_settings *settings, const int64_t *models,
+                                        reference_state *states) {
+  for (int64_t m = 0; m < *models; m++) {
+    reference_state *state = &states[m];
+    int64_t stop = next_place(state), since = state->counts.at[SEEN] - state->counts.at[BEGAN];
+    for (int64_t place = most_of(stop - since, 0); place < stop; place++)
+      follow_means(state, settings->lags, place);
   }
   return KT_DONE;
 }

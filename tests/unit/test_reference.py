@@ -501,3 +501,21 @@ def test_the_detector_goes_on_where_it_was() -> None:
         ReferenceDetector().predict(rows)
     with pytest.raises(ConfigError, match="X"):
         ReferenceDetector().fit(rows[:100])
+
+
+def test_rows_that_follow_no_others_begin_a_block() -> None:
+    rows = np.random.default_rng(4).normal(size=(900, 3))
+    state = reference.init(SPEC, rows[:100])
+    states = [reference.update(SPEC, state, rows[:count])[0] for count in (640, 700)]
+    of_block, within = (reference.restarted(each) for each in states)
+    assert [reference.next_place(each.tables) for each in (states[1], of_block, within)] == [
+        60,
+        0,
+        0,
+    ]
+    assert np.isnan(within.tables.rows[:4]).all()
+    expected, found = (
+        reference.update(SPEC, each, rows[700:], learn=False)[1] for each in (of_block, within)
+    )
+    for name in ("distance", "residual", "score", "p"):
+        assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()

@@ -49,18 +49,17 @@ class HeldRows:
         """Run them; see the class."""
         if work.reference is None:
             raise AssertionError("rows are held against nothing")
-        moving, kept = references.parts_of(work.reference, rows.shape[1])
-        self._heads = heads
-        self._blocks = Parts(
-            side_by_side([head.moving for head in heads], moving.size),
-            side_by_side([head.kept for head in heads], kept.size),
-        )
-        counts = moving.column(self._blocks.moving, "counts")
-        before = counts.copy()
-        self._watched = references.go_on(work.reference, self._blocks, rows, starts, stops, times)
+        spec, width = work.reference, rows.shape[1]
+        places = references.parts_of(spec, width)
+        moving, sized = references.unfold(spec, width, [head.moving for head in heads])
+        kept = side_by_side([head.kept for head in heads], places.kept.size)
+        before = places.moving.column(moving, "counts").copy()
+        self._watched = references.go_on(spec, Parts(moving, kept), rows, starts, stops, times)
+        self._heads, self._kept = heads, kept
+        self._folded = references.fold(spec, width, moving)
         self._seen = before[:, reference.SEEN]
         self.scores: Scores = self._watched.scores
-        self.done: BoolArray = self._watched.done
+        self.done: BoolArray = self._watched.done & sized
         if work.devices:
             ready = before[:, reference.CALIBRATED] > 0
             begins = ~np.isnan(self.scores.p[stops - 1]) & ~ready
@@ -71,10 +70,10 @@ class HeldRows:
 
     def after(self, model: int) -> tuple[bytes, bytes, bool]:
         """Return a model's reference after the rows, and whether the part that is kept changed."""
-        moving = self._blocks.moving[model].tobytes()
+        moving = self._folded[model]
         if not self._watched.turned[model]:
             return moving, self._heads[model].kept, False
-        return moving, self._blocks.kept[model].tobytes(), True
+        return moving, self._kept[model].tobytes(), True
 
     def episodes(self, firsts: IntArray) -> Iterator[tuple[int, list[Episode]]]:
         """Return the models of which episodes were opened or closed, and those.

@@ -103,10 +103,10 @@ def checked(work: Work, models: Sequence[Packed], width: int) -> list[Packed | N
     states = get_tracker(spec.tracker).from_columns(spec, columns)
     sound = [True] * len(models)
     if work.reference is not None:
-        sizes = (part.size for part in references.parts_of(work.reference, width))
-        bodies = [packed.moving for packed in models], [packed.kept for packed in models]
-        held = Parts(*map(side_by_side, bodies, sizes))
-        sound = references.sound_of_each(work.reference, width, held).tolist()
+        moving, sized = references.unfold(work.reference, width, [each.moving for each in models])
+        size = references.parts_of(work.reference, width).kept.size
+        held = Parts(moving, side_by_side([packed.kept for packed in models], size))
+        sound = (sized & references.sound_of_each(work.reference, width, held)).tolist()
     return [
         packed._replace(body=block.pack(state), known=True) if state and well else None
         for packed, state, well in zip(models, states, sound, strict=True)

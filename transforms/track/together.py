@@ -370,27 +370,20 @@ def _released(order: Order, ready: Sequence[_Ready], waiting: _Taken) -> tuple[_
     return waiting.of(taken), waiting.of(~taken)
 
 
-def _sizes_of(work: Work, width: int) -> tuple[int, int, int]:
-    """Return the bytes of a packed model's parts, for rows of so many channels."""
-    spec: Any = work.spec
-    own = places_of(spec, width).size
-    if work.reference is None:
-        return own, 0, 0
-    moving, kept = references.parts_of(work.reference, width)
-    return own, moving.size, kept.size
-
-
 def _packed(work: Work, ready: Sequence[_Ready], width: int, decode: Decode) -> list[Packed | None]:
     """Return the models as blocks, None in place of those that have other sizes.
 
     Raises:
         DataError: for a state that is damaged.
     """
-    sizes = _sizes_of(work, width)
+    spec: Any = work.spec
+    own, kept = places_of(spec, width).size, 0
+    if work.reference is not None:
+        kept = references.parts_of(work.reference, width).kept.size
     found: list[Packed | None] = []
     for visit, _ in ready:
         model = visit.log.packed or pack(work, decode(visit.key, visit.log.model or b""))
-        fits = (len(model.body), len(model.moving), len(model.kept)) == sizes
+        fits = (len(model.body), len(model.kept)) == (own, kept)
         if not (fits or model.known):
             unpack(work, model, f"state of model {visit.key!r}")
         found.append(model if fits else None)

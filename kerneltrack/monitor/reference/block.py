@@ -2,18 +2,22 @@
 
 A reference is two blocks of bytes: what changes with every row, and what changes only where a block
 of `BLOCK` rows ends, if the reference learns. Whoever keeps references between their rows need not
-write the larger part each time. The row loop is that of `update`, and so are the bits.
+write the larger part each time; of the other the rows that are yet to come are left out, and the
+means over time that follow from the rows before. The row loop is that of `update`, and so are the
+bits.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.reference import state as held
 from kerneltrack.monitor.reference.episodes import Episode, Told, make_room, read_episode
 from kerneltrack.monitor.reference.run import Scores, settings_of
@@ -31,7 +35,7 @@ from kerneltrack.monitor.reference.state import (
     layout,
 )
 from kerneltrack.native.binding import call
-from kerneltrack.trackers.common.places import Places, spans
+from kerneltrack.trackers.common.places import Places, side_by_side, spans
 from kerneltrack.trackers.covariance.state import CovarianceState
 from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
 
@@ -42,13 +46,15 @@ Blocks = npt.NDArray[np.uint8]
 
 KEPT_TABLES = ("shift", "scale", "mean", "scatter", "whitener", "unseen", "scores", "calibration")
 """Those of the tables that only the end of a block changes; the kernel subspace is another."""
+OF_ROWS = ("memory", "rows", "measured", "good")
+"""Those that the open block's rows fill, one after the other."""
 
 
 class Parts(NamedTuple):
     """A reference as bytes, or where the arrays of one lie in them.
 
     Attributes:
-        moving: What changes with every row.
+        moving: What changes with every row; folded where a single reference is meant.
         kept: What changes where a block ends.
     """
 
@@ -79,15 +85,19 @@ def parts_of(spec: ReferenceSpec, width: int) -> Parts:
     tables = layout(spec, width)
     kept = {name: tables[name] for name in KEPT_TABLES}
     kernel = {f"kernel.{name}": like for name, like in KERNEL.layout(spec.kernel, width).items()}
-    moving = {name: like for name, like in tables.items() if name not in kept}
+    moving = {name: tables[name] for name in tables if name not in kept and name not in OF_ROWS}
+    moving |= {name: tables[name] for name in OF_ROWS}
     return Parts(Places.of(moving), Places.of({**kept, **kernel}))
 
 
 def pack(spec: ReferenceSpec, state: ReferenceState) -> Parts:
     """Return a reference as bytes."""
-    places = parts_of(spec, len(state.tables.scale))
+    width = len(state.tables.scale)
     named = {**arrays(state), "good": state.tables.good}
-    return Parts(*(b"".join([named[name].tobytes() for name in part.likes]) for part in places))
+    moving, kept = (
+        b"".join([named[name].tobytes() for name in part.likes]) for part in parts_of(spec, width)
+    )
+    return Parts(fold(spec, width, side_by_side([moving], len(moving)))[0], kept)
 
 
 def unpack(spec: ReferenceSpec, width: int, data: Parts) -> ReferenceState:
@@ -97,8 +107,66 @@ def unpack(spec: ReferenceSpec, width: int, data: Parts) -> ReferenceState:
         ConfigError: for bytes of another length, or counts that no state has.
     """
     moving, kept = parts_of(spec, width)
-    named = {**moving.arrays(data.moving), **kept.arrays(data.kept)}
-    return from_arrays(spec, {**named, "good": named["good"].astype(np.int64)})
+    blocks, fine = unfold(spec, width, [data.moving])
+    if not fine[0]:
+        raise ConfigError("reference", f"{len(data.moving)} bytes", "as many as its rows take")
+    named = {**moving.arrays(blocks[0].tobytes()), **kept.arrays(data.kept)}
+    state = from_arrays(spec, {**named, "good": named["good"].astype(np.int64)})
+    call("reference_recall_each", settings_of(spec, width, False), (1,), state.tables)
+    return state
+
+
+def fold(spec: ReferenceSpec, width: int, moving: Blocks) -> list[bytes]:
+    """Return the moving parts of references, (m, bytes), each without what need not be kept."""
+    places, head = parts_of(spec, width).moving, _head_of(spec, width)
+    counts = places.column(moving, "counts")
+    rows, measured, good = (places.column(moving, name) for name in OF_ROWS[1:])
+    ends = ((counts[:, SEEN] + counts[:, PAD]) % BLOCK).tolist()
+    before = spec.lags_for(width) - 1
+    return [
+        b"".join(
+            (
+                moving[model, :head].tobytes(),
+                rows[model, : before + end].tobytes(),
+                measured[model, :, :end].tobytes(),
+                good[model, :end].tobytes(),
+            )
+        )
+        for model, end in enumerate(ends)
+    ]
+
+
+def unfold(spec: ReferenceSpec, width: int, folded: Sequence[bytes]) -> tuple[Blocks, BoolArray]:
+    """Return the moving parts, (m, bytes), that `fold` left, and which have the right length.
+
+    The means over time within their open blocks are still missing (`reference_recall_each`).
+    """
+    places, head = parts_of(spec, width).moving, _head_of(spec, width)
+    moving = np.zeros((len(folded), places.size), np.uint8)
+    fine = np.array([len(data) >= head for data in folded], np.bool_)
+    for model in np.flatnonzero(fine).tolist():
+        moving[model, :head] = np.frombuffer(folded[model], np.uint8, head)
+    counts = places.column(moving, "counts")
+    rows, measured, good = (places.column(moving, name) for name in OF_ROWS[1:])
+    ends = ((counts[:, SEEN] + counts[:, PAD]) % BLOCK).tolist()
+    before = spec.lags_for(width) - 1
+    for model in np.flatnonzero(fine).tolist():
+        end, data = ends[model], folded[model]
+        reals = width * (before + end), measured.shape[1] * end
+        if len(data) != head + 8 * sum(reals) + end:
+            fine[model] = False
+            continue
+        rows[model, : before + end].flat = np.frombuffer(data, np.float64, reals[0], head)
+        at = head + 8 * reals[0]
+        measured[model, :, :end].flat = np.frombuffer(data, np.float64, reals[1], at)
+        good[model, :end] = np.frombuffer(data, np.bool_, end, at + 8 * reals[1])
+    return moving, fine
+
+
+def _head_of(spec: ReferenceSpec, width: int) -> int:
+    """Return the bytes up to the means over time before the open block, them among it."""
+    places: Places = parts_of(spec, width).moving
+    return places.offsets["memory"] + 8 * spec.memories_for(width) * width
 
 
 def sound_of_each(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
@@ -121,7 +189,7 @@ def go_on(
 
     Args:
         spec: The spec.
-        blocks: (m, bytes) of each part, as `pack` lays them out; written to.
+        blocks: (m, bytes) of each part, the moving one from `unfold`; written to.
         rows: (n, D), finite; a model's follow one another, in the order of their times.
         starts: (m,) place of each model's first row.
         stops: (m,) place after each model's last row.
@@ -141,6 +209,8 @@ def go_on(
     subspaces = np.concatenate(
         [words[f"kernel.{name}"] for name in CovarianceState._fields], axis=1
     )
+    settings = settings_of(spec, width, True)
+    call("reference_recall_each", settings, (models,), states.tobytes())
     scores, room = Scores.none(len(rows)), make_room(len(rows), width)
     reached = np.zeros((models, 3), np.int64)
     each = np.arange(models)
@@ -148,7 +218,7 @@ def go_on(
     of_episodes = [spans(column, starts, stops) for column in room]
     call(
         "reference_run_each",
-        *(settings_of(spec, width, True), (models,)),
+        *(settings, (models,)),
         *(states.tobytes(), tracking_of(spec.kernel, True), subspaces.tobytes()),
         *(spans(rows, starts, stops).tobytes(), spans(times, starts, stops).tobytes()),
         *(

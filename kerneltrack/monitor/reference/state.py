@@ -226,12 +226,13 @@ def made_anew(spec: ReferenceSpec, old: Tables) -> tuple[Tables, CovarianceState
 
 
 def restarted(state: ReferenceState) -> ReferenceState:
-    """Return a reference for rows that do not follow those that it has seen.
+    """Return a reference that is `ready` for rows that do not follow those that it has seen.
 
-    What it was made of stays. The evidence is 0, no episode is open or was, and before the next row
-    all counts as it is in that.
+    What it was made of stays. The evidence is 0, no episode is open or was, a block begins, and
+    before the next row all counts as it is in that.
     """
     tables = copied(state.tables)
+    tables.counts[PAD] = -tables.counts[SEEN] % BLOCK
     for place in (ZERO, LAST_SURPRISE, SURPRISES, EPISODES, STUCK_ROWS):
         tables.counts[place] = 0
     tables.counts[OPENED] = -1
@@ -240,10 +241,12 @@ def restarted(state: ReferenceState) -> ReferenceState:
     for array in (tables.blame, tables.stuck, tables.runs):
         array[...] = 0
     tables.previous[...] = np.nan
-    first = next_place(tables)
-    tables.rows[first : first + len(tables.rows) - BLOCK] = np.nan
+    for table in (tables.rows, tables.memory, tables.measured):
+        table[...] = 0.0
+    tables.good[...] = False
+    tables.rows[: len(tables.rows) - BLOCK] = np.nan
     # Over time all was as usual.
-    memory = tables.memory[first]
+    memory = tables.memory[0]
     memory[...] = tables.mean[len(tables.mean) - len(memory) :]
     return ReferenceState(tables, state.kernel)
 
