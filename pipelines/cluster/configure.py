@@ -104,6 +104,10 @@ def flink(cluster: Cluster) -> dict[str, Any]:
         "web.tmpdir": str(folder / "tmp"),
         "io.tmp.dirs": str(folder / "tmp"),
         "state.backend.type": "rocksdb",
+        # All of it for whatever slots are in use: a quarter of it, that of one slot in four, has no
+        # room for what a bundle writes of a thousand models.
+        "state.backend.rocksdb.memory.managed": False,
+        "state.backend.rocksdb.memory.fixed-per-tm": f"{managed}m",
         "state.backend.rocksdb.options-factory": "kerneltrack.rocksdb.ShortManifest",
         "state.checkpoints.dir": (folder / "checkpoints").as_uri(),
         "state.savepoints.dir": (folder / "savepoints").as_uri(),

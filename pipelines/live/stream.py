@@ -61,6 +61,8 @@ DEFAULTS: dict[str, Any] = {
     "max_cache_memory_usage_mb": 64,
 }
 """Beam's flags of a live job, unless given."""
+LARGE = {"max_cache_memory_usage_mb": 256}
+"""The same where models keep more than a tracker: references, learners."""
 
 WORKER_MODULE = "transforms.keyed.live_worker"
 """What workers import before they speak to the runner."""
@@ -135,7 +137,9 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
         _refuse_running(place, args.topic)
     topics = stream_options.topics_from_flags(args)
     name = _job_name(args.topic)
-    options = _beam_options(beam_flags, runner, place, name, left)
+    large = job.reference is not None or job.learner is not None
+    usual = {**DEFAULTS, **LARGE} if large else DEFAULTS
+    options = _beam_options(beam_flags, usual, runner, place, name, left)
     ends = dataclasses.replace(
         _ends(args, place, topics, job, name), snapshots=snapshots, expiry=expiry
     )
@@ -156,9 +160,14 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
 
 
 def _beam_options(
-    given: PipelineOptions, flink: dict[str, int], place: Place, name: str, left: Left | None
+    given: PipelineOptions,
+    usual: dict[str, Any],
+    flink: dict[str, int],
+    place: Place,
+    name: str,
+    left: Left | None,
 ) -> PipelineOptions:
-    """Return Beam's options with those of live jobs and of the local cluster added."""
+    """Return Beam's options with the usual ones and those of the local cluster added."""
     values = given.get_all_options(drop_default=True)
     if values.get("runner") == DEFAULT_RUNNER:
         del values["runner"]
@@ -171,7 +180,7 @@ def _beam_options(
     own: dict[str, Any] = {"job_name": name, "beam_plugins": plugins, **flink}
     if left is not None:
         own["savepoint_path"] = left.path
-    options: PipelineOptions = PipelineOptions.from_dictionary({**DEFAULTS, **values, **own})
+    options: PipelineOptions = PipelineOptions.from_dictionary({**usual, **values, **own})
     return options
 
 

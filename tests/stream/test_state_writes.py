@@ -260,7 +260,7 @@ def test_workers_of_our_steps_check_their_writes(monkeypatch: pytest.MonkeyPatch
 def test_workers_of_a_live_job_begin_with_it() -> None:
     """Before the stream is opened: what `stream` adds to Beam's flags, as a worker takes it."""
     given = beam_options(["--runner=FlinkRunner", "--beam_plugins=my.files"])
-    options = _beam_options(given, {}, Place(Any, Any, None), "job", None)  # type: ignore[arg-type]
+    options = _beam_options(given, {}, {}, Place(Any, Any, None), "job", None)  # type: ignore[arg-type]
     plugins = options.get_all_options()["beam_plugins"]
     assert plugins == ["my.files", WORKER_MODULE]
     code = (
