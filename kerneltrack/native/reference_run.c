@@ -126,7 +126,7 @@ KT_API int64_t kt_reference_run(const reference_settings *settings, reference_st
                                 const covariance_settings *tracking, covariance_state *subspace,
                                 const mat *rows, const ints *times, reference_outputs *out,
                                 reference_episodes *episodes, ints *reached) {
-  reference of = {settings, state, tracking, subspace, 
+  reference of = {settings, state, tracking, subspace,
                   .kernel = {GAUSSIAN, 1.0 / subspace->bandwidth.at[0], 2, 1.0}};
   int64_t block = state->good.size, done = 0, found = 0, accepted = 0;
   arena scratch = {0};
