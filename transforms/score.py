@@ -28,10 +28,10 @@ from transforms.learn.predictions import prediction_arrays
 from transforms.metrics import UNREFERENCED, count, name_model
 from transforms.read.label_values import label_column, label_values
 from transforms.track.features import (
-    episode_chunk,
     join_features,
     join_scores,
     reference_columns,
+    tell_episodes,
 )
 from transforms.track.model import Model, Work, frozen
 from transforms.track.outputs import EPISODES, MISMATCH
@@ -293,9 +293,7 @@ class _ScoreInOrderFn(_Scorer):
             chunk = mismatch_chunk(outcome.measured, work.spec, work.measure.confidence)
             yield pvalue.TaggedOutput(MISMATCH, (key, chunk))
         if outcome.episodes:
-            count("episodes", sum(episode.row == episode.opened for episode in outcome.episodes))
-            chunk = episode_chunk(outcome.episodes, times is not None)
-            yield pvalue.TaggedOutput(EPISODES, (key, chunk))
+            yield tell_episodes(key, outcome.episodes, times is not None)
         return known._replace(model=model)
 
 

@@ -27,12 +27,12 @@ from transforms.partition.shuffle import SortedRows
 from transforms.partition.steps import Steps
 from transforms.track.features import feature_chunk
 from transforms.track.order import KEEP
+from transforms.track.packed import TRACKERS
 
 BLOCK_ROWS = 65_536
 """Rows of a block at most."""
 BLOCK_BYTES = 1 << 27
 """Bytes of a block's states at most (128 MiB), unless it has only one."""
-_TRACKERS = ("okfeb",)
 
 
 class BlockStates(NamedTuple):
@@ -92,7 +92,7 @@ def takes_blocks(steps: Steps) -> bool:
     """Check whether a job's models can go by blocks: nothing works along with the tracker."""
     work, order = steps.track.work, steps.order
     return (
-        work.spec.tracker in _TRACKERS
+        work.spec.tracker in TRACKERS
         and not (work.frozen or work.extras)
         and order.waits_for_end
         and order.duplicates == KEEP

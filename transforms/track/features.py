@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from apache_beam import pvalue
 
 from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.trackers.common.features import Features
 from transforms.chunks import Chunk, matrix_column
+from transforms.metrics import count
+from transforms.track.outputs import EPISODES
 from transforms.track.segments import Alert
 from transforms.write.schemas import REFERENCE_COLUMNS
 
@@ -59,6 +62,14 @@ def episode_chunk(episodes: Sequence[Episode], has_time: bool) -> Chunk:
         columns[name] = pa.array(stamps, pa.int64())
     columns["shares"] = matrix_column(np.stack([episode.shares for episode in episodes]))
     return Chunk(pa.RecordBatch.from_pydict(columns))
+
+
+def tell_episodes(
+    key: str, episodes: Sequence[Episode], has_time: bool
+) -> pvalue.TaggedOutput[str, tuple[str, Chunk]]:
+    """Return a model's episodes as an output, those that were opened counted."""
+    count("episodes", sum(episode.row == episode.opened for episode in episodes))
+    return pvalue.TaggedOutput(EPISODES, (key, episode_chunk(episodes, has_time)))
 
 
 def alert_chunk(alerts: Sequence[Alert]) -> Chunk:

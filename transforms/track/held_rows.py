@@ -61,6 +61,7 @@ class HeldRows:
         self.scores: Scores = self._watched.scores
         self.done: BoolArray = self._watched.done & sized
         if work.devices:
+            # Where `devices.changes` may have a line.
             ready = before[:, reference.CALIBRATED] > 0
             begins = ~np.isnan(self.scores.p[stops - 1]) & ~ready
             last = self._seen - before[:, reference.BEGAN] == work.reference.rows

@@ -19,6 +19,7 @@ from kerneltrack.trackers.okfeb import block
 from transforms.track.model import Model, Work
 
 TRACKERS = ("okfeb",)
+"""Those whose states go through their loops as blocks."""
 
 _HEAD = struct.Struct("<q??qqqq")
 """Index of the tracker's first row, which of its times there are, both, bytes of two parts."""

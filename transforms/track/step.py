@@ -44,10 +44,10 @@ from transforms.track.clock import (
 from transforms.track.devices import GONE, Device, begun, device_chunk, known_of
 from transforms.track.features import (
     alert_chunk,
-    episode_chunk,
     feature_chunk,
     join_features,
     join_scores,
+    tell_episodes,
 )
 from transforms.track.forward_fill import hold_last
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
@@ -56,7 +56,6 @@ from transforms.track.order import Order
 from transforms.track.outputs import (
     ALERTS,
     DEVICES,
-    EPISODES,
     FAILURES,
     LATE,
     MISMATCH,
@@ -513,9 +512,7 @@ class TrackFn(beam.DoFn):
             count("alerts", len(outcome.alerts))
             yield pvalue.TaggedOutput(ALERTS, (key, alert_chunk(outcome.alerts)))
         if outcome.episodes:
-            count("episodes", sum(episode.row == episode.opened for episode in outcome.episodes))
-            chunk = episode_chunk(outcome.episodes, model.time is not None)
-            yield pvalue.TaggedOutput(EPISODES, (key, chunk))
+            yield tell_episodes(key, outcome.episodes, model.time is not None)
         yield from self._tell(key, model, outcome.devices)
         for data in outcome.snapshots:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))

@@ -29,12 +29,11 @@ from kerneltrack.trackers.okfeb.block import places_of
 from transforms.chunks import Chunk, pieces
 from transforms.metrics import count, count_lags, count_losses
 from transforms.track.clock import NEVER, Clock, flush, may_release, nanoseconds, progress
-from transforms.track.features import episode_chunk, feature_chunk
+from transforms.track.features import feature_chunk, tell_episodes
 from transforms.track.held_rows import HeldRows
 from transforms.track.log import ModelLog, Waiting
 from transforms.track.model import Model, Work
 from transforms.track.order import KEEP, Order
-from transforms.track.outputs import EPISODES
 from transforms.track.packed import TRACKERS, Packed, checked, pack, unpack
 
 IntArray = npt.NDArray[np.int64]
@@ -337,9 +336,7 @@ def _episodes(ready: list[_Ready], run: _Run, held: HeldRows) -> Iterator[Output
     """Return the episodes that were opened or closed of models that went well."""
     for place, episodes in held.episodes(run.firsts):
         if run.fine[place]:
-            count("episodes", sum(episode.row == episode.opened for episode in episodes))
-            key = ready[run.chosen[place]].visit.key
-            yield pvalue.TaggedOutput(EPISODES, (key, episode_chunk(episodes, True)))
+            yield tell_episodes(ready[run.chosen[place]].visit.key, episodes, True)
 
 
 def _gathered(order: Order, ready: Sequence[_Ready]) -> _Taken | None:

@@ -33,6 +33,7 @@ from kerneltrack.monitor.reference.state import (
     arrays,
     from_arrays,
     layout,
+    next_places,
 )
 from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.places import Places, side_by_side, spans
@@ -119,9 +120,8 @@ def unpack(spec: ReferenceSpec, width: int, data: Parts) -> ReferenceState:
 def fold(spec: ReferenceSpec, width: int, moving: Blocks) -> list[bytes]:
     """Return the moving parts of references, (m, bytes), each without what need not be kept."""
     places, head = parts_of(spec, width).moving, _head_of(spec, width)
-    counts = places.column(moving, "counts")
     rows, measured, good = (places.column(moving, name) for name in OF_ROWS[1:])
-    ends = ((counts[:, SEEN] + counts[:, PAD]) % BLOCK).tolist()
+    ends = next_places(places.column(moving, "counts")).tolist()
     before = spec.lags_for(width) - 1
     return [
         b"".join(
@@ -146,9 +146,8 @@ def unfold(spec: ReferenceSpec, width: int, folded: Sequence[bytes]) -> tuple[Bl
     fine = np.array([len(data) >= head for data in folded], np.bool_)
     for model in np.flatnonzero(fine).tolist():
         moving[model, :head] = np.frombuffer(folded[model], np.uint8, head)
-    counts = places.column(moving, "counts")
     rows, measured, good = (places.column(moving, name) for name in OF_ROWS[1:])
-    ends = ((counts[:, SEEN] + counts[:, PAD]) % BLOCK).tolist()
+    ends = next_places(places.column(moving, "counts")).tolist()
     before = spec.lags_for(width) - 1
     for model in np.flatnonzero(fine).tolist():
         end, data = ends[model], folded[model]
@@ -205,12 +204,12 @@ def go_on(
     before = (counts[:, SEEN] + counts[:, PAD]) // BLOCK
     by_rows = (counts[:, CALIBRATED] > 0) | (counts[:, BEGAN] > 0) | (spec.until is None)
     words = {**moving.words(blocks.moving), **kept.words(blocks.kept)}
-    states = np.concatenate([words[name] for name in Tables._fields], axis=1)
+    states = np.concatenate([words[name] for name in Tables._fields], axis=1).tobytes()
     subspaces = np.concatenate(
         [words[f"kernel.{name}"] for name in CovarianceState._fields], axis=1
     )
     settings = settings_of(spec, width, True)
-    call("reference_recall_each", settings, (models,), states.tobytes())
+    call("reference_recall_each", settings, (models,), states)
     scores, room = Scores.none(len(rows)), make_room(len(rows), width)
     reached = np.zeros((models, 3), np.int64)
     each = np.arange(models)
@@ -219,7 +218,7 @@ def go_on(
     call(
         "reference_run_each",
         *(settings, (models,)),
-        *(states.tobytes(), tracking_of(spec.kernel, True), subspaces.tobytes()),
+        *(states, tracking_of(spec.kernel, True), subspaces.tobytes()),
         *(spans(rows, starts, stops).tobytes(), spans(times, starts, stops).tobytes()),
         *(
             np.concatenate(of_scores, axis=1).tobytes(),

@@ -160,13 +160,14 @@ def update(
 
 def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> Settings:
     """Return the spec as the compiled loop takes it, for rows of D channels."""
+    span = spec.span
     return Settings(
         lags=spec.lags_for(width),
         ridge=spec.ridge,
         drift=spec.drift,
         false_alarms=spec.false_alarms,
-        per_rows=spec.span.rows or 0,
-        per_time=spec.span.time or 0,
+        per_rows=span.rows or 0,
+        per_time=span.time or 0,
         memory=spec.memory,
         rows=spec.rows,
         fit_rows=spec.fit_rows,

@@ -21,7 +21,7 @@ MOST_OWN_LAGS, OWN_COLUMNS = 5, 40
 MEMORIES = 2
 """Means over time that go along with a row (native/reference.c)."""
 MOST_RATE = 0.1
-"""False alarms a row, at most."""
+"""False alarms a row, at most (native/reference.c)."""
 MEMORY = 8
 """Stretches that are remembered by a reference that goes on learning."""
 

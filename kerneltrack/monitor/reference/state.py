@@ -258,7 +258,12 @@ def ready(state: ReferenceState) -> bool:
 
 def next_place(tables: Tables) -> int:
     """Return the next row's place in its block."""
-    return int(tables.counts[SEEN] + tables.counts[PAD]) % BLOCK
+    return int(next_places(tables.counts))
+
+
+def next_places(counts: IntArray) -> Any:
+    """Return the next rows' places in their blocks, (...,), of counts (..., 19)."""
+    return (counts[..., SEEN] + counts[..., PAD]) % BLOCK
 
 
 def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:
@@ -317,7 +322,7 @@ def sound_of_each(spec: ReferenceSpec, columns: Mapping[str, npt.NDArray[Any]]) 
     counts = columns["counts"].copy()
     counts[:, OPENED][counts[:, OPENED] == -1] = 0
     seen = counts[:, SEEN]
-    whole_blocks = seen - (seen + counts[:, PAD]) % BLOCK + BLOCK
+    whole_blocks = seen - next_places(counts) + BLOCK
     good: BoolArray = np.asarray(((counts >= 0) & (counts <= MOST)).all(axis=1))
     for limit in _FIXED:
         good &= counts[:, limit.place] <= limit.most

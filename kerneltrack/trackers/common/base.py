@@ -8,7 +8,7 @@ without learning.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -177,19 +177,20 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
             self.state_type(*arrays) if well else None
             for arrays, well in zip(parts, good.tolist(), strict=True)
         ]
-        return self.sound_of_each(spec, copies, states)
+        sound = self.sound_columns(spec, copies)
+        if sound is None:
+            return [None if state is None else self._if_sound(spec, state) for state in states]
+        return [state if well else None for state, well in zip(states, sound, strict=True)]
 
-    def sound_of_each(
-        self, spec: Spec, columns: dict[str, npt.NDArray[Any]], states: list[State | None]
-    ) -> list[State | None]:
-        """Return states that were read as columns, None in place of those that `sound` refuses.
+    def sound_columns(
+        self, spec: Spec, columns: dict[str, npt.NDArray[Any]]
+    ) -> Sequence[bool] | None:
+        """Return which states, read as columns (m, ...), are those that `sound` takes.
 
-        Args:
-            spec: The spec.
-            columns: What the states are parts of.
-            states: The states; None of those that are refused already.
+        None where a tracker knows no faster way than `sound` of each. The columns may be written
+        to, as `sound` may write to a state.
         """
-        return [None if state is None else self._if_sound(spec, state) for state in states]
+        return None
 
     def _if_sound(self, spec: Spec, state: State) -> State | None:
         try:

@@ -245,15 +245,12 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
         memories.check(spec, state, self.limits(spec))
         return state
 
-    def sound_of_each(
-        self,
-        spec: CovarianceSpec,
-        columns: dict[str, npt.NDArray[Any]],
-        states: list[CovarianceState | None],
-    ) -> list[CovarianceState | None]:
-        """Return states that were read as columns, None in place of those that are not sound."""
+    def sound_columns(
+        self, spec: CovarianceSpec, columns: dict[str, npt.NDArray[Any]]
+    ) -> list[bool] | None:
+        """Return which states, read as columns, are sound; None where memories are side by side."""
         if spec.chooses_halflife:
-            return super().sound_of_each(spec, columns, states)
+            return None
         counts = columns["counts"]
-        good = (counts[:, covstate.LAST] <= counts[:, places.N]).tolist()
-        return [state if well else None for state, well in zip(states, good, strict=True)]
+        good: list[bool] = (counts[:, covstate.LAST] <= counts[:, places.N]).tolist()
+        return good

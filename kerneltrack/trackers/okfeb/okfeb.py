@@ -203,15 +203,9 @@ class OKFEB(KernelTracker[OKFEBSpec, SubspaceState]):
         """Return a state that was read, after a look at its values."""
         return sound(spec, state)
 
-    def sound_of_each(
-        self,
-        spec: OKFEBSpec,
-        columns: dict[str, npt.NDArray[Any]],
-        states: list[SubspaceState | None],
-    ) -> list[SubspaceState | None]:
-        """Return states that were read as columns, None in place of those that are not sound."""
-        good = sound_columns(spec, columns)
-        return [state if well else None for state, well in zip(states, good, strict=True)]
+    def sound_columns(self, spec: OKFEBSpec, columns: dict[str, npt.NDArray[Any]]) -> list[bool]:
+        """Return which states, read as columns, are those that `sound` takes."""
+        return sound_columns(spec, columns)
 
 
 def limits(spec: GradientSpec, budget: int) -> tuple[Limit, ...]:
