@@ -112,6 +112,13 @@ class Chunk:
         """Return rows start..stop without copying."""
         return Chunk(self.batch.slice(start, stop - start))
 
+    def later_than(self, time: float) -> Chunk:
+        """Return the rows after a time, ns; without copying where they follow one another."""
+        rows = np.flatnonzero(self.column("time") > time)
+        if len(rows) and int(rows[-1] - rows[0]) + 1 == len(rows):
+            return self.slice(int(rows[0]), int(rows[-1]) + 1)
+        return self.take(rows)
+
     def in_order(self) -> Chunk:
         """Return the rows sorted by (time, sequence, source, row)."""
         if self.has("time"):

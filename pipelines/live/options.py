@@ -31,7 +31,7 @@ class RunnerFlags(Settings):
     checkpointing_interval: Annotated[int, Range(1, MOST), "Ms between checkpoints."] = 1000
     max_bundle_time_mills: Annotated[
         int, Range(1, MOST), "Ms that a bundle gathers messages at most."
-    ] = 200
+    ] = 100
     max_bundle_size: Annotated[int, Range(1, MOST), "Messages that it gathers at most."] = 100_000
 
 

@@ -23,9 +23,10 @@ from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.okfeb import block
 from tests.stream.running import SECOND, SPEC, Element, Outcome, Step, assert_same, make_rows
 from transforms.kafka.commands import Command, as_chunk
+from transforms.track import log as log_module
 from transforms.track import step as step_module
 from transforms.track import together
-from transforms.track.log import EntryCoder, Watch
+from transforms.track.log import EntryCoder, ModelLog, Watch
 from transforms.track.order import Order
 from transforms.track.packed import Packed
 
@@ -96,6 +97,53 @@ def test_they_give_what_each_gives_by_itself(
     assert found.failures == expected.failures
     assert len(found.commands) == len(expected.commands)
     assert step.kept == by_itself.kept  # type: ignore[attr-defined]
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    seed=st.integers(0, 10_000),
+    odd=st.booleans(),
+    chunk=st.sampled_from([1, 2, 7]),
+    disorder=st.sampled_from([10.0, 20.0]),
+    most=st.sampled_from([8, log_module.MOST_APPENDED]),
+)
+def test_rows_that_wait_may_stay_where_they_are(
+    seed: int, odd: bool, chunk: int, disorder: float, most: int
+) -> None:
+    """As many rows that wait do, so that few are written anew: nothing tells of it."""
+    asked = {"order": Order(max_disorder=disorder, max_jump=100), "own": True}
+    given = list(bundles(seed, odd, chunk))
+    anew, written = ran(given, True, **asked)
+    with (
+        patch.object(log_module, "LEAST_LEFT", 1),
+        patch.object(log_module, "MOST_APPENDED", most),
+        patch.object(ModelLog, "append", autospec=True, side_effect=ModelLog.append) as append,
+    ):
+        found, step = ran(given, True, **asked)
+    assert append.call_count
+    for key in anew.features:
+        assert_same(found.table(key), anew.table(key))
+    assert found.snapshots == anew.snapshots
+    assert (found.late, found.failures) == (anew.late, anew.failures)
+    assert step.kept == written.kept  # type: ignore[attr-defined]
+
+
+def test_what_waits_is_seldom_written_anew() -> None:
+    """Of ten messages that wait, one comes and one goes with each bundle."""
+    step = Step(order=Order(max_disorder=10_000, max_jump=1e9))
+    rows = make_rows(40_000)
+    sizes = []
+    for chunk in rows.cut([1000]):
+        before = list(step._cells["m"]["log"].encoded) if "m" in step._cells else []
+        step.push("m", chunk)
+        after = step._cells["m"]["log"].encoded
+        both = zip(before, after, strict=False)
+        same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], both))
+        sizes.append(sum(map(len, after[same:])))
+        assert sum(map(len, after)) < 4 * 11 * len(chunk.encode())
+    late = sizes[12:]
+    assert np.median(late) < 2 * len(chunk.encode())
+    assert np.mean(late) < 0.4 * max(late)
 
 
 def test_most_rows_go_through_a_block() -> None:

@@ -32,7 +32,7 @@ KEPT: list[Any] = [
     [3],
     [
         Packed(0, None, 10**18, bytes(14_000), bytes(40_000), known=True),
-        Waiting(bytes(900)),
+        Waiting(bytes(900), 1, 10**18),
         Clock(10**18, 10**18, 2, True),
         Watch(1e9, 2e9, 3e9),
     ],

@@ -3,15 +3,17 @@
 Beam's Python waits for the runner, and measures what its cache holds, once for each cell of state
 that a bundle wrote for a key: for the models of a fleet, a row or a few each, that is what a row
 costs. So the clock, the model's bytes and the rows that wait are entries of one bag. Rows that
-come are appended; once some of them have run, the log is written anew. A log that grows long
-first moves its rows into a bag of their own, which is not read until they run: however many wait,
-a chunk costs the same.
+come are appended; once some of them have run, the log is written anew, unless so many others wait
+that the model is better appended, too: of what lies before it rows up to its newest time have run.
+A log that grows long first moves its rows into a bag of their own, which is not read until they
+run: however many wait, a chunk costs the same.
 """
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from apache_beam import coders
@@ -20,25 +22,60 @@ from apache_beam.transforms.userstate import BagStateSpec
 from kerneltrack.errors import DataError
 from transforms.chunks import Chunk, chunk_from
 from transforms.keyed.expiry import Kept
-from transforms.track.clock import Clock
+from transforms.track.clock import NEVER, Clock
 from transforms.track.packed import Packed
 
-LOG_VERSION = 5
+LOG_VERSION = 6
 MOST_ENTRIES = 64
+MOST_APPENDED = MOST_ENTRIES // 2
+"""Entries of a log that another model is appended to, at most."""
+LEAST_LEFT = 1 << 15
+"""Bytes of rows that wait from which on they are left where they are, not written anew."""
 
 CLOCK, MODEL, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"m", b"p", b"r", b"s", b"e", b"w"
+WAITING = b"l"
 
 _WATCH = struct.Struct("<ddd")
+_SPAN = struct.Struct("<qq")
 
 
 class Waiting(NamedTuple):
-    """Rows that wait, as the bytes of their chunk: they hold nothing else in memory."""
+    """Rows that wait, as the bytes of their chunk: they hold nothing else in memory.
+
+    Attributes:
+        data: The bytes.
+        first: Least time of the rows, ns.
+        last: Their greatest.
+    """
 
     data: bytes
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Waiting:
+        """Return a chunk's rows, which have times."""
+        times = chunk.column("time")
+        return cls(chunk.encode(), int(times.min()), int(times.max()))
 
     def chunk(self) -> Chunk:
         """Return the rows."""
         return chunk_from(self.data)
+
+    def encode(self) -> bytes:
+        """Write it as bytes."""
+        return _SPAN.pack(self.first, self.last) + self.data
+
+    @classmethod
+    def decode(cls, data: bytes) -> Waiting:
+        """Read it back.
+
+        Raises:
+            DataError: for bytes that are none.
+        """
+        if len(data) <= _SPAN.size:
+            raise DataError("log", f"damaged: rows of {len(data)} bytes")
+        return cls(data[_SPAN.size :], *_SPAN.unpack_from(data))
 
 
 class Spilled(NamedTuple):
@@ -87,14 +124,17 @@ class Watch(NamedTuple):
 
 
 Entry: TypeAlias = Clock | bytes | Packed | Chunk | Waiting | Spilled | Expired | Watch
-"""What a log holds; bytes are the model's. Of clocks, models and watches the last one counts."""
+"""What a log holds; bytes are the model's. Of clocks, models and watches the last one counts.
+
+Of rows before a packed model only those later than its newest time still wait.
+"""
 
 
 _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     bytes: (MODEL, lambda data: data),
     Packed: (PACKED, Packed.encode),
     Chunk: (ROWS, Chunk.encode),
-    Waiting: (ROWS, lambda waiting: waiting.data),
+    Waiting: (WAITING, Waiting.encode),
     Clock: (CLOCK, Clock.encode),
     Spilled: (SPILLED, lambda spilled: str(spilled.rows).encode()),
     Expired: (EXPIRED, lambda expired: expired.name),
@@ -107,6 +147,7 @@ _READ: dict[bytes, Callable[[bytes], Entry]] = {
     MODEL: lambda data: data,
     PACKED: Packed.decode,
     ROWS: chunk_from,
+    WAITING: Waiting.decode,
     CLOCK: Clock.decode,
     SPILLED: lambda data: Spilled(int(data)),
     EXPIRED: Expired,
@@ -177,11 +218,14 @@ class ModelLog:
         self._model: bytes | None = None
         self.expired: bytes | None = None
         self._waiting: list[Chunk | Waiting] = []
+        # How many of them lie before the model, and its time: rows up to that have run.
+        self._past, self._past_time = 0, -math.inf
         self._spilled = 0
         self._added: list[Entry] = []
         self._anew = False
         entries: list[Entry] = list(cells.log.read())
         self._length = len(entries)
+        sizes = []
         for entry in entries:
             if isinstance(entry, Chunk | Waiting):
                 self._waiting.append(entry)
@@ -194,9 +238,13 @@ class ModelLog:
             elif isinstance(entry, Expired):
                 self.expired = entry.name
             elif isinstance(entry, Packed):
-                self._model, self._packed = None, entry
+                sizes.append(entry.size)
+                self._model = None
+                self._put_past(entry)
             else:
                 self._model, self._packed = entry, None
+        # Bytes of models that are no more.
+        self._stale = sum(sizes[:-1])
         # Whether the cell of its own holds a part of the model, and whether it is written.
         self._keeps = self._packed is not None and bool(self._packed.moving)
         self._writes_kept = False
@@ -226,6 +274,42 @@ class ModelLog:
         """Whether it has learned from rows."""
         return self._model is not None or self._packed is not None
 
+    @property
+    def leaves(self) -> bool:
+        """Whether rows that wait are best left where they are when others run.
+
+        Then so many wait that a model appended costs less, and of what lies there no more than half
+        is done with.
+        """
+        if self._length > MOST_APPENDED:
+            return False
+        pieces = [part for part in self._waiting if isinstance(part, Waiting)]
+        whole = sum(len(part.data) for part in pieces)
+        left = sum(len(part.data) for part in pieces if part.last > self._past_time)
+        return left >= LEAST_LEFT and self._stale + whole - left <= left
+
+    def _left(self, before: float = math.inf) -> list[Chunk | Waiting]:
+        """Return what has not run of the rows that wait, without pieces of this time or later."""
+        found: list[Chunk | Waiting] = []
+        for place, part in enumerate(self._waiting):
+            first, last = -math.inf, math.inf
+            if isinstance(part, Waiting):
+                first, last = part.first, part.last
+            if first >= before:
+                continue
+            if place >= self._past or first > self._past_time:
+                found.append(part)
+            elif last > self._past_time:
+                chunk = part.chunk() if isinstance(part, Waiting) else part
+                later = chunk.later_than(self._past_time)
+                found += [later] if len(later) else []
+        return found
+
+    def _put_past(self, packed: Packed) -> None:
+        """Let the model be these blocks, behind all rows that wait."""
+        self._packed, self._past = packed, len(self._waiting)
+        self._past_time = -math.inf if packed.time is None else packed.time
+
     def add(self, chunk: Chunk | Waiting) -> None:
         """Let rows wait."""
         self._waiting.append(chunk)
@@ -233,7 +317,7 @@ class ModelLog:
 
     def drain(self) -> list[Chunk]:
         """Take all rows that wait, in the order in which they came."""
-        chunks, self._waiting = self.waiting(), []
+        chunks, self._waiting, self._past = self.waiting(), [], 0
         self._anew = True
         if self._spilled:
             # All of them before any is added: that would never end.
@@ -247,15 +331,40 @@ class ModelLog:
         self._model, self._packed = data, None
         self._anew = True
 
-    def waiting(self) -> list[Chunk]:
-        """Return the rows that wait in the log, in the order in which they came."""
-        return [part.chunk() if isinstance(part, Waiting) else part for part in self._waiting]
+    def waiting(self, before: float = math.inf) -> list[Chunk]:
+        """Return the rows that wait in the log, in the order in which they came.
+
+        Args:
+            before: Pieces of rows that are all of this time, ns, or later are left where they are.
+        """
+        left = self._left(before)
+        return [part.chunk() if isinstance(part, Waiting) else part for part in left]
+
+    def oldest(self, since: int) -> int:
+        """Return the least time, ns, of pieces of rows that are all of a time or later."""
+        firsts = [part.first for part in self._waiting if isinstance(part, Waiting)]
+        return min((first for first in firsts if first >= since), default=NEVER)
+
+    def append(self, packed: Packed, brought: Sequence[Waiting], kept_changed: bool) -> None:
+        """Let the model be these blocks; all rows up to its newest time have run.
+
+        Args:
+            packed: The model.
+            brought: Rows that have come, and were not in the log.
+            kept_changed: As of `release`.
+        """
+        self._model = None
+        self._writes_kept |= kept_changed or not self._keeps
+        self._waiting += brought
+        self._put_past(packed)
+        self._added += [*brought, packed._replace(kept=b"")]
 
     def release(self, packed: Packed, rest: Waiting | None, kept_changed: bool) -> None:
         """Let the model be these blocks, and no rows wait but the rest."""
         self._model, self._packed = None, packed
         self._writes_kept |= kept_changed or not self._keeps
         self._waiting = [] if rest is None else [rest]
+        self._past = 0
         self._anew = True
 
     def expire(self, name: bytes) -> None:
@@ -270,7 +379,7 @@ class ModelLog:
         self._anew = True
         self.clock, self.expired = Clock.decode(kept.clock), None
         self._model, self._packed = kept.state, None
-        self._waiting = list(kept.waiting)
+        self._waiting, self._past = list(kept.waiting), 0
 
     def put_clock(self, clock: Clock) -> None:
         """Let the clock be this one."""
@@ -286,11 +395,10 @@ class ModelLog:
     def commit(self) -> None:
         """Write down what is new: once, when a call has done its work."""
         if self._length + len(self._added) > MOST_ENTRIES or len(self._waiting) > MOST_ENTRIES:
-            for part in self._waiting:
-                chunk = part.chunk() if isinstance(part, Waiting) else part
+            for chunk in self.waiting():
                 self._cells.buffer.add(chunk)
                 self._spilled += len(chunk)
-            self._waiting = []
+            self._waiting, self._past = [], 0
             self._anew = True
         packed = self._packed
         if packed is not None and packed.moving:
@@ -316,7 +424,7 @@ class ModelLog:
             entries.append(self._model)
         if self._spilled:
             entries.append(Spilled(self._spilled))
-        entries.extend(self._waiting)
+        entries.extend(self._left())
         if self.clock is not None:
             entries.append(self.clock)
         if self.watch.seen:

@@ -49,6 +49,11 @@ class Packed(NamedTuple):
     kept: bytes = b""
     known: bool = False
 
+    @property
+    def size(self) -> int:
+        """How many bytes all but what is kept takes, about."""
+        return len(self.body) + len(self.moving)
+
     def encode(self) -> bytes:
         """Write all but what is kept as bytes."""
         times = (self.time is not None, self.until is not None, self.time or 0, self.until or 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -68,10 +69,24 @@ Decode: TypeAlias = Callable[[str, bytes], Model]
 
 
 class _Ready(NamedTuple):
-    """A visit whose rows were admitted, some of them ready; the clock after them."""
+    """A visit whose rows were admitted, some of them ready.
+
+    Attributes:
+        visit: The visit.
+        clock: The clock after them.
+        until: Rows before this time, ns, are ready.
+        leaves: Whether those that are not stay where they are in the log.
+    """
 
     visit: Visit
     clock: Clock
+    until: int
+    leaves: bool
+
+    def chunks(self) -> list[Chunk]:
+        """Return rows that wait and rows that came, as far as they have to be looked at."""
+        before = self.until if self.leaves else math.inf
+        return [*self.visit.log.waiting(before), *self.visit.chunks]
 
 
 class _Taken(NamedTuple):
@@ -141,7 +156,8 @@ def run_together(
         if clock is None or (releases and not clock.started):
             alone.append(visit)
         elif releases:
-            ready.append(_Ready(visit, clock))
+            leaves = order.max_disorder > 0 and visit.log.leaves
+            ready.append(_Ready(visit, clock, int(progress(order, clock)), leaves))
         elif not visit.flush:
             for chunk in visit.chunks:
                 visit.log.add(chunk)
@@ -341,9 +357,9 @@ def _episodes(ready: list[_Ready], run: _Run, held: HeldRows) -> Iterator[Output
 
 def _gathered(order: Order, ready: Sequence[_Ready]) -> _Taken | None:
     """Return all rows of a block in order, None if their columns differ."""
-    chunks = [[*each.visit.log.waiting(), *each.visit.chunks] for each in ready]
-    schema = chunks[0][0].schema
+    chunks = [each.chunks() for each in ready]
     schemas = [part.schema for parts in chunks for part in parts]
+    schema = schemas[0]
     if any(other is not schema and other != schema for other in schemas):
         return None
     rows = Chunk.concat([part for parts in chunks for part in parts])
@@ -362,7 +378,7 @@ def _released(order: Order, ready: Sequence[_Ready], waiting: _Taken) -> tuple[_
     if order.max_disorder == 0:
         none = np.zeros(len(waiting.owner), dtype=np.bool_)
         return waiting, waiting.of(none)
-    until = np.array([int(progress(order, each.clock)) for each in ready])
+    until = np.array([each.until for each in ready])
     taken = waiting.rows.column("time") < until[waiting.owner]
     return waiting.of(taken), waiting.of(~taken)
 
@@ -378,7 +394,7 @@ def _packed(work: Work, ready: Sequence[_Ready], width: int, decode: Decode) -> 
     if work.reference is not None:
         kept = references.parts_of(work.reference, width).kept.size
     found: list[Packed | None] = []
-    for visit, _ in ready:
+    for visit, *_ in ready:
         model = visit.log.packed or pack(work, decode(visit.key, visit.log.model or b""))
         fits = (len(model.body), len(model.kept)) == (own, kept)
         if not (fits or model.known):
@@ -395,27 +411,36 @@ def _packed(work: Work, ready: Sequence[_Ready], width: int, decode: Decode) -> 
 def _write(ready: Sequence[_Ready], run: _Run, released: _Taken, rest: _Taken) -> None:
     """Write what became of models into their logs."""
     starts, rest_starts = released.starts(len(ready)), rest.starts(len(ready)).tolist()
-    left_over = pieces(rest.rows.batch, rest_starts[1:])
-    begun = starts[:-1][np.diff(starts) > 0]
+    ran = np.diff(starts)
+    begun = starts[:-1][ran > 0]
     newest_of = np.zeros(len(ready), np.int64)
     newest_of[released.owner[begun]] = np.maximum.reduceat(released.rows.column("time"), begun)
     rest_times = rest.rows.column("time")
+    leaves = np.array([each.leaves for each in ready])
+    anew = rest.of(~leaves[rest.owner])
+    left_over = pieces(anew.rows.batch, anew.starts(len(ready)).tolist()[1:])
     for model in run.done:
         place = int(run.chosen[model])
-        (visit, clock), last, head = ready[place], int(newest_of[place]), run.heads[model]
+        each, head = ready[place], run.heads[model]
+        last, log = int(newest_of[place]), each.visit.log
         newest = last if head.time is None else max(head.time, last)
-        start, stop = rest_starts[place], rest_starts[place + 1]
-        left, oldest = None, NEVER
-        if stop > start:
-            left = Waiting(left_over[place])
-            oldest = int(rest_times[start])
         after = head._replace(time=newest, until=newest, body=run.blocks[model].tobytes())
         changed = False
         if run.held is not None:
             moving, kept, changed = run.held.after(model)
             after = after._replace(moving=moving, kept=kept)
-        visit.log.release(after, left, changed)
-        visit.log.put_clock(clock._replace(waiting=stop - start, oldest=oldest))
+        start, stop = rest_starts[place], rest_starts[place + 1]
+        oldest = int(rest_times[start]) if stop > start else NEVER
+        if each.leaves:
+            oldest = min(oldest, log.oldest(each.until))
+            log.append(after, [Waiting.of(chunk) for chunk in each.visit.chunks], changed)
+        else:
+            left = None
+            if stop > start:
+                left = Waiting(left_over[place], oldest, int(rest_times[stop - 1]))
+            log.release(after, left, changed)
+        waiting = each.clock.waiting - int(ran[place])
+        log.put_clock(each.clock._replace(waiting=waiting, oldest=oldest))
 
 
 def _count(work: Work, before: IntArray, after: IntArray) -> None:
