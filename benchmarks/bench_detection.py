@@ -13,8 +13,8 @@ is among the largest of the train part's.
 
 Rates: the same, at two stated rates, on stretches without faults: the train parts and people who
 walk, 512 rows of which the reference is made from (of people more, too), and made rows
-(independent, heavy-tailed, autoregressive); beside them the two that know nothing. Then a made fleet of pumps, of which a few
-are broken: the list by severity, kinds, channels, since when.
+(independent, heavy-tailed, autoregressive); beside them the two that know nothing. Then a made
+fleet of pumps, of which a few are broken: the list by severity, kinds, channels, since when.
 
 Tables go to build/benchmarks/detection.md.
 """
