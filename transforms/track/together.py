@@ -156,7 +156,7 @@ def run_together(
         if clock is None or (releases and not clock.started):
             alone.append(visit)
         elif releases:
-            leaves = order.max_disorder > 0 and visit.log.leaves
+            leaves = order.max_disorder > 0 and not visit.flush and visit.log.leaves
             ready.append(_Ready(visit, clock, int(progress(order, clock)), leaves))
         elif not visit.flush:
             for chunk in visit.chunks:
