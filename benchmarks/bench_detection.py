@@ -13,8 +13,9 @@ is among the largest of the train part's.
 
 Rates: the same, at two stated rates, on stretches without faults: the train parts and people who
 walk, 512 rows of which the reference is made from (of people more, too), and made rows
-(independent, heavy-tailed, autoregressive); beside them the two that know nothing. Then a made
-fleet of pumps, of which a few are broken: the list by severity, kinds, channels, since when.
+(independent, heavy-tailed, autoregressive); beside them the two that know nothing. Then which
+channels the episodes of SKAB's valve are said to be of, beside how far each moved, and a made fleet
+of pumps, of which a few are broken: the list by severity, kinds, channels, since when.
 
 Tables go to build/benchmarks/detection.md.
 """
@@ -331,6 +332,28 @@ def compare(name: str, spec: ReferenceSpec, quick: bool) -> list[str]:
     return [*lines, ""]
 
 
+def named(spec: ReferenceSpec) -> list[str]:
+    """Return the table of which channels the episodes of SKAB's valve are said to be of."""
+    names = pq.read_schema(DATA / "anomaly" / f"{SETS['skab']}.parquet").names
+    channels = [column for column in names if column not in NOT_CHANNELS]
+    first, shares, moved = np.zeros(len(channels), int), np.zeros(len(channels)), []
+    for recording in recordings("skab"):
+        odd = recording.odd
+        for episode in ours(recording, spec).episodes:
+            if odd[episode.start : episode.row + 1].any():
+                first[int(episode.shares.argmax())] += 1
+                shares += episode.shares
+        moved.append(np.abs(standardised(recording.rows, recording.train)[odd].mean(axis=0)))
+    lines = ["| channel | first in | mean share | deviations that it moved, median |"]
+    lines += ["|---" * 4 + "|"]
+    every = int(first.sum())
+    found = zip(channels, first, shares / every, np.median(moved, axis=0), strict=True)
+    lines += [
+        f"| {name} | {n} of {every} | {share:.2f} | {far:.1f} |" for name, n, share, far in found
+    ]
+    return lines
+
+
 def stretches(taken: int) -> Iterator[tuple[str, FloatArray, int]]:
     """Give rows without faults, and how many of them the reference is made of: `taken` or more."""
     for name, rows in _stretches():
@@ -449,6 +472,10 @@ def main() -> int:
         "### Rates",
         "",
         *rates(spec),
+        "",
+        "### Channels named on SKAB's valve",
+        "",
+        *named(dataclasses.replace(spec, false_alarms=1.0, per=round(1 / RATES[-1]))),
         "",
         "### A made fleet",
         "",
