@@ -113,8 +113,16 @@ class Chunk:
         return Chunk(self.batch.slice(start, stop - start))
 
     def later_than(self, time: float) -> Chunk:
-        """Return the rows after a time, ns; without copying where they follow one another."""
-        rows = np.flatnonzero(self.column("time") > time)
+        """Return the rows after a time, ns."""
+        return self._where(self.column("time") > time)
+
+    def earlier_than(self, time: float) -> Chunk:
+        """Return the rows before a time, ns."""
+        return self._where(self.column("time") < time)
+
+    def _where(self, chosen: npt.NDArray[np.bool_]) -> Chunk:
+        """Return some of the rows, without copying where they follow one another."""
+        rows = np.flatnonzero(chosen)
         if len(rows) and int(rows[-1] - rows[0]) + 1 == len(rows):
             return self.slice(int(rows[0]), int(rows[-1]) + 1)
         return self.take(rows)

@@ -199,6 +199,21 @@ class Cells(NamedTuple):
     kept: Any
 
 
+def _rows_of(part: Chunk | Waiting) -> Chunk:
+    return part.chunk() if isinstance(part, Waiting) else part
+
+
+def _later(part: Chunk | Waiting, time: float) -> Chunk | Waiting | None:
+    """Return those of some rows that are later than a time, ns; None if none is."""
+    if isinstance(part, Waiting):
+        if part.first > time:
+            return part
+        if part.last <= time:
+            return None
+    later = _rows_of(part).later_than(time)
+    return later if len(later) else None
+
+
 class ModelLog:
     """One model's log, from the beginning of a call of the step to its end.
 
@@ -288,22 +303,10 @@ class ModelLog:
         left = sum(len(part.data) for part in pieces if part.last > self._past_time)
         return left >= LEAST_LEFT and self._stale + whole - left <= left
 
-    def _left(self, before: float = math.inf) -> list[Chunk | Waiting]:
-        """Return what has not run of the rows that wait, without pieces of this time or later."""
-        found: list[Chunk | Waiting] = []
-        for place, part in enumerate(self._waiting):
-            first, last = -math.inf, math.inf
-            if isinstance(part, Waiting):
-                first, last = part.first, part.last
-            if first >= before:
-                continue
-            if place >= self._past or first > self._past_time:
-                found.append(part)
-            elif last > self._past_time:
-                chunk = part.chunk() if isinstance(part, Waiting) else part
-                later = chunk.later_than(self._past_time)
-                found += [later] if len(later) else []
-        return found
+    def _left(self) -> list[Chunk | Waiting]:
+        """Return what has not run of the rows that wait."""
+        past = [_later(part, self._past_time) for part in self._waiting[: self._past]]
+        return [*(part for part in past if part is not None), *self._waiting[self._past :]]
 
     def _put_past(self, packed: Packed) -> None:
         """Let the model be these blocks, behind all rows that wait."""
@@ -331,19 +334,29 @@ class ModelLog:
         self._model, self._packed = data, None
         self._anew = True
 
-    def waiting(self, before: float = math.inf) -> list[Chunk]:
-        """Return the rows that wait in the log, in the order in which they came.
+    def waiting(self) -> list[Chunk]:
+        """Return the rows that wait in the log, in the order in which they came."""
+        return [_rows_of(part) for part in self._left()]
 
-        Args:
-            before: Pieces of rows that are all of this time, ns, or later are left where they are.
+    def before(self, time: int, brought: Sequence[Chunk]) -> tuple[list[Chunk], int]:
+        """Return the rows before a time, ns, of those that wait and others that come.
+
+        Returns:
+            The rows, and the least time of those that are not among them; `NEVER` if all are.
         """
-        left = self._left(before)
-        return [part.chunk() if isinstance(part, Waiting) else part for part in left]
-
-    def oldest(self, since: int) -> int:
-        """Return the least time, ns, of pieces of rows that are all of a time or later."""
-        firsts = [part.first for part in self._waiting if isinstance(part, Waiting)]
-        return min((first for first in firsts if first >= since), default=NEVER)
+        found, oldest = [], NEVER
+        for part in (*self._left(), *brought):
+            if isinstance(part, Waiting) and part.first >= time:
+                oldest = min(oldest, part.first)
+                continue
+            chunk = _rows_of(part)
+            early = chunk.earlier_than(time)
+            if len(early) < len(chunk):
+                times = chunk.column("time")
+                oldest = min(oldest, int(times[times >= time].min()))
+            if len(early):
+                found.append(early)
+        return found, oldest
 
     def append(self, packed: Packed, brought: Sequence[Waiting], kept_changed: bool) -> None:
         """Let the model be these blocks; all rows up to its newest time have run.

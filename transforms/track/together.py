@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -75,18 +74,24 @@ class _Ready(NamedTuple):
         visit: The visit.
         clock: The clock after them.
         until: Rows before this time, ns, are ready.
-        leaves: Whether those that are not stay where they are in the log.
+        chunks: These, and others if they are to be put in order with them.
+        oldest: Least time of rows that stay where they are in the log, not among the chunks; None
+            if all are among them and what is left is written anew.
     """
 
     visit: Visit
     clock: Clock
     until: int
-    leaves: bool
+    chunks: list[Chunk]
+    oldest: int | None
 
-    def chunks(self) -> list[Chunk]:
-        """Return rows that wait and rows that came, as far as they have to be looked at."""
-        before = self.until if self.leaves else math.inf
-        return [*self.visit.log.waiting(before), *self.visit.chunks]
+    @classmethod
+    def of(cls, order: Order, visit: Visit, clock: Clock) -> _Ready:
+        """Look at what waits, and what came."""
+        until, log = int(progress(order, clock)), visit.log
+        if order.max_disorder > 0 and not visit.flush and log.leaves:
+            return cls(visit, clock, until, *log.before(until, visit.chunks))
+        return cls(visit, clock, until, [*log.waiting(), *visit.chunks], None)
 
 
 class _Taken(NamedTuple):
@@ -156,8 +161,11 @@ def run_together(
         if clock is None or (releases and not clock.started):
             alone.append(visit)
         elif releases:
-            leaves = order.max_disorder > 0 and not visit.flush and visit.log.leaves
-            ready.append(_Ready(visit, clock, int(progress(order, clock)), leaves))
+            each = _Ready.of(order, visit, clock)
+            if each.chunks:
+                ready.append(each)
+            else:
+                alone.append(visit)
         elif not visit.flush:
             for chunk in visit.chunks:
                 visit.log.add(chunk)
@@ -215,9 +223,7 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
     if not ready:
         return
     spec: Any = work.spec
-    first = ready[0].visit
-    like, *_ = first.chunks or first.log.waiting()
-    width = like.schema.field("x").type.list_size
+    width = ready[0].chunks[0].schema.field("x").type.list_size
     size = places_of(spec, width).size
     if work.reference is not None:
         size += sum(part.size for part in references.parts_of(work.reference, width))
@@ -229,7 +235,7 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
             yield part
             part, rows = [], 0
         part.append(each)
-        rows += each.clock.waiting
+        rows += sum(map(len, each.chunks))
     if part:
         yield part
 
@@ -357,7 +363,7 @@ def _episodes(ready: list[_Ready], run: _Run, held: HeldRows) -> Iterator[Output
 
 def _gathered(order: Order, ready: Sequence[_Ready]) -> _Taken | None:
     """Return all rows of a block in order, None if their columns differ."""
-    chunks = [each.chunks() for each in ready]
+    chunks = [each.chunks for each in ready]
     schemas = [part.schema for parts in chunks for part in parts]
     schema = schemas[0]
     if any(other is not schema and other != schema for other in schemas):
@@ -416,9 +422,7 @@ def _write(ready: Sequence[_Ready], run: _Run, released: _Taken, rest: _Taken) -
     newest_of = np.zeros(len(ready), np.int64)
     newest_of[released.owner[begun]] = np.maximum.reduceat(released.rows.column("time"), begun)
     rest_times = rest.rows.column("time")
-    leaves = np.array([each.leaves for each in ready])
-    anew = rest.of(~leaves[rest.owner])
-    left_over = pieces(anew.rows.batch, anew.starts(len(ready)).tolist()[1:])
+    left_over = pieces(rest.rows.batch, rest_starts[1:])
     for model in run.done:
         place = int(run.chosen[model])
         each, head = ready[place], run.heads[model]
@@ -429,16 +433,16 @@ def _write(ready: Sequence[_Ready], run: _Run, released: _Taken, rest: _Taken) -
         if run.held is not None:
             moving, kept, changed = run.held.after(model)
             after = after._replace(moving=moving, kept=kept)
-        start, stop = rest_starts[place], rest_starts[place + 1]
-        oldest = int(rest_times[start]) if stop > start else NEVER
-        if each.leaves:
-            oldest = min(oldest, log.oldest(each.until))
+        start, stop, oldest = rest_starts[place], rest_starts[place + 1], each.oldest
+        if oldest is not None:
             log.append(after, [Waiting.of(chunk) for chunk in each.visit.chunks], changed)
-        else:
-            left = None
-            if stop > start:
-                left = Waiting(left_over[place], oldest, int(rest_times[stop - 1]))
+        elif stop > start:
+            oldest = int(rest_times[start])
+            left = Waiting(left_over[place], oldest, int(rest_times[stop - 1]))
             log.release(after, left, changed)
+        else:
+            oldest = NEVER
+            log.release(after, None, changed)
         waiting = each.clock.waiting - int(ran[place])
         log.put_clock(each.clock._replace(waiting=waiting, oldest=oldest))
 
