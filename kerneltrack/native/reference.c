@@ -62,6 +62,9 @@ than so has no longest. */
 #define MOST_STUCK 50.0
 /* Channels that a row is blamed on, at most. */
 #define MOST_CHANNELS 3
+/* Channels that the search for them begins anew with, at most, and which part of d² must be theirs. */
+#define MOST_STARTS 3
+#define MOST_OF_IT 0.75
 /* Largest |x| after scaling, in deviations: one wild row must not be all that is known. */
 #define MOST_DEVIATION 1e3
 /* False alarms a row, at most. */
@@ -324,9 +327,54 @@ static double best_at(blame_work *work, int64_t *chosen, int64_t at, int64_t man
   return gained;
 }
 
-/* What is off in a row, channel by channel, added to `blame`: the channel without which d² would be
-smallest, then the next one beside it, until what is left is usual; then others in their places, if d²
-is smaller still without those. Each counts by what d² would grow again without it. */
+/* Take channels out, one after the other, until what is left of d² is usual: first the one at place 0,
+if `given`, each other as the best beside those before it; then others take their places. Returns by
+how much d² falls; `taken` is how many they are. */
+static double take_some_out(blame_work *work, int64_t *chosen, int64_t *taken, int given, double left,
+                            double usual, int64_t width, int64_t lags) {
+  int64_t most = least_of(MOST_CHANNELS, width), many = 0;
+  double gained = 0.0;
+  if (given) {
+    take_out(work, chosen[0], width, lags, 0);
+    gained = gain_of(work, lags);
+    many = 1;
+  }
+  for (; many < most && left - gained > usual; many++)
+    gained = best_at(work, chosen, many, many + 1, width, lags, -1.0);
+  /* One that stood for several may go again. */
+  for (int64_t turn = 0; many > 1 && turn < MOST_CHANNELS; turn++)
+    for (int64_t at = 0; at < many; at++)
+      gained = best_at(work, chosen, at, many, width, lags, gained);
+  *taken = many;
+  return gained;
+}
+
+/* The channels without which d² would be smallest, into `chosen`. Where the best ones, one by one, are
+most of d² and yet leave more than is usual, others that stand for them may have come first: the search
+begins anew with those that are not among them. */
+static double find_channels(blame_work *work, int64_t *chosen, int64_t *taken, double left,
+                            double usual, int64_t width, int64_t lags) {
+  double gained = take_some_out(work, chosen, taken, 0, left, usual, width, lags);
+  if (gained < MOST_OF_IT * left) return gained;
+  int64_t one_by_one[MOST_CHANNELS], many = *taken, starts = 0;
+  for (int64_t i = 0; i < many; i++) one_by_one[i] = chosen[i];
+  for (int64_t first = 0; first < width && starts < MOST_STARTS && left - gained > usual; first++) {
+    int known = 0;
+    for (int64_t i = 0; i < many; i++) known |= one_by_one[i] == first;
+    if (known) continue;
+    int64_t others[MOST_CHANNELS] = {first}, how_many;
+    double other = take_some_out(work, others, &how_many, 1, left, usual, width, lags);
+    starts++;
+    if (!(other > gained * (1.0 + SAME))) continue;
+    gained = other;
+    *taken = how_many;
+    for (int64_t i = 0; i < how_many; i++) chosen[i] = others[i];
+  }
+  return gained;
+}
+
+/* What is off in a row, channel by channel, added to `blame`: the channels without which d² would be
+smallest, so many that what is left is usual. Each counts by what d² would grow again without it. */
 static void add_blame(const reference_settings *settings, reference_state *state, int64_t place,
                       blame_work *work) {
   int64_t lags = settings->lags, width = state->rows.columns, size = short_of(state);
@@ -334,18 +382,13 @@ static void add_blame(const reference_settings *settings, reference_state *state
   work->known = 1;
   embed(state, lags, place, work->e);
   whiten(state, work->e, work->y);
-  double left = dot(work->y, work->y, size), gained = 0.0;
+  double left = dot(work->y, work->y, size);
   fill(work->v, 0.0, size);
   for (int64_t i = 0; i < size; i++)
     add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
-  int64_t most = least_of(MOST_CHANNELS, width), taken = 0, chosen[MOST_CHANNELS] = {0};
+  int64_t taken = 0, chosen[MOST_CHANNELS] = {0};
   double usual = state->reals.at[MEANS + SHORT] * state->reals.at[MEANS + SHORT];
-  for (; taken < most && left - gained > usual; taken++)
-    gained = best_at(work, chosen, taken, taken + 1, width, lags, -1.0);
-  /* One that stood for several may go again. */
-  for (int64_t turn = 0; taken > 1 && turn < MOST_CHANNELS; turn++)
-    for (int64_t at = 0; at < taken; at++)
-      gained = best_at(work, chosen, at, taken, width, lags, gained);
+  double gained = find_channels(work, chosen, &taken, left, usual, width, lags);
   double parts[MOST_CHANNELS], sum = 0.0;
   for (int64_t at = 0; at < taken; at++) {
     int64_t others = 0;

@@ -15,6 +15,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.detector import ReferenceDetector
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
+from samples.fleet import pumps
 from tests.oracles import reference as oracle
 
 Array = npt.NDArray[np.float64]
@@ -331,6 +332,24 @@ def test_the_right_channels_come_first(many: int) -> None:
         episode = next(episode for episode in told if episode.closed and episode.row > 1000)
         right += {*np.argsort(-episode.shares)[:many].tolist()} == {*channels.tolist()}
     assert right >= 38
+
+
+def test_channels_that_others_could_stand_for_come_first() -> None:
+    """Six channels of two waves: three that ramp are nearly what three others could be."""
+    broken = [
+        pump
+        for seed in range(8)
+        for pump in pumps(60, seed=seed, many=60)
+        if pump.kind == "ramp" and len(pump.channels) == 3
+    ]
+    right = 0
+    for pump in broken:
+        state, _, _ = run(SPEC, pump.rows)
+        episode = reference.open_episode(SPEC, state)
+        assert episode is not None
+        right += {*np.argsort(-episode.shares)[:3].tolist()} == {*pump.channels}
+    assert len(broken) > 40
+    assert right >= 0.93 * len(broken)
 
 
 @pytest.mark.parametrize("many", [1, 2])
