@@ -327,18 +327,14 @@ static double best_at(blame_work *work, int64_t *chosen, int64_t at, int64_t man
   return gained;
 }
 
-/* Take channels out, one after the other, until what is left of d² is usual: first the one at place 0,
-if `given`, each other as the best beside those before it; then others take their places. Returns by
-how much d² falls; `taken` is how many they are. */
-static double take_some_out(blame_work *work, int64_t *chosen, int64_t *taken, int given, double left,
-                            double usual, int64_t width, int64_t lags) {
-  int64_t most = least_of(MOST_CHANNELS, width), many = 0;
-  double gained = 0.0;
-  if (given) {
-    take_out(work, chosen[0], width, lags, 0);
-    gained = gain_of(work, lags);
-    many = 1;
-  }
+/* Take channels out, one after the other, until what is left of d² is usual: those that are chosen
+already, `taken` of them, then each as the best beside those before it; then others take their places.
+Returns by how much d² falls; `taken` is then how many they are. */
+static double take_some_out(blame_work *work, int64_t *chosen, int64_t *taken, double left, double usual,
+                            int64_t width, int64_t lags) {
+  int64_t most = least_of(MOST_CHANNELS, width), many = *taken;
+  for (int64_t at = 0; at < many; at++) take_out(work, chosen[at], width, lags, at);
+  double gained = gain_of(work, many * lags);
   for (; many < most && left - gained > usual; many++)
     gained = best_at(work, chosen, many, many + 1, width, lags, -1.0);
   /* One that stood for several may go again. */
@@ -354,7 +350,7 @@ most of d² and yet leave more than is usual, others that stand for them may hav
 begins anew with those that are not among them. */
 static double find_channels(blame_work *work, int64_t *chosen, int64_t *taken, double left,
                             double usual, int64_t width, int64_t lags) {
-  double gained = take_some_out(work, chosen, taken, 0, left, usual, width, lags);
+  double gained = take_some_out(work, chosen, taken, left, usual, width, lags);
   if (gained < MOST_OF_IT * left) return gained;
   int64_t one_by_one[MOST_CHANNELS], many = *taken, starts = 0;
   for (int64_t i = 0; i < many; i++) one_by_one[i] = chosen[i];
@@ -362,8 +358,8 @@ static double find_channels(blame_work *work, int64_t *chosen, int64_t *taken, d
     int known = 0;
     for (int64_t i = 0; i < many; i++) known |= one_by_one[i] == first;
     if (known) continue;
-    int64_t others[MOST_CHANNELS] = {first}, how_many;
-    double other = take_some_out(work, others, &how_many, 1, left, usual, width, lags);
+    int64_t others[MOST_CHANNELS] = {first}, how_many = 1;
+    double other = take_some_out(work, others, &how_many, left, usual, width, lags);
     starts++;
     if (!(other > gained * (1.0 + SAME))) continue;
     gained = other;
