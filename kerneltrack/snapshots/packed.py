@@ -138,8 +138,9 @@ class PackedWriter:
         times: Sequence[int | None],
         headers: Sequence[str],
         columns: Arrays,
+        beside: Arrays | None = None,
     ) -> None:
-        """Add final states of several models, each one's only state, nothing beside them.
+        """Add final states of several models, each one's only state.
 
         Args:
             kind: "tracker" or "learner".
@@ -148,6 +149,7 @@ class PackedWriter:
             times: Time of each one's newest row.
             headers: What their headers hold.
             columns: Their arrays by name, (m, ...).
+            beside: Those beside them.
 
         Raises:
             ValueError: if a model belongs before the one that was added last.
@@ -157,6 +159,7 @@ class PackedWriter:
         if self._float32 and kind == codec.TRACKER:
             columns = {name: _halved(column) for name, column in columns.items()}
         self._flush()
+        beside = beside or {}
         one = {name: column[0] for name, column in columns.items()} if names else {}
         layout = _columns_of(kind, one)
         if self._layout is None and names:
@@ -164,8 +167,8 @@ class PackedWriter:
         if self._layout is None or _of_kind(self._layout, kind) != layout:
             for place, name in enumerate(names):
                 state = PackedState(name, kind, rows[place], times[place], True, b"")
-                own = {field: column[place] for field, column in columns.items()}
-                self.add_parts(state, headers[place], own)
+                own, along = ({n: c[place] for n, c in part.items()} for part in (columns, beside))
+                self.add_parts(state, headers[place], own, along)
             return
         self.models += len(names)
         self.states += len(names)
@@ -181,7 +184,12 @@ class PackedWriter:
                 "final": [True] * count,
                 "header": headers[part],
                 "whole": [False] * count,
-                "beside": [None] * count,
+                "beside": [
+                    codec.to_bytes({n: c[place] for n, c in beside.items()}, "{}")
+                    for place in range(start, start + count)
+                ]
+                if beside
+                else [None] * count,
             }
             arrays = {f"{kind}.{name}": column[part] for name, column in columns.items()}
             self._write(plain, arrays, count)

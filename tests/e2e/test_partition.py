@@ -94,11 +94,12 @@ def assert_same(output: Path, other: Path) -> None:
         (),
         ("--learner", "ridge"),
         (*ALL, *MORE),
+        ("--reference", "first", "--reference-rows", "256"),
         ("--max-disorder", "3", "--max-jump", "100", "--learner", "ridge"),
         ("--missing", "hold", "--extras", "q", "s"),
         ("--tracker", "covariance", "--start-from", "LANDMARKS"),
     ],
-    ids=["plain", "learner", "all", "disorder", "hold", "landmarks"],
+    ids=["plain", "learner", "all", "reference", "disorder", "hold", "landmarks"],
 )
 def test_the_results_are_those_of_a_runner(
     flags: tuple[str, ...], sources: list[str], processes: None, packs: None, tmp_path: Path

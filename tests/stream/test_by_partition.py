@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import itertools
 from collections import Counter
@@ -27,7 +28,9 @@ from tests.stream.running import SECOND, SPEC, Element, make_rows
 from transforms import LateLabels, MeasureMismatch, Order, TrackByPartition, TrackSubspace
 from transforms import TrainLinear as Train
 from transforms.chunks import Chunk
+from transforms.partition.blocks import takes_blocks
 from transforms.partition.grouped import PARTITIONS
+from transforms.partition.steps import Steps
 
 COUNT = 300
 LABELS = np.array(["still", "moving"])
@@ -132,6 +135,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         },
         {"window": 20.0, "snapshot_every": 30.0},
     ),
+    "reference": ({"reference": REFERENCE}, None),
+    "reference and learner": ({"reference": REFERENCE, "own": True}, {}),
     "covariance": ({"spec": CovarianceSpec(rank=3, budget=6, warmup=20)}, None),
     "duplicates": ({"order": Order(duplicates="drop")}, None),
     "hold": ({"order": Order(hold_for=5.0)}, None),
@@ -149,9 +154,29 @@ def test_the_results_are_those_of_the_stateful_steps(name: str, partitions: int)
     assert grouped == whole
     assert {"a", "b", "é", "", "one row", "d/1"} == {*whole["features"]} == {*whole["snapshots"]}
     assert sum(len(lines) for lines in whole["failures"].values()) == 5
+    if "reference" in work:
+        assert whole["episodes"].keys() == {"a"}
     if name == "all":
         assert {"mismatch", "episodes", "metrics", "predictions"} <= {*whole}
         assert len(whole["snapshots"]["a"]) > 4
+
+
+def test_what_goes_by_blocks() -> None:
+    together = {
+        name
+        for name, (work, learns) in CASES.items()
+        if takes_blocks(
+            Steps(
+                (track := TrackSubspace(**{"spec": SPEC, **work})).step(),
+                track.order,
+                None if learns is None else Train(RidgeSpec(), **learns).steps(),
+            )
+        )
+    }
+    assert together == {"plain", "learner", "reference", "reference and learner"}
+    until = dataclasses.replace(REFERENCE, until="2026-01-01")
+    track = TrackSubspace(SPEC, reference=until)
+    assert not takes_blocks(Steps(track.step(), track.order))
 
 
 def test_labels_that_come_late() -> None:

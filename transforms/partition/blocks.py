@@ -9,8 +9,8 @@ same: the loop is, and so is what it gets.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,16 @@ import pyarrow as pa
 
 from kerneltrack import codec
 from kerneltrack.learners.common.inputs import own_inputs
+from kerneltrack.monitor.reference import block as references
 from kerneltrack.registry import get_tracker
 from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.okfeb import block
-from transforms.chunks import Chunk
-from transforms.metrics import count, count_losses
+from transforms.metrics import UNREFERENCED, count, count_losses, name_model
+from transforms.partition.held_block import HeldBlock, hold_block
 from transforms.partition.shuffle import SortedRows
 from transforms.partition.steps import Steps
-from transforms.track.features import feature_chunk
+from transforms.track.features import feature_chunk, tell_episodes
+from transforms.track.model import Work
 from transforms.track.order import KEEP
 from transforms.track.packed import TRACKERS
 
@@ -33,6 +35,10 @@ BLOCK_ROWS = 65_536
 """Rows of a block at most."""
 BLOCK_BYTES = 1 << 27
 """Bytes of a block's states at most (128 MiB), unless it has only one."""
+
+
+IntArray = npt.NDArray[np.int64]
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 
 
 class BlockStates(NamedTuple):
@@ -44,17 +50,28 @@ class BlockStates(NamedTuple):
         times: Time of each one's newest row, ns; None without times.
         headers: What the snapshots' headers hold.
         columns: Arrays of the states by name, (m, ...).
+        beside: Those of what works along with them, named as `codec` has them.
     """
 
     names: list[str]
     rows: list[int]
     times: list[int | None]
     headers: list[str]
-    columns: dict[str, npt.NDArray[Any]]
+    columns: Columns
+    beside: Columns
 
-    def arrays(self, place: int) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self, place: int) -> Columns:
         """Return the arrays of one state."""
         return {name: column[place] for name, column in self.columns.items()}
+
+    def arrays_beside(self, place: int) -> Columns:
+        """Return the arrays of what works along with one."""
+        return {name: column[place] for name, column in self.beside.items()}
+
+    def encoded(self, place: int) -> bytes:
+        """Return one as the bytes that `codec` writes."""
+        arrays = {**self.arrays(place), **self.arrays_beside(place)}
+        return codec.to_bytes(arrays, self.headers[place])
 
 
 class Block(NamedTuple):
@@ -65,12 +82,14 @@ class Block(NamedTuple):
         fell_back: Those of the places whose models must go one by one.
         states: States of the others, in order.
         features: Their features; None if there are none.
+        episodes: Episodes that their references tell of, by the model's place in `states`.
     """
 
     places: range
     fell_back: list[int]
     states: BlockStates
     features: pa.RecordBatch | None
+    episodes: Mapping[int, pa.RecordBatch] = {}
 
     def models(self) -> Iterator[tuple[int, int | None, pa.RecordBatch | None]]:
         """Return of each model its place in the sorted rows, in `states`, and its features.
@@ -89,7 +108,11 @@ class Block(NamedTuple):
 
 
 def takes_blocks(steps: Steps) -> bool:
-    """Check whether a job's models can go by blocks: nothing works along with the tracker."""
+    """Check whether a job's models can go by blocks.
+
+    They can where nothing works along with the tracker but references that models make of a number
+    of their rows.
+    """
     work, order = steps.track.work, steps.order
     return (
         work.spec.tracker in TRACKERS
@@ -97,11 +120,9 @@ def takes_blocks(steps: Steps) -> bool:
         and order.waits_for_end
         and order.duplicates == KEEP
         and steps.track.begins_anew
-        and all(
-            part is None
-            for part in (work.hold, work.measure, work.drift, work.reference, work.every)
-        )
-        and work.start is None
+        and all(part is None for part in (work.hold, work.measure, work.drift, work.every))
+        and (work.reference is None or work.reference.until is None)
+        and (work.start, work.given) == (None, None)
     )
 
 
@@ -125,7 +146,10 @@ def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
 
 def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:
     """Run the models of a partition block by block."""
-    size = state_bytes(steps.track.work.spec, rows.slice(0, 1).column("x").shape[1])
+    work, width = steps.track.work, rows.slice(0, 1).column("x").shape[1]
+    size = state_bytes(work.spec, width)
+    if work.reference is not None:
+        size += sum(part.size for part in references.parts_of(work.reference, width))
     for places in blocks_of(rows, size):
         yield run_block(steps, rows, places)
 
@@ -135,7 +159,7 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     work = steps.track.work
     spec: Any = work.spec
     begin, end = rows.starts[places[0]], rows.stops[places[-1]]
-    none = Block(places, list(places), BlockStates([], [], [], [], {}), None)
+    none = Block(places, list(places), BlockStates([], [], [], [], {}, {}), None)
     if end - begin > BLOCK_ROWS:
         return none
     chunk = rows.slice(begin, end)
@@ -145,52 +169,90 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     good = np.logical_and.reduceat(np.isfinite(matrix).all(axis=1), starts)
     if not good.any():
         return none
-    done = block.run_block(spec, matrix, starts[good], stops[good], work.rows_to_start)
+    spans = starts[good], stops[good]
+    done = block.run_block(spec, matrix, *spans, work.rows_to_start)
     # Rows between those of good models keep what room was made with: not valid.
     fine = good & np.logical_and.reduceat(done.features.valid, starts)
+    held = None
+    if work.reference is not None:
+        times = chunk.column("time") if chunk.has("time") else np.zeros(len(chunk), np.int64)
+        held = hold_block(work.reference, matrix, *spans, times, work.rows_to_start)
+        fine[good] &= held.watched.done
     of_good = fine[good]
     fell_back = [place for place, well in zip(places, fine.tolist(), strict=True) if not well]
     if not of_good.any():
         return none
-    columns = done.columns
+    columns, beside = done.columns, {} if held is None else held.columns
     if not of_good.all():
         columns = {name: column[of_good] for name, column in columns.items()}
-    states = _states(spec, rows, places, fine, chunk, columns)
+        beside = {name: column[of_good] for name, column in beside.items()}
+    last = chunk.column("time")[stops[fine] - 1].tolist() if chunk.has("time") else None
+    well = [places[place] for place in np.flatnonzero(fine).tolist()]
+    states = _states(work, rows, well, last, columns, beside)
     where = np.flatnonzero(np.repeat(fine, stops - starts))
     _count(spec, columns["counts"], done.features.loss[where])
     own = None
     if work.own:
-        owner = np.repeat(np.arange(int(of_good.sum())), (stops - starts)[fine])
-        own = own_inputs(
-            spec, _Scales(columns["shift"][owner], columns["scale"][owner]), matrix[where]
-        )
-    features = feature_chunk(chunk, done.features, where, own=own)
-    return Block(places, fell_back, states, features.batch)
+        owner = np.repeat(np.arange(len(well)), states.rows)
+        scales = (columns[name][owner] for name in ("shift", "scale"))
+        own = own_inputs(spec, _Scales(*scales), matrix[where])
+    scores = None if held is None else held.watched.scores.at(where)
+    features = feature_chunk(chunk, done.features, where, held is not None, scores, own)
+    episodes = {} if held is None else _told(held, states, np.flatnonzero(of_good))
+    return Block(places, fell_back, states, features.batch, episodes)
+
+
+def _told(held: HeldBlock, states: BlockStates, models: IntArray) -> dict[int, pa.RecordBatch]:
+    """Return what is told of episodes, by the place in `states`; as `TrackFn.finish` does.
+
+    Args:
+        held: What all references of the block came to.
+        states: The states of those models that went well.
+        models: Places of these among all.
+    """
+    found = {}
+    for place, model in enumerate(models.tolist()):
+        key, told = states.names[place], held.told(model)
+        if told:
+            episodes = tell_episodes(key, told, states.times[place] is not None)
+            found[place] = episodes.value[1].batch
+        if not held.ready[model]:
+            count(UNREFERENCED, 1)
+            name_model(UNREFERENCED, key)
+    return found
 
 
 def _states(
-    spec: Any,
+    work: Work,
     rows: SortedRows,
-    places: range,
-    fine: npt.NDArray[np.bool_],
-    chunk: Chunk,
-    columns: dict[str, npt.NDArray[Any]],
+    places: list[int],
+    last: list[int] | None,
+    columns: Columns,
+    beside: Columns,
 ) -> BlockStates:
-    """Return states with what their headers say, as `transforms.track.model.encode` writes it."""
-    chosen = [places[place] for place in np.flatnonzero(fine).tolist()]
-    begin = rows.starts[places[0]]
-    names = [rows.names[place] for place in chosen]
-    counts = [rows.stops[place] - rows.starts[place] for place in chosen]
-    times: list[int | None] = [None] * len(chosen)
-    if chunk.has("time"):
-        last = [rows.stops[place] - 1 - begin for place in chosen]
-        times = chunk.column("time")[last].tolist()
+    """Return states with what their headers say, as `transforms.track.model.encode` writes it.
+
+    Args:
+        work: What is done with the rows.
+        rows: All models' rows.
+        places: Place of each state's model among them.
+        last: Time of each one's newest row, ns; None without times.
+        columns: Arrays of the states.
+        beside: Of what works along with them.
+    """
+    names = [rows.names[place] for place in places]
+    counts = [rows.stops[place] - rows.starts[place] for place in places]
+    times: list[int | None] = [None] * len(places) if last is None else [*last]
+    against = ""
+    if work.reference is not None:
+        against = f'"reference": {json.dumps(work.reference.to_dict(), sort_keys=True)}, '
     headers = []
     for name, count_, time in zip(names, counts, times, strict=True):
         at = "null" if time is None else time
-        about = f'"model_id": {json.dumps(name)}, "rows": {count_}, "time": {at}, "until": {at}'
-        headers.append(codec.tracker_header(spec, f'{{"final": true, {about}}}'))
-    return BlockStates(names, counts, times, headers, columns)
+        of_model = f'"model_id": {json.dumps(name)}, {against}"rows": {count_}'
+        about = f'{{"final": true, {of_model}, "time": {at}, "until": {at}}}'
+        headers.append(codec.tracker_header(work.spec, about))
+    return BlockStates(names, counts, times, headers, columns, beside)
 
 
 def _count(spec: Any, counts: npt.NDArray[np.int64], losses: npt.NDArray[np.float64]) -> None:

@@ -10,7 +10,6 @@ import pyarrow as pa
 from apache_beam import pvalue
 from apache_beam.transforms.window import GlobalWindows
 
-from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.settings import check_int
 from kerneltrack.snapshots.index import MOST_SLOTS
@@ -19,12 +18,12 @@ from transforms.chunks import Chunk, Failures
 from transforms.learn.transform import TrainLinear
 from transforms.partition.blocks import Block, run_blocks, takes_blocks
 from transforms.partition.shuffle import MODEL, SortedRows, sort_rows
-from transforms.partition.steps import FAILURES, FEATURES, PREDICTIONS, Rows, State, Steps
+from transforms.partition.steps import EPISODES, FAILURES, FEATURES, PREDICTIONS, Rows, State, Steps
 from transforms.track.transform import TrackSubspace
 
 SNAPSHOTS = "snapshots"
 PARTITIONS = 256
-_TRACKED = ("mismatch", "alerts", "episodes")
+_TRACKED = ("mismatch", "alerts", EPISODES)
 _ARRIVAL = ("row", "source")
 
 Item = tuple[str, Rows | State]
@@ -198,7 +197,9 @@ def _items_of(steps: Steps, rows: SortedRows, block: Block) -> Iterator[Item]:
             for item in steps.run(key, chunk, None):
                 yield key, item
             continue
-        yield key, State(codec.to_bytes(known.arrays(place), known.headers[place]))
+        yield key, State(known.encoded(place))
+        if place in block.episodes:
+            yield key, Rows(EPISODES, block.episodes[place])
         if own is not None:
             yield key, Rows(FEATURES, own)
             for item in steps.learn_from(key, own):

@@ -137,6 +137,7 @@ class TaskStates:
             states.times,
             states.headers,
             states.columns,
+            states.beside,
         )
 
     def add_block_state(self, states: BlockStates, place: int) -> None:
@@ -146,6 +147,7 @@ class TaskStates:
             PackedState(name, codec.TRACKER, rows, time, True, b""),
             states.headers[place],
             states.arrays(place),
+            states.arrays_beside(place),
         )
 
     def close(self, slots: Sequence[int]) -> Written:

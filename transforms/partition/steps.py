@@ -27,7 +27,8 @@ from transforms.track.order import Order
 from transforms.track.step import TrackFn
 
 FEATURES, PREDICTIONS, FAILURES = "features", "predictions", "failures"
-_TRACKED = {outputs.MISMATCH: "mismatch", outputs.ALERTS: "alerts", outputs.EPISODES: "episodes"}
+EPISODES = "episodes"
+_TRACKED = {outputs.MISMATCH: "mismatch", outputs.ALERTS: "alerts", outputs.EPISODES: EPISODES}
 _LEARNED = {learn.METRICS: "metrics"}
 IN_ORDER = ("row", "source", "sequence", "time")
 IN_ARRIVAL = ("row", "source")

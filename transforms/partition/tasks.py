@@ -33,7 +33,7 @@ from transforms.partition.shuffle import (
     sort_rows,
     spread_piece,
 )
-from transforms.partition.steps import FAILURES, FEATURES, Rows, State, Steps
+from transforms.partition.steps import EPISODES, FAILURES, FEATURES, Rows, State, Steps
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
 
@@ -202,6 +202,8 @@ def _write_block(
         files.add_block(known.names, known.rows, Rows(FEATURES, block.features))
     if shared.steps.learn is None and not block.fell_back:
         states.add_block(known)
+        for model, episodes in block.episodes.items():
+            files.add(known.names[model], Rows(EPISODES, episodes))
         return
     for each, place, own in block.models():
         key = rows.names[each]
@@ -210,6 +212,8 @@ def _write_block(
             states.add(_run_one(shared, key, chunk, None, files))
             continue
         states.add_block_state(known, place)
+        if place in block.episodes:
+            files.add(key, Rows(EPISODES, block.episodes[place]))
         if own is not None:
             states.add(_written(key, shared.steps.learn_from(key, own), files))
 

@@ -10,6 +10,7 @@ bits.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,24 +20,34 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.reference import state as held
-from kerneltrack.monitor.reference.episodes import Episode, Told, make_room, read_episode
+from kerneltrack.monitor.reference.episodes import (
+    Episode,
+    Told,
+    make_room,
+    open_episode,
+    read_episode,
+)
 from kerneltrack.monitor.reference.run import Scores, settings_of
 from kerneltrack.monitor.reference.spec import BLOCK, ReferenceSpec
 from kerneltrack.monitor.reference.state import (
     BEGAN,
     CALIBRATED,
     KERNEL,
+    OPENED,
     PAD,
     SEEN,
     ReferenceState,
     Tables,
     arrays,
     from_arrays,
+    init,
     layout,
     next_places,
 )
 from kerneltrack.native.binding import call
+from kerneltrack.trackers.common.first_rows import look_at_each, scaling_of_each
 from kerneltrack.trackers.common.places import Places, side_by_side, spans
+from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.covariance.state import CovarianceState
 from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
 
@@ -168,12 +179,68 @@ def _head_of(spec: ReferenceSpec, width: int) -> int:
     return places.offsets["memory"] + 8 * spec.memories_for(width) * width
 
 
+def columns_of(spec: ReferenceSpec, width: int, blocks: Parts) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of references, (m, ...) by name, in place; of (m, bytes) of each part."""
+    return {
+        name: places.column(part, name)
+        for places, part in zip(parts_of(spec, width), blocks, strict=True)
+        for name in places.likes
+    }
+
+
 def sound_of_each(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
     """Return which references `unpack` would take, (m,), of (m, bytes) of each part."""
-    columns: dict[str, npt.NDArray[Any]] = {}
-    for places, part in zip(parts_of(spec, width), blocks, strict=True):
-        columns |= {name: places.column(part, name) for name in places.likes}
-    return held.sound_of_each(spec, columns)
+    return held.sound_of_each(spec, columns_of(spec, width, blocks))
+
+
+def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArray) -> Parts:
+    """Return the references of m models that begin, (m, bytes) of each part: `init` of each.
+
+    Args:
+        spec: The spec.
+        rows: (n, D), finite.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after the last of its first rows, at least one.
+    """
+    like = init(spec, rows[starts[0] : stops[0]])
+    named = {**arrays(like), "good": like.tables.good}
+    blocks = Parts(
+        *(
+            side_by_side(
+                [b"".join([named[name].tobytes() for name in part.likes])], part.size
+            ).repeat(len(starts), axis=0)
+            for part in parts_of(spec, rows.shape[1])
+        )
+    )
+    columns, lengths = columns_of(spec, rows.shape[1], blocks), stops - starts
+    scaling = scaling_of_each(rows, starts, stops)
+    columns["shift"][...], columns["scale"][...] = scaling
+    # The kernel subspace begins with the same rows, scaled.
+    owner = np.repeat(np.arange(len(starts)), lengths)
+    ends = np.cumsum(lengths)
+    first = np.arange(len(owner)) + np.repeat(starts - ends + lengths, lengths)
+    of_rows = Scaling(scaling.shift[owner], scaling.scale[owner])
+    scaled = apply_scaling(of_rows, rows[first], math.inf)
+    seen = look_at_each(spec.kernel, scaled, ends - lengths, ends)
+    for name, array in seen._asdict().items():
+        columns[f"kernel.{name}"][...] = array
+    return blocks
+
+
+def open_episodes(spec: ReferenceSpec, width: int, blocks: Parts) -> dict[int, Episode]:
+    """Return the episodes that are open, by the place of their model."""
+    columns = columns_of(spec, width, blocks)
+    found = {}
+    for model in np.flatnonzero(columns["counts"][:, OPENED] >= 0).tolist():
+        own = {name: column[model] for name, column in columns.items()}
+        tables = Tables(**{name: own[name] for name in Tables._fields})
+        kernel = CovarianceState(
+            **{name: own[f"kernel.{name}"] for name in CovarianceState._fields}
+        )
+        episode = open_episode(spec, ReferenceState(tables, kernel))
+        if episode is not None:
+            found[model] = episode
+    return found
 
 
 def go_on(

@@ -92,5 +92,13 @@ def spans(array: npt.NDArray[Any], starts: IntArray, stops: IntArray) -> IntArra
     return words
 
 
+def words_of_each(column: npt.NDArray[Any]) -> IntArray:
+    """Return address and lengths of each model's array in a column, (m, 1 + dimensions)."""
+    words = np.empty((len(column), column.ndim), np.int64)
+    words[:, 0] = address(column) + np.arange(len(column)) * column.strides[0]
+    words[:, 1:] = column.shape[1:]
+    return words
+
+
 def _bytes_of(like: Like) -> int:
     return math.prod(like.shape) * np.dtype(like.dtype).itemsize

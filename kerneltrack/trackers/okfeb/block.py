@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import make_kernel, median_bandwidth
-from kerneltrack.native.binding import address, call, function, packed
-from kerneltrack.trackers.common.calls import features_of, look_at, outputs_for
+from kerneltrack.kernels import make_kernel
+from kerneltrack.native.binding import call, packed
+from kerneltrack.trackers.common.calls import features_of, outputs_for
 from kerneltrack.trackers.common.features import Features
-from kerneltrack.trackers.common.places import Places, spans
-from kerneltrack.trackers.common.scaling import apply_scaling, no_scaling, standard_scaling_of_each
+from kerneltrack.trackers.common.first_rows import look_at_each
+from kerneltrack.trackers.common.places import Places, spans, words_of_each
 from kerneltrack.trackers.common.state import Outputs
 from kerneltrack.trackers.okfeb.okfeb import first_state, layout, settings_of
 from kerneltrack.trackers.okfeb.spec import OKFEBSpec
@@ -28,9 +28,6 @@ from kerneltrack.trackers.okfeb.state import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-MOST_TOGETHER = 64
-"""First rows of models that are looked at together; more are worth calls of their own."""
 
 
 class BlockRun(NamedTuple):
@@ -75,10 +72,9 @@ def run_block(
     }
     for name, array in first_state(spec).items():
         columns[name][...] = array
-    lengths = np.minimum(stops - starts, first)
-    for length in np.unique(lengths).tolist():
-        _look_at_each(spec, matrix, starts, np.flatnonzero(lengths == length), length, columns)
-    states = [_places(columns[name], np.arange(models)) for name in SubspaceState._fields]
+    seen = look_at_each(spec, matrix, starts, np.minimum(stops, starts + first))
+    columns |= seen._asdict()
+    states = [words_of_each(columns[name]) for name in SubspaceState._fields]
     kernels = _kernel_words(spec, columns["bandwidth"][:, 0])
     words = np.concatenate(states, axis=1)
     return BlockRun(columns, _run_each(spec, kernels, words, matrix, starts, stops, ()))
@@ -196,14 +192,6 @@ def go_on(
     return _run_each(spec, kernels, states, matrix, starts, stops, extras)
 
 
-def _places(column: npt.NDArray[Any], models: IntArray) -> IntArray:
-    """Return address and lengths of each model's array in a column, (m, 1 + dimensions)."""
-    words = np.empty((len(models), column.ndim), np.int64)
-    words[:, 0] = address(column) + models * column.strides[0]
-    words[:, 1:] = column.shape[1:]
-    return words
-
-
 def _kernel_words(spec: OKFEBSpec, bandwidths: FloatArray) -> IntArray:
     """Return the kernel of each model as the loop takes it, (m, 4)."""
     kind, _, degree, offset = make_kernel(spec.kernel, 1.0, spec.degree, spec.offset)
@@ -212,59 +200,3 @@ def _kernel_words(spec: OKFEBSpec, bandwidths: FloatArray) -> IntArray:
     words[:, 1] = (1.0 / bandwidths).view(np.int64)
     words[:, 3] = np.array([offset], np.float64).view(np.int64)
     return words
-
-
-def _look_at_each(
-    spec: OKFEBSpec,
-    matrix: FloatArray,
-    starts: IntArray,
-    models: IntArray,
-    length: int,
-    columns: dict[str, npt.NDArray[Any]],
-) -> None:
-    """Fill in scaling and bandwidth of models that have so many first rows."""
-    # NumPy adds up a single column in another order.
-    if length > MOST_TOGETHER or spec.clip is not None or matrix.shape[1] < 2:
-        for model in models.tolist():
-            seen = look_at(spec, matrix[starts[model] : starts[model] + length])
-            for name in ("shift", "scale", "bandwidth"):
-                columns[name][model] = getattr(seen, name)
-        return
-    rows = matrix[starts[models, np.newaxis] + np.arange(length)]
-    if spec.standardise:
-        scaling = standard_scaling_of_each(rows)
-    else:
-        scaling = no_scaling(matrix.shape[1])
-    columns["shift"][models], columns["scale"][models] = scaling
-    bandwidth = columns["bandwidth"]
-    bandwidth[models] = 1.0
-    if spec.kernel not in spec.bandwidths:
-        return
-    if not isinstance(spec.gamma, str):
-        bandwidth[models] = spec.gamma
-    elif length > 1:
-        shift, scale = (columns[name][models][:, np.newaxis] for name in ("shift", "scale"))
-        scaled = np.ascontiguousarray(apply_scaling(type(scaling)(shift, scale), rows, np.inf))
-        bandwidth[models, 0] = _median_bandwidths(spec.kernel, scaled)
-
-
-def _median_bandwidths(name: str, rows: FloatArray) -> FloatArray:
-    """Return `median_bandwidth` of each of (m, n, D) rows, n > 1."""
-    models, count, _ = rows.shape
-    distances = np.empty((models, count * (count - 1) // 2))
-    of = packed(make_kernel("laplacian" if name == "laplacian" else "gaussian"))
-    everywhere, measure = np.arange(models), function("pair_distances")
-    words = zip(_places(rows, everywhere), _places(distances, everywhere), strict=True)
-    for of_rows, of_distances in words:
-        measure(of, of_rows.tobytes(), of_distances.tobytes())
-    half = distances.shape[1] // 2
-    if distances.shape[1] % 2:
-        middle = np.partition(distances, half, axis=1)[:, half]
-    else:
-        both = np.partition(distances, (half - 1, half), axis=1)
-        middle = (both[:, half - 1] + both[:, half]) / 2.0
-    odd = ~((middle > 0) & np.isfinite(distances).all(axis=1))
-    for model in np.flatnonzero(odd).tolist():
-        middle[model] = median_bandwidth(name, rows[model])
-    found: FloatArray = middle
-    return found
