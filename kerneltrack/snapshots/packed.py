@@ -160,15 +160,14 @@ class PackedWriter:
             columns = {name: _halved(column) for name, column in columns.items()}
         self._flush()
         beside = beside or {}
-        one = {name: column[0] for name, column in columns.items()} if names else {}
+        one = _at(columns, 0) if names else {}
         layout = _columns_of(kind, one)
         if self._layout is None and names:
             self._begin(layout)
         if self._layout is None or _of_kind(self._layout, kind) != layout:
             for place, name in enumerate(names):
                 state = PackedState(name, kind, rows[place], times[place], True, b"")
-                own, along = ({n: c[place] for n, c in part.items()} for part in (columns, beside))
-                self.add_parts(state, headers[place], own, along)
+                self.add_parts(state, headers[place], _at(columns, place), _at(beside, place))
             return
         self.models += len(names)
         self.states += len(names)
@@ -185,11 +184,9 @@ class PackedWriter:
                 "header": headers[part],
                 "whole": [False] * count,
                 "beside": [
-                    codec.to_bytes({n: c[place] for n, c in beside.items()}, "{}")
+                    codec.to_bytes(_at(beside, place), "{}") if beside else None
                     for place in range(start, start + count)
-                ]
-                if beside
-                else [None] * count,
+                ],
             }
             arrays = {f"{kind}.{name}": column[part] for name, column in columns.items()}
             self._write(plain, arrays, count)
@@ -283,6 +280,11 @@ class PackedWriter:
             if state.kind == kind and not whole[place]:
                 values[place] = own[field].reshape(-1)
         return values
+
+
+def _at(columns: Arrays, place: int) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of one of the states that columns are of."""
+    return {name: column[place] for name, column in columns.items()}
 
 
 def _halved(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -31,14 +31,13 @@ from transforms.track.model import Work
 from transforms.track.order import KEEP
 from transforms.track.packed import TRACKERS
 
+IntArray = npt.NDArray[np.int64]
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+
 BLOCK_ROWS = 65_536
 """Rows of a block at most."""
 BLOCK_BYTES = 1 << 27
 """Bytes of a block's states at most (128 MiB), unless it has only one."""
-
-
-IntArray = npt.NDArray[np.int64]
-Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 
 
 class BlockStates(NamedTuple):
@@ -182,24 +181,33 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     fell_back = [place for place, well in zip(places, fine.tolist(), strict=True) if not well]
     if not of_good.any():
         return none
-    columns, beside = done.columns, {} if held is None else held.columns
-    if not of_good.all():
-        columns = {name: column[of_good] for name, column in columns.items()}
-        beside = {name: column[of_good] for name, column in beside.items()}
-    last = chunk.column("time")[stops[fine] - 1].tolist() if chunk.has("time") else None
     well = [places[place] for place in np.flatnonzero(fine).tolist()]
-    states = _states(work, rows, well, last, columns, beside)
+    last = chunk.column("time")[stops[fine] - 1].tolist() if chunk.has("time") else None
+    beside = {} if held is None else held.columns
+    states = _states(work, rows, well, last, _of(done.columns, of_good), _of(beside, of_good))
     where = np.flatnonzero(np.repeat(fine, stops - starts))
-    _count(spec, columns["counts"], done.features.loss[where])
-    own = None
-    if work.own:
-        owner = np.repeat(np.arange(len(well)), states.rows)
-        scales = (columns[name][owner] for name in ("shift", "scale"))
-        own = own_inputs(spec, _Scales(*scales), matrix[where])
+    _count(spec, states.columns["counts"], done.features.loss[where])
+    own = _own_inputs(spec, states, matrix[where]) if work.own else None
     scores = None if held is None else held.watched.scores.at(where)
     features = feature_chunk(chunk, done.features, where, held is not None, scores, own)
     episodes = {} if held is None else _told(held, states, np.flatnonzero(of_good))
     return Block(places, fell_back, states, features.batch, episodes)
+
+
+def _of(columns: Columns, chosen: npt.NDArray[np.bool_]) -> Columns:
+    """Return the states of some of m models, (m,)."""
+    if chosen.all():
+        return columns
+    return {name: column[chosen] for name, column in columns.items()}
+
+
+def _own_inputs(
+    spec: Any, states: BlockStates, rows: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return the rows of the states' models as learners take them."""
+    owner = np.repeat(np.arange(len(states.names)), states.rows)
+    scales = (states.columns[name][owner] for name in ("shift", "scale"))
+    return own_inputs(spec, _Scales(*scales), rows)
 
 
 def _told(held: HeldBlock, states: BlockStates, models: IntArray) -> dict[int, pa.RecordBatch]:

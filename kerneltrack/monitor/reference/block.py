@@ -104,12 +104,16 @@ def parts_of(spec: ReferenceSpec, width: int) -> Parts:
 
 def pack(spec: ReferenceSpec, state: ReferenceState) -> Parts:
     """Return a reference as bytes."""
+    moving, kept = _joined(spec, state)
     width = len(state.tables.scale)
-    named = {**arrays(state), "good": state.tables.good}
-    moving, kept = (
-        b"".join([named[name].tobytes() for name in part.likes]) for part in parts_of(spec, width)
-    )
     return Parts(fold(spec, width, side_by_side([moving], len(moving)))[0], kept)
+
+
+def _joined(spec: ReferenceSpec, state: ReferenceState) -> Parts:
+    """Return the bytes of both parts, nothing left out."""
+    named = {**arrays(state), "good": state.tables.good}
+    parts = parts_of(spec, len(state.tables.scale))
+    return Parts(*(b"".join([named[name].tobytes() for name in part.likes]) for part in parts))
 
 
 def unpack(spec: ReferenceSpec, width: int, data: Parts) -> ReferenceState:
@@ -202,16 +206,8 @@ def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArr
         starts: (m,) place of each model's first row.
         stops: (m,) place after the last of its first rows, at least one.
     """
-    like = init(spec, rows[starts[0] : stops[0]])
-    named = {**arrays(like), "good": like.tables.good}
-    blocks = Parts(
-        *(
-            side_by_side(
-                [b"".join([named[name].tobytes() for name in part.likes])], part.size
-            ).repeat(len(starts), axis=0)
-            for part in parts_of(spec, rows.shape[1])
-        )
-    )
+    one = _joined(spec, init(spec, rows[starts[0] : stops[0]]))
+    blocks = Parts(*(side_by_side([part] * len(starts), len(part)) for part in one))
     columns, lengths = columns_of(spec, rows.shape[1], blocks), stops - starts
     scaling = scaling_of_each(rows, starts, stops)
     columns["shift"][...], columns["scale"][...] = scaling
