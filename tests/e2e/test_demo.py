@@ -53,6 +53,19 @@ def test_the_fleet_is_the_same_each_time() -> None:
     }
 
 
+def test_the_readme_names_what_is_broken() -> None:
+    """Kinds and channels of the four, those that are off before any others."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    told = re.findall(r"^  pump-(\d+): since \S+ \S+ UTC, (\w+), (.*)$", readme, re.M)
+    pumps = list(fleet.pumps(240, fleet.SEED, fleet.ROWS))
+    assert [int(place) for place, _, _ in told] == [n for n, pump in enumerate(pumps) if pump.kind]
+    for place, kind, named in told:
+        pump = pumps[int(place)]
+        channels = {fleet.CHANNELS[channel] for channel in pump.channels}
+        assert kind == pump.kind
+        assert {*re.findall(r"[aw][xyz]", named)[: len(channels)]} == channels
+
+
 def test_wrists_take_turns() -> None:
     for name, rows, labels in fleet.wrists():
         assert re.fullmatch("wrist-0[3468]", name)
