@@ -76,6 +76,12 @@ def name_model(name: str, model_id: str) -> None:
         Metrics.string_set(NAMESPACE, name).add(model_id)
 
 
+def count_unreferenced(model_id: str) -> None:
+    """Count and name a model whose rows were held against nothing."""
+    count(UNREFERENCED, 1)
+    name_model(UNREFERENCED, model_id)
+
+
 LOSS_UNIT = 1e-6
 LAG_UNIT = 1e-3
 """Seconds."""

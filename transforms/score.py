@@ -25,7 +25,7 @@ from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.learn.predictions import prediction_arrays
-from transforms.metrics import UNREFERENCED, count, name_model
+from transforms.metrics import count, count_unreferenced
 from transforms.read.label_values import label_column, label_values
 from transforms.track.features import (
     join_features,
@@ -267,8 +267,7 @@ class _ScoreInOrderFn(_Scorer):
             return
         count("models_scored", 1)
         if known.model.reference is None:
-            count(UNREFERENCED, 1)
-            name_model(UNREFERENCED, key)
+            count_unreferenced(key)
         for start in range(0, len(rows), SLICE_ROWS):
             piece = rows.slice(start, start + SLICE_ROWS)
             last = start + SLICE_ROWS >= len(rows)

@@ -19,10 +19,10 @@ import pyarrow as pa
 from kerneltrack import codec
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor.reference import block as references
-from kerneltrack.registry import get_tracker
 from kerneltrack.state_size import state_bytes
+from kerneltrack.trackers.common.scaling import Scaling
 from kerneltrack.trackers.okfeb import block
-from transforms.metrics import UNREFERENCED, count, count_losses, name_model
+from transforms.metrics import count, count_losses, count_unreferenced
 from transforms.partition.held_block import HeldBlock, hold_block
 from transforms.partition.shuffle import SortedRows
 from transforms.partition.steps import Steps
@@ -30,6 +30,7 @@ from transforms.track.features import feature_chunk, tell_episodes
 from transforms.track.model import Work
 from transforms.track.order import KEEP
 from transforms.track.packed import TRACKERS
+from transforms.track.totals import count_totals
 
 IntArray = npt.NDArray[np.int64]
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -148,7 +149,7 @@ def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:
     work, width = steps.track.work, rows.slice(0, 1).column("x").shape[1]
     size = state_bytes(work.spec, width)
     if work.reference is not None:
-        size += sum(part.size for part in references.parts_of(work.reference, width))
+        size += references.bytes_of(work.reference, width)
     for places in blocks_of(rows, size):
         yield run_block(steps, rows, places)
 
@@ -186,7 +187,10 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     beside = {} if held is None else held.columns
     states = _states(work, rows, well, last, _of(done.columns, of_good), _of(beside, of_good))
     where = np.flatnonzero(np.repeat(fine, stops - starts))
-    _count(spec, states.columns["counts"], done.features.loss[where])
+    counts = states.columns["counts"]
+    count_totals(spec, np.zeros_like(counts), counts)
+    count("rows_tracked", len(where))
+    count_losses(done.features.loss[where])
     own = _own_inputs(spec, states, matrix[where]) if work.own else None
     scores = None if held is None else held.watched.scores.at(where)
     features = feature_chunk(chunk, done.features, where, held is not None, scores, own)
@@ -207,7 +211,7 @@ def _own_inputs(
     """Return the rows of the states' models as learners take them."""
     owner = np.repeat(np.arange(len(states.names)), states.rows)
     scales = (states.columns[name][owner] for name in ("shift", "scale"))
-    return own_inputs(spec, _Scales(*scales), rows)
+    return own_inputs(spec, Scaling(*scales), rows)
 
 
 def _told(held: HeldBlock, states: BlockStates, models: IntArray) -> dict[int, pa.RecordBatch]:
@@ -225,8 +229,7 @@ def _told(held: HeldBlock, states: BlockStates, models: IntArray) -> dict[int, p
             episodes = tell_episodes(key, told, states.times[place] is not None)
             found[place] = episodes.value[1].batch
         if not held.ready[model]:
-            count(UNREFERENCED, 1)
-            name_model(UNREFERENCED, key)
+            count_unreferenced(key)
     return found
 
 
@@ -261,25 +264,3 @@ def _states(
         about = f'{{"final": true, {of_model}, "time": {at}, "until": {at}}}'
         headers.append(codec.tracker_header(work.spec, about))
     return BlockStates(names, counts, times, headers, columns, beside)
-
-
-def _count(spec: Any, counts: npt.NDArray[np.int64], losses: npt.NDArray[np.float64]) -> None:
-    """Count what models of these counts, (m, ...), came to: they began from nothing."""
-    tracker = get_tracker(spec.tracker)
-    for name, value in tracker.counters(_Counts(counts.sum(axis=0))).items():
-        count(name, value)
-    count("rows_tracked", len(losses))
-    count_losses(losses)
-
-
-class _Scales(NamedTuple):
-    """What `own_inputs` looks at in a state: that of each row's model, (n, D)."""
-
-    shift: npt.NDArray[np.float64]
-    scale: npt.NDArray[np.float64]
-
-
-class _Counts(NamedTuple):
-    """What `KernelTracker.counters` looks at in a state."""
-
-    counts: npt.NDArray[np.int64]

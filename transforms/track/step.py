@@ -28,7 +28,7 @@ from transforms.kafka.commands import Command, as_chunk, command_of
 from transforms.keyed.expiry import Expiry, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
-from transforms.metrics import UNREFERENCED, count, count_lags, count_losses, name_model
+from transforms.metrics import count, count_lags, count_losses, count_unreferenced
 from transforms.track.clock import (
     NEVER,
     Clock,
@@ -380,8 +380,7 @@ class TrackFn(beam.DoFn):
         if self._work.reference is None:
             return
         if model.reference is None or not reference.ready(model.reference):
-            count(UNREFERENCED, 1)
-            name_model(UNREFERENCED, key)
+            count_unreferenced(key)
 
     def _resume(self, key: str) -> tuple[Clock, bytes | None]:
         """Return the clock and the state that a model begins with."""

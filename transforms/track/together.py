@@ -20,9 +20,9 @@ from apache_beam import pvalue
 
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor.reference import block as references
-from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.places import Places, side_by_side
+from kerneltrack.trackers.common.scaling import Scaling
 from kerneltrack.trackers.common.state import N
 from kerneltrack.trackers.okfeb import block
 from kerneltrack.trackers.okfeb.block import places_of
@@ -35,6 +35,7 @@ from transforms.track.log import ModelLog, Waiting
 from transforms.track.model import Model, Work
 from transforms.track.order import KEEP, Order
 from transforms.track.packed import TRACKERS, Packed, checked, pack, unpack
+from transforms.track.totals import count_totals
 
 IntArray = npt.NDArray[np.int64]
 
@@ -226,7 +227,7 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
     width = ready[0].chunks[0].schema.field("x").type.list_size
     size = places_of(spec, width).size
     if work.reference is not None:
-        size += sum(part.size for part in references.parts_of(work.reference, width))
+        size += references.bytes_of(work.reference, width)
     most = MOST_BYTES // size
     part: list[_Ready] = []
     rows = 0
@@ -339,14 +340,15 @@ def _features(
     where = np.flatnonzero(owner >= 0)
     owner = owner[where]
     features.index[where] += np.array([head.before for head in run.heads])[owner]
-    _count(work, run.before[done], run.places.column(run.blocks, "counts")[done])
+    after = run.places.column(run.blocks, "counts")[done]
+    count_totals(work.spec, run.before[done], after)
     count("rows_tracked", len(where))
     count_losses(features.loss[where])
     count_lags(released.rows.column("time")[where])
     own = None
     if work.own:
         scales = (run.places.column(run.blocks, name)[owner] for name in ("shift", "scale"))
-        own = own_inputs(work.spec, _Scales(*scales), run.matrix[where])
+        own = own_inputs(work.spec, Scaling(*scales), run.matrix[where])
     scores = None if run.held is None else run.held.scores.at(where)
     chunk = feature_chunk(released.rows, features, where, run.held is not None, scores, own)
     starts = np.searchsorted(owner, [*done, len(run.chosen)]).tolist()
@@ -445,24 +447,3 @@ def _write(ready: Sequence[_Ready], run: _Run, released: _Taken, rest: _Taken) -
             log.release(after, None, changed)
         waiting = each.clock.waiting - int(ran[place])
         log.put_clock(each.clock._replace(waiting=waiting, oldest=oldest))
-
-
-def _count(work: Work, before: IntArray, after: IntArray) -> None:
-    """Count what became of models of these counts, (m, ...)."""
-    tracker = get_tracker(work.spec.tracker)
-    earlier = tracker.counters(_Counts(before.sum(axis=0)))
-    for name, total in tracker.counters(_Counts(after.sum(axis=0))).items():
-        count(name, total - earlier[name])
-
-
-class _Counts(NamedTuple):
-    """What `KernelTracker.counters` looks at in a state."""
-
-    counts: IntArray
-
-
-class _Scales(NamedTuple):
-    """What `own_inputs` looks at in a state: that of each row's model, (n, D)."""
-
-    shift: npt.NDArray[np.float64]
-    scale: npt.NDArray[np.float64]

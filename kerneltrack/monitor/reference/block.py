@@ -102,6 +102,11 @@ def parts_of(spec: ReferenceSpec, width: int) -> Parts:
     return Parts(Places.of(moving), Places.of({**kept, **kernel}))
 
 
+def bytes_of(spec: ReferenceSpec, width: int) -> int:
+    """Return how many bytes both parts of a reference take, nothing left out."""
+    return sum(part.size for part in parts_of(spec, width))
+
+
 def pack(spec: ReferenceSpec, state: ReferenceState) -> Parts:
     """Return a reference as bytes."""
     moving, kept = _joined(spec, state)
