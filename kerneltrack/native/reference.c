@@ -7,6 +7,7 @@ calibration. Equations and symbols are in
 
 #include "elementary.h"
 #include "linalg.h"
+#include "philox.h"
 #include "vec.h"
 
 /* The part of the calibration's scores that the tail is fitted to, and the fewest of them. */
@@ -62,6 +63,9 @@ than so has no longest. */
 #define MOST_STUCK 50.0
 /* Channels that a row is blamed on, at most. */
 #define MOST_CHANNELS 3
+/* Rows of an episode that are all searched for channels; of the next as many one of two, of the next
+twice as many one of four, and so on. */
+#define ALL_SEARCHED 256
 /* Channels that the search for them begins anew with, at most, and which part of d² must be theirs. */
 #define MOST_STARTS 3
 #define MOST_OF_IT 0.75
@@ -288,9 +292,9 @@ static double nearest_without(const mat *support, const double *row, int64_t cha
 }
 
 /* Of a row that is off by α, more than by d: the channel without which it would lie nearest to a stored
-row, added to `blame` by how much nearer. */
+row, added to `blame`, so many times, by how much nearer. */
 static void add_blame_of_angle(const reference_settings *settings, reference_state *state,
-                               const reference_stored *stored, int64_t place) {
+                               const reference_stored *stored, int64_t place, double times) {
   const double *row = row_of(&state->rows, settings->lags - 1 + place);
   double whole = nearest_without(&stored->support, row, -1), largest = -1.0;
   int64_t best = 0;
@@ -303,7 +307,7 @@ static void add_blame_of_angle(const reference_settings *settings, reference_sta
   }
   double usual = stored->bandwidth * state->reals.at[MEANS + ANGLE] * state->reals.at[MEANS + ANGLE];
   if (!(largest > 0.0 && usual > 0.0)) return;
-  state->blame.at[best] = smaller(state->blame.at[best] + largest / usual, VAST);
+  state->blame.at[best] = smaller(fma(times, largest / usual, state->blame.at[best]), VAST);
 }
 
 /* Take the channel out at a place, beside those at the other `many` - 1, with which d² falls by most;
@@ -369,10 +373,23 @@ static double find_channels(blame_work *work, int64_t *chosen, int64_t *taken, d
   return gained;
 }
 
-/* What is off in a row, channel by channel, added to `blame`: the channels without which d² would be
-smallest, so many that what is left is usual. Each counts by what d² would grow again without it. */
+/* How many rows of its episode a row speaks for in `blame`, itself among them; 0 if another one does so
+for it. Which of a run of rows speaks is drawn, so that no beat of the machine's own chooses it.
+`since`: rows since the episode opened. */
+static double speaks_for(int64_t since) {
+  int bits = 0;
+  while (since >> bits >= ALL_SEARCHED) bits++;
+  uint64_t key[2] = {0}, run[WORDS] = {(uint64_t)(since >> bits), (uint64_t)bits}, drawn[WORDS];
+  uint64_t many = (uint64_t)1 << bits;
+  philox_block(key, run, drawn);
+  return drawn[0] % many == (uint64_t)since % many ? (double)(int64_t)many : 0.0;
+}
+
+/* What is off in a row, channel by channel, added to `blame` so many times: the channels without which d²
+would be smallest, so many that what is left is usual. Each counts by what d² would grow again without
+it. */
 static void add_blame(const reference_settings *settings, reference_state *state, int64_t place,
-                      blame_work *work) {
+                      double times, blame_work *work) {
   int64_t lags = settings->lags, width = state->rows.columns, size = short_of(state);
   if (!work->known) find_precision(state, &work->precision);
   work->known = 1;
@@ -393,7 +410,7 @@ static void add_blame(const reference_settings *settings, reference_state *state
     parts[at] = larger(gained - gain_of(work, others * lags), 0.0);
     sum += parts[at];
   }
-  double gain = smaller(gained / usual, VAST);
+  double gain = smaller(times * gained / usual, VAST);
   for (int64_t at = 0; at < taken && sum > 0.0; at++) {
     double *blame = &state->blame.at[chosen[at]];
     *blame = smaller(fma(gain, parts[at] / sum, *blame), VAST);
@@ -656,9 +673,10 @@ int64_t watch_rows(const reference_settings *settings, reference_state *state,
     }
     if (open || is_raised(state)) {
       state->good.at[place] = 0;
+      double searched = open ? speaks_for(row - counts[OPENED]) : 0.0;
       int by_angle = off_by_angle(state, place) && stored->support.rows > 0;
-      if (open && by_angle) add_blame_of_angle(settings, state, stored, place);
-      if (open && !by_angle) add_blame(settings, state, place, &work);
+      if (searched > 0.0 && by_angle) add_blame_of_angle(settings, state, stored, place, searched);
+      if (searched > 0.0 && !by_angle) add_blame(settings, state, place, searched, &work);
     } else {
       mark(state, first, base, place, 1);
     }

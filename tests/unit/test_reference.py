@@ -352,6 +352,19 @@ def test_channels_that_others_could_stand_for_come_first() -> None:
     assert right >= 0.93 * len(broken)
 
 
+@pytest.mark.parametrize("turn", [32, 15_000])
+def test_a_long_episodes_channels_are_those_of_all_its_rows(turn: int) -> None:
+    """Few of its rows are searched; a machine's own beat, here of 64 rows, must not choose them."""
+    rows = np.random.default_rng(turn).normal(size=(512 + 4 * 15_000, 5))
+    second = np.arange(len(rows) - 512) // turn % 2 == 1
+    rows[512:][second, 3] += 6
+    rows[512:][~second, 1] += 6
+    state, _, _ = run(SPEC, rows, 700, 20_000)
+    episode = reference.open_episode(SPEC, state)
+    assert episode is not None
+    assert episode.shares[[1, 3]] == pytest.approx([0.5, 0.5], abs=0.06)
+
+
 @pytest.mark.parametrize("many", [1, 2])
 def test_channels_that_only_the_residual_sees_come_first(many: int) -> None:
     """Channels that were high or low, each for itself, stand between: their ties are none."""

@@ -53,14 +53,16 @@ its rows) or `shift`. One that never came to 1.5h may be none: its rows may be l
 
 **Why.** With Ω = WᵀW over those entries and A those of some channels, d² would fall by
 v_AᵀΩ_AA⁻¹v_A, v = Ωe, if these were what the others make of them (the conditional mean of a normal
-distribution). Of each row of an episode the channel is taken out without which d² is smallest, then
+distribution). Of a row of an episode the channel is taken out without which d² is smallest, then
 the next one beside it, up to three, until what is left is usual; then others take their places, as
 long as that makes d² smaller still. Where three are most of d² and yet leave more than is usual,
 they may stand for others: the search begins anew with up to three that are not among them, and the
 best end counts. What they took along, over d²'s usual value, they share by what d² would grow again
 without each. That says what the linear ties speak of. A row whose α is further above its mean than
 its d counts for the channel without which it would lie nearest to a stored row of the kernel
-subspace, by how much ‖x - s‖²/γ falls over the square of α's mean.
+subspace, by how much ‖x - s‖²/γ falls over the square of α's mean. All of an episode's first 256
+rows are searched so, of the next 256 one of two, of the next 512 one of four and so on, drawn by
+Philox, and each counts for as many: for an episode of a million rows some 1,800 are searched.
 
 **Until.** Where the stretch ends at an event time, it is learned from on as above, half of `rows`
 unseen, and calibrated by the last 512 scores before that time. A rate in event time is one in rows
