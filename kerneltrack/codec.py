@@ -121,6 +121,24 @@ def _tracker_text(spec: SubspaceSpec) -> str:
     return found[1]
 
 
+class Parts(NamedTuple):
+    """A state as it is written.
+
+    Attributes:
+        text: What the header holds, JSON.
+        arrays: The state's arrays by name.
+        beside: Those beside it, named as they are written.
+    """
+
+    text: str
+    arrays: dict[str, npt.NDArray[Any]]
+    beside: dict[str, npt.NDArray[Any]]
+
+    def to_bytes(self) -> bytes:
+        """Return the state's bytes."""
+        return to_bytes({**self.arrays, **self.beside}, self.text)
+
+
 def encode_learner(
     spec: LearnerSpec,
     state: LearnerState,
@@ -128,6 +146,16 @@ def encode_learner(
     beside: Arrays | None = None,
 ) -> bytes:
     """Write a learner's state as bytes; see `encode`."""
+    return learner_parts(spec, state, about, beside).to_bytes()
+
+
+def learner_parts(
+    spec: LearnerSpec,
+    state: LearnerState,
+    about: dict[str, Any] | None = None,
+    beside: Arrays | None = None,
+) -> Parts:
+    """Return a learner's state as it is written; see `encode`."""
     learner = get_learner(spec.learner)
     header = {
         "version": VERSION,
@@ -136,13 +164,15 @@ def encode_learner(
         "state": learner.header(state),
     }
     text = json.dumps({**header, "about": about or {}}, sort_keys=True)
-    return _save(learner.arrays(state), text, beside)
+    return Parts(text, learner.arrays(state), _named_beside(beside))
 
 
 def _save(arrays: Arrays, text: str, beside: Arrays | None) -> bytes:
-    if beside:
-        arrays = {**arrays, **{BESIDE + name: array for name, array in beside.items()}}
-    return to_bytes(arrays, text)
+    return to_bytes({**arrays, **_named_beside(beside)}, text)
+
+
+def _named_beside(beside: Arrays | None) -> dict[str, npt.NDArray[Any]]:
+    return {BESIDE + name: array for name, array in (beside or {}).items()}
 
 
 def to_bytes(arrays: Arrays, text: str) -> bytes:

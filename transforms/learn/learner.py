@@ -95,7 +95,19 @@ def encode_snapshot(spec: LearnerSpec, key: str, now: Learning, final: bool) -> 
     return _encode(spec, key, kept, {"final": final})
 
 
+def snapshot_parts(spec: LearnerSpec, key: str, now: Learning) -> codec.Parts:
+    """Return what `encode_snapshot` writes of a learner that nothing more comes to."""
+    return codec.learner_parts(spec, *_parts(spec, key, now, {"final": True}))
+
+
 def _encode(spec: LearnerSpec, key: str, now: Learning, more: dict[str, Any]) -> bytes:
+    return codec.encode_learner(spec, *_parts(spec, key, now, more))
+
+
+def _parts(
+    spec: LearnerSpec, key: str, now: Learning, more: dict[str, Any]
+) -> tuple[LearnerState, dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return the learner's state, what its header says, and the arrays beside it."""
     about: dict[str, Any] = {"model_id": key, "rows": now.rows, "time": now.time, **more}
     state = now.state
     if state is None:
@@ -121,7 +133,7 @@ def _encode(spec: LearnerSpec, key: str, now: Learning, more: dict[str, Any]) ->
         for name, column in prediction_columns(waiting.said).items():
             if name not in ("scored", "correct", "error"):
                 beside[_SAID + name] = column.astype(np.int64) if name == "valid" else column
-    return codec.encode_learner(spec, state, about, beside)
+    return state, about, beside
 
 
 def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Learning:

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
+from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.auto.learner import EXPERTS as AUTO_EXPERTS
 from kerneltrack.learners.auto.learner import AutoState, course
-from kerneltrack.learners.common.board import Line, ScoredRows
+from kerneltrack.learners.common.board import Line
 from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
 from transforms.chunks import Chunk
 from transforms.read.kinds import codes_of, encode
@@ -49,37 +49,14 @@ def coded_labels(spec: LearnerSpec, classes: Sequence[str], labels: pa.Array) ->
     return codes
 
 
-def scored_rows(
-    spec: LearnerSpec,
-    clock: IntArray,
-    said: Predictions,
-    labels: npt.NDArray[Any],
-    guessed: FloatArray,
-) -> ScoredRows:
-    """Put side by side what the metrics need.
-
-    Args:
-        spec: The learner's.
-        clock: (n,) times.
-        said: Scored predictions.
-        labels: Theirs, of `coded_labels`.
-        guessed: (n, 3) what the guesses made of the rows.
-    """
-    if said.code is None:
-        return ScoredRows(clock, said.scored, None, said.error, None, None, guessed)
-    codes = np.column_stack([np.where(labels < 0, spec.max_classes, labels), said.code])
-    return ScoredRows(clock, said.scored, said.correct, None, said.score, codes, guessed)
-
-
-def metrics_chunk(spec: LearnerSpec, state: LearnerState, lines: Sequence[Line]) -> Chunk:
+def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence[Line]]]) -> Chunk:
     """Put lines into a chunk, columns as in `transforms.write.schemas.metrics_schema`.
 
     Args:
-        spec: The learner's.
-        state: What it has come to.
-        lines: The lines.
+        spec: The learners'.
+        told: Of each learner what it has come to, and its lines.
     """
-    classes = state.classes
+    lines = [line for _, own in told for line in own]
     counts = np.array([line.tally.counts for line in lines])
     columns: dict[str, Any] = {
         "start": pa.array([line.start for line in lines], pa.int64()),
@@ -95,7 +72,7 @@ def metrics_chunk(spec: LearnerSpec, state: LearnerState, lines: Sequence[Line])
         columns["running_accuracy"] = _mean(running[:, 2], running[:, 1])
         columns["log_loss"] = _mean(sums[:, 0], counts[:, 1])
         columns["brier"] = _mean(sums[:, 1], counts[:, 1])
-        columns["confusion"] = _confusion(classes, [line.tally.pairs for line in lines])
+        columns["confusion"] = _confusion(told)
     else:
         total = np.array([line.total.sums for line in lines])
         columns["rmse"] = _mean(sums[:, 0], counts[:, 1], root=True)
@@ -103,11 +80,19 @@ def metrics_chunk(spec: LearnerSpec, state: LearnerState, lines: Sequence[Line])
         columns["running_rmse"] = _mean(total[:, 0], running[:, 1], root=True)
     for place, name in enumerate(guess_columns(spec), 2):
         columns[name] = _mean(sums[:, place], counts[:, 1], root=not spec.classifies)
-    if isinstance(state, AutoState):
-        cells = _course(state)
-        told = [cells if line.start is None else None for line in lines]
-        columns["experts"] = pa.array(told, EXPERTS)
+    if told and isinstance(told[0][0], AutoState):
+        columns["experts"] = pa.array(_courses(told), EXPERTS)
     return Chunk(pa.RecordBatch.from_pydict(columns))
+
+
+def _courses(told: Sequence[tuple[Any, Sequence[Line]]]) -> list[list[dict[str, Any]] | None]:
+    """Return the weights of the experts in the spans of their course, in lines of all rows."""
+    cells: list[list[dict[str, Any]] | None] = []
+    for state, lines in told:
+        whole = any(line.start is None for line in lines)
+        course_ = _course(state) if whole else None
+        cells += [course_ if line.start is None else None for line in lines]
+    return cells
 
 
 def _course(state: AutoState) -> list[dict[str, Any]]:
@@ -127,13 +112,21 @@ def _mean(sums: npt.NDArray[Any], counts: IntArray, root: bool = False) -> pa.Ar
     return pa.array(np.sqrt(means) if root else means, mask=none)
 
 
-def _confusion(classes: Sequence[str], pairs: Sequence[IntArray]) -> pa.Array:
+def _confusion(told: Sequence[tuple[LearnerState, Sequence[Line]]]) -> pa.Array:
+    """Return the lines' confusions; each learner's classes are named in one table of all."""
+    pairs = [line.tally.pairs for _, lines in told for line in lines]
+    sizes = np.array([len(state.classes) for state, _ in told])
+    owner = np.repeat(
+        np.arange(len(told)), [sum(len(line.tally.pairs) for line in lines) for _, lines in told]
+    )
+    # Behind a learner's classes stands what is none of them.
+    first = np.cumsum(sizes + 1) - sizes - 1
+    names = pa.array([name for state, _ in told for name in (*state.classes, OTHER)], pa.string())
     whole = np.concatenate(pairs)
-    names = pa.array([*classes, OTHER], pa.string())
     cells = pa.StructArray.from_arrays(
         [
-            names.take(pa.array(np.minimum(whole[:, 0], len(classes)))),
-            names.take(pa.array(whole[:, 1])),
+            names.take(pa.array(first[owner] + np.minimum(whole[:, 0], sizes[owner]))),
+            names.take(pa.array(first[owner] + whole[:, 1])),
             pa.array(whole[:, 2]),
         ],
         names=["label", "prediction", "count"],

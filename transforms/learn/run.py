@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.learners import LearnerSpec, LearnerState
-from kerneltrack.learners.common.board import Line, add_rows, close_window
+from kerneltrack.learners.common.board import Line, add_rows, close_window, scored_rows
 from kerneltrack.learners.common.guesses import guess
 from kerneltrack.registry import get_learner
 from transforms.learn.delayed_labels import (
@@ -21,7 +21,7 @@ from transforms.learn.delayed_labels import (
 )
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.learner import Learning, encode_snapshot
-from transforms.learn.metrics import coded_labels, scored_rows
+from transforms.learn.metrics import coded_labels
 from transforms.learn.waiting import (
     FeatureRows,
     PredictedRows,
@@ -139,6 +139,8 @@ def _advance(plan: Plan, now: Learning, rows: FeatureRows, outcome: Outcome) -> 
 def settle_rest(plan: Plan, now: Learning, outcome: Outcome) -> Learning:
     """Settle all rows that wait: no more rows or labels are to come."""
     state, waiting = _begun(now)
+    if not len(waiting) and not now.pending:
+        return now
     spec, rows = plan.spec, waiting.rows
     labels, pending = take_labels(now.pending, rows.first, rows.time, rows.label)
     outcome.lost.append(left_over(pending, now.open_rows))

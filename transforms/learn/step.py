@@ -43,7 +43,7 @@ from transforms.learn.learner import (
 )
 from transforms.learn.metrics import metrics_chunk
 from transforms.learn.run import Outcome, Plan, end_metrics, run_rows, settle_rest
-from transforms.learn.turns import first_index, gap, in_turn, turn
+from transforms.learn.turns import first_index, gap, in_turn, inputs_of, turn
 from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting, prediction_chunk
 from transforms.metrics import count
 from transforms.read.label_values import label_values, no_labels
@@ -74,12 +74,17 @@ class LearnFn(beam.DoFn):
         expiry: Expiry | None = None,
     ) -> None:
         """Keep the arguments, as of `TrainLinear`."""
-        self._plan = plan
+        self.plan = self._plan = plan
         self._warm = warm
         self._expiry = expiry
         self._expire_after = None if expiry is None else expiry.after
         self._waits_for_end = bounded and plan.late is not None
         self._at_once = plan.late is not None and not bounded
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether no learner goes on from a snapshot."""
+        return self._warm is None
 
     def setup(self) -> None:
         """Prepare the worker that this runs in."""
@@ -227,11 +232,7 @@ class LearnFn(beam.DoFn):
         if again == len(chunk):
             return now
         chunk = chunk.slice(again, len(chunk))
-        z = chunk.column("z")
-        channels = z.shape[1]
-        if chunk.has("x"):
-            own = chunk.column("x")
-            z, channels = np.hstack([own, z]), own.shape[1]
+        z, channels = inputs_of(chunk)
         now = opened(self._plan.spec, now, z.shape[1], channels)
         time, clock = None, np.zeros(len(chunk), np.int64)
         if chunk.has("time"):
@@ -263,7 +264,7 @@ class LearnFn(beam.DoFn):
     ) -> Iterator[Any]:
         """Yield what came of rows, and count it."""
         spec = self._plan.spec
-        _count_all(spec, before, now)
+        count_learned(spec, before, now)
         if self._at_once:
             for predicted in outcome.predicted:
                 yield from _slices(key, predicted, None)
@@ -271,7 +272,7 @@ class LearnFn(beam.DoFn):
             for output in _slices(key, predicted, label):
                 yield pvalue.TaggedOutput(SCORED, output) if self._at_once else output
         if outcome.lines and now.state is not None:
-            lines = metrics_chunk(spec, now.state, outcome.lines)
+            lines = metrics_chunk(spec, [(now.state, outcome.lines)])
             yield pvalue.TaggedOutput(METRICS, (key, lines))
         for snapshot in outcome.snapshots:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, snapshot))
@@ -364,8 +365,8 @@ def _failures(key: str, lost: Lost) -> pvalue.TaggedOutput[str, Failures]:
     return pvalue.TaggedOutput(FAILURES, Failures.of(key, lost.source, lost.row, lost.reason))
 
 
-def _count_all(spec: LearnerSpec, before: Learning, now: Learning) -> None:
-    """Count the rows predicted, and what became of them."""
+def count_learned(spec: LearnerSpec, before: Learning, now: Learning) -> None:
+    """Count rows that a learner predicted between two of its states, and what became of them."""
     count("predicted", now.rows - before.rows)
     learner = get_learner(spec.learner)
     after = learner.counters(now.state) if now.state is not None else {}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, DataError
@@ -32,15 +33,24 @@ class NarrowFn(beam.DoFn):
         self._timed_by = timed_by
 
     def process(self, element: tuple[str, Chunk]) -> Iterator[tuple[str, Chunk]]:
-        """Yield the chunk's columns, one chunk for each run of indexes.
-
-        Raises:
-            ConfigError: for rows without the times that are needed, or labels of a wrong type.
-        """
+        """Yield the chunk's columns, one chunk for each run of indexes; errors as of `narrow`."""
         key, chunk = element
         if command_of(chunk) is not None:
             yield element
             return
+        narrow = self.narrow(chunk)
+        breaks = np.flatnonzero(np.diff(chunk.column("index")) != 1) + 1
+        edges = [0, *breaks.tolist(), len(chunk)]
+        for start, stop in itertools.pairwise(edges):
+            if stop > start:
+                yield key, narrow.slice(start, stop)
+
+    def narrow(self, chunk: Chunk) -> Chunk:
+        """Return the columns that a learner needs of features.
+
+        Raises:
+            ConfigError: for rows without the times that are needed, or labels of a wrong type.
+        """
         batch = chunk.batch
         columns = {"index": batch.column("index")}
         if chunk.has("time"):
@@ -57,12 +67,16 @@ class NarrowFn(beam.DoFn):
         columns["z"] = batch.column("x") if self.spec.inputs == ROWS else features
         if chunk.has("label"):
             columns["label"] = label_column(self.spec, batch.column("label"))
-        narrow = Chunk(pa.RecordBatch.from_pydict(columns))
-        breaks = np.flatnonzero(np.diff(chunk.column("index")) != 1) + 1
-        edges = [0, *breaks.tolist(), len(chunk)]
-        for start, stop in itertools.pairwise(edges):
-            if stop > start:
-                yield key, narrow.slice(start, stop)
+        return Chunk(pa.RecordBatch.from_pydict(columns))
+
+
+def inputs_of(chunk: Chunk) -> tuple[npt.NDArray[np.float64], int]:
+    """Return what a learner is told of narrow rows, (n, w), and how many of it are their own."""
+    z = chunk.column("z")
+    if not chunk.has("x"):
+        return z, z.shape[1]
+    own = chunk.column("x")
+    return np.hstack([own, z]), own.shape[1]
 
 
 def narrow_labels(element: tuple[str, Chunk], spec: LearnerSpec) -> tuple[str, Chunk]:

@@ -22,6 +22,8 @@ from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.common.scaling import Scaling
 from kerneltrack.trackers.okfeb import block
+from transforms.learn import block as learners
+from transforms.learn.block import LearnedModels
 from transforms.metrics import count, count_losses, count_unreferenced
 from transforms.partition.held_block import HeldBlock, hold_block
 from transforms.partition.shuffle import SortedRows
@@ -74,6 +76,22 @@ class BlockStates(NamedTuple):
         return codec.to_bytes(arrays, self.headers[place])
 
 
+class ModelOfBlock(NamedTuple):
+    """Where in a block what came of a model lies.
+
+    Attributes:
+        each: Its place in the sorted rows.
+        place: Its place in `states`; None of one that must go by itself.
+        features: Its features.
+        learner: Its learner's place in `learned`; None of one that must go by itself.
+    """
+
+    each: int
+    place: int | None
+    features: pa.RecordBatch | None
+    learner: int | None
+
+
 class Block(NamedTuple):
     """What came of a block.
 
@@ -83,6 +101,7 @@ class Block(NamedTuple):
         states: States of the others, in order.
         features: Their features; None if there are none.
         episodes: Episodes that their references tell of, by the model's place in `states`.
+        learned: What their learners came to; None without, or if these must go one by one.
     """
 
     places: range
@@ -90,21 +109,23 @@ class Block(NamedTuple):
     states: BlockStates
     features: pa.RecordBatch | None
     episodes: Mapping[int, pa.RecordBatch] = {}
+    learned: LearnedModels | None = None
 
-    def models(self) -> Iterator[tuple[int, int | None, pa.RecordBatch | None]]:
-        """Return of each model its place in the sorted rows, in `states`, and its features.
-
-        The place in `states` is None of one that must go by itself.
-        """
-        fell_back, place, at = set(self.fell_back), 0, 0
+    def models(self) -> Iterator[ModelOfBlock]:
+        """Return the block's models, in order."""
+        fell_back, place, at, learner = set(self.fell_back), 0, 0, 0
+        done = [] if self.learned is None else self.learned.done.tolist()
         for each in self.places:
             if each in fell_back:
-                yield each, None, None
+                yield ModelOfBlock(each, None, None, None)
                 continue
             rows = self.states.rows[place]
-            yield each, place, None if self.features is None else self.features.slice(at, rows)
+            own = None if self.features is None else self.features.slice(at, rows)
+            well = bool(done) and done[place]
+            yield ModelOfBlock(each, place, own, learner if well else None)
             at += rows
             place += 1
+            learner += well
 
 
 def takes_blocks(steps: Steps) -> bool:
@@ -195,7 +216,12 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     scores = None if held is None else held.watched.scores.at(where)
     features = feature_chunk(chunk, done.features, where, held is not None, scores, own)
     episodes = {} if held is None else _told(held, states, np.flatnonzero(of_good))
-    return Block(places, fell_back, states, features.batch, episodes)
+    learned = None
+    if steps.learn is not None and learners.takes_blocks(steps.learn[1]):
+        ends: IntArray = np.cumsum(states.rows)
+        begins: IntArray = ends - states.rows
+        learned = learners.learn_models(steps.learn, states.names, features.batch, begins, ends)
+    return Block(places, fell_back, states, features.batch, episodes, learned)
 
 
 def _of(columns: Columns, chosen: npt.NDArray[np.bool_]) -> Columns:

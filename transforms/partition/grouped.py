@@ -18,7 +18,16 @@ from transforms.chunks import Chunk, Failures
 from transforms.learn.transform import TrainLinear
 from transforms.partition.blocks import Block, run_blocks, takes_blocks
 from transforms.partition.shuffle import MODEL, SortedRows, sort_rows
-from transforms.partition.steps import EPISODES, FAILURES, FEATURES, PREDICTIONS, Rows, State, Steps
+from transforms.partition.steps import (
+    EPISODES,
+    FAILURES,
+    FEATURES,
+    METRICS,
+    PREDICTIONS,
+    Rows,
+    State,
+    Steps,
+)
 from transforms.track.transform import TrackSubspace
 
 SNAPSHOTS = "snapshots"
@@ -101,7 +110,7 @@ class TrackByPartition(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]])
         ]
         rows = parts[0] if len(parts) == 1 else parts | "RowsAndLabels" >> beam.Flatten()
         names = [*_TRACKED, SNAPSHOTS, FAILURES]
-        names += [] if self._steps.learn is None else [PREDICTIONS, "metrics"]
+        names += [] if self._steps.learn is None else [PREDICTIONS, METRICS]
         outputs = (
             rows
             | "Group" >> beam.GroupByKey()
@@ -189,8 +198,9 @@ def run_partition(
 
 def _items_of(steps: Steps, rows: SortedRows, block: Block) -> Iterator[Item]:
     """Return what came of a block's models; those that fell back go by themselves."""
-    known = block.states
-    for each, place, own in block.models():
+    known, learned = block.states, block.learned
+    at = 0
+    for each, place, own, learner in block.models():
         key = rows.names[each]
         if place is None:
             chunk = rows.slice(rows.starts[each], rows.stops[each])
@@ -200,7 +210,14 @@ def _items_of(steps: Steps, rows: SortedRows, block: Block) -> Iterator[Item]:
         yield key, State(known.encoded(place))
         if place in block.episodes:
             yield key, Rows(EPISODES, block.episodes[place])
-        if own is not None:
-            yield key, Rows(FEATURES, own)
+        if own is None:
+            continue
+        yield key, Rows(FEATURES, own)
+        if learned is None or learner is None:
             for item in steps.learn_from(key, own):
                 yield key, item
+            continue
+        yield key, State(learned.states[learner].to_bytes())
+        yield key, Rows(PREDICTIONS, learned.predictions.slice(at, len(own)))
+        yield key, Rows(METRICS, learned.metrics.slice(learner, 1))
+        at += len(own)

@@ -150,6 +150,11 @@ class TaskStates:
             states.arrays_beside(place),
         )
 
+    def add_learner(self, states: BlockStates, place: int, parts: codec.Parts) -> None:
+        """Add the state of the learner of one of a block's models."""
+        name, rows, time = states.names[place], states.rows[place], states.times[place]
+        self._writer.add_parts(PackedState(name, codec.LEARNER, rows, time, True, b""), *parts)
+
     def close(self, slots: Sequence[int]) -> Written:
         """Complete the file, and return what is in it."""
         self._writer.close()

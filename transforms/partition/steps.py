@@ -27,9 +27,9 @@ from transforms.track.order import Order
 from transforms.track.step import TrackFn
 
 FEATURES, PREDICTIONS, FAILURES = "features", "predictions", "failures"
-EPISODES = "episodes"
+EPISODES, METRICS = "episodes", "metrics"
 _TRACKED = {outputs.MISMATCH: "mismatch", outputs.ALERTS: "alerts", outputs.EPISODES: EPISODES}
-_LEARNED = {learn.METRICS: "metrics"}
+_LEARNED = {learn.METRICS: METRICS}
 IN_ORDER = ("row", "source", "sequence", "time")
 IN_ARRIVAL = ("row", "source")
 

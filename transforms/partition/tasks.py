@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from kerneltrack import codec
@@ -22,8 +23,9 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk, Failures
+from transforms.learn.block import LearnedModels
 from transforms.metrics import UNREFERENCED, Counts, counting
-from transforms.partition.blocks import Block, run_blocks, takes_blocks
+from transforms.partition.blocks import Block, BlockStates, run_blocks, takes_blocks
 from transforms.partition.large import each_model, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import (
@@ -33,7 +35,16 @@ from transforms.partition.shuffle import (
     sort_rows,
     spread_piece,
 )
-from transforms.partition.steps import EPISODES, FAILURES, FEATURES, Rows, State, Steps
+from transforms.partition.steps import (
+    EPISODES,
+    FAILURES,
+    FEATURES,
+    METRICS,
+    PREDICTIONS,
+    Rows,
+    State,
+    Steps,
+)
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
 
@@ -205,7 +216,9 @@ def _write_block(
         for model, episodes in block.episodes.items():
             files.add(known.names[model], Rows(EPISODES, episodes))
         return
-    for each, place, own in block.models():
+    if block.learned is not None:
+        _write_learned(known, block.learned, files)
+    for each, place, own, learner in block.models():
         key = rows.names[each]
         if place is None:
             chunk = rows.slice(rows.starts[each], rows.stops[each])
@@ -214,8 +227,19 @@ def _write_block(
         states.add_block_state(known, place)
         if place in block.episodes:
             files.add(key, Rows(EPISODES, block.episodes[place]))
-        if own is not None:
+        if block.learned is not None and learner is not None:
+            states.add_learner(known, place, block.learned.states[learner])
+        elif own is not None:
             states.add(_written(key, shared.steps.learn_from(key, own), files))
+
+
+def _write_learned(known: BlockStates, learned: LearnedModels, files: TaskFiles) -> None:
+    """Write what learners say of the rows of a block's models."""
+    done = np.flatnonzero(learned.done).tolist()
+    names = [known.names[place] for place in done]
+    lengths = [known.rows[place] for place in done]
+    files.add_block(names, lengths, Rows(PREDICTIONS, learned.predictions))
+    files.add_block(names, [1] * len(names), Rows(METRICS, learned.metrics))
 
 
 def _written(key: str, items: Iterator[Rows | State], files: TaskFiles) -> list[PackedState]:

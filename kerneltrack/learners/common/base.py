@@ -155,6 +155,33 @@ class Learner(Protocol):
         """
         ...
 
+    def update_each(
+        self,
+        spec: Any,
+        state: Any,
+        features: npt.ArrayLike,
+        labels: Any,
+        classes: Sequence[tuple[str, ...]],
+        starts: IntArray,
+        stops: IntArray,
+    ) -> tuple[list[Any], Predictions]:
+        """Let m models begin and go through their rows, each as `update` does.
+
+        Args:
+            spec: The spec.
+            state: What all begin from: a learner's that has seen no label; not written to.
+            features: Shape (n, width); a model's rows follow one another.
+            labels: `labels.Coded`, n of them, by the places in their model's classes; none of a
+                row whose features are refused.
+            classes: Of each model all that it meets.
+            starts: (m,) place of each model's first row.
+            stops: (m,) place after its last.
+
+        Returns:
+            The new states, and the rows' predictions, by each model's own codes.
+        """
+        ...
+
     def settled(self, spec: Any, state: Any) -> Any:
         """Return the state as if no more rows came: what waits for further ones is learned.
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.learners.common import guesses
+from kerneltrack.learners.common.base import Predictions
 from kerneltrack.learners.common.guesses import GUESSES, Guesses
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import MOST
@@ -204,6 +205,28 @@ class ScoredRows(NamedTuple):
         )
 
 
+def scored_rows(
+    spec: LearnerSpec,
+    clock: IntArray,
+    said: Predictions,
+    labels: npt.NDArray[Any],
+    guessed: FloatArray,
+) -> ScoredRows:
+    """Put side by side what the metrics need.
+
+    Args:
+        spec: The learner's.
+        clock: (n,) times.
+        said: Scored predictions.
+        labels: Theirs, of `coded_labels`.
+        guessed: (n, 3) what the guesses made of the rows.
+    """
+    if said.code is None:
+        return ScoredRows(clock, said.scored, None, said.error, None, None, guessed)
+    codes = np.column_stack([np.where(labels < 0, spec.max_classes, labels), said.code])
+    return ScoredRows(clock, said.scored, said.correct, None, said.score, codes, guessed)
+
+
 def add_rows(board: Board, rows: ScoredRows, size: int | None) -> tuple[Board, list[Line]]:
     """Count settled rows, in order.
 
@@ -253,24 +276,60 @@ def close_window(board: Board, oldest: int | None = None) -> tuple[Board, list[L
 def _added(tally: Tally, rows: ScoredRows) -> Tally:
     counts = tally.counts.copy()
     counts[:2] += [len(rows.scored), rows.scored.sum()]
-    if rows.correct is None or rows.codes is None or rows.score is None:
-        errors = np.zeros(0) if rows.error is None else rows.error[rows.scored]
-        own = np.column_stack([errors * errors, errors])
-        return Tally(counts, _summed(tally.sums, own, rows), tally.pairs)
-    counts[2] += rows.correct.sum()
-    own = losses_of_chances(rows.score[rows.scored], rows.correct[rows.scored])
-    total = _summed(tally.sums, own, rows)
+    if rows.correct is not None:
+        counts[2] += rows.correct.sum()
+    # One addition after the other, as if each row had come alone.
+    sums = np.add.accumulate(np.vstack([tally.sums, _values_of(rows)]), axis=0)[-1].copy()
+    if rows.codes is None:
+        return Tally(counts, sums, tally.pairs)
     codes = rows.codes[rows.scored]
     found, times = np.unique(codes[:, 0] * _CODES + codes[:, 1], return_counts=True)
     known = tally.pairs[:, 0] * _CODES + tally.pairs[:, 1]
     cells, where = np.unique(np.concatenate([known, found]), return_inverse=True)
     sizes = np.zeros(len(cells), np.int64)
     np.add.at(sizes, where, np.concatenate([tally.pairs[:, 2], times]))
-    return Tally(counts, total, np.column_stack([cells // _CODES, cells % _CODES, sizes]))
+    return Tally(counts, sums, np.column_stack([cells // _CODES, cells % _CODES, sizes]))
 
 
-def _summed(before: FloatArray, own: FloatArray, rows: ScoredRows) -> FloatArray:
-    """Add the scored rows' values, one addition after the other, as if each had come alone."""
-    values = np.hstack([own, rows.guessed[rows.scored]])
-    sums: FloatArray = np.add.accumulate(np.vstack([before, values]), axis=0)[-1].copy()
-    return sums
+def _values_of(rows: ScoredRows) -> FloatArray:
+    """Return what each scored row adds to `sums`."""
+    if rows.correct is None or rows.score is None:
+        errors = np.zeros(0) if rows.error is None else rows.error[rows.scored]
+        own = np.column_stack([errors * errors, errors])
+    else:
+        own = losses_of_chances(rows.score[rows.scored], rows.correct[rows.scored])
+    return np.hstack([own, rows.guessed[rows.scored]])
+
+
+def tally_each(rows: ScoredRows, starts: IntArray, stops: IntArray) -> list[Tally]:
+    """Count the rows of many models, each by itself.
+
+    Args:
+        rows: A model's rows follow one another; all models' do.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after its last.
+    """
+    correct = np.zeros(len(rows.scored), np.bool_) if rows.correct is None else rows.correct
+    totals = np.zeros((len(rows.scored) + 1, 2), np.int64)
+    np.cumsum(np.column_stack([rows.scored, correct]), axis=0, out=totals[1:])
+    counts = np.column_stack([stops - starts, totals[stops] - totals[starts]])
+    sums = np.zeros((len(starts), SUMS))
+    values = _values_of(rows)
+    ends = [0, *np.cumsum(counts[:, 1]).tolist()]
+    for model, (start, stop) in enumerate(itertools.pairwise(ends)):
+        if stop > start:
+            sums[model] = np.add.accumulate(values[start:stop], axis=0)[-1]
+    pairs, edges = np.zeros((0, 3), np.int64), np.zeros(len(starts) + 1, np.int64)
+    if rows.codes is not None:
+        owner = np.repeat(np.arange(len(starts)), counts[:, 1])
+        codes = rows.codes[rows.scored]
+        size = int(codes.max(initial=0)) + 1
+        cells, times = np.unique(
+            (owner * size + codes[:, 0]) * size + codes[:, 1], return_counts=True
+        )
+        pairs = np.column_stack([cells // size % size, cells % size, times])
+        edges = np.searchsorted(cells // (size * size), np.arange(len(starts) + 1))
+    return [
+        Tally(counts[model], sums[model], pairs[edges[model] : edges[model + 1]])
+        for model in range(len(starts))
+    ]

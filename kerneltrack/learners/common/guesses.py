@@ -24,7 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.labels import MAX_TARGET, MISSING, UNUSABLE_LABEL
+from kerneltrack.learners.common.labels import (
+    MAX_TARGET,
+    MISSING,
+    UNUSABLE_LABEL,
+    Coded,
+    coded_targets,
+)
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearState
 from kerneltrack.learners.linear.ridge import Ridge
@@ -142,6 +148,69 @@ def _guess_classes(
     if said.correct is not None:
         marks[:, -1] = said.correct
     return after._replace(ridge=ridge), marks
+
+
+def guess_each(
+    spec: LearnerSpec,
+    channels: int,
+    inputs: FloatArray,
+    labels: npt.NDArray[Any],
+    classes: IntArray,
+    starts: IntArray,
+    stops: IntArray,
+) -> tuple[list[Guesses], FloatArray]:
+    """Let the guesses of many models begin and guess their rows' labels; see `guess`.
+
+    Args:
+        spec: The learner's.
+        channels: Of the plain rows.
+        inputs: (n, w) what the learners are told, all finite; a model's rows follow one another.
+        labels: (n,) as of `guess`, with the codes of classes in the order of first appearance.
+        classes: (m,) how many each model meets.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after its last.
+
+    Returns:
+        What each model's guesses know, and the (n, 3) marks.
+    """
+    begun, marks = begin(spec, channels), np.zeros((len(inputs), len(GUESSES)))
+    if spec.classifies:
+        told = Coded(np.where(labels < 0, MISSING, labels), np.zeros(0))
+    else:
+        told = coded_targets(labels, np.ones(len(labels), np.bool_))
+    found = []
+    for start, stop, many in zip(starts.tolist(), stops.tolist(), classes.tolist(), strict=True):
+        own = Guesses(
+            begun.ridge,
+            np.zeros(many, np.int64),
+            np.arange(many),
+            begun.places.copy(),
+            begun.values.copy(),
+        )
+        known, part = (own.seen, own.places, own.values), marks[start:stop]
+        if spec.classifies:
+            call("guess_classes", known, labels[start:stop], part)
+        else:
+            call("guess_targets", known, told.codes[start:stop], told.targets[start:stop], part)
+        found.append(own)
+    if begun.ridge is None:
+        marks[:, -1] = np.nan
+        return found, marks
+    names = [str(code) for code in range(int(classes.max(initial=0)))]
+    ridges, said = Ridge().update_each(
+        _ridge_spec(spec),
+        begun.ridge,
+        inputs[:, :channels],
+        told,
+        [tuple(names[:many]) for many in classes.tolist()],
+        starts,
+        stops,
+    )
+    if said.correct is not None:
+        marks[:, -1] = said.correct
+    elif said.error is not None:
+        marks[:, -1] = np.where(said.scored, said.error, 0.0) ** 2
+    return [own._replace(ridge=ridge) for own, ridge in zip(found, ridges, strict=True)], marks
 
 
 def arrays_of(state: Guesses) -> dict[str, npt.NDArray[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,20 @@ class Coded(NamedTuple):
     targets: FloatArray
 
 
+class CodedBlock(NamedTuple):
+    """The labels of m models' rows as numbers.
+
+    Attributes:
+        labels: Of all their rows; codes are each model's own.
+        order: The names' places by model, in the order of first appearance in each.
+        ends: (m + 1,) where each model's begin in `order`.
+    """
+
+    labels: Coded
+    order: IntArray
+    ends: IntArray
+
+
 def no_labels(count: int) -> Coded:
     """Return the labels of `count` rows that have none."""
     return Coded(np.full(count, MISSING), np.zeros(count))
@@ -62,7 +77,7 @@ def coded(
     if len(labels) != count:
         raise ConfigError("labels", f"{len(labels)} labels", f"one for each of {count} rows")
     if not spec.classifies:
-        return _coded_targets(labels, valid), classes
+        return coded_targets(labels, valid), classes
     most = spec.max_classes if grow else 0
     codes, classes = _coded_classes(classes, labels, valid, most)
     return Coded(codes, np.zeros(0)), classes
@@ -92,7 +107,12 @@ def _coded_classes(
     return codes, tuple(names)
 
 
-def _coded_targets(labels: Any, valid: BoolArray) -> Coded:
+def coded_targets(labels: Any, valid: BoolArray) -> Coded:
+    """Turn targets, NaN where missing, into labels of rows; those that are not `valid` have none.
+
+    Raises:
+        ConfigError: for labels of a wrong type.
+    """
     try:
         targets: npt.NDArray[np.float64] = np.array(labels, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -103,3 +123,43 @@ def _coded_targets(labels: Any, valid: BoolArray) -> Coded:
     codes[np.isnan(targets) | ~valid] = MISSING
     targets[codes != 0] = 0.0
     return Coded(codes, targets)
+
+
+def coded_each(
+    spec: LearnerSpec, names: Sequence[str], places: IntArray, starts: IntArray, stops: IntArray
+) -> CodedBlock:
+    """Turn the labels of models that begin into numbers; see `coded`.
+
+    Args:
+        spec: Says how many classes a model may have.
+        names: All labels that there are, each once.
+        places: (n,) place of each row's in `names`, below 0 without one; all rows are valid.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after its last: the next one's first.
+
+    Example:
+        >>> from kerneltrack.learners.linear.spec import RidgeSpec
+        >>> places, starts, stops = np.array([1, 0, 1, 0]), np.array([0, 3]), np.array([3, 4])
+        >>> block = coded_each(RidgeSpec(), ["a", "b"], places, starts, stops)
+        >>> block.labels.codes.tolist(), block.order.tolist(), block.ends.tolist()
+        ([0, 1, 0, 0], [1, 0, 0], [0, 2, 3])
+    """
+    many, models = len(names), len(starts)
+    short = np.array([len(name) <= MAX_NAME for name in names], np.bool_)
+    codes = np.where(places < 0, MISSING, UNUSABLE_LABEL)
+    rows = np.flatnonzero(places >= 0)
+    rows = rows[short[places[rows]]]
+    owner = np.repeat(np.arange(models), stops - starts)[rows]
+    cells, first, where = np.unique(
+        owner * many + places[rows], return_index=True, return_inverse=True
+    )
+    of_model = cells // max(many, 1)
+    met = np.lexsort((first, of_model))
+    begins = np.searchsorted(of_model, np.arange(models))
+    rank = np.empty(len(cells), np.int64)
+    rank[met] = np.arange(len(cells)) - begins[of_model[met]]
+    known = rank < spec.max_classes
+    codes[rows] = np.where(known, rank, UNUSABLE_LABEL)[where]
+    kept = met[known[met]]
+    ends = np.searchsorted(of_model[kept], np.arange(models + 1))
+    return CodedBlock(Coded(codes, np.zeros(0)), cells[kept] % max(many, 1), ends)

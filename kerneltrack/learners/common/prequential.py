@@ -24,6 +24,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -92,6 +93,11 @@ class Predicted(NamedTuple):
     correct: BoolArray
     error: FloatArray
 
+    def part(self, start: int, stop: int) -> Predicted:
+        """Return those of rows start..stop; what is put into them is put here."""
+        columns: Any = self
+        return Predicted(*[column[start:stop] for column in columns])
+
 
 class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     """A learner of spec S and state T; a subclass brings the state and the compiled row loop."""
@@ -153,6 +159,31 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     ) -> tuple[_T, Predictions]:
         """Predict, score and learn rows in order; see `Learner.update`."""
         return self._learn(spec, state, features, labels, True)
+
+    def update_each(
+        self,
+        spec: _S,
+        state: _T,
+        features: npt.ArrayLike,
+        labels: Coded,
+        classes: Sequence[tuple[str, ...]],
+        starts: IntArray,
+        stops: IntArray,
+    ) -> tuple[list[_T], Predictions]:
+        """Let many models begin and go through their rows; see `Learner.update_each`."""
+        rows, valid = self.checked_rows(spec, state, features)
+        out = empty_predictions(spec, valid)
+        mode = Mode(True, True, not spec.classifies, known_classes(spec, state))
+        known = np.concatenate([[0], np.cumsum(labels.codes >= 0)])
+        learned = (known[stops] - known[starts]).tolist()
+        states = []
+        spans = zip(starts.tolist(), stops.tolist(), strict=True)
+        for (start, stop), own, many in zip(spans, classes, learned, strict=True):
+            room = self.roomy(spec, state, own, many)
+            given = Coded(labels.codes[start:stop], labels.targets[start:stop])
+            told = out.part(start, stop)
+            states.append(self.process(spec, mode, room, rows[start:stop], given, told))
+        return states, _predictions(spec, (), out)
 
     def learn(self, spec: _S, state: _T, features: npt.ArrayLike, labels: Labels) -> _T:
         """Learn rows in order without predicting them; see `Learner.learn`."""

@@ -1,0 +1,97 @@
+"""Many models of a learner that begin, at once; what a call costs in Python is paid once a block.
+
+The rows of m models follow one another. Their labels become numbers together, each model's classes
+in the order in which they first appear; their outputs are one set of arrays, and metrics are
+counted in one pass. The row loops are those of a single model, called once for each, and so are the
+bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.learners.common.base import FloatArray, IntArray, Predictions
+from kerneltrack.learners.common.board import Board, scored_rows, tally_each
+from kerneltrack.learners.common.guesses import guess_each
+from kerneltrack.learners.common.labels import CodedBlock, coded_each, coded_targets
+from kerneltrack.learners.common.spec import LearnerSpec
+from kerneltrack.registry import get_learner
+
+
+class LearnedBlock(NamedTuple):
+    """What came of a block of m models and n rows.
+
+    Attributes:
+        states: The learners' states after the rows.
+        said: Of the rows; classes are numbered by their places in the names of all labels.
+        boards: Each model's metrics.
+    """
+
+    states: list[Any]
+    said: Predictions
+    boards: list[Board]
+
+
+def learn_block(
+    spec: LearnerSpec,
+    inputs: FloatArray,
+    channels: int,
+    clock: IntArray,
+    labels: tuple[Sequence[str], npt.NDArray[Any]],
+    starts: IntArray,
+    stops: IntArray,
+) -> LearnedBlock:
+    """Let models begin, and predict, score and learn their rows.
+
+    Args:
+        spec: The spec.
+        inputs: (n, w), finite, `MAX_FEATURE` at most; a model's rows follow one another.
+        channels: How many of a row's first inputs are its own.
+        clock: (n,) times, ns, never going back within a model.
+        labels: Names, each once, and each row's place in them, below 0 without one; of targets no
+            names and (n,) targets, NaN without one.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after its last.
+
+    Returns:
+        States, predictions and metrics, bit for bit those of each model by itself.
+    """
+    learner, (names, values) = get_learner(spec.learner), labels
+    if spec.classifies:
+        block = coded_each(spec, names, values, starts, stops)
+    else:
+        told = coded_targets(values, np.ones(len(values), np.bool_))
+        block = CodedBlock(told, np.zeros(0, np.int64), np.zeros(len(starts) + 1, np.int64))
+    ends = block.ends.tolist()
+    met = [names[place] for place in block.order.tolist()]
+    classes = [tuple(met[ends[model] : ends[model + 1]]) for model in range(len(starts))]
+    begun = learner.begin(spec, inputs.shape[1], channels)
+    states, said = learner.update_each(spec, begun, inputs, block.labels, classes, starts, stops)
+    numbers = block.labels.codes if spec.classifies else values
+    guesses, guessed = guess_each(
+        spec, channels, inputs, numbers, np.diff(block.ends), starts, stops
+    )
+    tallies = tally_each(scored_rows(spec, clock, said, numbers, guessed), starts, stops)
+    if said.code is not None:
+        code = _named(said.code, block, starts, stops)
+        said = dataclasses.replace(said, classes=tuple(names), code=code)
+    empty = Board.empty()
+    boards = [
+        empty._replace(total=tally, guesses=known)
+        for tally, known in zip(tallies, guesses, strict=True)
+    ]
+    return LearnedBlock(states, said, boards)
+
+
+def _named(codes: IntArray, block: CodedBlock, starts: IntArray, stops: IntArray) -> IntArray:
+    """Return models' own codes as places in the names of all, -1 as it is."""
+    if not len(block.order):
+        return codes
+    first = np.repeat(block.ends[:-1], stops - starts)
+    places: IntArray = np.where(codes < 0, -1, block.order[np.maximum(first + codes, 0)])
+    return places

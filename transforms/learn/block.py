@@ -1,0 +1,122 @@
+"""The learners of many models at once, for features of which all are there with their labels.
+
+What Python costs for each model is paid once a block: predictions and metrics are one chunk each of
+all models (`kerneltrack.learners.common.block`). What came of a model is what `LearnFn` says of it,
+bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kerneltrack.codec import Parts
+from kerneltrack.learners.common.block import learn_block
+from kerneltrack.learners.common.board import Line
+from kerneltrack.learners.common.prequential import MAX_FEATURE
+from transforms.chunks import Chunk
+from transforms.learn.learner import begin, snapshot_parts
+from transforms.learn.metrics import metrics_chunk
+from transforms.learn.predictions import prediction_arrays
+from transforms.learn.step import SLICE_ROWS, LearnFn, count_learned
+from transforms.learn.turns import NarrowFn, inputs_of
+from transforms.read.kinds import codes_of, encode
+from transforms.read.label_values import no_labels, to_column
+
+IntArray = npt.NDArray[np.int64]
+
+
+class LearnedModels(NamedTuple):
+    """What came of m models.
+
+    Attributes:
+        done: (m,) which models this is of; the others must go by themselves.
+        predictions: Of the rows of those that are done.
+        metrics: A line of each of them.
+        states: Their snapshots.
+    """
+
+    done: npt.NDArray[np.bool_]
+    predictions: pa.RecordBatch
+    metrics: pa.RecordBatch
+    states: list[Parts]
+
+
+def takes_blocks(fn: LearnFn) -> bool:
+    """Check whether a job's learners can go by blocks: labels come with rows, all is told last."""
+    plan = fn.plan
+    return fn.begins_anew and (plan.late, plan.window, plan.every) == (None, None, None)
+
+
+def learn_models(
+    steps: tuple[NarrowFn, LearnFn],
+    keys: Sequence[str],
+    features: pa.RecordBatch,
+    starts: IntArray,
+    stops: IntArray,
+) -> LearnedModels | None:
+    """Let the learners of models begin and take all of their features.
+
+    Args:
+        steps: The learner's.
+        keys: The models.
+        features: Their features, a model's one after the other, labels among them.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after its last.
+
+    Returns:
+        What came of them; None if all must go by themselves.
+
+    Raises:
+        ConfigError: as `NarrowFn` does.
+    """
+    narrow, fn = steps
+    spec = fn.plan.spec
+    rows = narrow.narrow(Chunk(features))
+    inputs, channels = inputs_of(rows)
+    valid = np.logical_and.reduceat(np.all(np.abs(inputs) <= MAX_FEATURE, axis=1), starts)
+    # Predictions of a model of more rows are cut into chunks.
+    done = valid & (stops - starts <= SLICE_ROWS)
+    if not done.any():
+        return None
+    if not done.all():
+        where = np.flatnonzero(np.repeat(done, stops - starts))
+        rows, inputs = rows.take(where), inputs[where]
+        lengths = (stops - starts)[done]
+        stops = np.cumsum(lengths)
+        starts = stops - lengths
+    times = rows.column("time") if rows.has("time") else None
+    clock = np.zeros(len(rows), np.int64) if times is None else times
+    label = rows.batch.column("label") if rows.has("label") else None
+    if label is None:
+        label = to_column(no_labels(spec, len(rows)))
+    learned = learn_block(spec, inputs, channels, clock, _as_numbers(label), starts, stops)
+    columns = {name: rows.batch.column(name) for name in ("index", "time") if rows.has(name)}
+    columns |= prediction_arrays(learned.said, label)
+    names = [key for key, well in zip(keys, done.tolist(), strict=True) if well]
+    last = [None] * len(names) if times is None else times[stops - 1].tolist()
+    anew = begin(spec)
+    told, states = [], []
+    for key, state, board, count, time in zip(
+        names, learned.states, learned.boards, (stops - starts).tolist(), last, strict=True
+    ):
+        now = anew._replace(state=state, board=board, rows=count, time=time)
+        count_learned(spec, anew, now)
+        states.append(snapshot_parts(spec, key, now))
+        told.append((state, [Line(None, None, board.total, board.total)]))
+    predictions = pa.RecordBatch.from_pydict(columns)
+    return LearnedModels(done, predictions, metrics_chunk(spec, told).batch, states)
+
+
+def _as_numbers(labels: pa.Array) -> tuple[list[str], npt.NDArray[Any]]:
+    """Return labels as names and places among them, -1 without one; targets as they are."""
+    if pa.types.is_floating(labels.type):
+        return [], labels.to_numpy(zero_copy_only=False)
+    encoded = encode(labels)
+    names = encoded.dictionary.to_pylist()
+    places = codes_of(encoded)
+    return names, np.where(places == len(names), -1, places)
