@@ -20,7 +20,7 @@ import math
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -413,14 +413,19 @@ class PackedFile:
         ]
 
     def group(self, number: int) -> PackedGroup:
-        """Read a row group.
+        """Read a row group; learners' arrays, which may be many times as large, once asked for.
 
         Raises:
             DataError: if it cannot be read.
         """
-        with self._reading() as found:
-            table = found.read_row_group(number)
-            return PackedGroup(self.path, table, self._layout, self._empty)
+
+        def read(kind: str) -> pa.Table:
+            columns = [name for name in self._layout if name.startswith(f"{kind}.")]
+            plain = [*_PLAIN] if kind == codec.TRACKER else []
+            with self._reading() as found:
+                return found.read_row_group(number, columns=[*plain, *columns]).combine_chunks()
+
+        return PackedGroup(self.path, read, self._layout, self._empty)
 
     def names(self) -> Iterator[str]:
         """Return the models that have states in the file, in order, a name a state.
@@ -513,14 +518,23 @@ class PackedGroup:
     def __init__(
         self,
         path: str,
-        table: pa.Table,
+        read: Callable[[str], pa.Table],
         layout: Mapping[str, tuple[int, ...]],
         empty: Mapping[str, npt.NDArray[Any]],
     ) -> None:
-        """Keep the arguments: the file, the states, shapes of arrays, arrays without numbers."""
+        """Keep the arguments.
+
+        Args:
+            path: The file.
+            read: Reads the columns of a kind's arrays; with the trackers' those of all states.
+            layout: Shapes of arrays.
+            empty: Arrays without numbers.
+        """
         self._path = path
         self._empty = empty
-        self._table = table.combine_chunks()
+        self._read = read
+        self._table = read(codec.TRACKER)
+        self._tables = {codec.TRACKER: self._table}
         self._layout = layout
         self.names: list[str] = self._plain("model_id")
         self.kinds: list[str] = self._plain("kind")
@@ -542,8 +556,10 @@ class PackedGroup:
     def _values(self, name: str) -> npt.NDArray[Any]:
         """Return an array's column, (states, numbers of one)."""
         if name not in self._arrays:
-            column = self._table.column(name)
-            (chunk,) = column.chunks
+            kind = name.partition(".")[0]
+            if kind not in self._tables:
+                self._tables[kind] = self._read(kind)
+            (chunk,) = self._tables[kind].column(name).chunks
             numbers = chunk.flatten()
             if chunk.null_count or numbers.null_count:
                 raise DataError(self._path, f"damaged: {name} is missing")

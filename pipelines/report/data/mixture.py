@@ -99,10 +99,9 @@ def _lines(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 def _course(cells: list[dict[str, Any]] | None) -> Course | None:
     if not cells:
         return None
-    experts = tuple(dict.fromkeys(str(cell["expert"]) for cell in cells))
-    ends = np.unique([float(cell["rows"]) for cell in cells])
-    weights = np.zeros((len(ends), len(experts)))
-    for cell in cells:
-        place = int(np.searchsorted(ends, float(cell["rows"])))
-        weights[place, experts.index(str(cell["expert"]))] = cell["weight"]
-    return Course(experts, ends, weights)
+    names = [str(cell["expert"]) for cell in cells]
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    ends, spans = np.unique([float(cell["rows"]) for cell in cells], return_inverse=True)
+    weights = np.zeros((len(ends), len(places)))
+    weights[spans, [places[name] for name in names]] = [cell["weight"] for cell in cells]
+    return Course(tuple(places), ends, weights)
