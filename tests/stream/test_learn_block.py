@@ -1,0 +1,146 @@
+"""Learners of many models at once: what each says by itself, bit for bit."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
+from kerneltrack.learners.common.labels import MAX_NAME
+from kerneltrack.learners.common.prequential import MAX_FEATURE
+from tests.oracles.learner_cases import WIDTH, every_spec
+from transforms.chunks import Chunk, matrix_column
+from transforms.learn.block import learn_models, takes_blocks
+from transforms.learn.late_labels import LateLabels
+from transforms.learn.transform import TrainLinear
+from transforms.metrics import counting
+from transforms.partition.steps import METRICS, PREDICTIONS, Rows, State, Steps
+from transforms.track.order import Order
+
+SIZES = {"a": 300, "b": 1, "none": 40, "c": 2, "é": 65, "long": 30, "z": 90}
+"""Rows of each model; one has no label, one labels that are too long."""
+STOPS = np.cumsum([*SIZES.values()])
+STARTS: Any = STOPS - [*SIZES.values()]
+
+
+def features(classifies: bool, columns: tuple[str, ...] = ("time", "x", "label")) -> Any:
+    """Features of all models, whose labels depend on them, with some that are missing or odd."""
+    rng = np.random.default_rng(7)
+    count = int(STOPS[-1])
+    z, x = rng.normal(size=(count, WIDTH)), rng.normal(size=(count, 2))
+    index = np.concatenate([np.arange(size) for size in SIZES.values()])
+    made: dict[str, Any] = {"index": pa.array(index), "z": matrix_column(z)}
+    odd = rng.random(count) < 0.1
+    odd[STARTS[2] : STOPS[2]] = True
+    if classifies:
+        names = np.array(["still", "walk", "run", "climb"], object)[
+            (z[:, 0] > 0) + 2 * (x[:, 0] > 0)
+        ]
+        names[STARTS[5] : STOPS[5] - 3] = "l" * (MAX_NAME + 1)
+        labels = pa.array([None if bad else name for name, bad in zip(names, odd, strict=True)])
+    else:
+        targets = z[:, 0] + x[:, 1]
+        targets[STARTS[5] : STARTS[5] + 4] = np.inf, -np.inf, 2 * MAX_FEATURE, np.nan
+        labels = pa.array(targets, mask=odd)
+    given = {
+        "time": pa.array(index * 10**9),
+        "x": matrix_column(x),
+        "label": labels,
+    }
+    return pa.RecordBatch.from_pydict({**made, **{name: given[name] for name in columns}})
+
+
+def exact(batch: pa.RecordBatch) -> list[str]:
+    """Return lines as text that tells -0.0 from 0.0, and one NaN from none."""
+    return [repr(line) for line in batch.to_pylist()]
+
+
+def alone(steps: Steps, rows: Any) -> tuple[dict[str, list[str]], list[bytes], dict[str, int]]:
+    """What all models say one by one: lines of each output, snapshots, counts."""
+    lines: dict[str, list[str]] = {PREDICTIONS: [], METRICS: []}
+    states = []
+    with counting() as counts:
+        for key, start, stop in zip(SIZES, STARTS.tolist(), STOPS.tolist(), strict=True):
+            for item in steps.learn_from(key, rows.slice(start, stop - start)):
+                if isinstance(item, State):
+                    states.append(item.data)
+                else:
+                    assert isinstance(item, Rows)
+                    lines[item.part] += exact(item.batch)
+    return lines, states, dict(counts.totals)
+
+
+def steps_of(spec: LearnerSpec, **settings: Any) -> Steps:
+    track: Any = None
+    return Steps(track, Order(), TrainLinear(spec, **settings).steps())
+
+
+def compared(spec: LearnerSpec, rows: Any) -> Any:
+    steps = steps_of(spec)
+    assert steps.learn is not None
+    with counting() as counts:
+        found = learn_models(steps.learn, list(SIZES), rows, STARTS, STOPS)
+    assert found is not None
+    lines, states, totals = alone(steps, rows)
+    if found.done.all():
+        assert exact(found.predictions) == lines[PREDICTIONS]
+        assert exact(found.metrics) == lines[METRICS]
+        assert [parts.to_bytes() for parts in found.states] == states
+        assert dict(counts.totals) == totals
+    return found, lines, states
+
+
+@pytest.mark.parametrize("inputs", ["features", "both"])
+@every_spec
+def test_a_block_says_what_each_model_says(spec: LearnerSpec, inputs: str) -> None:
+    spec = dataclasses.replace(spec, inputs=inputs, max_classes=3)
+    found, lines, _ = compared(spec, features(spec.classifies))
+    assert found.done.all()
+    # There is something to compare: predictions met labels, in more than one model.
+    assert sum("'scored': 0" not in line for line in lines[METRICS]) >= 3
+
+
+@pytest.mark.parametrize("columns", [("x",), ("x", "time"), ("x", "label")])
+@pytest.mark.parametrize(
+    "spec", [RidgeSpec(), RidgeSpec(task="regression"), AutoSpec()], ids=["c", "r", "auto"]
+)
+def test_times_and_labels_may_be_missing(spec: LearnerSpec, columns: tuple[str, ...]) -> None:
+    found, _, _ = compared(spec, features(spec.classifies, columns))
+    assert found.done.all()
+
+
+def test_a_model_with_rows_that_are_refused_goes_by_itself() -> None:
+    rows = features(True)
+    z = Chunk(rows).column("z").copy()
+    z[STARTS[4] + 5, 1] = 2 * MAX_FEATURE
+    rows = rows.set_column(rows.schema.names.index("z"), "z", matrix_column(z))
+    found, lines, states = compared(RidgeSpec(), rows)
+    assert [name for name, done in zip(SIZES, found.done, strict=True) if not done] == ["é"]
+    kept = [*lines[PREDICTIONS][: STARTS[4]], *lines[PREDICTIONS][STOPS[4] :]]
+    assert exact(found.predictions) == kept
+    assert exact(found.metrics) == [*lines[METRICS][:4], *lines[METRICS][5:]]
+    assert [parts.to_bytes() for parts in found.states] == [*states[:4], *states[5:]]
+
+
+def test_none_go_together_where_all_are_refused() -> None:
+    rows = features(True)
+    z = np.full((rows.num_rows, WIDTH), 2 * MAX_FEATURE)
+    rows = rows.set_column(rows.schema.names.index("z"), "z", matrix_column(z))
+    steps = steps_of(RidgeSpec())
+    assert steps.learn is not None
+    assert learn_models(steps.learn, list(SIZES), rows, STARTS, STOPS) is None
+
+
+def test_what_goes_by_blocks() -> None:
+    def goes(**settings: Any) -> bool:
+        learn = steps_of(RidgeSpec(), **settings).learn
+        return learn is not None and takes_blocks(learn[1])
+
+    assert goes()
+    assert not goes(window=20.0)
+    assert not goes(snapshot_every=20.0)
+    assert not goes(late=LateLabels(wait=None, most_rows=10))
