@@ -101,7 +101,7 @@ def window_mismatch(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> Mism
     """
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
     # Whatever the spec emits, K̂ is of z.
-    told: Any = dataclasses.replace(spec, emit="z")
+    told: Any = spec if spec.emit == "z" else dataclasses.replace(spec, emit="z")
     features = get_tracker(spec.tracker).project(told, state, matrix)
     kept = scaled_rows(spec, state, matrix[features.valid])
     count = len(kept)

@@ -186,3 +186,12 @@ KT_API int64_t kt_drift_run(const drift_settings *settings, drift_state *state, 
   fill(state->pending.at + *waiting, 0.0, state->pending.size - *waiting);
   return found;
 }
+
+/* The same of many models, one after the other; how many alerts each raised. */
+KT_API int64_t kt_drift_run_each(const drift_settings *settings, const int64_t *models,
+                                 drift_state *states, const vec *losses, drift_alerts *outs,
+                                 ints *found) {
+  for (int64_t m = 0; m < *models; m++)
+    found->at[m] = kt_drift_run(settings, &states[m], &losses[m], &outs[m]);
+  return KT_DONE;
+}

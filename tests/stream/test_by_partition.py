@@ -121,6 +121,8 @@ def _exact(value: Any) -> Any:
     return [_exact(part) for part in value] if isinstance(value, list) else value
 
 
+JUMPY = DriftSpec(settle=10, block=1, delta=0.1, threshold=1.0, clip=5.0)
+"""A detector that alerts often."""
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "plain": ({}, None),
     "learner": ({"own": True}, {}),
@@ -136,6 +138,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         {"window": 20.0, "snapshot_every": 30.0},
     ),
     "reference": ({"reference": REFERENCE}, None),
+    "drift": ({"drift": JUMPY, "own": True}, {}),
+    "drift and reference": ({"drift": JUMPY, "reference": REFERENCE}, None),
     "reference and learner": ({"reference": REFERENCE, "own": True}, {}),
     "covariance": ({"spec": CovarianceSpec(rank=3, budget=6, warmup=20)}, None),
     "duplicates": ({"order": Order(duplicates="drop")}, None),
@@ -156,6 +160,8 @@ def test_the_results_are_those_of_the_stateful_steps(name: str, partitions: int)
     assert sum(len(lines) for lines in whole["failures"].values()) == 5
     if "reference" in work:
         assert whole["episodes"].keys() == {"a"}
+    if work.get("drift") is JUMPY:
+        assert len(whole["alerts"]) >= 2
     if name == "all":
         assert {"mismatch", "episodes", "metrics", "predictions"} <= {*whole}
         assert len(whole["snapshots"]["a"]) > 4
@@ -173,7 +179,10 @@ def test_what_goes_by_blocks() -> None:
             )
         )
     }
-    assert together == {"plain", "learner", "reference", "reference and learner"}
+    assert together == {
+        *("plain", "learner", "drift"),
+        *("reference", "reference and learner", "drift and reference"),
+    }
     until = dataclasses.replace(REFERENCE, until="2026-01-01")
     track = TrackSubspace(SPEC, reference=until)
     assert not takes_blocks(Steps(track.step(), track.order))

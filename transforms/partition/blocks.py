@@ -18,20 +18,25 @@ import pyarrow as pa
 
 from kerneltrack import codec
 from kerneltrack.learners.common.inputs import own_inputs
+from kerneltrack.monitor.drift import Alerts, watch_each
+from kerneltrack.monitor.drift import init as begin_drift
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
+from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.scaling import Scaling
 from kerneltrack.trackers.okfeb import block
+from transforms.chunks import Chunk
 from transforms.learn import block as learners
 from transforms.learn.block import LearnedModels
 from transforms.metrics import count, count_losses, count_unreferenced
 from transforms.partition.held_block import HeldBlock, hold_block
 from transforms.partition.shuffle import SortedRows
-from transforms.partition.steps import Steps
-from transforms.track.features import feature_chunk, tell_episodes
+from transforms.partition.steps import ALERTS, EPISODES, Rows, Steps
+from transforms.track.features import alert_chunk, feature_chunk, tell_episodes
 from transforms.track.model import Work
 from transforms.track.order import KEEP
 from transforms.track.packed import TRACKERS
+from transforms.track.segments import Alert
 from transforms.track.totals import count_totals
 
 IntArray = npt.NDArray[np.int64]
@@ -100,7 +105,7 @@ class Block(NamedTuple):
         fell_back: Those of the places whose models must go one by one.
         states: States of the others, in order.
         features: Their features; None if there are none.
-        episodes: Episodes that their references tell of, by the model's place in `states`.
+        told: What some tell of besides, by output (episodes, alerts) and place in `states`.
         learned: What their learners came to; None without, or if these must go one by one.
     """
 
@@ -108,7 +113,7 @@ class Block(NamedTuple):
     fell_back: list[int]
     states: BlockStates
     features: pa.RecordBatch | None
-    episodes: Mapping[int, pa.RecordBatch] = {}
+    told: Mapping[str, Mapping[int, pa.RecordBatch]] = {}
     learned: LearnedModels | None = None
 
     def models(self) -> Iterator[ModelOfBlock]:
@@ -127,12 +132,18 @@ class Block(NamedTuple):
             place += 1
             learner += well
 
+    def told_of(self, place: int) -> Iterator[Rows]:
+        """Return what one of `states` tells of besides its features."""
+        for part, batches in self.told.items():
+            if place in batches:
+                yield Rows(part, batches[place])
+
 
 def takes_blocks(steps: Steps) -> bool:
     """Check whether a job's models can go by blocks.
 
-    They can where nothing works along with the tracker but references that models make of a number
-    of their rows.
+    They can where nothing works along with the tracker but a drift detector, and references that
+    models make of a number of their rows.
     """
     work, order = steps.track.work, steps.order
     return (
@@ -141,7 +152,7 @@ def takes_blocks(steps: Steps) -> bool:
         and order.waits_for_end
         and order.duplicates == KEEP
         and steps.track.begins_anew
-        and all(part is None for part in (work.hold, work.measure, work.drift, work.every))
+        and all(part is None for part in (work.hold, work.measure, work.every))
         and (work.reference is None or work.reference.until is None)
         and (work.start, work.given) == (None, None)
     )
@@ -171,64 +182,128 @@ def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:
     size = state_bytes(work.spec, width)
     if work.reference is not None:
         size += references.bytes_of(work.reference, width)
+    if work.drift is not None:
+        size += sum(array.nbytes for array in begin_drift(work.drift))
     for places in blocks_of(rows, size):
         yield run_block(steps, rows, places)
 
 
+class _Ran(NamedTuple):
+    """Models of a block that went through the tracker, and were held against references.
+
+    Attributes:
+        chunk: All of the block's rows.
+        fine: Which of the block's models these are.
+        where: Places of their rows.
+        starts: (m,) place of each one's first row in `where`.
+        stops: (m,) place after its last.
+        columns: The trackers' states.
+        features: Of all rows.
+        held: What references came to, of these models and others.
+        of_held: Places of these among them.
+    """
+
+    chunk: Chunk
+    fine: npt.NDArray[np.bool_]
+    where: IntArray
+    starts: IntArray
+    stops: IntArray
+    columns: Columns
+    features: Features
+    held: HeldBlock | None
+    of_held: IntArray
+
+    @property
+    def last(self) -> list[int] | None:
+        """Times of the models' newest rows; None without times."""
+        if not self.chunk.has("time"):
+            return None
+        times: list[int] = self.chunk.column("time")[self.where[self.stops - 1]].tolist()
+        return times
+
+
 def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     """Run a block of models."""
-    work = steps.track.work
+    work, ran = steps.track.work, _run(steps.track.work, rows, places)
+    if ran is None:
+        return Block(places, list(places), BlockStates([], [], [], [], {}, {}), None)
+    chunk, where, held = ran.chunk, ran.where, ran.held
+    losses = ran.features.loss[where]
+    beside = {} if held is None else _of(held.columns, ran.of_held)
+    alerts: dict[int, Alerts] = {}
+    if work.drift is not None:
+        watched, alerts = watch_each(work.drift, losses, ran.starts, ran.stops)
+        beside |= {f"{codec.BESIDE}drift.{name}": part for name, part in watched._asdict().items()}
+    well = [places[place] for place in np.flatnonzero(ran.fine).tolist()]
+    states = _states(work, rows, well, ran.last, ran.columns, beside)
+    counts = states.columns["counts"]
+    count_totals(work.spec, np.zeros_like(counts), counts)
+    count("rows_tracked", len(where))
+    count_losses(losses)
+    own = None
+    if work.own:
+        own = _own_inputs(work.spec, states, chunk.column("x")[where])
+    scores = None if held is None else held.watched.scores.at(where)
+    features = feature_chunk(chunk, ran.features, where, held is not None, scores, own)
+    told = {
+        EPISODES: {} if held is None else _episodes(held, states, ran.of_held),
+        ALERTS: _alerts(alerts, chunk, ran),
+    }
+    learned = None
+    if steps.learn is not None and learners.takes_blocks(steps.learn[1]):
+        learned = learners.learn_models(
+            steps.learn, states.names, features.batch, ran.starts, ran.stops
+        )
+    fell_back = [place for place, fine in zip(places, ran.fine.tolist(), strict=True) if not fine]
+    return Block(places, fell_back, states, features.batch, told, learned)
+
+
+def _run(work: Work, rows: SortedRows, places: range) -> _Ran | None:
+    """Run a block of models through the tracker and the references; None if none goes well."""
     spec: Any = work.spec
     begin, end = rows.starts[places[0]], rows.stops[places[-1]]
-    none = Block(places, list(places), BlockStates([], [], [], [], {}, {}), None)
     if end - begin > BLOCK_ROWS:
-        return none
+        return None
     chunk = rows.slice(begin, end)
     starts = np.array(rows.starts[places[0] : places[-1] + 1]) - begin
     stops = np.array(rows.stops[places[0] : places[-1] + 1]) - begin
     matrix = np.ascontiguousarray(chunk.column("x"), dtype=np.float64)
     good = np.logical_and.reduceat(np.isfinite(matrix).all(axis=1), starts)
     if not good.any():
-        return none
-    spans = starts[good], stops[good]
-    done = block.run_block(spec, matrix, *spans, work.rows_to_start)
+        return None
+    done = block.run_block(spec, matrix, starts[good], stops[good], work.rows_to_start)
     # Rows between those of good models keep what room was made with: not valid.
     fine = good & np.logical_and.reduceat(done.features.valid, starts)
     held = None
     if work.reference is not None:
         times = chunk.column("time") if chunk.has("time") else np.zeros(len(chunk), np.int64)
-        held = hold_block(work.reference, matrix, *spans, times, work.rows_to_start)
+        held = hold_block(
+            work.reference, matrix, starts[good], stops[good], times, work.rows_to_start
+        )
         fine[good] &= held.watched.done
     of_good = fine[good]
-    fell_back = [place for place, well in zip(places, fine.tolist(), strict=True) if not well]
     if not of_good.any():
-        return none
-    well = [places[place] for place in np.flatnonzero(fine).tolist()]
-    last = chunk.column("time")[stops[fine] - 1].tolist() if chunk.has("time") else None
-    beside = {} if held is None else held.columns
-    states = _states(work, rows, well, last, _of(done.columns, of_good), _of(beside, of_good))
-    where = np.flatnonzero(np.repeat(fine, stops - starts))
-    counts = states.columns["counts"]
-    count_totals(spec, np.zeros_like(counts), counts)
-    count("rows_tracked", len(where))
-    count_losses(done.features.loss[where])
-    own = _own_inputs(spec, states, matrix[where]) if work.own else None
-    scores = None if held is None else held.watched.scores.at(where)
-    features = feature_chunk(chunk, done.features, where, held is not None, scores, own)
-    episodes = {} if held is None else _told(held, states, np.flatnonzero(of_good))
-    learned = None
-    if steps.learn is not None and learners.takes_blocks(steps.learn[1]):
-        ends: IntArray = np.cumsum(states.rows)
-        begins: IntArray = ends - states.rows
-        learned = learners.learn_models(steps.learn, states.names, features.batch, begins, ends)
-    return Block(places, fell_back, states, features.batch, episodes, learned)
+        return None
+    ends = np.cumsum((stops - starts)[fine])
+    return _Ran(
+        chunk,
+        fine,
+        np.flatnonzero(np.repeat(fine, stops - starts)),
+        np.concatenate([[0], ends[:-1]]),
+        ends,
+        _of(done.columns, np.flatnonzero(of_good)),
+        done.features,
+        held,
+        np.flatnonzero(of_good),
+    )
 
 
-def _of(columns: Columns, chosen: npt.NDArray[np.bool_]) -> Columns:
-    """Return the states of some of m models, (m,)."""
-    if chosen.all():
-        return columns
-    return {name: column[chosen] for name, column in columns.items()}
+def _of(columns: Columns, chosen: IntArray) -> Columns:
+    """Return the states at some places of m models."""
+    return {
+        name: column if len(chosen) == len(column) else column[chosen]
+        for name, column in columns.items()
+    }
 
 
 def _own_inputs(
@@ -240,7 +315,7 @@ def _own_inputs(
     return own_inputs(spec, Scaling(*scales), rows)
 
 
-def _told(held: HeldBlock, states: BlockStates, models: IntArray) -> dict[int, pa.RecordBatch]:
+def _episodes(held: HeldBlock, states: BlockStates, models: IntArray) -> dict[int, pa.RecordBatch]:
     """Return what is told of episodes, by the place in `states`; as `TrackFn.finish` does.
 
     Args:
@@ -256,6 +331,21 @@ def _told(held: HeldBlock, states: BlockStates, models: IntArray) -> dict[int, p
             found[place] = episodes.value[1].batch
         if not held.ready[model]:
             count_unreferenced(key)
+    return found
+
+
+def _alerts(alerts: Mapping[int, Alerts], chunk: Chunk, ran: _Ran) -> dict[int, pa.RecordBatch]:
+    """Return what drift detectors tell, by the place in `states`."""
+    found = {}
+    for place, told in alerts.items():
+        times: list[int | None] = [None] * len(told.index)
+        if chunk.has("time"):
+            times = chunk.column("time")[ran.where[ran.starts[place] + told.position]].tolist()
+        lines = zip(
+            told.index.tolist(), times, told.before.tolist(), told.after.tolist(), strict=True
+        )
+        found[place] = alert_chunk([Alert(*line) for line in lines]).batch
+        count("alerts", len(told.index))
     return found
 
 
@@ -280,13 +370,16 @@ def _states(
     names = [rows.names[place] for place in places]
     counts = [rows.stops[place] - rows.starts[place] for place in places]
     times: list[int | None] = [None] * len(places) if last is None else [*last]
-    against = ""
-    if work.reference is not None:
-        against = f'"reference": {json.dumps(work.reference.to_dict(), sort_keys=True)}, '
+    drift = "" if work.drift is None else f'"drift": {_as_json(work.drift)}, '
+    against = "" if work.reference is None else f'"reference": {_as_json(work.reference)}, '
     headers = []
     for name, count_, time in zip(names, counts, times, strict=True):
         at = "null" if time is None else time
         of_model = f'"model_id": {json.dumps(name)}, {against}"rows": {count_}'
-        about = f'{{"final": true, {of_model}, "time": {at}, "until": {at}}}'
+        about = f'{{{drift}"final": true, {of_model}, "time": {at}, "until": {at}}}'
         headers.append(codec.tracker_header(work.spec, about))
     return BlockStates(names, counts, times, headers, columns, beside)
+
+
+def _as_json(spec: Any) -> str:
+    return json.dumps(spec.to_dict(), sort_keys=True)

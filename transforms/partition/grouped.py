@@ -19,6 +19,7 @@ from transforms.learn.transform import TrainLinear
 from transforms.partition.blocks import Block, run_blocks, takes_blocks
 from transforms.partition.shuffle import MODEL, SortedRows, sort_rows
 from transforms.partition.steps import (
+    ALERTS,
     EPISODES,
     FAILURES,
     FEATURES,
@@ -32,7 +33,7 @@ from transforms.track.transform import TrackSubspace
 
 SNAPSHOTS = "snapshots"
 PARTITIONS = 256
-_TRACKED = ("mismatch", "alerts", EPISODES)
+_TRACKED = ("mismatch", ALERTS, EPISODES)
 _ARRIVAL = ("row", "source")
 
 Item = tuple[str, Rows | State]
@@ -208,8 +209,8 @@ def _items_of(steps: Steps, rows: SortedRows, block: Block) -> Iterator[Item]:
                 yield key, item
             continue
         yield key, State(known.encoded(place))
-        if place in block.episodes:
-            yield key, Rows(EPISODES, block.episodes[place])
+        for told in block.told_of(place):
+            yield key, told
         if own is None:
             continue
         yield key, Rows(FEATURES, own)

@@ -36,7 +36,6 @@ from transforms.partition.shuffle import (
     spread_piece,
 )
 from transforms.partition.steps import (
-    EPISODES,
     FAILURES,
     FEATURES,
     METRICS,
@@ -213,8 +212,9 @@ def _write_block(
         files.add_block(known.names, known.rows, Rows(FEATURES, block.features))
     if shared.steps.learn is None and not block.fell_back:
         states.add_block(known)
-        for model, episodes in block.episodes.items():
-            files.add(known.names[model], Rows(EPISODES, episodes))
+        for part, batches in block.told.items():
+            for model, batch in batches.items():
+                files.add(known.names[model], Rows(part, batch))
         return
     if block.learned is not None:
         _write_learned(known, block.learned, files)
@@ -225,8 +225,8 @@ def _write_block(
             states.add(_run_one(shared, key, chunk, None, files))
             continue
         states.add_block_state(known, place)
-        if place in block.episodes:
-            files.add(key, Rows(EPISODES, block.episodes[place]))
+        for told in block.told_of(place):
+            files.add(key, told)
         if block.learned is not None and learner is not None:
             states.add_learner(known, place, block.learned.states[learner])
         elif own is not None:
