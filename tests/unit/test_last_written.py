@@ -5,43 +5,69 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kerneltrack.learners import RidgeSpec
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import OKFEBSpec
-from transforms.track import model as models
-from transforms.track.model import LastWritten, Work, begin, encode
+from transforms.keyed import last_written as kept_values
+from transforms.learn.late_labels import LateLabels
+from transforms.learn.learner import begin as begin_learner
+from transforms.learn.learner import encode_working, opened
+from transforms.learn.learner import last_written as written_learners
+from transforms.learn.run import Outcome, Plan, run_rows
+from transforms.learn.waiting import FeatureRows, prediction_columns
+from transforms.track.model import Model, Work, begin, encode, last_written
 
 WORK = Work(spec=OKFEBSpec(rank=3, budget=5, warmup=20))
 ROWS = np.random.default_rng(0).normal(size=(60, 4))
 
 
-def grown(model: models.Model) -> models.Model:
+def grown(model: Model) -> Model:
     tracker = get_tracker(WORK.spec.tracker)
     state, _ = tracker.update(WORK.spec, model.state, ROWS[20:])
     return model._replace(state=state)
 
 
 def test_what_was_written_comes_back_once_and_only_for_its_bytes() -> None:
-    written, young = LastWritten(), begin(WORK, "m", ROWS[:20])
+    written, young = last_written(WORK), begin(WORK, "m", ROWS[:20])
     old = grown(young)
     before = encode(WORK, "m", young)
-    after = written.put(WORK, "m", old)
-    assert written.take(WORK, "m", after, "state") is old
+    after = written.put("m", old)
+    assert written.take("m", after) is old
     # Lent out, it may have been changed.
-    again = written.take(WORK, "m", after, "state")
+    again = written.take("m", after)
     assert again is not old
     assert encode(WORK, "m", again) == after
     # A bundle that failed: the state is that of the checkpoint, not what was written last.
-    written.put(WORK, "m", old)
-    assert encode(WORK, "m", written.take(WORK, "m", before, "state")) == before
-    assert encode(WORK, "other", written.take(WORK, "other", after, "state")) != before
+    written.put("m", old)
+    assert encode(WORK, "m", written.take("m", before)) == before
+    assert encode(WORK, "other", written.take("other", after)) != before
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     model = begin(WORK, "m", ROWS[:20])
     size = len(encode(WORK, "m00", model))
-    monkeypatch.setattr(models, "MOST_KEPT", 3 * size)
-    written = LastWritten()
+    monkeypatch.setattr(kept_values, "MOST_KEPT", 3 * size)
+    written = last_written(WORK)
     for turn in range(2):
-        kept = {f"m{n:02}": written.put(WORK, f"m{n:02}", model) for n in range(10)}
-        found = [n for n in kept if written.take(WORK, n, kept[n], "state") is model]
+        kept = {f"m{n:02}": written.put(f"m{n:02}", model) for n in range(10)}
+        found = [n for n in kept if written.take(n, kept[n]) is model]
         assert found == ["m07", "m08", "m09"], turn
+
+
+@pytest.mark.parametrize("late", [None, LateLabels(wait=None, most_rows=30)])
+def test_a_learner_that_is_kept_holds_no_more_than_its_own_rows(late: LateLabels | None) -> None:
+    """The arrays of a chunk would stay for as long as a part of one is kept."""
+    plan = Plan(spec=RidgeSpec(), late=late)
+    rows = FeatureRows(0, None, np.zeros(60, np.int64), ROWS, np.full(60, "a", object))
+    begun = opened(plan.spec, begin_learner(plan.spec), 4, 4)
+    now = run_rows(plan, "m", begun, rows, Outcome())
+    written = written_learners(plan.spec)
+    data = written.put("m", now.alone())
+    kept = written.take("m", data)
+    assert kept.waiting is not None
+    assert len(kept.waiting) == (0 if late is None else 30)
+    arrays = [*prediction_columns(kept.waiting.said).values(), kept.waiting.rows.z]
+    assert all(array.base is None for array in arrays)
+    assert encode_working(plan.spec, "m", kept) == data
+    # Read back from the bytes it is the same.
+    assert encode_working(plan.spec, "m", written.take("m", data)) == data

@@ -7,6 +7,7 @@ as if the earlier one had never stopped.
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from kerneltrack.learners.common.board import Board
 from kerneltrack.limits import MOST, MOST_GIVEN
 from kerneltrack.registry import get_learner
 from kerneltrack.snapshots.header import read_about
+from transforms.keyed.last_written import LastWritten
 from transforms.learn.delayed_labels import (
     OpenRows,
     Pending,
@@ -55,6 +57,12 @@ class Learning(NamedTuple):
     pending: Pending
     board: Board
 
+    def alone(self) -> Learning:
+        """Return the same, but that rows that wait have arrays of their own."""
+        if self.waiting is None:
+            return self
+        return self._replace(waiting=self.waiting.copied())
+
     @property
     def open_rows(self) -> OpenRows:
         """Return which rows may still be named by labels."""
@@ -63,6 +71,15 @@ class Learning(NamedTuple):
         rows = self.waiting.rows
         times = np.zeros(0, np.int64) if rows.time is None else rows.time
         return OpenRows(self.rows - len(rows), self.rows, times, self.time)
+
+
+def last_written(spec: LearnerSpec) -> LastWritten[Learning]:
+    """Return where learners of a job are kept beside their bytes."""
+    return LastWritten(partial(encode_working, spec), partial(_own, spec))
+
+
+def _own(spec: LearnerSpec, key: str, data: bytes) -> Learning:
+    return decode(spec, data, f"learner of model {key!r}", own=True)
 
 
 def begin(spec: LearnerSpec, rows: int = 0) -> Learning:

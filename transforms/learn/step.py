@@ -38,7 +38,7 @@ from transforms.learn.learner import (
     begin,
     decode,
     encode_snapshot,
-    encode_working,
+    last_written,
     opened,
 )
 from transforms.learn.metrics import metrics_chunk
@@ -80,6 +80,7 @@ class LearnFn(beam.DoFn):
         self._expire_after = None if expiry is None else expiry.after
         self._waits_for_end = bounded and plan.late is not None
         self._at_once = plan.late is not None and not bounded
+        self._written = last_written(plan.spec)
 
     @property
     def begins_anew(self) -> bool:
@@ -124,7 +125,7 @@ class LearnFn(beam.DoFn):
                         now = _with_early(now, waiting)
                     else:
                         now = self._run(key, now, waiting, outcome)
-        learner.write(encode_working(self._plan.spec, key, now))
+        learner.write(self._written.put(key, now.alone()))
         yield from self._outputs(key, before, now, outcome)
 
     def _wake(self, key: str, name: bytes, early: Any) -> bytes | None:
@@ -198,7 +199,7 @@ class LearnFn(beam.DoFn):
     def _read(self, key: str, data: bytes | None) -> Learning:
         spec = self._plan.spec
         if data is not None:
-            return decode(spec, data, f"learner of model {key!r}", own=True)
+            return self._written.take(key, data)
         if self._warm is None:
             return begin(spec)
         data = self._warm.state(key, "learner")

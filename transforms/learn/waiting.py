@@ -97,6 +97,19 @@ class PredictedRows:
         said = at_places(self.said, slice(start, stop))
         return PredictedRows(self.rows.part(start, stop), said)
 
+    def copied(self) -> PredictedRows:
+        """Return the same with arrays that are no parts of larger ones."""
+        return PredictedRows(
+            FeatureRows(
+                self.rows.first,
+                None if self.rows.time is None else self.rows.time.copy(),
+                self.rows.clock.copy(),
+                self.rows.z.copy(),
+                self.rows.label.copy(),
+            ),
+            at_places(self.said, np.arange(len(self))),
+        )
+
 
 def at_places(said: Predictions, places: Any) -> Predictions:
     """Return the predictions at these places."""

@@ -7,8 +7,8 @@ measure goes on from a snapshot as if the job had never stopped.
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.header import About, read_about
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
+from transforms.keyed.last_written import LastWritten
 from transforms.snapshots.references import (
     GivenReferences,
     beside_of,
@@ -34,7 +35,6 @@ from transforms.snapshots.references import (
 from transforms.track.forward_fill import Held
 from transforms.track.windows import MeasureMismatch, OpenWindows
 
-MOST_KEPT = 32 << 20
 TIMES = {"times": whole(0)}
 
 IntArray = npt.NDArray[np.int64]
@@ -267,41 +267,13 @@ def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
         raise DataError(name, f"damaged state: {error}") from error
 
 
-class LastWritten:
-    """Models as they were last written, so that bytes that come back need not be decoded.
+def last_written(work: Work) -> LastWritten[Model]:
+    """Return where models of this job are kept beside their bytes."""
+    return LastWritten(partial(encode, work), partial(_own, work))
 
-    A model is lent out once: whatever happens to it then, the bytes are decoded the next time
-    unless it was written again. Memory: at most `MOST_KEPT` bytes of encoded models, and about as
-    much for the models themselves.
-    """
 
-    def __init__(self) -> None:
-        """Begin without models."""
-        self._models: OrderedDict[str, tuple[bytes, Model]] = OrderedDict()
-        self._size = 0
-
-    def take(self, work: Work, key: str, data: bytes, name: str) -> Model:
-        """Return the model of these bytes; as `decode`."""
-        found = self._forget(key)
-        if found is not None and found[0] == data:
-            return found[1]
-        return decode(work, data, name, own=True)
-
-    def put(self, work: Work, key: str, model: Model) -> bytes:
-        """Return the model as bytes, and keep it; as `encode`."""
-        data = encode(work, key, model)
-        self._forget(key)
-        self._models[key] = data, model
-        self._size += len(data)
-        while self._size > MOST_KEPT:
-            self._forget(next(iter(self._models)))
-        return data
-
-    def _forget(self, key: str) -> tuple[bytes, Model] | None:
-        found = self._models.pop(key, None)
-        if found is not None:
-            self._size -= len(found[0])
-        return found
+def _own(work: Work, key: str, data: bytes) -> Model:
+    return decode(work, data, f"state of model {key!r}", own=True)
 
 
 def _go_on(work: Work, snapshot: codec.Snapshot, about: About, own: bool) -> Model:

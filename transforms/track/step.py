@@ -51,7 +51,7 @@ from transforms.track.features import (
 )
 from transforms.track.forward_fill import hold_last
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
-from transforms.track.model import LastWritten, Model, Work, begin, decode, encode, take_over
+from transforms.track.model import Model, Work, begin, decode, encode, last_written, take_over
 from transforms.track.order import Order
 from transforms.track.outputs import (
     ALERTS,
@@ -117,7 +117,7 @@ class TrackFn(beam.DoFn):
         self._warm = warm
         self._expiry = expiry
         self._tracker = get_tracker(work.spec.tracker)
-        self._written = LastWritten()
+        self._written = last_written(work)
         self._together = goes_together(work, order)
         self.start_bundle()
 
@@ -229,12 +229,12 @@ class TrackFn(beam.DoFn):
 
         def encoded(packed: Packed) -> bytes:
             model = unpack(self._work, packed, f"state of model {key!r}")
-            return self._written.put(self._work, key, model)
+            return self._written.put(key, model)
 
         return ModelLog(cells, encoded)
 
     def _decoded(self, key: str, data: bytes) -> Model:
-        return self._written.take(self._work, key, data, f"state of model {key!r}")
+        return self._written.take(key, data)
 
     def take(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
         """Take rows in, and run those that are ready; or a command, and obey.
@@ -291,7 +291,7 @@ class TrackFn(beam.DoFn):
                 yield from self._tell(key, known, [Device(GONE, rows, known.time)])
         else:
             after = take_over(self._work, key, command.tracker, name, known, rows)
-            log.put_model(self._written.put(self._work, key, after))
+            log.put_model(self._written.put(key, after))
             now = now._replace(started=True, due=next_event(self._work, after))
             count("models_replaced", 1)
             yield from self._tell(key, after, [known_of(self._work, after)])
@@ -391,7 +391,7 @@ class TrackFn(beam.DoFn):
         count("models_resumed", 1)
         due = next_event(self._work, model)
         # As this job has it: what of the snapshot does not go on is left out once and for all.
-        encoded = self._written.put(self._work, key, model)
+        encoded = self._written.put(key, model)
         learned = model.until
         if self._work.drop_overlap and model.time is not None and learned is not None:
             # All rows of one time come to the one job or to the other.
@@ -426,7 +426,7 @@ class TrackFn(beam.DoFn):
         until = progress(self._order, now)
         after = yield from self._run(key, ready, log.model, until, now.before)
         if after is not None:
-            log.put_model(self._written.put(self._work, key, after))
+            log.put_model(self._written.put(key, after))
             now = now._replace(started=True, due=next_event(self._work, after))
         if rest is not None and len(rest):
             log.add(rest)
