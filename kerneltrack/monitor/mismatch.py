@@ -32,10 +32,12 @@ from kerneltrack.native.binding import call
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import KernelTracker
 from kerneltrack.trackers.common.calls import kernel_of
+from kerneltrack.trackers.common.places import spans, words_of_each
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 class Mismatch(NamedTuple):
@@ -109,10 +111,39 @@ def window_mismatch(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> Mism
         return Mismatch(0, math.nan, math.nan, math.nan)
     z, sums = np.ascontiguousarray(features.z[features.valid].T), np.zeros(3)
     call("mismatch_sums", kernel_of(spec, state), kept, z, sums)
-    square, residual, own = sums.tolist()
+    return _of_sums(count, *sums.tolist())
+
+
+def _of_sums(count: int, square: float, residual: float, own: float) -> Mismatch:
     value = math.sqrt(square) / count
     # Equal at the least, but for rounding: a certificate must not lie below what it certifies.
     return Mismatch(count, value, max(residual / count, value), own / count)
+
+
+def mismatch_of_each(
+    kernels: IntArray, rows: FloatArray, z: FloatArray, starts: IntArray, stops: IntArray
+) -> list[Mismatch]:
+    """Return what `window_mismatch` says of each of w windows.
+
+    Args:
+        kernels: (w, 4) the kernel of each one's model as the loop takes it.
+        rows: (n, D) scaled rows that are valid, those of a window one after the other.
+        z: (n, r) their features.
+        starts: (w,) place of each window's first row.
+        stops: (w,) place after its last: the next one's first.
+    """
+    sums, lengths = np.zeros((len(starts), 3)), stops - starts
+    turned = np.empty(z.size)
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        part = turned[start * z.shape[1] : stop * z.shape[1]]
+        part.reshape(z.shape[1], stop - start)[...] = z[start:stop].T
+    zs = spans(turned, starts * z.shape[1], stops * z.shape[1])
+    zs = np.column_stack([zs[:, 0], np.full(len(starts), z.shape[1]), lengths])
+    words = spans(rows, starts, stops).tobytes(), zs.tobytes(), words_of_each(sums).tobytes()
+    call("mismatch_sums_each", (len(starts),), kernels.tobytes(), *words)
+    return [
+        _of_sums(count, *line) for count, line in zip(lengths.tolist(), sums.tolist(), strict=True)
+    ]
 
 
 def scaled_rows(spec: SubspaceSpec, state: Any, rows: FloatArray) -> FloatArray:

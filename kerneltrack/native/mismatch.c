@@ -49,3 +49,13 @@ KT_API int64_t kt_mismatch_sums(const kernel *of, const mat *rows, const mat *z,
   give_back(&scratch);
   return KT_DONE;
 }
+
+/* The same of many windows, each with its own kernel: the structures of all lie one after the other. */
+KT_API int64_t kt_mismatch_sums_each(const int64_t *windows, const kernel *kernels, const mat *rows,
+                                     const mat *zs, vec *sums) {
+  for (int64_t w = 0; w < *windows; w++) {
+    int64_t done = kt_mismatch_sums(&kernels[w], &rows[w], &zs[w], &sums[w]);
+    if (done != KT_DONE) return done;
+  }
+  return KT_DONE;
+}

@@ -138,7 +138,7 @@ class PackedWriter:
         times: Sequence[int | None],
         headers: Sequence[str],
         columns: Arrays,
-        beside: Arrays | None = None,
+        beside: Sequence[Arrays] = (),
     ) -> None:
         """Add final states of several models, each one's only state.
 
@@ -149,7 +149,7 @@ class PackedWriter:
             times: Time of each one's newest row.
             headers: What their headers hold.
             columns: Their arrays by name, (m, ...).
-            beside: Those beside them.
+            beside: Of each those beside it; none if empty.
 
         Raises:
             ValueError: if a model belongs before the one that was added last.
@@ -159,7 +159,7 @@ class PackedWriter:
         if self._float32 and kind == codec.TRACKER:
             columns = {name: _halved(column) for name, column in columns.items()}
         self._flush()
-        beside = beside or {}
+        more: Sequence[Arrays] = beside or [{}] * len(names)
         one = _at(columns, 0) if names else {}
         layout = _columns_of(kind, one)
         if self._layout is None and names:
@@ -167,7 +167,7 @@ class PackedWriter:
         if self._layout is None or _of_kind(self._layout, kind) != layout:
             for place, name in enumerate(names):
                 state = PackedState(name, kind, rows[place], times[place], True, b"")
-                self.add_parts(state, headers[place], _at(columns, place), _at(beside, place))
+                self.add_parts(state, headers[place], _at(columns, place), dict(more[place]))
             return
         self.models += len(names)
         self.states += len(names)
@@ -183,10 +183,7 @@ class PackedWriter:
                 "final": [True] * count,
                 "header": headers[part],
                 "whole": [False] * count,
-                "beside": [
-                    codec.to_bytes(_at(beside, place), "{}") if beside else None
-                    for place in range(start, start + count)
-                ],
+                "beside": [codec.to_bytes(own, "{}") if own else None for own in more[part]],
             }
             arrays = {f"{kind}.{name}": column[part] for name, column in columns.items()}
             self._write(plain, arrays, count)

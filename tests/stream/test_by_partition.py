@@ -16,7 +16,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream
-from apache_beam.transforms.window import FixedWindows
+from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import RidgeSpec
@@ -138,6 +138,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         {"window": 20.0, "snapshot_every": 30.0},
     ),
     "reference": ({"reference": REFERENCE}, None),
+    "windows": ({"measure": MeasureMismatch(FixedWindows(20)), "own": True}, {}),
+    "sliding": ({"measure": MeasureMismatch(SlidingWindows(20, 7)), "drift": JUMPY}, None),
+    "few rows of windows": ({"measure": MeasureMismatch(FixedWindows(50), most_rows=30)}, None),
     "drift": ({"drift": JUMPY, "own": True}, {}),
     "drift and reference": ({"drift": JUMPY, "reference": REFERENCE}, None),
     "reference and learner": ({"reference": REFERENCE, "own": True}, {}),
@@ -180,7 +183,7 @@ def test_what_goes_by_blocks() -> None:
         )
     }
     assert together == {
-        *("plain", "learner", "drift"),
+        *("plain", "learner", "drift", "windows", "sliding", "few rows of windows"),
         *("reference", "reference and learner", "drift and reference"),
     }
     until = dataclasses.replace(REFERENCE, until="2026-01-01")

@@ -9,7 +9,7 @@ same: the loop is, and so is what it gets.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,13 +31,15 @@ from transforms.learn.block import LearnedModels
 from transforms.metrics import count, count_losses, count_unreferenced
 from transforms.partition.held_block import HeldBlock, hold_block
 from transforms.partition.shuffle import SortedRows
-from transforms.partition.steps import ALERTS, EPISODES, Rows, Steps
+from transforms.partition.steps import ALERTS, EPISODES, MISMATCH, Rows, Steps
+from transforms.partition.window_block import MeasuredBlock, measure_block, windows_of
 from transforms.track.features import alert_chunk, feature_chunk, tell_episodes
 from transforms.track.model import Work
 from transforms.track.order import KEEP
 from transforms.track.packed import TRACKERS
 from transforms.track.segments import Alert
 from transforms.track.totals import count_totals
+from transforms.track.windows import MeasureMismatch, mismatch_chunk
 
 IntArray = npt.NDArray[np.int64]
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -58,6 +60,7 @@ class BlockStates(NamedTuple):
         headers: What the snapshots' headers hold.
         columns: Arrays of the states by name, (m, ...).
         beside: Those of what works along with them, named as `codec` has them.
+        own: Of each those that are of other lengths than others'; none if empty.
     """
 
     names: list[str]
@@ -66,6 +69,7 @@ class BlockStates(NamedTuple):
     headers: list[str]
     columns: Columns
     beside: Columns
+    own: Sequence[Columns] = ()
 
     def arrays(self, place: int) -> Columns:
         """Return the arrays of one state."""
@@ -73,7 +77,8 @@ class BlockStates(NamedTuple):
 
     def arrays_beside(self, place: int) -> Columns:
         """Return the arrays of what works along with one."""
-        return {name: column[place] for name, column in self.beside.items()}
+        shared = {name: column[place] for name, column in self.beside.items()}
+        return {**shared, **self.own[place]} if self.own else shared
 
     def encoded(self, place: int) -> bytes:
         """Return one as the bytes that `codec` writes."""
@@ -142,8 +147,8 @@ class Block(NamedTuple):
 def takes_blocks(steps: Steps) -> bool:
     """Check whether a job's models can go by blocks.
 
-    They can where nothing works along with the tracker but a drift detector, and references that
-    models make of a number of their rows.
+    They can where nothing works along with the tracker but windows of event time, a drift detector,
+    and references that models make of a number of their rows.
     """
     work, order = steps.track.work, steps.order
     return (
@@ -152,7 +157,7 @@ def takes_blocks(steps: Steps) -> bool:
         and order.waits_for_end
         and order.duplicates == KEEP
         and steps.track.begins_anew
-        and all(part is None for part in (work.hold, work.measure, work.every))
+        and (work.hold, work.every, work.window) == (None, None, None)
         and (work.reference is None or work.reference.until is None)
         and (work.start, work.given) == (None, None)
     )
@@ -200,7 +205,8 @@ class _Ran(NamedTuple):
         columns: The trackers' states.
         features: Of all rows.
         held: What references came to, of these models and others.
-        of_held: Places of these among them.
+        measured: What their windows came to, likewise.
+        of_all: Places of these models among them.
     """
 
     chunk: Chunk
@@ -211,7 +217,8 @@ class _Ran(NamedTuple):
     columns: Columns
     features: Features
     held: HeldBlock | None
-    of_held: IntArray
+    measured: MeasuredBlock | None
+    of_all: IntArray
 
     @property
     def last(self) -> list[int] | None:
@@ -229,13 +236,20 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
         return Block(places, list(places), BlockStates([], [], [], [], {}, {}), None)
     chunk, where, held = ran.chunk, ran.where, ran.held
     losses = ran.features.loss[where]
-    beside = {} if held is None else _of(held.columns, ran.of_held)
+    beside = {} if held is None else _of(held.columns, ran.of_all)
     alerts: dict[int, Alerts] = {}
     if work.drift is not None:
         watched, alerts = watch_each(work.drift, losses, ran.starts, ran.stops)
         beside |= {f"{codec.BESIDE}drift.{name}": part for name, part in watched._asdict().items()}
     well = [places[place] for place in np.flatnonzero(ran.fine).tolist()]
-    states = _states(work, rows, well, ran.last, ran.columns, beside)
+    measured: dict[int, pa.RecordBatch] = {}
+    own_arrays: list[Columns] = []
+    if ran.measured is not None and work.measure is not None:
+        measured = _windows(work.measure, work.spec, ran.measured, ran.of_all)
+        for model in ran.of_all.tolist():
+            arrays = ran.measured.open[model]._asdict().items()
+            own_arrays.append({f"{codec.BESIDE}open.{name}": part for name, part in arrays})
+    states = _states(work, rows, well, ran.last, ran.columns, beside)._replace(own=own_arrays)
     counts = states.columns["counts"]
     count_totals(work.spec, np.zeros_like(counts), counts)
     count("rows_tracked", len(where))
@@ -246,8 +260,9 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     scores = None if held is None else held.watched.scores.at(where)
     features = feature_chunk(chunk, ran.features, where, held is not None, scores, own)
     told = {
-        EPISODES: {} if held is None else _episodes(held, states, ran.of_held),
+        EPISODES: {} if held is None else _episodes(held, states, ran.of_all),
         ALERTS: _alerts(alerts, chunk, ran),
+        MISMATCH: measured,
     }
     learned = None
     if steps.learn is not None and learners.takes_blocks(steps.learn[1]):
@@ -262,24 +277,33 @@ def _run(work: Work, rows: SortedRows, places: range) -> _Ran | None:
     """Run a block of models through the tracker and the references; None if none goes well."""
     spec: Any = work.spec
     begin, end = rows.starts[places[0]], rows.stops[places[-1]]
-    if end - begin > BLOCK_ROWS:
-        return None
     chunk = rows.slice(begin, end)
+    if end - begin > BLOCK_ROWS or (work.measure is not None and not chunk.has("time")):
+        return None
     starts = np.array(rows.starts[places[0] : places[-1] + 1]) - begin
     stops = np.array(rows.stops[places[0] : places[-1] + 1]) - begin
     matrix = np.ascontiguousarray(chunk.column("x"), dtype=np.float64)
     good = np.logical_and.reduceat(np.isfinite(matrix).all(axis=1), starts)
     if not good.any():
         return None
-    done = block.run_block(spec, matrix, starts[good], stops[good], work.rows_to_start)
+    spans = starts[good], stops[good]
+    times = chunk.column("time") if chunk.has("time") else np.zeros(len(chunk), np.int64)
+    models = block.Begun(spec, matrix, *spans, work.rows_to_start)
+    measured, small = None, np.ones(len(spans[0]), np.bool_)
+    if work.measure is None:
+        models.run(np.arange(len(spans[0])), *spans)
+    else:
+        windows = windows_of(work.measure, times, *spans)
+        # Of a window of more rows some are left out, as it goes.
+        large = windows.stop - windows.first > work.measure.most_rows
+        small[windows.model[large]] = False
+        measured = measure_block(work.measure, spec, models, matrix, windows, *spans)
     # Rows between those of good models keep what room was made with: not valid.
-    fine = good & np.logical_and.reduceat(done.features.valid, starts)
+    fine = good & np.logical_and.reduceat(models.features.valid, starts)
+    fine[good] &= small
     held = None
     if work.reference is not None:
-        times = chunk.column("time") if chunk.has("time") else np.zeros(len(chunk), np.int64)
-        held = hold_block(
-            work.reference, matrix, starts[good], stops[good], times, work.rows_to_start
-        )
+        held = hold_block(work.reference, matrix, *spans, times, work.rows_to_start)
         fine[good] &= held.watched.done
     of_good = fine[good]
     if not of_good.any():
@@ -291,9 +315,10 @@ def _run(work: Work, rows: SortedRows, places: range) -> _Ran | None:
         np.flatnonzero(np.repeat(fine, stops - starts)),
         np.concatenate([[0], ends[:-1]]),
         ends,
-        _of(done.columns, np.flatnonzero(of_good)),
-        done.features,
+        _of(models.columns, np.flatnonzero(of_good)),
+        models.features,
         held,
+        measured,
         np.flatnonzero(of_good),
     )
 
@@ -334,6 +359,21 @@ def _episodes(held: HeldBlock, states: BlockStates, models: IntArray) -> dict[in
     return found
 
 
+def _windows(
+    measure: MeasureMismatch, spec: Any, measured: MeasuredBlock, models: IntArray
+) -> dict[int, pa.RecordBatch]:
+    """Return the windows that were measured, by the place in `states`."""
+    lines = [measured.lines[model] for model in models.tolist()]
+    told = [line for own in lines for line in own]
+    count("windows", len(told))
+    batch = mismatch_chunk(told, spec, measure.confidence).batch
+    found, at = {}, 0
+    for place, own in enumerate(lines):
+        found[place] = batch.slice(at, len(own))
+        at += len(own)
+    return found
+
+
 def _alerts(alerts: Mapping[int, Alerts], chunk: Chunk, ran: _Ran) -> dict[int, pa.RecordBatch]:
     """Return what drift detectors tell, by the place in `states`."""
     found = {}
@@ -371,11 +411,12 @@ def _states(
     counts = [rows.stops[place] - rows.starts[place] for place in places]
     times: list[int | None] = [None] * len(places) if last is None else [*last]
     drift = "" if work.drift is None else f'"drift": {_as_json(work.drift)}, '
+    measure = "" if work.measure is None else f'"measure": {_as_json(work.measure)}, '
     against = "" if work.reference is None else f'"reference": {_as_json(work.reference)}, '
     headers = []
     for name, count_, time in zip(names, counts, times, strict=True):
         at = "null" if time is None else time
-        of_model = f'"model_id": {json.dumps(name)}, {against}"rows": {count_}'
+        of_model = f'{measure}"model_id": {json.dumps(name)}, {against}"rows": {count_}'
         about = f'{{{drift}"final": true, {of_model}, "time": {at}, "until": {at}}}'
         headers.append(codec.tracker_header(work.spec, about))
     return BlockStates(names, counts, times, headers, columns, beside)

@@ -24,6 +24,7 @@ from transforms.partition.steps import (
     FAILURES,
     FEATURES,
     METRICS,
+    MISMATCH,
     PREDICTIONS,
     Rows,
     State,
@@ -33,7 +34,7 @@ from transforms.track.transform import TrackSubspace
 
 SNAPSHOTS = "snapshots"
 PARTITIONS = 256
-_TRACKED = ("mismatch", ALERTS, EPISODES)
+_TRACKED = (MISMATCH, ALERTS, EPISODES)
 _ARRIVAL = ("row", "source")
 
 Item = tuple[str, Rows | State]

@@ -137,7 +137,7 @@ class TaskStates:
             states.times,
             states.headers,
             states.columns,
-            states.beside,
+            [states.arrays_beside(place) for place in range(len(states.names))],
         )
 
     def add_block_state(self, states: BlockStates, place: int) -> None:

@@ -27,8 +27,8 @@ from transforms.track.order import Order
 from transforms.track.step import TrackFn
 
 FEATURES, PREDICTIONS, FAILURES = "features", "predictions", "failures"
-ALERTS, EPISODES, METRICS = "alerts", "episodes", "metrics"
-_TRACKED = {outputs.MISMATCH: "mismatch", outputs.ALERTS: ALERTS, outputs.EPISODES: EPISODES}
+ALERTS, EPISODES, METRICS, MISMATCH = "alerts", "episodes", "metrics", "mismatch"
+_TRACKED = {outputs.MISMATCH: MISMATCH, outputs.ALERTS: ALERTS, outputs.EPISODES: EPISODES}
 _LEARNED = {learn.METRICS: METRICS}
 IN_ORDER = ("row", "source", "sequence", "time")
 IN_ARRIVAL = ("row", "source")

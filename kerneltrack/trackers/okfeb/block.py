@@ -8,6 +8,7 @@ for all of them. The row loop is the same, and so are the bits; a block of one i
 
 from __future__ import annotations
 
+import dataclasses
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -42,10 +43,8 @@ class BlockRun(NamedTuple):
     features: Features
 
 
-def run_block(
-    spec: OKFEBSpec, rows: npt.ArrayLike, starts: IntArray, stops: IntArray, first: int
-) -> BlockRun:
-    """Begin models and run their rows.
+class Begun:
+    """Models of a block that have begun, on their way through their rows.
 
     Args:
         spec: The spec.
@@ -53,6 +52,63 @@ def run_block(
         starts: (m,) place of each model's first row.
         stops: (m,) place after each model's last row.
         first: Rows that a model's scaling and bandwidth are taken from, at most.
+    """
+
+    def __init__(
+        self, spec: OKFEBSpec, rows: npt.ArrayLike, starts: IntArray, stops: IntArray, first: int
+    ) -> None:
+        """Let them begin; see the class."""
+        self._spec = spec
+        self._matrix = matrix = np.ascontiguousarray(rows, dtype=np.float64)
+        models, width = len(starts), matrix.shape[1]
+        likes = layout(spec, spec.budget + 1, width)
+        self.columns: dict[str, Any] = {
+            name: np.zeros((models, *like.shape), like.dtype) for name, like in likes.items()
+        }
+        for name, array in first_state(spec).items():
+            self.columns[name][...] = array
+        seen = look_at_each(spec, matrix, starts, np.minimum(stops, starts + first))
+        self.columns |= seen._asdict()
+        words = [words_of_each(self.columns[name]) for name in SubspaceState._fields]
+        self._states = np.concatenate(words, axis=1)
+        self.kernels = _kernel_words(spec, self.columns["bandwidth"][:, 0])
+        self._out = outputs_for(spec, len(matrix), spec.budget, ())
+
+    def run(self, models: IntArray, starts: IntArray, stops: IntArray) -> None:
+        """Run further rows of some of the models.
+
+        Args:
+            models: (k,) which.
+            starts: (k,) place of each one's next row.
+            stops: (k,) place after the last one to run.
+        """
+        states = self.kernels[models], self._states[models]
+        rows, out = spans(self._matrix, starts, stops), _places_in(self._out, starts, stops)
+        _call_each(settings_of(self._spec, True), *states, rows, out)
+
+    def project(self, models: IntArray, starts: IntArray, stops: IntArray) -> FloatArray:
+        """Return the features of rows under models as they are, z one after the other, (k rows, r).
+
+        Arguments as of `run`.
+        """
+        told = self._spec if self._spec.emit == "z" else dataclasses.replace(self._spec, emit="z")
+        ends = np.cumsum(stops - starts)
+        out = outputs_for(told, int(ends[-1]), told.budget, ())
+        states = self.kernels[models], self._states[models]
+        said = _places_in(out, ends - (stops - starts), ends)
+        _call_each(settings_of(told, False), *states, spans(self._matrix, starts, stops), said)
+        return out.z
+
+    @property
+    def features(self) -> Features:
+        """What was said of the rows that were run."""
+        return features_of(self._out)
+
+
+def run_block(
+    spec: OKFEBSpec, rows: npt.ArrayLike, starts: IntArray, stops: IntArray, first: int
+) -> BlockRun:
+    """Begin models and run all of their rows; arguments as of `Begun`.
 
     Returns:
         The states and the rows' features, bit for bit those of `OKFEB.init` and `update`.
@@ -64,48 +120,28 @@ def run_block(
         >>> done.columns["counts"][:, 0].tolist()
         [20, 10]
     """
-    matrix = np.ascontiguousarray(rows, dtype=np.float64)
-    models, width = len(starts), matrix.shape[1]
-    likes = layout(spec, spec.budget + 1, width)
-    columns: dict[str, Any] = {
-        name: np.zeros((models, *like.shape), like.dtype) for name, like in likes.items()
-    }
-    for name, array in first_state(spec).items():
-        columns[name][...] = array
-    seen = look_at_each(spec, matrix, starts, np.minimum(stops, starts + first))
-    columns |= seen._asdict()
-    states = [words_of_each(columns[name]) for name in SubspaceState._fields]
-    kernels = _kernel_words(spec, columns["bandwidth"][:, 0])
-    words = np.concatenate(states, axis=1)
-    return BlockRun(columns, _run_each(spec, kernels, words, matrix, starts, stops, ()))
+    models = Begun(spec, rows, starts, stops, first)
+    models.run(np.arange(len(starts)), starts, stops)
+    return BlockRun(models.columns, models.features)
 
 
-def _run_each(
-    spec: OKFEBSpec,
-    kernels: IntArray,
-    states: IntArray,
-    matrix: FloatArray,
-    starts: IntArray,
-    stops: IntArray,
-    extras: tuple[str, ...],
-) -> Features:
+def _call_each(settings: Any, kernels: IntArray, states: IntArray, *more: IntArray) -> None:
     """Run each model's rows through the row loop.
 
     Args:
-        spec: The spec.
+        settings: The spec as the loop takes it.
         kernels: (m, 4) words of each model's kernel.
         states: (m, ...) words of each model's state, which is written to.
-        matrix: (n, D) rows.
-        starts: (m,) place of each model's first row.
-        stops: (m,) place after each model's last row.
-        extras: More features per row, as of `KernelTracker.update`.
+        more: Those of its rows, and of what is said of them.
     """
-    out = outputs_for(spec, len(matrix), spec.budget, extras)
-    rows = spans(matrix, starts, stops)
-    outputs = [spans(getattr(out, name), starts, stops) for name in Outputs._fields]
-    words = [part.tobytes() for part in (kernels, states, rows, np.concatenate(outputs, axis=1))]
-    call("okfeb_run_each", settings_of(spec, True), packed((len(states),)), *words)
-    return features_of(out)
+    words = [part.tobytes() for part in (kernels, states, *more)]
+    call("okfeb_run_each", settings, packed((len(states),)), *words)
+
+
+def _places_in(out: Outputs, starts: IntArray, stops: IntArray) -> IntArray:
+    """Return the words of what is said of each model's rows."""
+    parts = [spans(getattr(out, name), starts, stops) for name in Outputs._fields]
+    return np.concatenate(parts, axis=1)
 
 
 @lru_cache(maxsize=16)
@@ -189,7 +225,10 @@ def go_on(
     words = places.words(blocks)
     kernels = _kernel_words(spec, places.column(blocks, "bandwidth")[:, 0])
     states = np.concatenate([*words.values()], axis=1)
-    return _run_each(spec, kernels, states, matrix, starts, stops, extras)
+    out = outputs_for(spec, len(matrix), spec.budget, extras)
+    said = _places_in(out, starts, stops)
+    _call_each(settings_of(spec, True), kernels, states, spans(matrix, starts, stops), said)
+    return features_of(out)
 
 
 def _kernel_words(spec: OKFEBSpec, bandwidths: FloatArray) -> IntArray:
