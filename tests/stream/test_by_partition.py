@@ -138,7 +138,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         {"window": 20.0, "snapshot_every": 30.0},
     ),
     "reference": ({"reference": REFERENCE}, None),
-    "windows": ({"measure": MeasureMismatch(FixedWindows(20)), "own": True}, {}),
+    "windows": ({"measure": MeasureMismatch(FixedWindows(20)), "own": True}, {"window": 20.0}),
     "sliding": ({"measure": MeasureMismatch(SlidingWindows(20, 7)), "drift": JUMPY}, None),
     "few rows of windows": ({"measure": MeasureMismatch(FixedWindows(50), most_rows=30)}, None),
     "drift": ({"drift": JUMPY, "own": True}, {}),

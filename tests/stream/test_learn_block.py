@@ -79,8 +79,8 @@ def steps_of(spec: LearnerSpec, **settings: Any) -> Steps:
     return Steps(track, Order(), TrainLinear(spec, **settings).steps())
 
 
-def compared(spec: LearnerSpec, rows: Any) -> Any:
-    steps = steps_of(spec)
+def compared(spec: LearnerSpec, rows: Any, **settings: Any) -> Any:
+    steps = steps_of(spec, **settings)
     assert steps.learn is not None
     with counting() as counts:
         found = learn_models(steps.learn, list(SIZES), rows, STARTS, STOPS)
@@ -102,6 +102,16 @@ def test_a_block_says_what_each_model_says(spec: LearnerSpec, inputs: str) -> No
     assert found.done.all()
     # There is something to compare: predictions met labels, in more than one model.
     assert sum("'scored': 0" not in line for line in lines[METRICS]) >= 3
+
+
+@pytest.mark.parametrize("window", [1.0, 7.0, 1000.0])
+@pytest.mark.parametrize(
+    "spec", [RidgeSpec(), RidgeSpec(task="regression"), AutoSpec()], ids=["c", "r", "auto"]
+)
+def test_metrics_of_windows(spec: LearnerSpec, window: float) -> None:
+    _, lines, _ = compared(spec, features(spec.classifies), window=window)
+    many = sum(-(-size // int(window)) for size in SIZES.values())
+    assert len(lines[METRICS]) == many + len(SIZES)
 
 
 @pytest.mark.parametrize("columns", [("x",), ("x", "time"), ("x", "label")])
@@ -141,6 +151,6 @@ def test_what_goes_by_blocks() -> None:
         return learn is not None and takes_blocks(learn[1])
 
     assert goes()
-    assert not goes(window=20.0)
+    assert goes(window=20.0)
     assert not goes(snapshot_every=20.0)
     assert not goes(late=LateLabels(wait=None, most_rows=10))

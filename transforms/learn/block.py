@@ -7,6 +7,7 @@ bit for bit.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from kerneltrack.codec import Parts
 from kerneltrack.learners.common.block import learn_block
-from kerneltrack.learners.common.board import Line
+from kerneltrack.learners.common.board import close_window, total_line
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from transforms.chunks import Chunk
 from transforms.learn.learner import begin, snapshot_parts
@@ -36,20 +37,27 @@ class LearnedModels(NamedTuple):
     Attributes:
         done: (m,) which models this is of; the others must go by themselves.
         predictions: Of the rows of those that are done.
-        metrics: A line of each of them.
+        metrics: Their lines.
+        lines: (m + 1,) where each one's begin in `metrics`.
         states: Their snapshots.
     """
 
     done: npt.NDArray[np.bool_]
     predictions: pa.RecordBatch
     metrics: pa.RecordBatch
+    lines: list[int]
     states: list[Parts]
+
+    def metrics_of(self, place: int) -> pa.RecordBatch:
+        """Return the lines of the model at a place."""
+        start, stop = self.lines[place : place + 2]
+        return self.metrics.slice(start, stop - start)
 
 
 def takes_blocks(fn: LearnFn) -> bool:
     """Check whether a job's learners can go by blocks: labels come with rows, all is told last."""
     plan = fn.plan
-    return fn.begins_anew and (plan.late, plan.window, plan.every) == (None, None, None)
+    return fn.begins_anew and (plan.late, plan.every) == (None, None)
 
 
 def learn_models(
@@ -94,22 +102,26 @@ def learn_models(
     label = rows.batch.column("label") if rows.has("label") else None
     if label is None:
         label = to_column(no_labels(spec, len(rows)))
-    learned = learn_block(spec, inputs, channels, clock, _as_numbers(label), starts, stops)
+    numbers, window = _as_numbers(label), fn.plan.window
+    learned = learn_block(spec, inputs, channels, clock, numbers, starts, stops, window=window)
     columns = {name: rows.batch.column(name) for name in ("index", "time") if rows.has(name)}
     columns |= prediction_arrays(learned.said, label)
     names = [key for key, well in zip(keys, done.tolist(), strict=True) if well]
     last = [None] * len(names) if times is None else times[stops - 1].tolist()
     anew = begin(spec)
     told, states = [], []
-    for key, state, board, count, time in zip(
-        names, learned.states, learned.boards, (stops - starts).tolist(), last, strict=True
+    for place, (key, count, time) in enumerate(
+        zip(names, (stops - starts).tolist(), last, strict=True)
     ):
+        state, board = learned.states[place], learned.boards[place]
         now = anew._replace(state=state, board=board, rows=count, time=time)
         count_learned(spec, anew, now)
         states.append(snapshot_parts(spec, key, now))
-        told.append((state, [Line(None, None, board.total, board.total)]))
+        _, closed = close_window(board)
+        told.append((state, [*learned.lines[place], *closed, total_line(board)]))
     predictions = pa.RecordBatch.from_pydict(columns)
-    return LearnedModels(done, predictions, metrics_chunk(spec, told).batch, states)
+    ends = [0, *itertools.accumulate(len(lines) for _, lines in told)]
+    return LearnedModels(done, predictions, metrics_chunk(spec, told).batch, ends, states)
 
 
 def _as_numbers(labels: pa.Array) -> tuple[list[str], npt.NDArray[Any]]:

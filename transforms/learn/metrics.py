@@ -64,7 +64,7 @@ def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence
         "rows": pa.array(counts[:, 0]),
         "scored": pa.array(counts[:, 1]),
     }
-    running = np.array([line.total.counts for line in lines])
+    running = np.array([line.counts for line in lines])
     sums = np.array([line.tally.sums for line in lines])
     if spec.classifies:
         columns["correct"] = pa.array(counts[:, 2])
@@ -74,7 +74,7 @@ def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence
         columns["brier"] = _mean(sums[:, 1], counts[:, 1])
         columns["confusion"] = _confusion(told)
     else:
-        total = np.array([line.total.sums for line in lines])
+        total = np.array([line.sums for line in lines])
         columns["rmse"] = _mean(sums[:, 0], counts[:, 1], root=True)
         columns["mae"] = _mean(sums[:, 1], counts[:, 1])
         columns["running_rmse"] = _mean(total[:, 0], running[:, 1], root=True)

@@ -9,7 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.learners import LearnerSpec, LearnerState
-from kerneltrack.learners.common.board import Line, add_rows, close_window, scored_rows
+from kerneltrack.learners.common.board import (
+    Line,
+    add_rows,
+    close_window,
+    scored_rows,
+    total_line,
+)
 from kerneltrack.learners.common.guesses import guess
 from kerneltrack.registry import get_learner
 from transforms.learn.delayed_labels import (
@@ -156,7 +162,7 @@ def settle_rest(plan: Plan, now: Learning, outcome: Outcome) -> Learning:
 def end_metrics(now: Learning, outcome: Outcome) -> Learning:
     """Close the window that is open, and draw the total."""
     board, lines = close_window(now.board)
-    outcome.lines += [*lines, Line(None, None, board.total, board.total)]
+    outcome.lines += [*lines, total_line(board)]
     return now._replace(board=board)
 
 

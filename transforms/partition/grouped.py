@@ -221,5 +221,5 @@ def _items_of(steps: Steps, rows: SortedRows, block: Block) -> Iterator[Item]:
             continue
         yield key, State(learned.states[learner].to_bytes())
         yield key, Rows(PREDICTIONS, learned.predictions.slice(at, len(own)))
-        yield key, Rows(METRICS, learned.metrics.slice(learner, 1))
+        yield key, Rows(METRICS, learned.metrics_of(learner))
         at += len(own)

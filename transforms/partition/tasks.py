@@ -239,7 +239,8 @@ def _write_learned(known: BlockStates, learned: LearnedModels, files: TaskFiles)
     names = [known.names[place] for place in done]
     lengths = [known.rows[place] for place in done]
     files.add_block(names, lengths, Rows(PREDICTIONS, learned.predictions))
-    files.add_block(names, [1] * len(names), Rows(METRICS, learned.metrics))
+    lines = np.diff(learned.lines).tolist()
+    files.add_block(names, lines, Rows(METRICS, learned.metrics))
 
 
 def _written(key: str, items: Iterator[Rows | State], files: TaskFiles) -> list[PackedState]:

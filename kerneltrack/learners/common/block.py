@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.learners.common.base import FloatArray, IntArray, Predictions
-from kerneltrack.learners.common.board import Board, scored_rows, tally_each
+from kerneltrack.learners.common.board import Board, Line, count_each, scored_rows
 from kerneltrack.learners.common.guesses import guess_each
 from kerneltrack.learners.common.labels import CodedBlock, coded_each, coded_targets
 from kerneltrack.learners.common.spec import LearnerSpec
@@ -30,11 +30,13 @@ class LearnedBlock(NamedTuple):
         states: The learners' states after the rows.
         said: Of the rows; classes are numbered by their places in the names of all labels.
         boards: Each model's metrics.
+        lines: Of each model, the windows that rows after them have closed.
     """
 
     states: list[Any]
     said: Predictions
     boards: list[Board]
+    lines: list[list[Line]]
 
 
 def learn_block(
@@ -45,6 +47,8 @@ def learn_block(
     labels: tuple[Sequence[str], npt.NDArray[Any]],
     starts: IntArray,
     stops: IntArray,
+    *,
+    window: int | None = None,
 ) -> LearnedBlock:
     """Let models begin, and predict, score and learn their rows.
 
@@ -57,6 +61,7 @@ def learn_block(
             names and (n,) targets, NaN without one.
         starts: (m,) place of each model's first row.
         stops: (m,) place after its last.
+        window: Length of the metrics' windows, ns; None: only the total is kept.
 
     Returns:
         States, predictions and metrics, bit for bit those of each model by itself.
@@ -76,16 +81,14 @@ def learn_block(
     guesses, guessed = guess_each(
         spec, channels, inputs, numbers, np.diff(block.ends), starts, stops
     )
-    tallies = tally_each(scored_rows(spec, clock, said, numbers, guessed), starts, stops)
+    counted = count_each(scored_rows(spec, clock, said, numbers, guessed), starts, stops, window)
     if said.code is not None:
         code = _named(said.code, block, starts, stops)
         said = dataclasses.replace(said, classes=tuple(names), code=code)
-    empty = Board.empty()
     boards = [
-        empty._replace(total=tally, guesses=known)
-        for tally, known in zip(tallies, guesses, strict=True)
+        board._replace(guesses=known) for (board, _), known in zip(counted, guesses, strict=True)
     ]
-    return LearnedBlock(states, said, boards)
+    return LearnedBlock(states, said, boards, [lines for _, lines in counted])
 
 
 def _named(codes: IntArray, block: CodedBlock, starts: IntArray, stops: IntArray) -> IntArray:

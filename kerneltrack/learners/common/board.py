@@ -162,13 +162,15 @@ class Line(NamedTuple):
         start: The window's, ns; None for all rows.
         end: The window's end, not of it.
         tally: Its rows.
-        total: All rows up to its last one.
+        counts: (3,) of all rows up to its last one.
+        sums: (5,) of these rows.
     """
 
     start: int | None
     end: int | None
     tally: Tally
-    total: Tally
+    counts: IntArray
+    sums: FloatArray
 
 
 class ScoredRows(NamedTuple):
@@ -269,7 +271,7 @@ def close_window(board: Board, oldest: int | None = None) -> tuple[Board, list[L
     end = (number + 1) * size
     if oldest is not None and oldest < end:
         return board, []
-    line = Line(end - size, end, board.window, board.total)
+    line = Line(end - size, end, board.window, board.total.counts, board.total.sums)
     return board._replace(window=Tally.empty(), span=np.zeros(0, np.int64)), [line]
 
 
@@ -301,24 +303,76 @@ def _values_of(rows: ScoredRows) -> FloatArray:
     return np.hstack([own, rows.guessed[rows.scored]])
 
 
-def tally_each(rows: ScoredRows, starts: IntArray, stops: IntArray) -> list[Tally]:
-    """Count the rows of many models, each by itself.
+def total_line(board: Board) -> Line:
+    """Return the line of all rows."""
+    return Line(None, None, board.total, board.total.counts, board.total.sums)
+
+
+def count_each(
+    rows: ScoredRows, starts: IntArray, stops: IntArray, size: int | None
+) -> list[tuple[Board, list[Line]]]:
+    """Count the rows of m models, each by itself from the first on; see `add_rows`.
 
     Args:
-        rows: A model's rows follow one another; all models' do.
-        starts: (m,) place of each model's first row.
+        rows: A model's rows follow one another.
+        starts: (m,) place of each model's first row; the first one's is 0.
+        stops: (m,) place after its last: the next one's first.
+        size: Length of the windows, ns; None: only the totals are kept.
+    """
+    empty, totals = Board.empty(), _tally_each(rows, starts, stops)
+    if size is None:
+        return [(empty._replace(total=total), []) for total in totals]
+    owner, numbers = np.repeat(np.arange(len(starts)), stops - starts), rows.clock // size
+    cuts = np.flatnonzero((np.diff(owner) != 0) | (np.diff(numbers) != 0)) + 1
+    begins, ends = np.concatenate([[0], cuts]), np.concatenate([cuts, [len(owner)]])
+    windows, of = _tally_each(rows, begins, ends), owner[begins]
+    # Of each window the counts and sums of its model's rows up to its end.
+    counts = np.cumsum([window.counts for window in windows], axis=0)
+    first = np.searchsorted(of, np.arange(len(starts)))
+    counts -= (counts[first] - [windows[place].counts for place in first.tolist()])[of]
+    scored = np.concatenate([[0], np.cumsum(rows.scored)])
+    added = _accumulated(_values_of(rows), scored[starts], scored[stops])
+    sums = np.where(
+        (scored[ends] > scored[starts[of]])[:, np.newaxis],
+        np.vstack([added, np.zeros(SUMS)])[scored[ends] - 1],
+        0.0,
+    )
+    found = []
+    edges = [*first.tolist(), len(windows)]
+    for total, (start, stop) in zip(totals, itertools.pairwise(edges), strict=True):
+        lines = []
+        for place in range(start, stop - 1):
+            number = int(numbers[begins[place]])
+            span = number * size, (number + 1) * size
+            lines.append(Line(*span, windows[place], counts[place], sums[place]))
+        last = np.array([size, numbers[begins[stop - 1]]], np.int64)
+        found.append((Board(total, windows[stop - 1], last), lines))
+    return found
+
+
+def _accumulated(values: FloatArray, starts: IntArray, stops: IntArray) -> FloatArray:
+    """Return for each row the sum of those from its model's first on, one after the other."""
+    sums = np.empty_like(values)
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        np.add.accumulate(values[start:stop], axis=0, out=sums[start:stop])
+    return sums
+
+
+def _tally_each(rows: ScoredRows, starts: IntArray, stops: IntArray) -> list[Tally]:
+    """Return the tally of each stretch of rows; they follow one another.
+
+    Args:
+        rows: The rows.
+        starts: (m,) place of each stretch's first row.
         stops: (m,) place after its last.
     """
     correct = np.zeros(len(rows.scored), np.bool_) if rows.correct is None else rows.correct
     totals = np.zeros((len(rows.scored) + 1, 2), np.int64)
     np.cumsum(np.column_stack([rows.scored, correct]), axis=0, out=totals[1:])
     counts = np.column_stack([stops - starts, totals[stops] - totals[starts]])
-    sums = np.zeros((len(starts), SUMS))
-    values = _values_of(rows)
-    ends = [0, *np.cumsum(counts[:, 1]).tolist()]
-    for model, (start, stop) in enumerate(itertools.pairwise(ends)):
-        if stop > start:
-            sums[model] = np.add.accumulate(values[start:stop], axis=0)[-1]
+    first, last = totals[starts, 0], totals[stops, 0]
+    added = np.vstack([_accumulated(_values_of(rows), first, last), np.zeros(SUMS)])
+    sums = added[np.where(last > first, last - 1, -1)]
     pairs, edges = np.zeros((0, 3), np.int64), np.zeros(len(starts) + 1, np.int64)
     if rows.codes is not None:
         owner = np.repeat(np.arange(len(starts)), counts[:, 1])
@@ -330,6 +384,6 @@ def tally_each(rows: ScoredRows, starts: IntArray, stops: IntArray) -> list[Tall
         pairs = np.column_stack([cells // size % size, cells % size, times])
         edges = np.searchsorted(cells // (size * size), np.arange(len(starts) + 1))
     return [
-        Tally(counts[model], sums[model], pairs[edges[model] : edges[model + 1]])
-        for model in range(len(starts))
+        Tally(counts[place], sums[place], pairs[edges[place] : edges[place + 1]])
+        for place in range(len(starts))
     ]
