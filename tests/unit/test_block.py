@@ -8,18 +8,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
+from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.first_rows import MOST_TOGETHER
 from kerneltrack.trackers.common.scaling import standard_scaling, standard_scaling_of_each
-from kerneltrack.trackers.okfeb.block import run_block
+from kerneltrack.trackers.okfeb.block import Begun, run_block
 from kerneltrack.trackers.okfeb.okfeb import OKFEB
 from tests.oracles.streams import walk
+from transforms.partition import window_block
 from transforms.partition.blocks import BLOCK_BYTES, BLOCK_ROWS, blocks_of
 from transforms.partition.held_block import hold_block
 from transforms.partition.shuffle import SortedRows
+from transforms.track.model import Work, begin
+from transforms.track.segments import run_rows
+from transforms.track.windows import MeasureMismatch
 
 SIZES = [10, 1, 2, 300, 10, 65, 10, 3, 40]
 SPECS: dict[str, dict[str, Any]] = {
@@ -124,3 +129,33 @@ def test_a_model_whose_new_normal_is_accepted_goes_by_itself() -> None:
     starts, stops = np.array([0, 900]), np.array([900, 1800])
     held = hold_block(spec, rows, starts, stops, np.arange(1800), 5)
     assert held.watched.done.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("at_once", [1, 100, 1 << 16])
+@pytest.mark.parametrize("windows", [FixedWindows(10), SlidingWindows(50, 1), SlidingWindows(3, 7)])
+def test_windows_of_a_block_are_those_of_each_model(
+    windows: Any, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window_block, "MOST_ROWS", at_once)
+    spec = OKFEBSpec(rank=3, budget=5, warmup=50, clip=3.0)
+    measure = MeasureMismatch(windows)
+    rows = walk(5, sum(SIZES), 4)
+    # Rows of one time, and times without rows.
+    times = np.concatenate([np.sort(np.arange(n) * n % 70) for n in SIZES]) * 10**9
+    stops = np.cumsum(np.array(SIZES, np.int64))
+    starts: npt.NDArray[np.int64] = stops - np.array(SIZES, np.int64)
+    begun = Begun(spec, rows, starts, stops, spec.rows_to_start)
+    known = window_block.windows_of(measure, times, starts, stops)
+    done = window_block.measure_block(measure, spec, begun, rows, known, starts, stops)
+    work = Work(spec=spec, measure=measure)
+    for place, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
+        own = rows[start:stop]
+        model = begin(work, "m", own[: spec.rows_to_start])
+        after, outcome = run_rows(work, "m", model, own, times[start:stop], np.inf)
+        assert done.lines[place] == outcome.measured, place
+        assert after.open is not None
+        for name, array in after.open._asdict().items():
+            found = getattr(done.open[place], name)
+            assert (found.dtype, found.shape) == (array.dtype, array.shape), (place, name)
+            assert found.tobytes() == array.tobytes(), (place, name)
+        assert begun.columns["counts"][place].tobytes() == after.state.counts.tobytes()

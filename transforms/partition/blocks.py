@@ -39,7 +39,7 @@ from transforms.track.order import KEEP
 from transforms.track.packed import TRACKERS
 from transforms.track.segments import Alert
 from transforms.track.totals import count_totals
-from transforms.track.windows import MeasureMismatch, mismatch_chunk
+from transforms.track.windows import mismatch_chunk
 
 IntArray = npt.NDArray[np.int64]
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -194,7 +194,7 @@ def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:
 
 
 class _Ran(NamedTuple):
-    """Models of a block that went through the tracker, and were held against references.
+    """Models of a block that went through the tracker, windows and references.
 
     Attributes:
         chunk: All of the block's rows.
@@ -242,14 +242,8 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
         watched, alerts = watch_each(work.drift, losses, ran.starts, ran.stops)
         beside |= {f"{codec.BESIDE}drift.{name}": part for name, part in watched._asdict().items()}
     well = [places[place] for place in np.flatnonzero(ran.fine).tolist()]
-    measured: dict[int, pa.RecordBatch] = {}
-    own_arrays: list[Columns] = []
-    if ran.measured is not None and work.measure is not None:
-        measured = _windows(work.measure, work.spec, ran.measured, ran.of_all)
-        for model in ran.of_all.tolist():
-            arrays = ran.measured.open[model]._asdict().items()
-            own_arrays.append({f"{codec.BESIDE}open.{name}": part for name, part in arrays})
-    states = _states(work, rows, well, ran.last, ran.columns, beside)._replace(own=own_arrays)
+    states = _states(work, rows, well, ran.last, ran.columns, beside)
+    states = states._replace(own=_open_windows(ran))
     counts = states.columns["counts"]
     count_totals(work.spec, np.zeros_like(counts), counts)
     count("rows_tracked", len(where))
@@ -262,7 +256,7 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     told = {
         EPISODES: {} if held is None else _episodes(held, states, ran.of_all),
         ALERTS: _alerts(alerts, chunk, ran),
-        MISMATCH: measured,
+        MISMATCH: _windows(work, ran),
     }
     learned = None
     if steps.learn is not None and learners.takes_blocks(steps.learn[1]):
@@ -274,7 +268,7 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
 
 
 def _run(work: Work, rows: SortedRows, places: range) -> _Ran | None:
-    """Run a block of models through the tracker and the references; None if none goes well."""
+    """Run a block of models through tracker, windows and references; None if none goes well."""
     spec: Any = work.spec
     begin, end = rows.starts[places[0]], rows.stops[places[-1]]
     chunk = rows.slice(begin, end)
@@ -283,24 +277,24 @@ def _run(work: Work, rows: SortedRows, places: range) -> _Ran | None:
     starts = np.array(rows.starts[places[0] : places[-1] + 1]) - begin
     stops = np.array(rows.stops[places[0] : places[-1] + 1]) - begin
     matrix = np.ascontiguousarray(chunk.column("x"), dtype=np.float64)
+    times = chunk.column("time") if chunk.has("time") else np.zeros(len(chunk), np.int64)
     good = np.logical_and.reduceat(np.isfinite(matrix).all(axis=1), starts)
+    windows = None
+    if work.measure is not None:
+        windows = windows_of(work.measure, times, starts, stops)
+        # Of a window of more rows some are left out, as it goes.
+        good[windows.model[windows.stop - windows.first > work.measure.most_rows]] = False
     if not good.any():
         return None
     spans = starts[good], stops[good]
-    times = chunk.column("time") if chunk.has("time") else np.zeros(len(chunk), np.int64)
     models = block.Begun(spec, matrix, *spans, work.rows_to_start)
-    measured, small = None, np.ones(len(spans[0]), np.bool_)
-    if work.measure is None:
+    measured = None
+    if windows is None or work.measure is None:
         models.run(np.arange(len(spans[0])), *spans)
     else:
-        windows = windows_of(work.measure, times, *spans)
-        # Of a window of more rows some are left out, as it goes.
-        large = windows.stop - windows.first > work.measure.most_rows
-        small[windows.model[large]] = False
-        measured = measure_block(work.measure, spec, models, matrix, windows, *spans)
+        measured = measure_block(work.measure, spec, models, matrix, windows.of(good), *spans)
     # Rows between those of good models keep what room was made with: not valid.
     fine = good & np.logical_and.reduceat(models.features.valid, starts)
-    fine[good] &= small
     held = None
     if work.reference is not None:
         held = hold_block(work.reference, matrix, *spans, times, work.rows_to_start)
@@ -359,19 +353,32 @@ def _episodes(held: HeldBlock, states: BlockStates, models: IntArray) -> dict[in
     return found
 
 
-def _windows(
-    measure: MeasureMismatch, spec: Any, measured: MeasuredBlock, models: IntArray
-) -> dict[int, pa.RecordBatch]:
+def _windows(work: Work, ran: _Ran) -> dict[int, pa.RecordBatch]:
     """Return the windows that were measured, by the place in `states`."""
-    lines = [measured.lines[model] for model in models.tolist()]
+    if ran.measured is None or work.measure is None:
+        return {}
+    lines = [ran.measured.lines[model] for model in ran.of_all.tolist()]
     told = [line for own in lines for line in own]
     count("windows", len(told))
-    batch = mismatch_chunk(told, spec, measure.confidence).batch
+    batch = mismatch_chunk(told, work.spec, work.measure.confidence).batch
     found, at = {}, 0
     for place, own in enumerate(lines):
         found[place] = batch.slice(at, len(own))
         at += len(own)
     return found
+
+
+def _open_windows(ran: _Ran) -> list[Columns]:
+    """Return the arrays of each model's windows that are still open; none without windows."""
+    if ran.measured is None:
+        return []
+    return [
+        {
+            f"{codec.BESIDE}open.{name}": array
+            for name, array in ran.measured.open[model]._asdict().items()
+        }
+        for model in ran.of_all.tolist()
+    ]
 
 
 def _alerts(alerts: Mapping[int, Alerts], chunk: Chunk, ran: _Ran) -> dict[int, pa.RecordBatch]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.monitor.mismatch import mismatch_of_each
+from kerneltrack.monitor.mismatch import Mismatch, mismatch_of_each
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.okfeb.block import Begun
 from kerneltrack.trackers.okfeb.spec import OKFEBSpec
@@ -21,6 +22,10 @@ from transforms.track.windows import Measured, MeasureMismatch, OpenWindows
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+
+
+MOST_ROWS = 65_536
+"""Rows of windows that are measured together, beside those of one."""
 
 
 class Windows(NamedTuple):
@@ -39,6 +44,17 @@ class Windows(NamedTuple):
     first: IntArray
     stop: IntArray
     complete: npt.NDArray[np.bool_]
+
+    def of(self, chosen: npt.NDArray[np.bool_]) -> Windows:
+        """Return those of the models that are chosen, (m,), which are numbered anew."""
+        kept = chosen[self.model]
+        return Windows(
+            (np.cumsum(chosen) - 1)[self.model[kept]],
+            self.begin[kept],
+            self.first[kept],
+            self.stop[kept],
+            self.complete[kept],
+        )
 
 
 class MeasuredBlock(NamedTuple):
@@ -104,15 +120,13 @@ def measure_block(
     rounds = int(turn.max()) + 1
     for pieces, ending in zip(_by_round(turn, rounds), _by_round(due, rounds), strict=True):
         models.run(owner[pieces], begins[pieces], cuts[pieces])
-        if not len(ending):
-            continue
-        of, first, last = windows.model[ending], windows.first[ending], windows.stop[ending]
-        z = models.project(of, first, last)
-        scaled = _scaled(spec, models, rows, of, first, last)
-        lasts = np.cumsum(last - first)
-        mismatches = mismatch_of_each(models.kernels[of], scaled, z, lasts - (last - first), lasts)
-        for place, mismatch in zip(ending.tolist(), mismatches, strict=True):
-            found[place] = mismatch
+        # Windows that slide hold each row many times.
+        sizes = np.cumsum(windows.stop[ending] - windows.first[ending])
+        for at_once in _by_round(
+            sizes // MOST_ROWS, int(sizes[-1:].max(initial=0)) // MOST_ROWS + 1
+        ):
+            for place, mismatch in _measured(spec, models, rows, windows, ending[at_once]):
+                found[place] = mismatch
     return _told(measure, rows, windows, found, starts, stops)
 
 
@@ -123,16 +137,22 @@ def _by_round(rounds: IntArray, count: int) -> list[IntArray]:
     return [order[start:stop] for start, stop in itertools.pairwise(edges.tolist())]
 
 
-def _scaled(
-    spec: OKFEBSpec, models: Begun, rows: FloatArray, of: IntArray, first: IntArray, last: IntArray
-) -> FloatArray:
-    """Return the windows' rows as their models see them, one window after the other."""
-    lengths = last - first
-    ends = np.cumsum(lengths)
-    places = np.arange(int(ends[-1])) + np.repeat(first - ends + lengths, lengths)
-    owner = np.repeat(of, lengths)
+def _measured(
+    spec: OKFEBSpec, models: Begun, rows: FloatArray, windows: Windows, places: IntArray
+) -> Iterator[tuple[int, Mismatch]]:
+    """Return the places of windows and what they say of their models as they are."""
+    if not len(places):
+        return
+    of, first, last = windows.model[places], windows.first[places], windows.stop[places]
+    ends = np.cumsum(last - first)
+    begins = ends - (last - first)
+    owner = np.repeat(of, last - first)
+    own = rows[np.arange(len(owner)) + np.repeat(first - begins, last - first)]
     scaling = Scaling(models.columns["shift"][owner], models.columns["scale"][owner])
-    return apply_scaling(scaling, rows[places], math.inf if spec.clip is None else spec.clip)
+    scaled = apply_scaling(scaling, own, math.inf if spec.clip is None else spec.clip)
+    z = models.project(of, first, last)
+    told = mismatch_of_each(models.kernels[of], scaled, z, begins, ends)
+    yield from zip(places.tolist(), told, strict=True)
 
 
 def _told(
