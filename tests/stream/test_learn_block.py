@@ -14,7 +14,7 @@ from kerneltrack.learners.common.labels import MAX_NAME
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from tests.oracles.learner_cases import WIDTH, every_spec
 from transforms.chunks import Chunk, matrix_column
-from transforms.learn.block import learn_models, takes_blocks
+from transforms.learn.block import bytes_of, learn_models, takes_blocks
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.transform import TrainLinear
 from transforms.metrics import counting
@@ -143,6 +143,15 @@ def test_none_go_together_where_all_are_refused() -> None:
     steps = steps_of(RidgeSpec())
     assert steps.learn is not None
     assert learn_models(steps.learn, list(SIZES), rows, STARTS, STOPS) is None
+
+
+@pytest.mark.parametrize("spec", [RidgeSpec(inputs="both"), AutoSpec(inputs="rows")])
+def test_the_bytes_of_a_learner_are_those_of_its_state(spec: LearnerSpec) -> None:
+    found, _, _ = compared(spec, features(spec.classifies, ("x",)))
+    # None has met a class.
+    for parts in found.states[1:]:
+        own = sum(array.nbytes for array in parts.arrays.values())
+        assert own == bytes_of(spec, 2, WIDTH)
 
 
 def test_what_goes_by_blocks() -> None:

@@ -19,6 +19,8 @@ from kerneltrack.codec import Parts
 from kerneltrack.learners.common.block import learn_block
 from kerneltrack.learners.common.board import close_window, total_line
 from kerneltrack.learners.common.prequential import MAX_FEATURE
+from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
+from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
 from transforms.learn.learner import begin, snapshot_parts
 from transforms.learn.metrics import metrics_chunk
@@ -58,6 +60,21 @@ def takes_blocks(fn: LearnFn) -> bool:
     """Check whether a job's learners can go by blocks: labels come with rows, all is told last."""
     plan = fn.plan
     return fn.begins_anew and (plan.late, plan.every) == (None, None)
+
+
+def bytes_of(spec: LearnerSpec, channels: int, rank: int) -> int:
+    """Return the bytes of a learner's state that has met no class.
+
+    Args:
+        spec: Its spec.
+        channels: Of the rows.
+        rank: How many features the tracker makes of them.
+    """
+    own = rank if spec.inputs == FEATURES else channels
+    width = own + rank if spec.inputs == BOTH else own
+    learner = get_learner(spec.learner)
+    arrays = learner.arrays(learner.begin(spec, width, own))
+    return sum(array.nbytes for array in arrays.values())
 
 
 def learn_models(

@@ -189,6 +189,8 @@ def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:
         size += references.bytes_of(work.reference, width)
     if work.drift is not None:
         size += sum(array.nbytes for array in begin_drift(work.drift))
+    if steps.learn is not None:
+        size += learners.bytes_of(steps.learn[1].plan.spec, width, work.spec.rank)
     for places in blocks_of(rows, size):
         yield run_block(steps, rows, places)
 
