@@ -15,7 +15,7 @@ from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.first_rows import MOST_TOGETHER
 from kerneltrack.trackers.common.scaling import standard_scaling, standard_scaling_of_each
-from kerneltrack.trackers.okfeb.block import Begun, run_block
+from kerneltrack.trackers.okfeb.block import Begun
 from kerneltrack.trackers.okfeb.okfeb import OKFEB
 from tests.oracles.streams import walk
 from transforms.partition import window_block
@@ -48,7 +48,8 @@ def test_a_block_gives_the_bits_of_each_model(name: str, width: int) -> None:
     rows[-40:, 0] = 7.0
     stops = np.cumsum(np.array(SIZES, np.int64))
     starts: npt.NDArray[np.int64] = stops - np.array(SIZES, np.int64)
-    done = run_block(spec, rows, starts, stops, spec.rows_to_start)
+    done = Begun(spec, rows, starts, stops, spec.rows_to_start)
+    done.run(np.arange(len(SIZES)), starts, stops)
     tracker = OKFEB()
     for place, (start, stop) in enumerate(zip(starts, stops, strict=True)):
         own = rows[start:stop]

@@ -74,7 +74,7 @@ class LearnFn(beam.DoFn):
         expiry: Expiry | None = None,
     ) -> None:
         """Keep the arguments, as of `TrainLinear`."""
-        self.plan = self._plan = plan
+        self.plan = plan
         self._warm = warm
         self._expiry = expiry
         self._expire_after = None if expiry is None else expiry.after
@@ -145,7 +145,7 @@ class LearnFn(beam.DoFn):
         early.clear()
         now = self._read(key, data)
         if now.state is not None:
-            snapshot = encode_snapshot(self._plan.spec, key, now, final=False)
+            snapshot = encode_snapshot(self.plan.spec, key, now, final=False)
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, snapshot))
 
     def finish(self, key: str, learner: Any, early: Any) -> Iterator[Any]:
@@ -186,18 +186,18 @@ class LearnFn(beam.DoFn):
         if now.state is None:
             outcome.lost.append(left_over(now.pending, now.open_rows))
         else:
-            snapshot = encode_snapshot(self._plan.spec, key, now, final=True)
+            snapshot = encode_snapshot(self.plan.spec, key, now, final=True)
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, snapshot))
-            now = end_metrics(settle_rest(self._plan, now, outcome), outcome)
+            now = end_metrics(settle_rest(self.plan, now, outcome), outcome)
         yield from self._outputs(key, before, now, outcome)
 
     @property
     def _rows_at_once(self) -> int:
         """Rows that run in one go at the end: all that wait are copied for each."""
-        return max(SLICE_ROWS, self._plan.late.most_rows if self._plan.late else 0)
+        return max(SLICE_ROWS, self.plan.late.most_rows if self.plan.late else 0)
 
     def _read(self, key: str, data: bytes | None) -> Learning:
-        spec = self._plan.spec
+        spec = self.plan.spec
         if data is not None:
             return self._written.take(key, data)
         if self._warm is None:
@@ -213,11 +213,11 @@ class LearnFn(beam.DoFn):
         return now
 
     def _take_labels(self, now: Learning, chunks: Sequence[Chunk], outcome: Outcome) -> Learning:
-        late = self._plan.late
+        late = self.plan.late
         if late is None:
             return now
         most = None if self._waits_for_end else late.most_rows
-        pending, lost, again = arrive(self._plan.spec, now.pending, chunks, now.open_rows, most)
+        pending, lost, again = arrive(self.plan.spec, now.pending, chunks, now.open_rows, most)
         count("labels_again", again)
         outcome.lost.append(lost)
         return now._replace(pending=pending)
@@ -234,7 +234,7 @@ class LearnFn(beam.DoFn):
             return now
         chunk = chunk.slice(again, len(chunk))
         z, channels = inputs_of(chunk)
-        now = opened(self._plan.spec, now, z.shape[1], channels)
+        now = opened(self.plan.spec, now, z.shape[1], channels)
         time, clock = None, np.zeros(len(chunk), np.int64)
         if chunk.has("time"):
             time = chunk.column("time")
@@ -243,15 +243,15 @@ class LearnFn(beam.DoFn):
         if chunk.has("label"):
             label = label_values(chunk.batch.column("label"))
         else:
-            label = no_labels(self._plan.spec, len(chunk))
+            label = no_labels(self.plan.spec, len(chunk))
         rows = FeatureRows(now.rows, time, clock, z, label)
-        return run_rows(self._plan, key, now, rows, outcome)
+        return run_rows(self.plan, key, now, rows, outcome)
 
     def _obey(self, key: str, command: Command, now: Learning, outcome: Outcome) -> Learning:
         """Let the learner begin anew where it is; what it had to say is said."""
-        spec = self._plan.spec
+        spec = self.plan.spec
         if now.state is not None:
-            now = end_metrics(settle_rest(self._plan, now, outcome), outcome)
+            now = end_metrics(settle_rest(self.plan, now, outcome), outcome)
         after = begin(spec, now.rows)
         if command.learner is not None:
             known = decode(spec, command.learner, f"learner of model {key!r}")
@@ -264,7 +264,7 @@ class LearnFn(beam.DoFn):
         self, key: str, before: Learning, now: Learning, outcome: Outcome
     ) -> Iterator[Any]:
         """Yield what came of rows, and count it."""
-        spec = self._plan.spec
+        spec = self.plan.spec
         count_learned(spec, before, now)
         if self._at_once:
             for predicted in outcome.predicted:

@@ -110,7 +110,8 @@ class Block(NamedTuple):
         fell_back: Those of the places whose models must go one by one.
         states: States of the others, in order.
         features: Their features; None if there are none.
-        told: What some tell of besides, by output (episodes, alerts) and place in `states`.
+        told: What some tell of besides, by output (episodes, alerts, windows) and place in
+            `states`.
         learned: What their learners came to; None without, or if these must go one by one.
     """
 
@@ -257,7 +258,7 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     features = feature_chunk(chunk, ran.features, where, held is not None, scores, own)
     told = {
         EPISODES: {} if held is None else _episodes(held, states, ran.of_all),
-        ALERTS: _alerts(alerts, chunk, ran),
+        ALERTS: _alerts(alerts, ran),
         MISMATCH: _windows(work, ran),
     }
     learned = None
@@ -383,13 +384,14 @@ def _open_windows(ran: _Ran) -> list[Columns]:
     ]
 
 
-def _alerts(alerts: Mapping[int, Alerts], chunk: Chunk, ran: _Ran) -> dict[int, pa.RecordBatch]:
+def _alerts(alerts: Mapping[int, Alerts], ran: _Ran) -> dict[int, pa.RecordBatch]:
     """Return what drift detectors tell, by the place in `states`."""
     found = {}
     for place, told in alerts.items():
         times: list[int | None] = [None] * len(told.index)
-        if chunk.has("time"):
-            times = chunk.column("time")[ran.where[ran.starts[place] + told.position]].tolist()
+        if ran.chunk.has("time"):
+            rows = ran.where[ran.starts[place] + told.position]
+            times = ran.chunk.column("time")[rows].tolist()
         lines = zip(
             told.index.tolist(), times, told.before.tolist(), told.after.tolist(), strict=True
         )

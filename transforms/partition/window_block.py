@@ -120,12 +120,10 @@ def measure_block(
     rounds = int(turn.max()) + 1
     for pieces, ending in zip(_by_round(turn, rounds), _by_round(due, rounds), strict=True):
         models.run(owner[pieces], begins[pieces], cuts[pieces])
-        # Windows that slide hold each row many times.
-        sizes = np.cumsum(windows.stop[ending] - windows.first[ending])
-        for at_once in _by_round(
-            sizes // MOST_ROWS, int(sizes[-1:].max(initial=0)) // MOST_ROWS + 1
-        ):
-            for place, mismatch in _measured(spec, models, rows, windows, ending[at_once]):
+        # Windows that slide hold each row many times: not all at once.
+        parts = np.cumsum(windows.stop[ending] - windows.first[ending]) // MOST_ROWS
+        for part in _by_round(parts, int(parts.max(initial=0)) + 1):
+            for place, mismatch in _measured(spec, models, rows, windows, ending[part]):
                 found[place] = mismatch
     return _told(measure, rows, windows, found, starts, stops)
 

@@ -319,24 +319,21 @@ def count_each(
         stops: (m,) place after its last: the next one's first.
         size: Length of the windows, ns; None: only the totals are kept.
     """
-    empty, totals = Board.empty(), _tally_each(rows, starts, stops)
+    values = _values_of(rows)
+    empty, totals = Board.empty(), _tally_each(rows, values, starts, stops)
     if size is None:
         return [(empty._replace(total=total), []) for total in totals]
     owner, numbers = np.repeat(np.arange(len(starts)), stops - starts), rows.clock // size
     cuts = np.flatnonzero((np.diff(owner) != 0) | (np.diff(numbers) != 0)) + 1
     begins, ends = np.concatenate([[0], cuts]), np.concatenate([cuts, [len(owner)]])
-    windows, of = _tally_each(rows, begins, ends), owner[begins]
+    windows, of = _tally_each(rows, values, begins, ends), owner[begins]
     # Of each window the counts and sums of its model's rows up to its end.
     counts = np.cumsum([window.counts for window in windows], axis=0)
     first = np.searchsorted(of, np.arange(len(starts)))
     counts -= (counts[first] - [windows[place].counts for place in first.tolist()])[of]
     scored = np.concatenate([[0], np.cumsum(rows.scored)])
-    added = _accumulated(_values_of(rows), scored[starts], scored[stops])
-    sums = np.where(
-        (scored[ends] > scored[starts[of]])[:, np.newaxis],
-        np.vstack([added, np.zeros(SUMS)])[scored[ends] - 1],
-        0.0,
-    )
+    added = _accumulated(values, scored[starts], scored[stops])
+    sums = _sums_at(added, scored[starts[of]], scored[ends])
     found = []
     edges = [*first.tolist(), len(windows)]
     for total, (start, stop) in zip(totals, itertools.pairwise(edges), strict=True):
@@ -358,11 +355,20 @@ def _accumulated(values: FloatArray, starts: IntArray, stops: IntArray) -> Float
     return sums
 
 
-def _tally_each(rows: ScoredRows, starts: IntArray, stops: IntArray) -> list[Tally]:
+def _sums_at(added: FloatArray, starts: IntArray, stops: IntArray) -> FloatArray:
+    """Return what `_accumulated` came to from each start to its stop, zeros where these are one."""
+    some = (stops > starts)[:, np.newaxis]
+    return np.where(some, np.vstack([added, np.zeros(SUMS)])[stops - 1], 0.0)
+
+
+def _tally_each(
+    rows: ScoredRows, values: FloatArray, starts: IntArray, stops: IntArray
+) -> list[Tally]:
     """Return the tally of each stretch of rows; they follow one another.
 
     Args:
         rows: The rows.
+        values: What each scored one adds to `sums`.
         starts: (m,) place of each stretch's first row.
         stops: (m,) place after its last.
     """
@@ -371,8 +377,7 @@ def _tally_each(rows: ScoredRows, starts: IntArray, stops: IntArray) -> list[Tal
     np.cumsum(np.column_stack([rows.scored, correct]), axis=0, out=totals[1:])
     counts = np.column_stack([stops - starts, totals[stops] - totals[starts]])
     first, last = totals[starts, 0], totals[stops, 0]
-    added = np.vstack([_accumulated(_values_of(rows), first, last), np.zeros(SUMS)])
-    sums = added[np.where(last > first, last - 1, -1)]
+    sums = _sums_at(_accumulated(values, first, last), first, last)
     pairs, edges = np.zeros((0, 3), np.int64), np.zeros(len(starts) + 1, np.int64)
     if rows.codes is not None:
         owner = np.repeat(np.arange(len(starts)), counts[:, 1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,18 +31,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-class BlockRun(NamedTuple):
-    """What came of a block of m models and n rows.
-
-    Attributes:
-        columns: By name of a state's array, (m, ...): the states after the rows.
-        features: Of the n rows; indexes are each model's own.
-    """
-
-    columns: dict[str, npt.NDArray[Any]]
-    features: Features
-
-
 class Begun:
     """Models of a block that have begun, on their way through their rows.
 
@@ -52,6 +40,21 @@ class Begun:
         starts: (m,) place of each model's first row.
         stops: (m,) place after each model's last row.
         first: Rows that a model's scaling and bandwidth are taken from, at most.
+
+    States and features are bit for bit those of `OKFEB.init` and `update`.
+
+    Attributes:
+        columns: By name of a state's array, (m, ...): the states after the rows so far.
+        kernels: (m, 4) each model's kernel as the loops take it.
+
+    Example:
+        >>> spec = OKFEBSpec(rank=2, budget=4, warmup=5)
+        >>> rows = np.random.default_rng(0).normal(size=(30, 3))
+        >>> starts, stops = np.array([0, 20]), np.array([20, 30])
+        >>> models = Begun(spec, rows, starts, stops, 5)
+        >>> models.run(np.arange(2), starts, stops)
+        >>> models.columns["counts"][:, 0].tolist()
+        [20, 10]
     """
 
     def __init__(
@@ -103,26 +106,6 @@ class Begun:
     def features(self) -> Features:
         """What was said of the rows that were run."""
         return features_of(self._out)
-
-
-def run_block(
-    spec: OKFEBSpec, rows: npt.ArrayLike, starts: IntArray, stops: IntArray, first: int
-) -> BlockRun:
-    """Begin models and run all of their rows; arguments as of `Begun`.
-
-    Returns:
-        The states and the rows' features, bit for bit those of `OKFEB.init` and `update`.
-
-    Example:
-        >>> spec = OKFEBSpec(rank=2, budget=4, warmup=5)
-        >>> rows = np.random.default_rng(0).normal(size=(30, 3))
-        >>> done = run_block(spec, rows, np.array([0, 20]), np.array([20, 30]), 5)
-        >>> done.columns["counts"][:, 0].tolist()
-        [20, 10]
-    """
-    models = Begun(spec, rows, starts, stops, first)
-    models.run(np.arange(len(starts)), starts, stops)
-    return BlockRun(models.columns, models.features)
 
 
 def _call_each(settings: Any, kernels: IntArray, states: IntArray, *more: IntArray) -> None:
