@@ -111,8 +111,8 @@ def run(cluster: LiveCluster, program: Sequence[str], topic: str, cell: Cell, pa
     cpu = cluster.settle(output, 0)
     found = cluster.read(output, [0] * PARTITIONS)
     sent = np.array([message.timestamp()[1] / 1000 for message in found])
-    counts = np.array([_count(message.value(), cell.form) for message in found])
-    rate, per_cpu = _rates(sent, counts, cpu)
+    counts = np.array([count_rows(message.value(), cell.form) for message in found])
+    rate, per_cpu = rates(sent, counts, cpu)
     starts, before = cluster.ends(output), cluster.ends(topic)
     pace.after(rate)
     least = LEAST_MESSAGES * cell.models * cell.message_rows
@@ -141,11 +141,18 @@ def run(cluster: LiveCluster, program: Sequence[str], topic: str, cell: Cell, pa
     return Result(rate, per_cpu, np.array(latencies))
 
 
-def _rates(
+def rates(
     sent: npt.NDArray[np.float64],
     counts: npt.NDArray[np.int64],
     cpu: Sequence[tuple[float, float]],
 ) -> tuple[float, float]:
+    """Return rows/s and rows per CPU second.
+
+    Args:
+        sent: When each message was sent.
+        counts: Its rows.
+        cpu: CPU seconds by time.
+    """
     order = np.argsort(sent, kind="stable")
     sent, done = sent[order], np.cumsum(counts[order])
     low, high = (int(np.searchsorted(done, part * done[-1])) for part in PARTS)
@@ -155,7 +162,8 @@ def _rates(
     return rows / (sent[high] - sent[low]), rows / (used[1] - used[0])
 
 
-def _count(value: bytes, form: str) -> int:
+def count_rows(value: bytes, form: str) -> int:
+    """Return how many rows a message of an output holds."""
     return batch_of(value).num_rows if form == "arrow" else value.count(b'"index":')
 
 

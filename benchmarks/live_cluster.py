@@ -133,7 +133,10 @@ class LiveCluster:
 
     def topic(self) -> str:
         """Make a new topic."""
-        name = f"bench-{time.time_ns()}"
+        return self.make(f"bench-{time.time_ns()}")
+
+    def make(self, name: str) -> str:
+        """Make a topic of this name."""
         admin = AdminClient(self.client)
         for made in admin.create_topics([NewTopic(name, num_partitions=PARTITIONS)]).values():
             made.result(60)

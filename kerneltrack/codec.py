@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -100,24 +100,26 @@ def encode(
 
 def tracker_header(spec: SubspaceSpec, about: str) -> str:
     """Return the header of a tracker's state; `about` is JSON, its keys sorted."""
-    return f'{{"about": {about}, {_tracker_text(spec)}'
+    of_all = _text_of(
+        spec, lambda: {"version": VERSION, TRACKER: spec.tracker, "spec": spec.to_dict()}
+    )
+    return f'{{"about": {about}, {of_all}}}'
 
 
-_TEXTS: dict[int, tuple[SubspaceSpec, str]] = {}
+_TEXTS: dict[int, tuple[Any, str]] = {}
 _MOST_TEXTS = 64
 
 
-def _tracker_text(spec: SubspaceSpec) -> str:
-    """Return what the headers of all of a spec's states end with.
+def _text_of(spec: Any, named: Callable[[], dict[str, Any]]) -> str:
+    """Return what the headers of all of a spec's states have in common, JSON without brackets.
 
     Kept for the very object: specs that are equal may still be written differently (1 and 1.0).
     """
     found = _TEXTS.get(id(spec))
     if found is None or found[0] is not spec:
-        header = {"version": VERSION, TRACKER: spec.tracker, "spec": spec.to_dict()}
         if len(_TEXTS) >= _MOST_TEXTS:
             _TEXTS.clear()
-        found = _TEXTS[id(spec)] = spec, json.dumps(header, sort_keys=True)[1:]
+        found = _TEXTS[id(spec)] = spec, json.dumps(named(), sort_keys=True)[1:-1]
     return found[1]
 
 
@@ -157,13 +159,10 @@ def learner_parts(
 ) -> Parts:
     """Return a learner's state as it is written; see `encode`."""
     learner = get_learner(spec.learner)
-    header = {
-        "version": VERSION,
-        LEARNER: spec.learner,
-        "spec": spec.to_dict(),
-        "state": learner.header(state),
-    }
-    text = json.dumps({**header, "about": about or {}}, sort_keys=True)
+    of_all = _text_of(spec, lambda: {LEARNER: spec.learner, "spec": spec.to_dict()})
+    own = json.dumps(learner.header(state), sort_keys=True)
+    about_ = json.dumps(about or {}, sort_keys=True)
+    text = f'{{"about": {about_}, {of_all}, "state": {own}, "version": {VERSION}}}'
     return Parts(text, learner.arrays(state), _named_beside(beside))
 
 

@@ -17,6 +17,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.learners import LearnerSpec, RidgeSpec
 from transforms.chunks import Chunk, Failures, matrix_column
@@ -288,13 +290,13 @@ class Step:
             narrowed = list(NarrowFn(self._spec, {}).process(("m", chunk)))
         else:
             narrowed = [narrow_labels(("m", chunk), self._spec)]
-        return [
-            _named(output)
-            for element in narrowed
-            for output in self._step.process(
-                element, learner=self.learner, early=self.early, **self._timers
-            )
-        ]
+        cells = {"learner": self.learner, "early": self.early, **self._timers}
+        outputs = []
+        for element in narrowed:
+            self._step.start_bundle()
+            outputs += self._step.process(element, **cells, timestamp=Timestamp(0))
+            outputs += self._step.finish_bundle()
+        return [_named(output) for output in outputs]
 
     def expire(self) -> list[tuple[str, Any]]:
         """What comes out as the model has been silent for long."""
@@ -308,6 +310,8 @@ class Step:
 
 
 def _named(output: Any) -> tuple[str, Any]:
+    tag, value = PREDICTIONS, output
     if isinstance(output, pvalue.TaggedOutput):
-        return str(output.tag), output.value
-    return PREDICTIONS, output
+        tag, value = str(output.tag), output.value
+    # What `finish_bundle` gives says where it belongs.
+    return tag, value.value if isinstance(value, WindowedValue) else value

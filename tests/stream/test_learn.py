@@ -39,7 +39,7 @@ from tests.stream.learning import (
 )
 from tests.stream.running import make_rows
 from transforms.chunks import Chunk, matrix_column
-from transforms.learn.step import SLICE_ROWS
+from transforms.learn.predictions import SLICE_ROWS
 from transforms.learn.transform import (
     METRICS,
     PREDICTIONS,

@@ -14,10 +14,10 @@ from kerneltrack.learners.common.labels import MAX_NAME
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from tests.oracles.learner_cases import WIDTH, every_spec
 from transforms.chunks import Chunk, matrix_column
-from transforms.learn.block import bytes_of, learn_models, takes_blocks
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.transform import TrainLinear
 from transforms.metrics import counting
+from transforms.partition.learn_block import bytes_of, learn_models, takes_blocks
 from transforms.partition.steps import METRICS, PREDICTIONS, Rows, State, Steps
 from transforms.track.order import Order
 

@@ -1,13 +1,11 @@
-"""The learners of many models at once, for features of which all are there with their labels.
+"""Rows of many models through their learners at once.
 
-What Python costs for each model is paid once a block: predictions and metrics are one chunk each of
-all models (`kerneltrack.learners.common.block`). What came of a model is what `LearnFn` says of it,
-bit for bit.
+What Python costs for each model is paid once a block (`kerneltrack.learners.common.block`). What
+comes of a model is what `run_rows` makes of its rows alone, bit for bit.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,130 +13,109 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.codec import Parts
+from kerneltrack.learners import LearnerState
 from kerneltrack.learners.common.block import learn_block
-from kerneltrack.learners.common.board import close_window, total_line
+from kerneltrack.learners.common.board import Line
 from kerneltrack.learners.common.prequential import MAX_FEATURE
-from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
-from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
-from transforms.learn.learner import begin, snapshot_parts
-from transforms.learn.metrics import metrics_chunk
+from transforms.learn.learner import Learning
 from transforms.learn.predictions import prediction_arrays
-from transforms.learn.step import SLICE_ROWS, LearnFn, count_learned
-from transforms.learn.turns import NarrowFn, inputs_of
+from transforms.learn.run import Plan
 from transforms.read.kinds import codes_of, encode
 from transforms.read.label_values import no_labels, to_column
 
 IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 
 
-class LearnedModels(NamedTuple):
-    """What came of m models.
+class LearnedRows(NamedTuple):
+    """What came of the rows of m models.
 
     Attributes:
-        done: (m,) which models this is of; the others must go by themselves.
-        predictions: Of the rows of those that are done.
-        metrics: Their lines.
-        lines: (m + 1,) where each one's begin in `metrics`.
-        states: Their snapshots.
+        after: What each one's learner has come to.
+        predictions: Of all rows.
+        told: Of each model its learner's state, and the windows that were closed.
     """
 
-    done: npt.NDArray[np.bool_]
+    after: list[Learning]
     predictions: pa.RecordBatch
-    metrics: pa.RecordBatch
-    lines: list[int]
-    states: list[Parts]
-
-    def metrics_of(self, place: int) -> pa.RecordBatch:
-        """Return the lines of the model at a place."""
-        start, stop = self.lines[place : place + 2]
-        return self.metrics.slice(start, stop - start)
+    told: list[tuple[LearnerState, list[Line]]]
 
 
-def takes_blocks(fn: LearnFn) -> bool:
-    """Check whether a job's learners can go by blocks: labels come with rows, all is told last."""
-    plan = fn.plan
-    return fn.begins_anew and (plan.late, plan.every) == (None, None)
+def goes_together(plan: Plan) -> bool:
+    """Check whether models of a job can go together: labels come with rows, all is told last."""
+    return (plan.late, plan.every) == (None, None)
 
 
-def bytes_of(spec: LearnerSpec, channels: int, rank: int) -> int:
-    """Return the bytes of a learner's state that has met no class.
-
-    Args:
-        spec: Its spec.
-        channels: Of the rows.
-        rank: How many features the tracker makes of them.
-    """
-    own = rank if spec.inputs == FEATURES else channels
-    width = own + rank if spec.inputs == BOTH else own
-    learner = get_learner(spec.learner)
-    arrays = learner.arrays(learner.begin(spec, width, own))
-    return sum(array.nbytes for array in arrays.values())
+def fit_rows(inputs: FloatArray, starts: IntArray, stops: IntArray) -> npt.NDArray[np.bool_]:
+    """Return which of m models have only rows that no learner refuses."""
+    return np.logical_and.reduceat(np.all(np.abs(inputs) <= MAX_FEATURE, axis=1), starts)
 
 
-def learn_models(
-    steps: tuple[NarrowFn, LearnFn],
-    keys: Sequence[str],
-    features: pa.RecordBatch,
+def learn_rows(
+    plan: Plan,
+    before: Sequence[Learning],
+    rows: Chunk,
+    inputs: FloatArray,
     starts: IntArray,
     stops: IntArray,
-) -> LearnedModels | None:
-    """Let the learners of models begin and take all of their features.
+) -> LearnedRows:
+    """Let the learners of m models predict, score and learn rows; see `learn_block`.
 
     Args:
-        steps: The learner's.
-        keys: The models.
-        features: Their features, a model's one after the other, labels among them.
-        starts: (m,) place of each model's first row.
-        stops: (m,) place after its last.
-
-    Returns:
-        What came of them; None if all must go by themselves.
-
-    Raises:
-        ConfigError: as `NarrowFn` does.
+        plan: What is done with every model's rows.
+        before: What each model's learner has come to: `goes_together`.
+        rows: Narrow rows; a model's, its next, follow one another.
+        inputs: What learners are told of them.
+        starts: (m,) place of each model's first row; the first one's is 0.
+        stops: (m,) place after its last: the next one's first.
     """
-    narrow, fn = steps
-    spec = fn.plan.spec
-    rows = narrow.narrow(Chunk(features))
-    inputs, channels = inputs_of(rows)
-    valid = np.logical_and.reduceat(np.all(np.abs(inputs) <= MAX_FEATURE, axis=1), starts)
-    # Predictions of a model of more rows are cut into chunks.
-    done = valid & (stops - starts <= SLICE_ROWS)
-    if not done.any():
-        return None
-    if not done.all():
-        where = np.flatnonzero(np.repeat(done, stops - starts))
-        rows, inputs = rows.take(where), inputs[where]
-        lengths = (stops - starts)[done]
-        stops = np.cumsum(lengths)
-        starts = stops - lengths
     times = rows.column("time") if rows.has("time") else None
-    clock = np.zeros(len(rows), np.int64) if times is None else times
+    clock = np.zeros(len(rows), np.int64)
+    if times is not None:
+        clock = _clock([now.time for now in before], times, starts, stops)
     label = rows.batch.column("label") if rows.has("label") else None
     if label is None:
-        label = to_column(no_labels(spec, len(rows)))
-    numbers, window = _as_numbers(label), fn.plan.window
-    learned = learn_block(spec, inputs, channels, clock, numbers, starts, stops, window=window)
+        label = to_column(no_labels(plan.spec, len(rows)))
+    begun = [(now.state, now.board) for now in before]
+    numbers = _as_numbers(label)
+    learned = learn_block(
+        plan.spec, begun, inputs, clock, numbers, starts, stops, window=plan.window
+    )
     columns = {name: rows.batch.column(name) for name in ("index", "time") if rows.has(name)}
     columns |= prediction_arrays(learned.said, label)
-    names = [key for key, well in zip(keys, done.tolist(), strict=True) if well]
-    last = [None] * len(names) if times is None else times[stops - 1].tolist()
-    anew = begin(spec)
-    told, states = [], []
-    for place, (key, count, time) in enumerate(
-        zip(names, (stops - starts).tolist(), last, strict=True)
-    ):
-        state, board = learned.states[place], learned.boards[place]
-        now = anew._replace(state=state, board=board, rows=count, time=time)
-        count_learned(spec, anew, now)
-        states.append(snapshot_parts(spec, key, now))
-        _, closed = close_window(board)
-        told.append((state, [*learned.lines[place], *closed, total_line(board)]))
-    predictions = pa.RecordBatch.from_pydict(columns)
-    ends = [0, *itertools.accumulate(len(lines) for _, lines in told)]
-    return LearnedModels(done, predictions, metrics_chunk(spec, told).batch, ends, states)
+    many = len(before)
+    last = [None] * many if times is None else clock[stops - 1].tolist()
+    after = [
+        now.after(state, board, now.rows + length, time)
+        for now, state, board, length, time in zip(
+            before, learned.states, learned.boards, (stops - starts).tolist(), last, strict=True
+        )
+    ]
+    told = list(zip(learned.states, learned.lines, strict=True))
+    return LearnedRows(after, pa.RecordBatch.from_pydict(columns), told)
+
+
+def _clock(
+    before: Sequence[int | None], times: IntArray, starts: IntArray, stops: IntArray
+) -> IntArray:
+    """Return the greatest time of each row's model up to it.
+
+    Args:
+        before: (m,) of each model before its rows; None before its first.
+        times: (n,) the rows'.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after its last.
+    """
+    clock = times.copy()
+    least = np.iinfo(np.int64).min
+    earlier = np.array([least if time is None else time for time in before])
+    clock[starts] = np.maximum(clock[starts], earlier)
+    back = np.flatnonzero(clock[1:] < clock[:-1]) + 1
+    for model in np.unique(np.searchsorted(stops, back, side="right")).tolist():
+        part = clock[starts[model] : stops[model]]
+        np.maximum.accumulate(part, out=part)
+    return clock
 
 
 def _as_numbers(labels: pa.Array) -> tuple[list[str], npt.NDArray[Any]]:

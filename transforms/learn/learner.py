@@ -63,6 +63,13 @@ class Learning(NamedTuple):
             return self
         return self._replace(waiting=self.waiting.copied())
 
+    def after(self, state: LearnerState, board: Board, rows: int, time: int | None) -> Learning:
+        """Return what it has come to after rows of which none waits, as none did before."""
+        waiting = self.waiting
+        if waiting is not None:
+            waiting = waiting.moved(rows, state.classes)
+        return self._replace(state=state, board=board, rows=rows, time=time, waiting=waiting)
+
     @property
     def open_rows(self) -> OpenRows:
         """Return which rows may still be named by labels."""

@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from kerneltrack.learners import Predictions
 
+SLICE_ROWS = 16_384
+"""Rows a chunk of predictions holds at most."""
+
 
 def prediction_arrays(said: Predictions, label: pa.Array | None) -> dict[str, pa.Array]:
     """Return the columns of predictions: those of `transforms.write.schemas.predictions_schema`.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -22,16 +22,15 @@ from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack.errors import DataError
-from kerneltrack.learners import LearnerSpec
-from kerneltrack.learners.common.base import CARRIED
-from kerneltrack.registry import get_learner
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, ChunkCoder, Failures
 from transforms.kafka.commands import Command, command_of
+from transforms.keyed.bundles import MOST_BYTES, HoldingFn
 from transforms.keyed.expiry import Expiry, Kept, is_name, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
 from transforms.keyed.timers import in_time
+from transforms.learn.block import goes_together
 from transforms.learn.delayed_labels import Lost, arrive, left_over
 from transforms.learn.learner import (
     Learning,
@@ -42,7 +41,10 @@ from transforms.learn.learner import (
     opened,
 )
 from transforms.learn.metrics import metrics_chunk
+from transforms.learn.predictions import SLICE_ROWS
 from transforms.learn.run import Outcome, Plan, end_metrics, run_rows, settle_rest
+from transforms.learn.together import Visit, run_together
+from transforms.learn.totals import count_learned
 from transforms.learn.turns import first_index, gap, in_turn, inputs_of, turn
 from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting, prediction_chunk
 from transforms.metrics import count
@@ -54,13 +56,26 @@ METRICS = "metrics"
 SNAPSHOTS = "snapshots"
 FAILURES = "failures"
 
-SLICE_ROWS = 16_384
-"""Rows a chunk of predictions holds at most."""
 MAX_SPAN = 1e8
 """Longest window and distance of snapshots, s: any time plus it is still an int64 of ns."""
 
 
-class LearnFn(beam.DoFn):
+class Cells(NamedTuple):
+    """What Beam keeps of a model: its learner, chunks that came early, the timer of the end."""
+
+    learner: Any
+    early: Any
+    end: Any
+
+
+class Held(NamedTuple):
+    """What a bundle has brought a model so far."""
+
+    cells: Cells
+    chunks: list[Chunk]
+
+
+class LearnFn(HoldingFn[Held]):
     """The stateful step: rows in order of their index through the learner."""
 
     LEARNER = ReadModifyWriteStateSpec("learner", coders.BytesCoder())
@@ -74,6 +89,7 @@ class LearnFn(beam.DoFn):
         expiry: Expiry | None = None,
     ) -> None:
         """Keep the arguments, as of `TrainLinear`."""
+        super().__init__()
         self.plan = plan
         self._warm = warm
         self._expiry = expiry
@@ -81,6 +97,7 @@ class LearnFn(beam.DoFn):
         self._waits_for_end = bounded and plan.late is not None
         self._at_once = plan.late is not None and not bounded
         self._written = last_written(plan.spec)
+        self._together = goes_together(plan)
 
     @property
     def begins_anew(self) -> bool:
@@ -92,9 +109,60 @@ class LearnFn(beam.DoFn):
         measure_entries()
         check_writes()
 
-    def take(self, element: tuple[str, Chunk], learner: Any, early: Any, end: Any) -> Iterator[Any]:
+    def bring(self, element: tuple[str, Chunk], cells: Cells, timestamp: Any) -> Iterator[Any]:
+        """Take an element in: until the bundle ends it is held, if that is possible.
+
+        A command finds all that came before it done.
+        """
+        key, chunk = element
+        if self._together and command_of(chunk) is None:
+            yield from self.hold(key, self.held.get(key) or Held(cells, []), timestamp, chunk)
+        else:
+            yield from self.run_held()
+            yield from self.take(element, cells)
+
+    def run_visits(self, held: dict[str, Held]) -> Iterator[Any]:
+        """Run what is held: together where that is possible, else model by model."""
+        part: dict[str, Visit] = {}
+        size = 0
+        for key, each in held.items():
+            data = each.cells.learner.read()
+            if is_name(data):
+                yield from self._run_one(key, each)
+                continue
+            if data is None:
+                each.cells.end.set(GlobalWindow().max_timestamp())
+            size += len(data or b"")
+            if part and size > MOST_BYTES:
+                yield from self._run_part(held, part)
+                part, size = {}, len(data or b"")
+            part[key] = Visit(self._read(key, data), each.chunks)
+        if part:
+            yield from self._run_part(held, part)
+
+    def _run_part(self, held: Mapping[str, Held], visits: Mapping[str, Visit]) -> Iterator[Any]:
+        """Run some of the models that a bundle has visited."""
+        keys = [*visits]
+        done = set()
+        for learned in run_together(self.plan, [*visits.values()]):
+            key = keys[learned.place]
+            held[key].cells.learner.write(self._written.put(key, learned.after))
+            done.add(key)
+            yield key, learned.predictions
+            if learned.metrics is not None:
+                yield pvalue.TaggedOutput(METRICS, (key, learned.metrics))
+        for key in keys:
+            if key not in done:
+                yield from self._run_one(key, held[key])
+
+    def _run_one(self, key: str, held: Held) -> Iterator[Any]:
+        for chunk in held.chunks:
+            yield from self.take((key, chunk), held.cells)
+
+    def take(self, element: tuple[str, Chunk], cells: Cells) -> Iterator[Any]:
         """Take rows or labels in, and run the rows whose turn it is."""
         key, chunk = element
+        learner, early, end = cells
         if self._waits_for_end:
             end.set(GlobalWindow().max_timestamp())
             early.add(chunk)
@@ -137,6 +205,7 @@ class LearnFn(beam.DoFn):
 
     def expire(self, key: str, learner: Any, early: Any) -> Iterator[Any]:
         """Write all that is kept of a learner into a file, and keep the file's name instead."""
+        yield from self.run_held()
         data = learner.read()
         if self._expiry is None or data is None or is_name(data):
             return
@@ -150,6 +219,7 @@ class LearnFn(beam.DoFn):
 
     def finish(self, key: str, learner: Any, early: Any) -> Iterator[Any]:
         """Settle all rows when the input has ended."""
+        yield from self.run_held()
         # State expires with the window; each access to it costs a millisecond on some runners.
         whole = self._waits_for_end
         before = now = self._read(key, None if whole else learner.read())
@@ -265,7 +335,7 @@ class LearnFn(beam.DoFn):
     ) -> Iterator[Any]:
         """Yield what came of rows, and count it."""
         spec = self.plan.spec
-        count_learned(spec, before, now)
+        count_learned(spec, [(before, now)])
         if self._at_once:
             for predicted in outcome.predicted:
                 yield from _slices(key, predicted, None)
@@ -301,8 +371,9 @@ def learn_fn(timer: str, expire: bool) -> type[LearnFn]:
             learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
             early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
             end: Any = beam.DoFn.TimerParam(end_of_input),
+            timestamp: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
-            return self.take(element, learner, early, end)
+            return self.bring(element, Cells(learner, early, end), timestamp)
 
         @on_timer(end_of_input)
         def at_end(
@@ -324,9 +395,10 @@ def learn_fn(timer: str, expire: bool) -> type[LearnFn]:
             learner: Any = beam.DoFn.StateParam(LearnFn.LEARNER),
             early: Any = beam.DoFn.StateParam(LearnFn.EARLY),
             end: Any = beam.DoFn.TimerParam(end_of_input),
+            timestamp: Any = beam.DoFn.TimestampParam,
             silent: Any = beam.DoFn.TimerParam(silence),
         ) -> Iterator[Any]:
-            yield from self.take(element, learner, early, end)
+            yield from self.bring(element, Cells(learner, early, end), timestamp)
             if self._expire_after is not None:
                 silent.set(Timestamp.of(time.time() + self._expire_after))
 
@@ -364,14 +436,3 @@ def _slices(
 def _failures(key: str, lost: Lost) -> pvalue.TaggedOutput[str, Failures]:
     count("labels_lost", len(lost.row))
     return pvalue.TaggedOutput(FAILURES, Failures.of(key, lost.source, lost.row, lost.reason))
-
-
-def count_learned(spec: LearnerSpec, before: Learning, now: Learning) -> None:
-    """Count rows that a learner predicted between two of its states, and what became of them."""
-    count("predicted", now.rows - before.rows)
-    learner = get_learner(spec.learner)
-    after = learner.counters(now.state) if now.state is not None else {}
-    earlier = learner.counters(before.state) if before.state is not None else {}
-    carried = (name for name in after if name.startswith(CARRIED))
-    for name in ("scored", "correct", "learned", "unusable", *carried):
-        count(name, int(after.get(name, 0) - earlier.get(name, 0)))

@@ -97,6 +97,11 @@ class PredictedRows:
         said = at_places(self.said, slice(start, stop))
         return PredictedRows(self.rows.part(start, stop), said)
 
+    def moved(self, first: int, classes: tuple[str, ...]) -> PredictedRows:
+        """Return no rows, as these are, before the one of this index."""
+        rows = dataclasses.replace(self.rows, first=first)
+        return PredictedRows(rows, dataclasses.replace(self.said, classes=classes))
+
     def copied(self) -> PredictedRows:
         """Return the same with arrays that are no parts of larger ones."""
         return PredictedRows(

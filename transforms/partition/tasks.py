@@ -23,10 +23,10 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk, Failures
-from transforms.learn.block import LearnedModels
 from transforms.metrics import UNREFERENCED, Counts, counting
 from transforms.partition.blocks import Block, BlockStates, run_blocks, takes_blocks
 from transforms.partition.large import each_model, size_of
+from transforms.partition.learn_block import LearnedModels
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import (
     SortedRows,

@@ -55,8 +55,8 @@ class LiveTrackFn(TrackFn):
 
     def fall_silent(self, key: str, cells: Cells, timers: Timers, due: Any) -> Iterator[Any]:
         """Take the rows that wait for newer ones, with the bundle if that is possible."""
-        if key in self._held or not self._together:
-            yield from self._run_held()
+        if key in self.held or not self._together:
+            yield from self.run_held()
         log = self.log_of(key, cells)
         if self._idle_flush is None or not (log.clock and log.clock.waiting):
             return
@@ -64,8 +64,7 @@ class LiveTrackFn(TrackFn):
             return
         held = Held(cells, timers, [], flush=True)
         if self._together:
-            self._held[key] = held
-            self._earliest = min(self._earliest, due)
+            yield from self.hold(key, held, due, None)
         else:
             yield from self._run_one(key, held, log)
 
@@ -132,7 +131,7 @@ def live_track_fn(timer: str) -> type[LiveTrackFn]:
             silent: Any = beam.DoFn.TimerParam(silence),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Iterator[Any]:
-            yield from self._run_held()
+            yield from self.run_held()
             timers = Timers(end, None, silent)
             yield from self.expire(key, self.log_of(key, Cells(log, buffer, kept)), timers, due)
 

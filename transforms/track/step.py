@@ -15,8 +15,6 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import TimerSpec, on_timer
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
-from apache_beam.utils.timestamp import MAX_TIMESTAMP
-from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack import codec
 from kerneltrack.learners.common.inputs import own_inputs
@@ -25,6 +23,7 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, Failures
 from transforms.kafka.commands import Command, as_chunk, command_of
+from transforms.keyed.bundles import HoldingFn
 from transforms.keyed.expiry import Expiry, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
@@ -72,10 +71,6 @@ LEARNED_BEFORE = "of a time that the model had learned from before it was taken 
 NOTHING_HELD = "a value is missing and none recent enough can stand in for it"
 
 
-MOST_HELD = 131_072
-"""Rows of a bundle that are held at most."""
-
-
 class Timers(NamedTuple):
     """A model's timers: at the end of the input; in live jobs also of its silence."""
 
@@ -101,7 +96,7 @@ class Held:
     flush: bool = False
 
 
-class TrackFn(beam.DoFn):
+class TrackFn(HoldingFn[Held]):
     """The stateful step: buffer by the model's clock, run the tracker, emit."""
 
     def __init__(
@@ -112,6 +107,7 @@ class TrackFn(beam.DoFn):
         expiry: Expiry | None = None,
     ) -> None:
         """Keep the arguments, as of `TrackSubspace`."""
+        super().__init__()
         self._work = work
         self._order = order
         self._warm = warm
@@ -119,7 +115,6 @@ class TrackFn(beam.DoFn):
         self._tracker = get_tracker(work.spec.tracker)
         self._written = last_written(work)
         self._together = goes_together(work, order)
-        self.start_bundle()
 
     @property
     def work(self) -> Work:
@@ -136,51 +131,25 @@ class TrackFn(beam.DoFn):
         measure_entries()
         check_writes()
 
-    def start_bundle(self) -> None:
-        """Begin without rows."""
-        self._held: dict[str, Held] = {}
-        self._held_rows = 0
-        self._earliest: Any = MAX_TIMESTAMP
-
-    def finish_bundle(self) -> Iterator[Any]:
-        """Run what is held of the bundle."""
-        earliest = self._earliest
-        for out in self._run_held():
-            if isinstance(out, pvalue.TaggedOutput):
-                yield pvalue.TaggedOutput(out.tag, _placed(out.value, earliest))
-            else:
-                yield _placed(out, earliest)
-
     def bring(
         self, element: tuple[str, Chunk], cells: Cells, timers: Any, timestamp: Any
     ) -> Iterator[Any]:
         """Take an element in: until the bundle ends it is held, if that is possible.
 
-        Beam writes state after `finish_bundle`. A command, and whatever comes for a model after
-        one, finds all that came before it done.
+        A command, and whatever comes for a model after one, finds all that came before it done.
         """
         key, chunk = element
-        held = self._held.get(key)
+        held = self.held.get(key)
         if not self._together or command_of(chunk) is not None or (held and held.flush):
-            yield from self._run_held()
+            yield from self.run_held()
             held = None
         if not self._together or command_of(chunk) is not None:
             yield from self._run_one(key, Held(cells, timers, [chunk]))
             return
-        if held is None:
-            held = self._held[key] = Held(cells, timers, [])
-        held.chunks.append(chunk)
-        self._held_rows += len(chunk)
-        self._earliest = min(self._earliest, timestamp)
-        if self._held_rows >= MOST_HELD:
-            yield from self._run_held()
+        yield from self.hold(key, held or Held(cells, timers, []), timestamp, chunk)
 
-    def _run_held(self) -> Iterator[Any]:
+    def run_visits(self, held: dict[str, Held]) -> Iterator[Any]:
         """Run what is held: together where that is possible, else model by model."""
-        held = self._held
-        self.start_bundle()
-        if not held:
-            return
         visits = [
             Visit(key, self.log_of(key, each.cells), each.chunks, each.flush)
             for key, each in held.items()
@@ -601,14 +570,10 @@ def track_fn(timer: str) -> type[TrackFn]:
             buffer: Any = beam.DoFn.StateParam(BUFFER),
             kept: Any = beam.DoFn.StateParam(KEPT),
         ) -> Iterator[Any]:
-            yield from self._run_held()
+            yield from self.run_held()
             yield from self.finish(key, Cells(log, buffer, kept))
 
     return _TrackFn
-
-
-def _placed(value: Any, timestamp: Any) -> WindowedValue:
-    return WindowedValue(value, timestamp, (GlobalWindow(),))
 
 
 def _failures(key: str, rows: Chunk, reasons: list[str]) -> pvalue.TaggedOutput[str, Failures]:

@@ -27,6 +27,7 @@ from kerneltrack.trackers.common.state import N
 from kerneltrack.trackers.okfeb import block
 from kerneltrack.trackers.okfeb.block import places_of
 from transforms.chunks import Chunk, pieces
+from transforms.keyed.bundles import MOST_BYTES
 from transforms.metrics import count, count_lags, count_losses
 from transforms.track.clock import NEVER, Clock, flush, may_release, nanoseconds, progress
 from transforms.track.features import feature_chunk, tell_episodes
@@ -43,8 +44,6 @@ MOST_ROWS = 65_536
 """Rows of a block at most, its last model's left out."""
 MOST_OF_ONE = 16_384
 """Rows of one model in a block at most."""
-MOST_BYTES = 64 << 20
-"""Bytes of a block's states at most, unless it has only one."""
 
 
 @dataclasses.dataclass

@@ -158,22 +158,22 @@ class Learner(Protocol):
     def update_each(
         self,
         spec: Any,
-        state: Any,
+        states: Sequence[Any],
         features: npt.ArrayLike,
         labels: Any,
         classes: Sequence[tuple[str, ...]],
         starts: IntArray,
         stops: IntArray,
     ) -> tuple[list[Any], Predictions]:
-        """Let m models begin and go through their rows, each as `update` does.
+        """Let m models go through their rows, each as `update` does.
 
         Args:
             spec: The spec.
-            state: What all begin from: a learner's that has seen no label; not written to.
+            states: Those of the models, at least one, of the same width; not written to.
             features: Shape (n, width); a model's rows follow one another.
             labels: `labels.Coded`, n of them, by the places in their model's classes; none of a
                 row whose features are refused.
-            classes: Of each model all that it meets.
+            classes: Of each model all that it knows after its rows.
             starts: (m,) place of each model's first row.
             stops: (m,) place after its last.
 

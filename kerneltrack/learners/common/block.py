@@ -1,4 +1,4 @@
-"""Many models of a learner that begin, at once; what a call costs in Python is paid once a block.
+"""Many models of a learner at once; what a call costs in Python is paid once a block.
 
 The rows of m models follow one another. Their labels become numbers together, each model's classes
 in the order in which they first appear; their outputs are one set of arrays, and metrics are
@@ -41,8 +41,8 @@ class LearnedBlock(NamedTuple):
 
 def learn_block(
     spec: LearnerSpec,
+    begun: Sequence[tuple[Any, Board]],
     inputs: FloatArray,
-    channels: int,
     clock: IntArray,
     labels: tuple[Sequence[str], npt.NDArray[Any]],
     starts: IntArray,
@@ -50,45 +50,47 @@ def learn_block(
     *,
     window: int | None = None,
 ) -> LearnedBlock:
-    """Let models begin, and predict, score and learn their rows.
+    """Let models predict, score and learn their rows.
 
     Args:
         spec: The spec.
-        inputs: (n, w), finite, `MAX_FEATURE` at most; a model's rows follow one another.
-        channels: How many of a row's first inputs are its own.
+        begun: Each model's state and metrics before its rows, not written to; guesses beside have
+            met its classes in the order of their codes (`guesses.in_order`).
+        inputs: (n, w), finite, `MAX_FEATURE` at most; a model's rows, at least one, follow one
+            another.
         clock: (n,) times, ns, never going back within a model.
         labels: Names, each once, and each row's place in them, below 0 without one; of targets no
             names and (n,) targets, NaN without one.
-        starts: (m,) place of each model's first row.
-        stops: (m,) place after its last.
+        starts: (m,) place of each model's first row; the first one's is 0.
+        stops: (m,) place after its last: the next one's first.
         window: Length of the metrics' windows, ns; None: only the total is kept.
 
     Returns:
         States, predictions and metrics, bit for bit those of each model by itself.
     """
     learner, (names, values) = get_learner(spec.learner), labels
+    states, boards = [state for state, _ in begun], [board for _, board in begun]
     if spec.classifies:
-        block = coded_each(spec, names, values, starts, stops)
+        known = [state.classes for state in states]
+        block = coded_each(spec, known, names, values, starts, stops)
     else:
         told = coded_targets(values, np.ones(len(values), np.bool_))
-        block = CodedBlock(told, np.zeros(0, np.int64), np.zeros(len(starts) + 1, np.int64))
-    ends = block.ends.tolist()
-    met = [names[place] for place in block.order.tolist()]
-    classes = [tuple(met[ends[model] : ends[model + 1]]) for model in range(len(starts))]
-    begun = learner.begin(spec, inputs.shape[1], channels)
-    states, said = learner.update_each(spec, begun, inputs, block.labels, classes, starts, stops)
-    numbers = block.labels.codes if spec.classifies else values
-    guesses, guessed = guess_each(
-        spec, channels, inputs, numbers, np.diff(block.ends), starts, stops
+        block = CodedBlock(told, [], np.zeros(0, np.int64), np.zeros(len(starts) + 1, np.int64))
+    after, said = learner.update_each(
+        spec, states, inputs, block.labels, block.classes, starts, stops
     )
-    counted = count_each(scored_rows(spec, clock, said, numbers, guessed), starts, stops, window)
+    numbers = block.labels.codes if spec.classifies else values
+    before = [board.guesses for board in boards if board.guesses is not None]
+    guesses, guessed = guess_each(spec, before, inputs, numbers, np.diff(block.ends), starts, stops)
+    marks = scored_rows(spec, clock, said, numbers, guessed)
+    counted = count_each(boards, marks, starts, stops, window)
     if said.code is not None:
         code = _named(said.code, block, starts, stops)
-        said = dataclasses.replace(said, classes=tuple(names), code=code)
+        said = dataclasses.replace(said, classes=tuple(block.names), code=code)
     boards = [
         board._replace(guesses=known) for (board, _), known in zip(counted, guesses, strict=True)
     ]
-    return LearnedBlock(states, said, boards, [lines for _, lines in counted])
+    return LearnedBlock(after, said, boards, [lines for _, lines in counted])
 
 
 def _named(codes: IntArray, block: CodedBlock, starts: IntArray, stops: IntArray) -> IntArray:

@@ -8,7 +8,7 @@ all of its own rows are settled.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -309,86 +309,134 @@ def total_line(board: Board) -> Line:
 
 
 def count_each(
-    rows: ScoredRows, starts: IntArray, stops: IntArray, size: int | None
+    boards: Sequence[Board], rows: ScoredRows, starts: IntArray, stops: IntArray, size: int | None
 ) -> list[tuple[Board, list[Line]]]:
-    """Count the rows of m models, each by itself from the first on; see `add_rows`.
+    """Count the rows of m models, each on its own board; see `add_rows`.
 
     Args:
-        rows: A model's rows follow one another.
+        boards: The models', not written to.
+        rows: A model's rows, at least one, follow one another.
         starts: (m,) place of each model's first row; the first one's is 0.
         stops: (m,) place after its last: the next one's first.
         size: Length of the windows, ns; None: only the totals are kept.
     """
-    values = _values_of(rows)
-    empty, totals = Board.empty(), _tally_each(rows, values, starts, stops)
+    values, before = _values_of(rows), [board.total for board in boards]
+    totals = _tally_each(before, rows, values, starts, stops)
     if size is None:
-        return [(empty._replace(total=total), []) for total in totals]
+        return [
+            (board._replace(total=total), []) for board, total in zip(boards, totals, strict=True)
+        ]
     owner, numbers = np.repeat(np.arange(len(starts)), stops - starts), rows.clock // size
     cuts = np.flatnonzero((np.diff(owner) != 0) | (np.diff(numbers) != 0)) + 1
     begins, ends = np.concatenate([[0], cuts]), np.concatenate([cuts, [len(owner)]])
-    windows, of = _tally_each(rows, values, begins, ends), owner[begins]
-    # Of each window the counts and sums of its model's rows up to its end.
-    counts = np.cumsum([window.counts for window in windows], axis=0)
+    of, number = owner[begins], numbers[begins]
     first = np.searchsorted(of, np.arange(len(starts)))
-    counts -= (counts[first] - [windows[place].counts for place in first.tolist()])[of]
+    opened, closed = [Tally.empty()] * len(of), []
+    for board, place in zip(boards, first.tolist(), strict=True):
+        span = board.span.tolist()
+        # A window of another length is left out, as `add_rows` does.
+        ended = bool(span) and span[0] == size and span[1] != number[place]
+        if span == [size, number[place]]:
+            opened[place] = board.window
+        closed.append(close_window(board)[1] if ended else [])
+    windows = _tally_each(opened, rows, values, begins, ends)
+    # Of each window the counts and sums of its model's rows up to its end.
+    counts = np.zeros((len(rows.scored) + 1, 3), np.int64)
+    np.cumsum(_marks_of(rows), axis=0, out=counts[1:])
+    counts = counts[ends] - counts[starts[of]] + np.array([part.counts for part in before])[of]
     scored = np.concatenate([[0], np.cumsum(rows.scored)])
-    added = _accumulated(values, scored[starts], scored[stops])
-    sums = _sums_at(added, scored[starts[of]], scored[ends])
+    sums = _sums_after(before, values, scored[starts], scored[stops], scored[ends], of)
     found = []
     edges = [*first.tolist(), len(windows)]
-    for total, (start, stop) in zip(totals, itertools.pairwise(edges), strict=True):
-        lines = []
+    each = zip(boards, totals, closed, itertools.pairwise(edges), strict=True)
+    for board, total, lines, (start, stop) in each:
         for place in range(start, stop - 1):
-            number = int(numbers[begins[place]])
-            span = number * size, (number + 1) * size
+            span = int(number[place]) * size, (int(number[place]) + 1) * size
             lines.append(Line(*span, windows[place], counts[place], sums[place]))
-        last = np.array([size, numbers[begins[stop - 1]]], np.int64)
-        found.append((Board(total, windows[stop - 1], last), lines))
+        last = np.array([size, number[stop - 1]], np.int64)
+        found.append((Board(total, windows[stop - 1], last, board.guesses), lines))
     return found
 
 
-def _accumulated(values: FloatArray, starts: IntArray, stops: IntArray) -> FloatArray:
-    """Return for each row the sum of those from its model's first on, one after the other."""
-    sums = np.empty_like(values)
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        np.add.accumulate(values[start:stop], axis=0, out=sums[start:stop])
+def _marks_of(rows: ScoredRows) -> IntArray:
+    """Return what each row adds to `counts`, (n, 3)."""
+    correct = np.zeros(len(rows.scored), np.bool_) if rows.correct is None else rows.correct
+    marks = np.column_stack([np.ones(len(rows.scored)), rows.scored, correct])
+    return marks.astype(np.int64)
+
+
+def _sums_after(
+    before: Sequence[Tally],
+    values: FloatArray,
+    starts: IntArray,
+    stops: IntArray,
+    ends: IntArray,
+    owner: IntArray,
+) -> FloatArray:
+    """Return the sums of stretches after some of their rows, added one after the other.
+
+    Args:
+        before: Of each of the m stretches the tally before its rows.
+        values: What the rows add.
+        starts: (m,) place of each stretch's first row.
+        stops: (m,) place after its last: the next one's first.
+        ends: (k,) places after the rows that are asked for.
+        owner: (k,) the stretch of each.
+    """
+    first = starts + np.arange(len(starts))
+    added = np.empty((len(values) + len(first), SUMS))
+    own = np.ones(len(added), np.bool_)
+    own[first] = False
+    added[first], added[own] = [tally.sums for tally in before], values
+    for start, stop in zip(first.tolist(), (first + stops - starts + 1).tolist(), strict=True):
+        part = added[start:stop]
+        np.add.accumulate(part, axis=0, out=part)
+    sums: FloatArray = added[ends + owner]
     return sums
 
 
-def _sums_at(added: FloatArray, starts: IntArray, stops: IntArray) -> FloatArray:
-    """Return what `_accumulated` came to from each start to its stop, zeros where these are one."""
-    some = (stops > starts)[:, np.newaxis]
-    return np.where(some, np.vstack([added, np.zeros(SUMS)])[stops - 1], 0.0)
-
-
 def _tally_each(
-    rows: ScoredRows, values: FloatArray, starts: IntArray, stops: IntArray
+    before: Sequence[Tally], rows: ScoredRows, values: FloatArray, starts: IntArray, stops: IntArray
 ) -> list[Tally]:
-    """Return the tally of each stretch of rows; they follow one another.
+    """Count the rows of m stretches, which follow one another.
 
     Args:
+        before: Of each stretch the tally before its rows.
         rows: The rows.
         values: What each scored one adds to `sums`.
         starts: (m,) place of each stretch's first row.
         stops: (m,) place after its last.
     """
-    correct = np.zeros(len(rows.scored), np.bool_) if rows.correct is None else rows.correct
-    totals = np.zeros((len(rows.scored) + 1, 2), np.int64)
-    np.cumsum(np.column_stack([rows.scored, correct]), axis=0, out=totals[1:])
-    counts = np.column_stack([stops - starts, totals[stops] - totals[starts]])
-    first, last = totals[starts, 0], totals[stops, 0]
-    sums = _sums_at(_accumulated(values, first, last), first, last)
-    pairs, edges = np.zeros((0, 3), np.int64), np.zeros(len(starts) + 1, np.int64)
+    many = len(before)
+    totals = np.zeros((len(rows.scored) + 1, 3), np.int64)
+    np.cumsum(_marks_of(rows), axis=0, out=totals[1:])
+    counts = totals[stops] - totals[starts]
+    first, last = totals[starts, 1], totals[stops, 1]
+    sums = _sums_after(before, values, first, last, last, np.arange(many))
+    known = [tally.pairs for tally in before]
+    pairs, edges = np.zeros((0, 3), np.int64), np.zeros(many + 1, np.int64)
     if rows.codes is not None:
-        owner = np.repeat(np.arange(len(starts)), counts[:, 1])
-        codes = rows.codes[rows.scored]
-        size = int(codes.max(initial=0)) + 1
-        cells, times = np.unique(
-            (owner * size + codes[:, 0]) * size + codes[:, 1], return_counts=True
+        met = np.column_stack([rows.codes[rows.scored], np.ones(int(last[-1]), np.int64)])
+        told = np.concatenate([*known, met])
+        lengths = [len(part) for part in known]
+        owner = np.concatenate(
+            [np.repeat(np.arange(many), lengths), np.repeat(np.arange(many), counts[:, 1])]
         )
-        pairs = np.column_stack([cells // size % size, cells % size, times])
-        edges = np.searchsorted(cells // (size * size), np.arange(len(starts) + 1))
+        width = int(told[:, :2].max(initial=0)) + 1
+        cells, where = np.unique(
+            (owner * width + told[:, 0]) * width + told[:, 1], return_inverse=True
+        )
+        times = np.zeros(len(cells), np.int64)
+        np.add.at(times, where, told[:, 2])
+        pairs = np.column_stack([cells // width % width, cells % width, times])
+        edges = np.searchsorted(cells // (width * width), np.arange(many + 1))
+    counts += np.array([tally.counts for tally in before])
     return [
-        Tally(counts[place], sums[place], pairs[edges[place] : edges[place + 1]])
-        for place in range(len(starts))
+        # Copies: a model's board outlives what was counted of others with it.
+        Tally(
+            counts[place].copy(),
+            sums[place].copy(),
+            pairs[edges[place] : edges[place + 1]].copy(),
+        )
+        for place in range(many)
     ]

@@ -18,6 +18,7 @@ Cost O(D² + CD) a labelled row, at D = 12 some .5 µs; state 8((D + 1)² + C(D 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +73,8 @@ def _ridge_spec(spec: LearnerSpec) -> RidgeSpec:
     return RidgeSpec(task=spec.task, max_classes=spec.max_classes, bias=True)
 
 
-def _channels(ridge: LinearState) -> int:
+def channels_of(ridge: LinearState) -> int:
+    """Return how many channels of the plain rows a guess's ridge takes."""
     width: int = ridge.weights.shape[1]
     return width - 1
 
@@ -102,7 +104,7 @@ def guess(
     """
     if state is None:
         return None, np.full((len(inputs), len(GUESSES)), np.nan)
-    rows = inputs if state.ridge is None else inputs[:, : _channels(state.ridge)]
+    rows = inputs if state.ridge is None else inputs[:, : channels_of(state.ridge)]
     if spec.classifies:
         return _guess_classes(spec, state, rows, labels)
     marks = np.zeros((len(rows), len(GUESSES)))
@@ -152,55 +154,54 @@ def _guess_classes(
 
 def guess_each(
     spec: LearnerSpec,
-    channels: int,
+    states: Sequence[Guesses],
     inputs: FloatArray,
     labels: npt.NDArray[Any],
     classes: IntArray,
     starts: IntArray,
     stops: IntArray,
 ) -> tuple[list[Guesses], FloatArray]:
-    """Let the guesses of many models begin and guess their rows' labels; see `guess`.
+    """Let the guesses of many models guess their rows' labels; see `guess`.
 
     Args:
         spec: The learner's.
-        channels: Of the plain rows.
+        states: Of each model, all of the same channels; classes are in the order of their codes
+            (`in_order`). Not written to.
         inputs: (n, w) what the learners are told, all finite; a model's rows follow one another.
         labels: (n,) as of `guess`, with the codes of classes in the order of first appearance.
-        classes: (m,) how many each model meets.
+        classes: (m,) how many each model knows after its rows.
         starts: (m,) place of each model's first row.
         stops: (m,) place after its last.
 
     Returns:
         What each model's guesses know, and the (n, 3) marks.
     """
-    begun, marks = begin(spec, channels), np.zeros((len(inputs), len(GUESSES)))
+    marks = np.zeros((len(inputs), len(GUESSES)))
     if spec.classifies:
         told = Coded(np.where(labels < 0, MISSING, labels), np.zeros(0))
     else:
         told = coded_targets(labels, np.ones(len(labels), np.bool_))
     found = []
-    for start, stop, many in zip(starts.tolist(), stops.tolist(), classes.tolist(), strict=True):
-        own = Guesses(
-            begun.ridge,
-            np.zeros(many, np.int64),
-            np.arange(many),
-            begun.places.copy(),
-            begun.values.copy(),
-        )
+    spans = zip(starts.tolist(), stops.tolist(), strict=True)
+    for state, (start, stop), many in zip(states, spans, classes.tolist(), strict=True):
+        seen = np.zeros(many, np.int64)
+        seen[: len(state.seen)] = state.seen
+        own = Guesses(state.ridge, seen, np.arange(many), state.places.copy(), state.values.copy())
         known, part = (own.seen, own.places, own.values), marks[start:stop]
         if spec.classifies:
             call("guess_classes", known, labels[start:stop], part)
         else:
             call("guess_targets", known, told.codes[start:stop], told.targets[start:stop], part)
         found.append(own)
-    if begun.ridge is None:
+    ridges = [state.ridge for state in states if state.ridge is not None]
+    if not ridges:
         marks[:, -1] = np.nan
         return found, marks
     names = [str(code) for code in range(int(classes.max(initial=0)))]
-    ridges, said = Ridge().update_each(
+    after, said = Ridge().update_each(
         _ridge_spec(spec),
-        begun.ridge,
-        inputs[:, :channels],
+        ridges,
+        inputs[:, : channels_of(ridges[0])],
         told,
         [tuple(names[:many]) for many in classes.tolist()],
         starts,
@@ -210,7 +211,19 @@ def guess_each(
         marks[:, -1] = said.correct
     elif said.error is not None:
         marks[:, -1] = np.where(said.scored, said.error, 0.0) ** 2
-    return [own._replace(ridge=ridge) for own, ridge in zip(found, ridges, strict=True)], marks
+    return [own._replace(ridge=ridge) for own, ridge in zip(found, after, strict=True)], marks
+
+
+def in_order(state: Guesses, channels: int, classes: int) -> bool:
+    """Check that guesses are of so many channels, and met so many classes in order of their codes.
+
+    That they have done so is the rule; it may be otherwise where rows were refused.
+    """
+    ridge, codes = state.ridge, range(classes)
+    if (channels if channels <= MOST_CHANNELS else None) != (ridge and channels_of(ridge)):
+        return False
+    met = ridge is None or ridge.classes == tuple(map(str, codes))
+    return met and state.order.tolist() == [*codes]
 
 
 def arrays_of(state: Guesses) -> dict[str, npt.NDArray[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -39,13 +40,21 @@ class CodedBlock(NamedTuple):
 
     Attributes:
         labels: Of all their rows; codes are each model's own.
-        order: The names' places by model, in the order of first appearance in each.
+        names: All classes and labels that there are.
+        order: Places in `names` of each model's classes, in the order of first appearance.
         ends: (m + 1,) where each model's begin in `order`.
     """
 
     labels: Coded
+    names: list[str]
     order: IntArray
     ends: IntArray
+
+    @property
+    def classes(self) -> list[tuple[str, ...]]:
+        """Return the classes that each model knows after its rows."""
+        met = [self.names[place] for place in self.order.tolist()]
+        return [tuple(met[start:stop]) for start, stop in itertools.pairwise(self.ends.tolist())]
 
 
 def no_labels(count: int) -> Coded:
@@ -126,40 +135,56 @@ def coded_targets(labels: Any, valid: BoolArray) -> Coded:
 
 
 def coded_each(
-    spec: LearnerSpec, names: Sequence[str], places: IntArray, starts: IntArray, stops: IntArray
+    spec: LearnerSpec,
+    known: Sequence[tuple[str, ...]],
+    names: Sequence[str],
+    places: IntArray,
+    starts: IntArray,
+    stops: IntArray,
 ) -> CodedBlock:
-    """Turn the labels of models that begin into numbers; see `coded`.
+    """Turn the labels of many models' rows into numbers; see `coded`.
 
     Args:
         spec: Says how many classes a model may have.
+        known: The classes that each model knows so far.
         names: All labels that there are, each once.
         places: (n,) place of each row's in `names`, below 0 without one; all rows are valid.
-        starts: (m,) place of each model's first row.
+        starts: (m,) place of each model's first row; the first one's is 0.
         stops: (m,) place after its last: the next one's first.
 
     Example:
         >>> from kerneltrack.learners.linear.spec import RidgeSpec
         >>> places, starts, stops = np.array([1, 0, 1, 0]), np.array([0, 3]), np.array([3, 4])
-        >>> block = coded_each(RidgeSpec(), ["a", "b"], places, starts, stops)
-        >>> block.labels.codes.tolist(), block.order.tolist(), block.ends.tolist()
-        ([0, 1, 0, 0], [1, 0, 0], [0, 2, 3])
+        >>> block = coded_each(RidgeSpec(), [(), ("c",)], ["a", "b"], places, starts, stops)
+        >>> block.labels.codes.tolist(), block.classes
+        ([0, 1, 0, 1], [('b', 'a'), ('c', 'a')])
     """
-    many, models = len(names), len(starts)
+    table = {name: place for place, name in enumerate(names)}
+    before = [table.setdefault(name, len(table)) for own in known for name in own]
+    names, models = list(table), len(starts)
+    many = max(len(names), 1)
+    # Rows before a model's first one bring the classes that it knows: these keep their places.
+    more = np.array([len(own) for own in known], np.int64)
+    own_rows = np.arange(len(places)) + np.repeat(np.cumsum(more), stops - starts)
+    told = np.empty(len(places) + len(before), np.int64)
+    others = np.ones(len(told), np.bool_)
+    others[own_rows] = False
+    told[own_rows], told[others] = places, before
     short = np.array([len(name) <= MAX_NAME for name in names], np.bool_)
-    codes = np.where(places < 0, MISSING, UNUSABLE_LABEL)
-    rows = np.flatnonzero(places >= 0)
-    rows = rows[short[places[rows]]]
-    owner = np.repeat(np.arange(models), stops - starts)[rows]
+    codes = np.where(told < 0, MISSING, UNUSABLE_LABEL)
+    rows = np.flatnonzero(told >= 0)
+    rows = rows[short[told[rows]]]
+    owner = np.repeat(np.arange(models), stops - starts + more)[rows]
     cells, first, where = np.unique(
-        owner * many + places[rows], return_index=True, return_inverse=True
+        owner * many + told[rows], return_index=True, return_inverse=True
     )
-    of_model = cells // max(many, 1)
+    of_model = cells // many
     met = np.lexsort((first, of_model))
     begins = np.searchsorted(of_model, np.arange(models))
     rank = np.empty(len(cells), np.int64)
     rank[met] = np.arange(len(cells)) - begins[of_model[met]]
-    known = rank < spec.max_classes
-    codes[rows] = np.where(known, rank, UNUSABLE_LABEL)[where]
-    kept = met[known[met]]
+    has_room = rank < spec.max_classes
+    codes[rows] = np.where(has_room, rank, UNUSABLE_LABEL)[where]
+    kept = met[has_room[met]]
     ends = np.searchsorted(of_model[kept], np.arange(models + 1))
-    return CodedBlock(Coded(codes, np.zeros(0)), cells[kept] % max(many, 1), ends)
+    return CodedBlock(Coded(codes[own_rows], np.zeros(0)), names, cells[kept] % many, ends)

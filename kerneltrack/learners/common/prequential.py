@@ -163,27 +163,28 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     def update_each(
         self,
         spec: _S,
-        state: _T,
+        states: Sequence[_T],
         features: npt.ArrayLike,
         labels: Coded,
         classes: Sequence[tuple[str, ...]],
         starts: IntArray,
         stops: IntArray,
     ) -> tuple[list[_T], Predictions]:
-        """Let many models begin and go through their rows; see `Learner.update_each`."""
-        rows, valid = self.checked_rows(spec, state, features)
+        """Let many models go through their rows; see `Learner.update_each`."""
+        rows, valid = self.checked_rows(spec, states[0], features)
         out = empty_predictions(spec, valid)
-        mode = Mode(True, True, not spec.classifies, known_classes(spec, state))
         known = np.concatenate([[0], np.cumsum(labels.codes >= 0)])
         learned = (known[stops] - known[starts]).tolist()
-        states = []
+        after = []
         spans = zip(starts.tolist(), stops.tolist(), strict=True)
-        for (start, stop), own, many in zip(spans, classes, learned, strict=True):
+        each = zip(states, spans, classes, learned, strict=True)
+        for state, (start, stop), own, many in each:
+            mode = Mode(True, True, not spec.classifies, known_classes(spec, state))
             room = self.roomy(spec, state, own, many)
             given = Coded(labels.codes[start:stop], labels.targets[start:stop])
             told = out.part(start, stop)
-            states.append(self.process(spec, mode, room, rows[start:stop], given, told))
-        return states, _predictions(spec, (), out)
+            after.append(self.process(spec, mode, room, rows[start:stop], given, told))
+        return after, _predictions(spec, (), out)
 
     def learn(self, spec: _S, state: _T, features: npt.ArrayLike, labels: Labels) -> _T:
         """Learn rows in order without predicting them; see `Learner.learn`."""

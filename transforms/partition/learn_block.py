@@ -1,0 +1,124 @@
+"""The learners of a block of models: all of their features, from the first on.
+
+Predictions and metrics are one chunk each of all models. What came of a model is what `LearnFn`
+says of it, bit for bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kerneltrack.codec import Parts
+from kerneltrack.learners.common.board import close_window, total_line
+from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
+from kerneltrack.registry import get_learner
+from transforms.chunks import Chunk
+from transforms.learn.block import fit_rows, goes_together, learn_rows
+from transforms.learn.learner import begin, opened, snapshot_parts
+from transforms.learn.metrics import metrics_chunk
+from transforms.learn.predictions import SLICE_ROWS
+from transforms.learn.step import LearnFn
+from transforms.learn.totals import count_learned
+from transforms.learn.turns import NarrowFn, inputs_of
+
+IntArray = npt.NDArray[np.int64]
+
+
+class LearnedModels(NamedTuple):
+    """What came of m models.
+
+    Attributes:
+        done: (m,) which models this is of; the others must go by themselves.
+        predictions: Of the rows of those that are done.
+        metrics: Their lines.
+        lines: (m + 1,) where each one's begin in `metrics`.
+        states: Their snapshots.
+    """
+
+    done: npt.NDArray[np.bool_]
+    predictions: pa.RecordBatch
+    metrics: pa.RecordBatch
+    lines: list[int]
+    states: list[Parts]
+
+    def metrics_of(self, place: int) -> pa.RecordBatch:
+        """Return the lines of the model at a place."""
+        start, stop = self.lines[place : place + 2]
+        return self.metrics.slice(start, stop - start)
+
+
+def takes_blocks(fn: LearnFn) -> bool:
+    """Check whether a file job's learners can go by blocks: they begin, and nothing waits."""
+    return fn.begins_anew and goes_together(fn.plan)
+
+
+def bytes_of(spec: LearnerSpec, channels: int, rank: int) -> int:
+    """Return the bytes of a learner's state that has met no class.
+
+    Args:
+        spec: Its spec.
+        channels: Of the rows.
+        rank: How many features the tracker makes of them.
+    """
+    own = rank if spec.inputs == FEATURES else channels
+    width = own + rank if spec.inputs == BOTH else own
+    learner = get_learner(spec.learner)
+    arrays = learner.arrays(learner.begin(spec, width, own))
+    return sum(array.nbytes for array in arrays.values())
+
+
+def learn_models(
+    steps: tuple[NarrowFn, LearnFn],
+    keys: Sequence[str],
+    features: pa.RecordBatch,
+    starts: IntArray,
+    stops: IntArray,
+) -> LearnedModels | None:
+    """Let the learners of models begin and take all of their features.
+
+    Args:
+        steps: The learner's.
+        keys: The models.
+        features: Their features, a model's one after the other, labels among them.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after its last.
+
+    Returns:
+        What came of them; None if all must go by themselves.
+
+    Raises:
+        ConfigError: as `NarrowFn` does.
+    """
+    narrow, fn = steps
+    plan = fn.plan
+    rows = narrow.narrow(Chunk(features))
+    inputs, channels = inputs_of(rows)
+    # Predictions of a model of more rows are cut into chunks.
+    done = fit_rows(inputs, starts, stops) & (stops - starts <= SLICE_ROWS)
+    if not done.any():
+        return None
+    if not done.all():
+        where = np.flatnonzero(np.repeat(done, stops - starts))
+        rows, inputs = rows.take(where), inputs[where]
+        lengths = (stops - starts)[done]
+        stops = np.cumsum(lengths)
+        starts = stops - lengths
+    names = [key for key, well in zip(keys, done.tolist(), strict=True) if well]
+    anew = begin(plan.spec)
+    first = opened(plan.spec, anew, inputs.shape[1], channels)
+    learned = learn_rows(plan, [first] * len(names), rows, inputs, starts, stops)
+    count_learned(plan.spec, [(anew, now) for now in learned.after])
+    told, states = [], []
+    for key, now, (state, closed) in zip(names, learned.after, learned.told, strict=True):
+        states.append(snapshot_parts(plan.spec, key, now))
+        _, last = close_window(now.board)
+        told.append((state, [*closed, *last, total_line(now.board)]))
+    ends = [0, *itertools.accumulate(len(lines) for _, lines in told)]
+    metrics = metrics_chunk(plan.spec, told).batch
+    return LearnedModels(done, learned.predictions, metrics, ends, states)
