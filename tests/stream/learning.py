@@ -266,7 +266,7 @@ class _Timer:
 
 
 class Step:
-    """The stateful step itself, chunk by chunk, for what a whole pipeline does not show."""
+    """The stateful step itself, bundle by bundle, for what a whole pipeline does not show."""
 
     def __init__(
         self,
@@ -276,37 +276,58 @@ class Step:
         expiry: Expiry | None = None,
         **plan: Any,
     ) -> None:
-        self.learner, self.early = _Cell(), _Bag()
+        self._cells: dict[str, dict[str, Any]] = {}
         self._spec = spec
         step = learn_fn("end", expiry is not None)
         self._step: Any = step(Plan(spec=spec, **plan), None, bounded, expiry)
-        self._timers = (
-            {"end": _Timer()} if expiry is None else {"end": _Timer(), "silent": _Timer()}
-        )
+        names = ["end"] if expiry is None else ["end", "silent"]
+        self._timers = {name: _Timer() for name in names}
+
+    @property
+    def learner(self) -> _Cell:
+        """The cell of the model `m`."""
+        cell: _Cell = self.cells()["learner"]
+        return cell
+
+    @property
+    def early(self) -> _Bag:
+        """The bag of the model `m`."""
+        bag: _Bag = self.cells()["early"]
+        return bag
+
+    def cells(self, key: str = "m") -> dict[str, Any]:
+        """The cells of a model."""
+        return self._cells.setdefault(key, {"learner": _Cell(), "early": _Bag()})
 
     def take(self, chunk: Chunk) -> list[tuple[str, Any]]:
         """What comes out as a chunk of features or labels comes in: output and element."""
+        return [output for element in self._narrowed("m", chunk) for output in self._run([element])]
+
+    def push(self, bundle: Sequence[Element]) -> list[tuple[str, Any]]:
+        """What comes out as a bundle comes in: output and element."""
+        return self._run([part for pair in bundle for part in self._narrowed(*pair)])
+
+    def _narrowed(self, key: str, chunk: Chunk) -> list[Element]:
         if chunk.has("z") or command_of(chunk) is not None:
-            narrowed = list(NarrowFn(self._spec, {}).process(("m", chunk)))
-        else:
-            narrowed = [narrow_labels(("m", chunk), self._spec)]
-        cells = {"learner": self.learner, "early": self.early, **self._timers}
-        outputs = []
-        for element in narrowed:
-            self._step.start_bundle()
-            outputs += self._step.process(element, **cells, timestamp=Timestamp(0))
-            outputs += self._step.finish_bundle()
+            return list(NarrowFn(self._spec, {}).process((key, chunk)))
+        return [narrow_labels((key, chunk), self._spec)]
+
+    def _run(self, bundle: Sequence[Element]) -> list[tuple[str, Any]]:
+        self._step.start_bundle()
+        outputs: list[Any] = []
+        for element in bundle:
+            given = {**self.cells(element[0]), **self._timers}
+            outputs += self._step.process(element, **given, timestamp=Timestamp(0))
+        outputs += self._step.finish_bundle()
         return [_named(output) for output in outputs]
 
     def expire(self) -> list[tuple[str, Any]]:
         """What comes out as the model has been silent for long."""
-        cells = {"learner": self.learner, "early": self.early}
-        outputs = self._step.at_silence("m", **cells, **self._timers, due=time.time())
+        outputs = self._step.at_silence("m", **self.cells(), **self._timers, due=time.time())
         return [_named(output) for output in outputs]
 
-    def end(self) -> list[tuple[str, Any]]:
-        outputs = self._step.at_end("m", learner=self.learner, early=self.early)
-        return [_named(output) for output in outputs]
+    def end(self, key: str = "m") -> list[tuple[str, Any]]:
+        return [_named(output) for output in self._step.at_end(key, **self.cells(key))]
 
 
 def _named(output: Any) -> tuple[str, Any]:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from kerneltrack.learners import LearnerSpec, LMSSpec, PegasosSpec, RidgeSpec
 from kerneltrack.learners.common.guesses import MOST_CHANNELS
+from kerneltrack.learners.common.prequential import MAX_FEATURE
 from tests.oracles.prequential import core_alone, metrics_of, same_metrics
 from tests.stream.learning import (
     CLASSES,
@@ -28,6 +30,8 @@ from tests.stream.learning import (
     train,
     train_stream,
 )
+from transforms.keyed import last_written as last_written_module
+from transforms.keyed.last_written import MOST_KEPT
 from transforms.learn.transform import METRICS, LateLabels
 
 REGRESSION = RidgeSpec(task="regression")
@@ -258,3 +262,21 @@ def test_windows_do_not_depend_on_the_model_beside() -> None:
     for key, table in tables.items():
         expected = metrics_of(SPEC, outcome.predictions[key], clock_of(table), 5 * SECOND)
         same_metrics(outcome.metrics[key], expected)
+
+
+@pytest.mark.parametrize("spec", [RidgeSpec(), RidgeSpec(task="regression")], ids=["c", "r"])
+def test_the_label_of_a_refused_row_is_no_guess(spec: RidgeSpec) -> None:
+    """Else what guesses know would depend on what came with it, and on whether it was read back."""
+    table = make_features(30, spec=spec, missing=0.0)
+    table.z[0] = table.z[20] = 2 * MAX_FEATURE
+    if spec.classifies:
+        table.label[:3] = "run", "still", "run"
+    found = []
+    for size, kept in ((30, MOST_KEPT), (1, MOST_KEPT), (1, 0), (7, 0)):
+        step = Step(spec)
+        with patch.object(last_written_module, "MOST_KEPT", kept):
+            for chunk in table.cut([size]):
+                step.take(chunk)
+            found += [dict(step.end())[METRICS][1].batch.to_pylist()]
+    assert found[0][0]["scored"] == 27
+    assert found == [found[0]] * 4

@@ -17,6 +17,7 @@ from kerneltrack.learners.common.board import (
     total_line,
 )
 from kerneltrack.learners.common.guesses import guess
+from kerneltrack.learners.common.labels import MISSING
 from kerneltrack.registry import get_learner
 from transforms.learn.delayed_labels import (
     Lost,
@@ -191,7 +192,9 @@ def _settled(
     column = to_column(labels)
     state, _ = _begun(now)
     board = now.board
+    # The label of a row that was refused is told to nobody.
     told = coded_labels(plan.spec, state.classes, column)
+    told = np.where(predicted.said.valid, told, MISSING if plan.spec.classifies else np.nan)
     known, guessed = guess(plan.spec, board.guesses, predicted.rows.z, told)
     marks = scored_rows(plan.spec, predicted.rows.clock, predicted.said, told, guessed)
     board, lines = add_rows(board._replace(guesses=known), marks, plan.window)
