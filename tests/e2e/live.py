@@ -77,11 +77,12 @@ def record(sample: Path, folder: Path, rows: int, count: int = PORTIONS) -> Reco
     track(*map(str, files), *COLUMNS, *SPECS, "--output", str(output))
     features, predictions = features_of(output), table_of(output, "predictions")
     return Recording(
-        files, tuple(portions), rows, _settled(features, rows), _settled(predictions, rows)
+        files, tuple(portions), rows, settled(features, rows), settled(predictions, rows)
     )
 
 
-def _settled(table: pa.Table, rows: int) -> pa.Table:
+def settled(table: pa.Table, rows: int) -> pa.Table:
+    """Leave out what is of the rows from that index on; sorted by model and index."""
     kept = table.filter(pa.compute.less(table.column("index"), rows))
     return kept.sort_by([("model_id", "ascending"), ("index", "ascending")])
 

@@ -11,13 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.e2e.clusters import PATIENCE, LocalCluster
-from tests.e2e.jobs import command, environment
+from tests.e2e.jobs import COLUMNS, command, environment, table_of, track
 from tests.e2e.kills import Killer
-from tests.e2e.live import Live, Recording, assert_same_bits, record
+from tests.e2e.live import SPECS, Live, Recording, assert_same_bits, record, settled
 
 ROWS = 1500
 SEED = 5
 FEATURES = ("loss", "novelty", "informative", "initial", "evicted", "z", "label")
+ALERTS = ("before", "after")
+DRIFT = ("--drift", "--drift-block", "2", "--drift-threshold", "5")
 PREDICTIONS = ("prediction", "score", "margin", "label", "correct")
 PARTITIONS = 6
 """More than there are models: some stay empty."""
@@ -26,6 +28,14 @@ PARTITIONS = 6
 @pytest.fixture(scope="module")
 def recording(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return record(sample, tmp_path_factory.mktemp("recording") / "rows", ROWS)
+
+
+@pytest.fixture(scope="module")
+def alerts(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
+    """What the file job says of the loss's changes, each model's last row left out."""
+    output = tmp_path_factory.mktemp("alerts") / "files"
+    track(*map(str, recording.files), *COLUMNS, *SPECS, *DRIFT, "--output", str(output))
+    return settled(table_of(output, "alerts"), recording.rows)
 
 
 def assert_same_as_file_job(live: Live, recording: Recording, folder: Path) -> None:
@@ -52,6 +62,7 @@ def test_a_live_job_gives_the_bytes_of_the_file_job(
     duplicates: str,
     cluster: LocalCluster,
     recording: Recording,
+    alerts: pa.Table,
     tmp_path: Path,
 ) -> None:
     live = Live(cluster, f"same-{form}", form)
@@ -59,9 +70,12 @@ def test_a_live_job_gives_the_bytes_of_the_file_job(
     some, others = recording.files
     # One half is there before the job, the other comes while it runs.
     live.send(doubled(some, tmp_path) if duplicates == "drop" else some, 50)
-    with live.running(f"--parallelism={parallelism}", "--duplicates", duplicates):
+    with live.running(f"--parallelism={parallelism}", "--duplicates", duplicates, *DRIFT):
         live.send(others, 1)
         assert_same_as_file_job(live, recording, tmp_path)
+        assert len(alerts) >= 10
+        found = live.read("-alerts", len(alerts), tmp_path)
+        assert_same_bits(found, alerts, ALERTS)
     assert 0 in live.sizes(live.topic)
     # With more readers than one, those without messages hold up the others.
     log = (cluster.folder / "logs" / "taskmanager.log").read_text()

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.monitor import reference
+from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.trackers import OKFEBSpec
@@ -193,6 +195,34 @@ def test_other_settings(asked: dict[str, Any]) -> None:
     assert found.snapshots == expected.snapshots
 
 
+@pytest.mark.parametrize("disorder", [3.0, 20.0])
+@pytest.mark.parametrize(("chunk", "every"), [(1, 11.0), (7, 60.0)])
+def test_drift_detectors_and_snapshots_in_between(
+    chunk: int, every: float, disorder: float
+) -> None:
+    asked = {
+        "order": Order(max_disorder=disorder, max_jump=100),
+        "drift": DriftSpec(block=2, settle=10, memory=10, threshold=2.0, delta=0.1),
+        "snapshot_every": every,
+    }
+    for odd in (False, True):
+        given = list(bundles(4, odd, chunk))
+        with alone():
+            expected, by_itself = ran(given, False, **asked)
+        with patch.object(detectors, "watch_each", wraps=detectors.watch_each) as run:
+            found, step = ran(given, True, **asked)
+        rows = sum(int((call.args[4] - call.args[3]).sum()) for call in run.call_args_list)
+        assert rows > 0.1 * MODELS * 160
+        assert sum(map(len, expected.alerts.values())) > 2 * MODELS
+        assert found.alerts == expected.alerts
+        assert len(expected.snapshots) >= 2 * MODELS
+        assert found.snapshots == expected.snapshots
+        for key in expected.features:
+            assert_same(found.table(key), expected.table(key))
+        assert (found.late, found.failures) == (expected.late, expected.failures)
+        assert step.kept == by_itself.kept  # type: ignore[attr-defined]
+
+
 HELD = ReferenceSpec(rows=256, lags=3, rank=3, budget=6, false_alarms=1e-3, per=1)
 
 
@@ -259,7 +289,7 @@ def test_what_few_rows_change_is_written_at_the_end_of_a_block() -> None:
 
 
 def test_what_is_kept_goes_through_bytes() -> None:
-    packed = Packed(-3, None, 7 * SECOND, b"numbers", b"more", "ü", b"not with them")
+    packed = Packed(-3, None, 7 * SECOND, b"numbers", b"more", b"drift", "ü", b"not with them")
     data = EntryCoder().encode(packed)
     assert (
         data
@@ -270,7 +300,8 @@ def test_what_is_kept_goes_through_bytes() -> None:
         + (7 * SECOND).to_bytes(8, "little")
         + (7).to_bytes(8, "little")
         + (4).to_bytes(8, "little")
-        + b"numbersmore\xc3\xbc"
+        + (5).to_bytes(8, "little")
+        + b"numbersmoredrift\xc3\xbc"
     )
     packed = packed._replace(kept=b"")
     assert EntryCoder().decode(data) == packed
@@ -279,8 +310,8 @@ def test_what_is_kept_goes_through_bytes() -> None:
     watch = Watch(1.5, 2.5)
     assert EntryCoder().encode(watch) == b"w" + struct.pack("<ddd", 1.5, 2.5, 0.0)
     assert EntryCoder().decode(EntryCoder().encode(watch)) == watch
-    with pytest.raises(DataError, match=r"^log: damaged: a model of 52 bytes$"):
-        EntryCoder().decode(data[:53])
+    with pytest.raises(DataError, match=r"^log: damaged: a model of 65 bytes$"):
+        EntryCoder().decode(data[:66])
     with pytest.raises(DataError, match=r"^log: damaged: a watch of 3 bytes$"):
         EntryCoder().decode(b"w123")
     with pytest.raises(DataError, match=r"^log: an entry of kind b'\?': written by newer code$"):
@@ -299,10 +330,12 @@ DAMAGED = r"^state of model 'm': damaged state: "
         ("reference", DAMAGED + r"reference.counts, scores kept = 1000000000: must be "),
         ("subspace", DAMAGED + r"state.counts, stored rows = 1000000000: must be "),
         ("nothing kept", DAMAGED + r"state = '0 bytes': must be "),
+        ("drift", DAMAGED + r"drift.counts, losses that wait = 1000000000: must be "),
+        ("no drift", DAMAGED + r"state = '0 bytes': must be "),
     ],
 )
 def test_a_damaged_state_is_refused(damage: str, says: str) -> None:
-    step = Step(order=ORDER, reference=HELD)
+    step = Step(order=ORDER, reference=HELD, drift=DriftSpec())
     rows = make_rows(80)
     for chunk in rows.take(np.arange(60)).cut([5]):
         step.push("m", chunk)
@@ -322,11 +355,16 @@ def test_a_damaged_state_is_refused(damage: str, says: str) -> None:
     elif damage == "subspace":
         at, (data,) = of_kernel.offsets["kernel.counts"] + 8, kept.encoded
         kept.encoded = [data[:at] + wrong + data[at + 8 :]]
+    elif damage == "drift":
+        packed = packed._replace(drift=packed.drift[:-48] + wrong + packed.drift[-40:])
+    elif damage == "no drift":
+        packed = packed._replace(drift=b"")
     elif damage == "nothing kept":
         kept.encoded = []
     log.encoded[place] = b"p" + packed.encode()
     if damage == "short":
-        log.encoded[place] = log.encoded[place][: -len(packed.moving) - 1]
+        left = len(packed.moving) + len(packed.drift)
+        log.encoded[place] = log.encoded[place][: -left - 1]
     with pytest.raises(DataError, match=says):
         for chunk in rows.take(np.arange(60, 80)).cut([5]):
             step.push("m", chunk)

@@ -43,8 +43,8 @@ class LearnedRows(NamedTuple):
 
 
 def goes_together(plan: Plan) -> bool:
-    """Check whether models of a job can go together: labels come with rows, all is told last."""
-    return (plan.late, plan.every) == (None, None)
+    """Check whether models of a job can go together: labels come with their rows."""
+    return plan.late is None
 
 
 def fit_rows(inputs: FloatArray, starts: IntArray, stops: IntArray) -> npt.NDArray[np.bool_]:
@@ -111,8 +111,10 @@ def _clock(
     least = np.iinfo(np.int64).min
     earlier = np.array([least if time is None else time for time in before])
     clock[starts] = np.maximum(clock[starts], earlier)
-    back = np.flatnonzero(clock[1:] < clock[:-1]) + 1
-    for model in np.unique(np.searchsorted(stops, back, side="right")).tolist():
+    back = np.zeros(len(clock), np.bool_)
+    back[1:] = clock[1:] < clock[:-1]
+    back[starts] = False
+    for model in np.flatnonzero(np.logical_or.reduceat(back, starts)).tolist():
         part = clock[starts[model] : stops[model]]
         np.maximum.accumulate(part, out=part)
     return clock

@@ -128,7 +128,8 @@ class LearnFn(HoldingFn[Held]):
         for key, each in held.items():
             data = each.cells.learner.read()
             if is_name(data):
-                yield from self._run_one(key, each)
+                for chunk in each.chunks:
+                    yield from self.take((key, chunk), each.cells)
                 continue
             if data is None:
                 each.cells.end.set(GlobalWindow().max_timestamp())
@@ -151,30 +152,32 @@ class LearnFn(HoldingFn[Held]):
             yield key, learned.predictions
             if learned.metrics is not None:
                 yield pvalue.TaggedOutput(METRICS, (key, learned.metrics))
-        for key in keys:
+        for key, visit in visits.items():
             if key not in done:
-                yield from self._run_one(key, held[key])
-
-    def _run_one(self, key: str, held: Held) -> Iterator[Any]:
-        for chunk in held.chunks:
-            yield from self.take((key, chunk), held.cells)
+                cells, (first, *others) = held[key].cells, visit.chunks
+                yield from self._go_on(key, first, visit.now, cells)
+                for chunk in others:
+                    yield from self.take((key, chunk), cells)
 
     def take(self, element: tuple[str, Chunk], cells: Cells) -> Iterator[Any]:
         """Take rows or labels in, and run the rows whose turn it is."""
         key, chunk = element
-        learner, early, end = cells
         if self._waits_for_end:
-            end.set(GlobalWindow().max_timestamp())
-            early.add(chunk)
+            cells.end.set(GlobalWindow().max_timestamp())
+            cells.early.add(chunk)
             return
-        data = learner.read()
+        data = cells.learner.read()
         if data is None or is_name(data):
             # Once: some runners fire a timer for each bundle that set it.
-            end.set(GlobalWindow().max_timestamp())
+            cells.end.set(GlobalWindow().max_timestamp())
         if is_name(data):
-            data = self._wake(key, data, early)
-        before = now = self._read(key, data)
-        outcome = Outcome()
+            data = self._wake(key, data, cells.early)
+        yield from self._go_on(key, chunk, self._read(key, data), cells)
+
+    def _go_on(self, key: str, chunk: Chunk, now: Learning, cells: Cells) -> Iterator[Any]:
+        """Take in what came for a learner that has been read."""
+        learner, early, _ = cells
+        before, outcome = now, Outcome()
         if not chunk.has("z") and command_of(chunk) is None:
             now = self._take_labels(now, [chunk], outcome)
         elif first_index(chunk) > now.rows:

@@ -3,7 +3,7 @@
 What a bundle brings to many models, a row or a few each, goes through their learners as one block,
 and what comes out is one chunk. What is rare is left to the way of one model: one whose rows do not
 follow one another, are refused, or are of another form than the others'; one that has rows or
-labels that wait.
+labels that wait, or whose snapshot is due.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kerneltrack.learners.common.guesses import in_order
 from kerneltrack.registry import get_learner
@@ -24,6 +25,8 @@ from transforms.learn.predictions import SLICE_ROWS
 from transforms.learn.run import Plan
 from transforms.learn.totals import count_learned
 from transforms.learn.turns import first_index, inputs_of
+
+IntArray = npt.NDArray[np.int64]
 
 
 class Visit(NamedTuple):
@@ -82,6 +85,8 @@ def run_together(plan: Plan, visits: Sequence[Visit]) -> Iterator[Learned]:
     before = [opened(plan.spec, visits[place].now, inputs.shape[1], channels) for place in chosen]
     fit = fit_rows(inputs, starts, stops) & (lengths <= SLICE_ROWS)
     fit &= np.array([_fits(plan, now, inputs.shape[1], channels) for now in before])
+    if plan.every is not None:
+        fit &= ~_passes_boundary(plan.every, before, rows, starts, stops)
     if not fit.any():
         return
     if not fit.all():
@@ -122,6 +127,20 @@ def _fits(plan: Plan, now: Learning, width: int, channels: int) -> bool:
     classes = len(now.state.classes) if plan.spec.classifies else 0
     wide = get_learner(plan.spec.learner).width(plan.spec, now.state)
     return wide == width and in_order(known, channels, classes)
+
+
+def _passes_boundary(
+    every: int, before: Sequence[Learning], rows: Chunk, starts: IntArray, stops: IntArray
+) -> npt.NDArray[np.bool_]:
+    """Return which models have a boundary between their rows, where a snapshot is due."""
+    times = rows.column("time")
+    newest = np.maximum.reduceat(times, starts)
+    earlier = [
+        first if now.time is None else now.time
+        for now, first in zip(before, times[starts].tolist(), strict=True)
+    ]
+    passes: npt.NDArray[np.bool_] = newest // every > np.array(earlier) // every
+    return passes
 
 
 def _metrics(plan: Plan, learned: LearnedRows) -> list[Chunk | None]:

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from kerneltrack import codec
 from kerneltrack.learners.common.inputs import own_inputs
-from kerneltrack.monitor.drift import Alerts, watch_each
+from kerneltrack.monitor.drift import Alerts
 from kerneltrack.monitor.drift import init as begin_drift
+from kerneltrack.monitor.drift.block import begin_each, columns_of, watch_each
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.common.features import Features
@@ -242,8 +243,10 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     beside = {} if held is None else _of(held.columns, ran.of_all)
     alerts: dict[int, Alerts] = {}
     if work.drift is not None:
-        watched, alerts = watch_each(work.drift, losses, ran.starts, ran.stops)
-        beside |= {f"{codec.BESIDE}drift.{name}": part for name, part in watched._asdict().items()}
+        watched = begin_each(work.drift, len(ran.starts))
+        alerts = watch_each(work.drift, watched, losses, ran.starts, ran.stops)
+        columns = columns_of(work.drift, watched)._asdict()
+        beside |= {f"{codec.BESIDE}drift.{name}": part for name, part in columns.items()}
     well = [places[place] for place in np.flatnonzero(ran.fine).tolist()]
     states = _states(work, rows, well, ran.last, ran.columns, beside)
     states = states._replace(own=_open_windows(ran))

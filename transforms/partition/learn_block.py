@@ -54,8 +54,8 @@ class LearnedModels(NamedTuple):
 
 
 def takes_blocks(fn: LearnFn) -> bool:
-    """Check whether a file job's learners can go by blocks: they begin, and nothing waits."""
-    return fn.begins_anew and goes_together(fn.plan)
+    """Check whether a file job's learners can go by blocks: they begin, and all is told last."""
+    return fn.begins_anew and goes_together(fn.plan) and fn.plan.every is None
 
 
 def bytes_of(spec: LearnerSpec, channels: int, rank: int) -> int:

@@ -1,16 +1,20 @@
 """A model as blocks of bytes: as a live job's state holds it, and the row loops take it.
 
 What writing and reading names, shapes and a header costs each time, a bundle of single rows would
-pay for each row. Only a tracker's state can be packed, with a reference beside it or without.
+pay for each row. A tracker's state can be packed, with a reference and a drift detector beside it.
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.monitor.reference.block import Parts
 from kerneltrack.registry import get_tracker
@@ -21,8 +25,8 @@ from transforms.track.model import Model, Work
 TRACKERS = ("okfeb",)
 """Those whose states go through their loops as blocks."""
 
-_HEAD = struct.Struct("<q??qqqq")
-"""Index of the tracker's first row, which of its times there are, both, bytes of two parts."""
+_HEAD = struct.Struct("<q??qqqqq")
+"""Index of the tracker's first row, which of its times there are, both, bytes of three parts."""
 
 
 class Packed(NamedTuple):
@@ -34,7 +38,8 @@ class Packed(NamedTuple):
         until: All rows before this time, ns, have been learned from.
         body: The tracker's arrays.
         moving: Those of the reference that every row changes; empty without a reference.
-        origin: Where that was given, as of `Model`.
+        drift: The drift detector's; empty without one.
+        origin: Where the reference was given, as of `Model`.
         kept: Those that only the end of a block of rows changes. They lie in a cell of their own.
         known: Whether the arrays have been held against what the row loops take; those that come
             from the runner have not.
@@ -45,6 +50,7 @@ class Packed(NamedTuple):
     until: int | None
     body: bytes
     moving: bytes = b""
+    drift: bytes = b""
     origin: str = ""
     kept: bytes = b""
     known: bool = False
@@ -52,13 +58,14 @@ class Packed(NamedTuple):
     @property
     def size(self) -> int:
         """How many bytes all but what is kept takes, about."""
-        return len(self.body) + len(self.moving)
+        return len(self.body) + len(self.moving) + len(self.drift)
 
     def encode(self) -> bytes:
         """Write all but what is kept as bytes."""
         times = (self.time is not None, self.until is not None, self.time or 0, self.until or 0)
-        head = _HEAD.pack(self.before, *times, len(self.body), len(self.moving))
-        return head + self.body + self.moving + self.origin.encode()
+        parts = self.body, self.moving, self.drift
+        head = _HEAD.pack(self.before, *times, *map(len, parts))
+        return b"".join((head, *parts, self.origin.encode()))
 
     @classmethod
     def decode(cls, data: bytes) -> Packed:
@@ -70,23 +77,24 @@ class Packed(NamedTuple):
         if len(data) < _HEAD.size:
             raise DataError("log", f"damaged: a model of {len(data)} bytes")
         before, timed, ended, time, until, *lengths = _HEAD.unpack_from(data)
-        first = _HEAD.size + lengths[0]
-        last = first + lengths[1]
-        if min(lengths) < 0 or last > len(data):
+        ends = [*itertools.accumulate(lengths, initial=_HEAD.size)]
+        if min(lengths) < 0 or ends[-1] > len(data):
             raise DataError("log", f"damaged: a model of {len(data)} bytes")
-        return cls(
-            *(before, time if timed else None, until if ended else None),
-            *(data[_HEAD.size : first], data[first:last], data[last:].decode(errors="replace")),
-        )
+        body, moving, drift = (data[start:stop] for start, stop in itertools.pairwise(ends))
+        origin = data[ends[-1] :].decode(errors="replace")
+        times = time if timed else None, until if ended else None
+        return cls(before, *times, body, moving, drift, origin)
 
 
 def pack(work: Work, model: Model) -> Packed:
-    """Return a model, of a tracker and a reference at most, as bytes."""
-    own = model.before, model.time, model.until, block.pack(model.state)
+    """Return a model, of a tracker, a reference and a drift detector at most, as bytes."""
+    packed = Packed(model.before, model.time, model.until, block.pack(model.state), known=True)
+    if work.drift is not None:
+        packed = packed._replace(drift=detectors.pack(model.drift))
     if work.reference is None or model.reference is None:
-        return Packed(*own, known=True)
+        return packed
     held = references.pack(work.reference, model.reference)
-    return Packed(*own, held.moving, model.origin, held.kept, known=True)
+    return packed._replace(moving=held.moving, origin=model.origin, kept=held.kept)
 
 
 def checked(work: Work, models: Sequence[Packed], width: int) -> list[Packed | None]:
@@ -107,15 +115,19 @@ def checked(work: Work, models: Sequence[Packed], width: int) -> list[Packed | N
     blocks = side_by_side([packed.body for packed in models], places.size)
     columns = {name: places.column(blocks, name) for name in places.likes}
     states = get_tracker(spec.tracker).from_columns(spec, columns)
-    sound = [True] * len(models)
+    sound = np.ones(len(models), np.bool_)
     if work.reference is not None:
         moving, sized = references.unfold(work.reference, width, [each.moving for each in models])
         size = references.parts_of(work.reference, width).kept.size
         held = Parts(moving, side_by_side([packed.kept for packed in models], size))
-        sound = (sized & references.sound_of_each(work.reference, width, held)).tolist()
+        sound &= sized & references.sound_of_each(work.reference, width, held)
+    if work.drift is not None:
+        size = detectors.places_of(work.drift).size
+        detected = side_by_side([packed.drift for packed in models], size)
+        sound &= detectors.sound_of_each(work.drift, detected)
     return [
         packed._replace(body=block.pack(state), known=True) if state and well else None
-        for packed, state, well in zip(models, states, sound, strict=True)
+        for packed, state, well in zip(models, states, sound.tolist(), strict=True)
     ]
 
 
@@ -135,6 +147,8 @@ def unpack(work: Work, packed: Packed, name: str) -> Model:
             parts = Parts(packed.moving, packed.kept)
             held = references.unpack(work.reference, width, parts)
             model = model._replace(reference=held)
+        if work.drift is not None:
+            model = model._replace(drift=detectors.unpack(work.drift, packed.drift))
     except (ConfigError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
     return model

@@ -3,8 +3,8 @@
 What a bundle brings to many models, a row or a few each, goes through their trackers as one block:
 their rows are put in order together, their states lie side by side, and what comes out is one
 chunk. So do their references. The row loops are the same, and so are the bits. What is rare is
-left to the way of one model: one that is new, begins, has expired or was reset, rows that are late,
-too far ahead or refused.
+left to the way of one model: one that is new, begins, has expired or was reset, or whose snapshot
+is due; rows that are late, too far ahead or refused.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import numpy.typing as npt
 from apache_beam import pvalue
 
 from kerneltrack.learners.common.inputs import own_inputs
+from kerneltrack.monitor.drift import Alerts, DriftSpec
+from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.places import Places, side_by_side
@@ -30,12 +32,14 @@ from transforms.chunks import Chunk, pieces
 from transforms.keyed.bundles import MOST_BYTES
 from transforms.metrics import count, count_lags, count_losses
 from transforms.track.clock import NEVER, Clock, flush, may_release, nanoseconds, progress
-from transforms.track.features import feature_chunk, tell_episodes
+from transforms.track.features import alert_chunk, feature_chunk, tell_episodes
 from transforms.track.held_rows import HeldRows
 from transforms.track.log import ModelLog, Waiting
 from transforms.track.model import Model, Work
 from transforms.track.order import KEEP, Order
+from transforms.track.outputs import ALERTS
 from transforms.track.packed import TRACKERS, Packed, checked, pack, unpack
+from transforms.track.segments import Alert
 from transforms.track.totals import count_totals
 
 IntArray = npt.NDArray[np.int64]
@@ -120,10 +124,10 @@ class _Taken(NamedTuple):
 def goes_together(work: Work, order: Order) -> bool:
     """Check whether models of a job can go through the step together.
 
-    They can where a reference at most works along with the tracker, and rows are taken by the
-    models' clocks.
+    They can where a reference and a drift detector at most work along with the tracker, and rows
+    are taken by the models' clocks.
     """
-    beside = (work.hold, work.measure, work.drift, work.every)
+    beside = (work.hold, work.measure)
     return (
         work.spec.tracker in TRACKERS
         and not work.frozen
@@ -157,6 +161,8 @@ def run_together(
     ready: list[_Ready] = []
     for visit in visits:
         clock = _admitted(order, visit)
+        if clock is not None and _is_due(work, order, clock):
+            clock = None
         releases = clock is not None and may_release(order, clock, work.rows_to_start)
         if clock is None or (releases and not clock.started):
             alone.append(visit)
@@ -178,7 +184,7 @@ def run_together(
 def _admitted(order: Order, visit: Visit) -> Clock | None:
     """Return the clock after a visit's rows, None if they must be looked at one by one."""
     log, clock = visit.log, visit.log.clock
-    if clock is None or clock.newest is None or clock.due != NEVER:
+    if clock is None or clock.newest is None:
         return None
     if log.spilled or (clock.started and not log.has_model):
         return None
@@ -199,6 +205,14 @@ def _admitted(order: Order, visit: Visit) -> Clock | None:
             waiting=clock.waiting + len(chunk),
         )
     return flush(clock) if visit.flush else clock
+
+
+def _is_due(work: Work, order: Order, clock: Clock) -> bool:
+    """Check whether a snapshot may be due before the rows that are ready, or between them."""
+    if work.every is None or not clock.started:
+        return False
+    # Without a boundary ahead one was written while no rows came: the next rows say where it is.
+    return clock.due == NEVER or clock.due <= progress(order, clock)
 
 
 def _span(order: Order, chunk: Chunk) -> tuple[int, int] | None:
@@ -227,6 +241,8 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
     size = places_of(spec, width).size
     if work.reference is not None:
         size += references.bytes_of(work.reference, width)
+    if work.drift is not None:
+        size += detectors.places_of(work.drift).size
     most = MOST_BYTES // size
     part: list[_Ready] = []
     rows = 0
@@ -256,9 +272,40 @@ def _run_block(
     if fine.any():
         yield from _features(work, ready, released, run)
         _write(ready, run, released, rest)
+        yield from _alerts(ready, released, run)
         if run.held is not None:
             yield from _episodes(ready, run, run.held)
     return list(itertools.compress((each.visit for each in ready), (~fine).tolist()))
+
+
+class WatchedRows(NamedTuple):
+    """What the drift detectors of m models say of their rows.
+
+    Attributes:
+        blocks: (m, bytes) the detectors' states after the rows.
+        alerts: Those that were raised, by the place of their model, rows by their places in it.
+        starts: (m,) place of each model's first row.
+    """
+
+    blocks: npt.NDArray[np.uint8]
+    alerts: dict[int, Alerts]
+    starts: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        spec: DriftSpec,
+        heads: Sequence[Packed],
+        losses: npt.NDArray[np.float64],
+        fine: npt.NDArray[np.bool_],
+        starts: IntArray,
+        stops: IntArray,
+    ) -> WatchedRows:
+        """Run the losses of those models whose rows were all fine."""
+        blocks = side_by_side([head.drift for head in heads], detectors.places_of(spec).size)
+        # Of others nothing is kept.
+        ends = np.where(fine, stops, starts)
+        return cls(blocks, detectors.watch_each(spec, blocks, losses, starts, ends), starts)
 
 
 class _Run(NamedTuple):
@@ -274,6 +321,7 @@ class _Run(NamedTuple):
         matrix: (n, D) all rows that are ready.
         features: Of these rows.
         held: What the models' references say of them, if there are any.
+        watched: What their drift detectors say of them, if there are any.
     """
 
     chosen: IntArray
@@ -285,6 +333,7 @@ class _Run(NamedTuple):
     matrix: npt.NDArray[np.float64]
     features: Features
     held: HeldRows | None
+    watched: WatchedRows | None
 
     @property
     def done(self) -> list[int]:
@@ -325,7 +374,10 @@ def _run_models(work: Work, ready: list[_Ready], released: _Taken, decode: Decod
         times = np.ascontiguousarray(released.rows.column("time"))
         held = HeldRows(work, heads, matrix, firsts, stops, times)
         fine &= held.done
-    return _Run(chosen, fine, heads, places, blocks, before, matrix, features, held)
+    watched = None
+    if work.drift is not None:
+        watched = WatchedRows.of(work.drift, heads, features.loss, fine, firsts, stops)
+    return _Run(chosen, fine, heads, places, blocks, before, matrix, features, held, watched)
 
 
 def _features(
@@ -353,6 +405,20 @@ def _features(
     starts = np.searchsorted(owner, [*done, len(run.chosen)]).tolist()
     for place, (start, stop) in zip(done, itertools.pairwise(starts), strict=True):
         yield ready[run.chosen[place]].visit.key, chunk.slice(start, stop)
+
+
+def _alerts(ready: list[_Ready], released: _Taken, run: _Run) -> Iterator[Output]:
+    """Return the alerts of models that went well."""
+    if run.watched is None:
+        return
+    firsts = run.firsts
+    for place, told in run.watched.alerts.items():
+        times = released.rows.column("time")[run.watched.starts[place] + told.position].tolist()
+        numbers = (firsts[place] + told.index).tolist()
+        lines = zip(numbers, times, told.before.tolist(), told.after.tolist(), strict=True)
+        count("alerts", len(told.index))
+        key = ready[run.chosen[place]].visit.key
+        yield pvalue.TaggedOutput(ALERTS, (key, alert_chunk([Alert(*line) for line in lines])))
 
 
 def _episodes(ready: list[_Ready], run: _Run, held: HeldRows) -> Iterator[Output]:
@@ -400,10 +466,11 @@ def _packed(work: Work, ready: Sequence[_Ready], width: int, decode: Decode) -> 
     own, kept = places_of(spec, width).size, 0
     if work.reference is not None:
         kept = references.parts_of(work.reference, width).kept.size
+    watched = 0 if work.drift is None else detectors.places_of(work.drift).size
     found: list[Packed | None] = []
     for visit, *_ in ready:
         model = visit.log.packed or pack(work, decode(visit.key, visit.log.model or b""))
-        fits = (len(model.body), len(model.kept)) == (own, kept)
+        fits = (len(model.body), len(model.kept), len(model.drift)) == (own, kept, watched)
         if not (fits or model.known):
             unpack(work, model, f"state of model {visit.key!r}")
         found.append(model if fits else None)
@@ -434,6 +501,8 @@ def _write(ready: Sequence[_Ready], run: _Run, released: _Taken, rest: _Taken) -
         if run.held is not None:
             moving, kept, changed = run.held.after(model)
             after = after._replace(moving=moving, kept=kept)
+        if run.watched is not None:
+            after = after._replace(drift=run.watched.blocks[model].tobytes())
         start, stop, oldest = rest_starts[place], rest_starts[place + 1], each.oldest
         if oldest is not None:
             log.append(after, [Waiting.of(chunk) for chunk in each.visit.chunks], changed)

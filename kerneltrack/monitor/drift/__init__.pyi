@@ -5,7 +5,6 @@ from .detector import arrays as arrays
 from .detector import from_arrays as from_arrays
 from .detector import init as init
 from .detector import update as update
-from .detector import watch_each as watch_each
 from .spec import DIRECTIONS as DIRECTIONS
 from .spec import PAGE_HINKLEY as PAGE_HINKLEY
 from .spec import DriftSpec as DriftSpec

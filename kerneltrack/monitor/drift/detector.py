@@ -16,7 +16,6 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Limit, check_counts, copies_like, likes
 from kerneltrack.monitor.drift.spec import DIRECTIONS, DriftSpec
 from kerneltrack.native.binding import call
-from kerneltrack.trackers.common.places import spans, words_of_each
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -120,44 +119,10 @@ def update(
     most = (int(state.counts[0]) + len(rows)) // len(state.pending)
     at, levels = np.zeros(most, dtype=np.int64), np.zeros((2, most))
     found = call(
-        "drift_run", _settings_of(spec), after, np.maximum(rows, 0.0), (at, levels[0], levels[1])
+        "drift_run", settings_of(spec), after, np.maximum(rows, 0.0), (at, levels[0], levels[1])
     )
     at = at[:found]
     return after, Alerts(at, numbers[at], levels[0, :found], levels[1, :found])
-
-
-def watch_each(
-    spec: DriftSpec, losses: FloatArray, starts: IntArray, stops: IntArray
-) -> tuple[DriftState, dict[int, Alerts]]:
-    """Let the detectors of m models begin, and compare the losses of their rows.
-
-    Args:
-        spec: The spec.
-        losses: (n,), finite; a model's follow one another.
-        starts: (m,) place of each model's first row.
-        stops: (m,) place after its last.
-
-    Returns:
-        The states, each array (m, ...), and by the place of their model the alerts of those that
-        raised any; indexes are each model's own. Bit for bit those of `update`.
-    """
-    models, begun, rows = len(starts), init(spec), np.maximum(losses, 0.0)
-    after = DriftState(
-        pending=np.tile(begun.pending, (models, 1)),
-        reals=np.tile(begun.reals, (models, 1)),
-        counts=np.tile(begun.counts, (models, 1)),
-    )
-    at, levels = np.zeros(len(rows), np.int64), np.zeros((2, len(rows)))
-    found = np.zeros(models, np.int64)
-    states = np.concatenate([words_of_each(array) for array in after], axis=1)
-    told = np.concatenate([spans(column, starts, stops) for column in (at, *levels)], axis=1)
-    words = states.tobytes(), spans(rows, starts, stops).tobytes(), told.tobytes()
-    call("drift_run_each", _settings_of(spec), (models,), *words, found)
-    alerts = {}
-    for model in np.flatnonzero(found).tolist():
-        part = slice(int(starts[model]), int(starts[model] + found[model]))
-        alerts[model] = Alerts(at[part], at[part], levels[0, part], levels[1, part])
-    return after, alerts
 
 
 def arrays(state: DriftState) -> dict[str, npt.NDArray[Any]]:
@@ -180,7 +145,8 @@ def from_arrays(spec: DriftSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> Drif
     return state
 
 
-def _settings_of(spec: DriftSpec) -> Settings:
+def settings_of(spec: DriftSpec) -> Settings:
+    """Return a spec as numbers."""
     return Settings(
         block=spec.block,
         threshold=float(spec.threshold),
