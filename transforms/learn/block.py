@@ -19,7 +19,7 @@ from kerneltrack.learners.common.board import Line
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from transforms.chunks import Chunk
 from transforms.learn.learner import Learning
-from transforms.learn.predictions import prediction_arrays
+from transforms.learn.predictions import SLICE_ROWS, prediction_arrays
 from transforms.learn.run import Plan
 from transforms.read.kinds import codes_of, encode
 from transforms.read.label_values import no_labels, to_column
@@ -48,8 +48,31 @@ def goes_together(plan: Plan) -> bool:
 
 
 def fit_rows(inputs: FloatArray, starts: IntArray, stops: IntArray) -> npt.NDArray[np.bool_]:
-    """Return which of m models have only rows that no learner refuses."""
-    return np.logical_and.reduceat(np.all(np.abs(inputs) <= MAX_FEATURE, axis=1), starts)
+    """Return which of m models have only rows that no learner refuses, for a chunk of predictions.
+
+    Predictions of a model of more rows are cut.
+    """
+    fit = np.logical_and.reduceat(np.all(np.abs(inputs) <= MAX_FEATURE, axis=1), starts)
+    few: npt.NDArray[np.bool_] = fit & (stops - starts <= SLICE_ROWS)
+    return few
+
+
+def rows_of(
+    chosen: npt.NDArray[np.bool_], rows: Chunk, inputs: FloatArray, lengths: IntArray
+) -> tuple[Chunk, FloatArray, IntArray, IntArray]:
+    """Return rows of some of m models, what learners are told of them, each one's start and stop.
+
+    Args:
+        chosen: (m,) which models.
+        rows: All models' rows, so many each, one model's after another's.
+        inputs: What learners are told of them.
+        lengths: (m,) how many.
+    """
+    if not chosen.all():
+        where = np.flatnonzero(np.repeat(chosen, lengths))
+        rows, inputs, lengths = rows.take(where), inputs[where], lengths[chosen]
+    stops = np.cumsum(lengths)
+    return rows, inputs, stops - lengths, stops
 
 
 def learn_rows(

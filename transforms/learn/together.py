@@ -18,10 +18,9 @@ import numpy.typing as npt
 from kerneltrack.learners.common.guesses import in_order
 from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
-from transforms.learn.block import LearnedRows, fit_rows, learn_rows
+from transforms.learn.block import LearnedRows, fit_rows, learn_rows, rows_of
 from transforms.learn.learner import Learning, opened
 from transforms.learn.metrics import metrics_chunk
-from transforms.learn.predictions import SLICE_ROWS
 from transforms.learn.run import Plan
 from transforms.learn.totals import count_learned
 from transforms.learn.turns import first_index, inputs_of
@@ -83,19 +82,15 @@ def run_together(plan: Plan, visits: Sequence[Visit]) -> Iterator[Learned]:
     stops = np.cumsum(lengths)
     starts = stops - lengths
     before = [opened(plan.spec, visits[place].now, inputs.shape[1], channels) for place in chosen]
-    fit = fit_rows(inputs, starts, stops) & (lengths <= SLICE_ROWS)
+    fit = fit_rows(inputs, starts, stops)
     fit &= np.array([_fits(plan, now, inputs.shape[1], channels) for now in before])
     if plan.every is not None:
         fit &= ~_passes_boundary(plan.every, before, rows, starts, stops)
     if not fit.any():
         return
-    if not fit.all():
-        where = np.flatnonzero(np.repeat(fit, lengths))
-        rows, inputs = rows.take(where), inputs[where]
-        chosen = list(itertools.compress(chosen, fit.tolist()))
-        before = list(itertools.compress(before, fit.tolist()))
-        stops = np.cumsum(lengths[fit])
-        starts = stops - lengths[fit]
+    rows, inputs, starts, stops = rows_of(fit, rows, inputs, lengths)
+    chosen = list(itertools.compress(chosen, fit.tolist()))
+    before = list(itertools.compress(before, fit.tolist()))
     learned = learn_rows(plan, before, rows, inputs, starts, stops)
     count_learned(
         plan.spec, zip((visits[place].now for place in chosen), learned.after, strict=True)

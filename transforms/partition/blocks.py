@@ -34,11 +34,10 @@ from transforms.partition.learn_block import LearnedModels
 from transforms.partition.shuffle import SortedRows
 from transforms.partition.steps import ALERTS, EPISODES, MISMATCH, Rows, Steps
 from transforms.partition.window_block import MeasuredBlock, measure_block, windows_of
-from transforms.track.features import alert_chunk, feature_chunk, tell_episodes
+from transforms.track.features import alerts_of, feature_chunk, tell_alerts, tell_episodes
 from transforms.track.model import Work
 from transforms.track.order import KEEP
 from transforms.track.packed import TRACKERS
-from transforms.track.segments import Alert
 from transforms.track.totals import count_totals
 from transforms.track.windows import mismatch_chunk
 
@@ -261,7 +260,7 @@ def run_block(steps: Steps, rows: SortedRows, places: range) -> Block:
     features = feature_chunk(chunk, ran.features, where, held is not None, scores, own)
     told = {
         EPISODES: {} if held is None else _episodes(held, states, ran.of_all),
-        ALERTS: _alerts(alerts, ran),
+        ALERTS: _alerts(alerts, states, ran),
         MISMATCH: _windows(work, ran),
     }
     learned = None
@@ -387,7 +386,9 @@ def _open_windows(ran: _Ran) -> list[Columns]:
     ]
 
 
-def _alerts(alerts: Mapping[int, Alerts], ran: _Ran) -> dict[int, pa.RecordBatch]:
+def _alerts(
+    alerts: Mapping[int, Alerts], states: BlockStates, ran: _Ran
+) -> dict[int, pa.RecordBatch]:
     """Return what drift detectors tell, by the place in `states`."""
     found = {}
     for place, told in alerts.items():
@@ -395,11 +396,8 @@ def _alerts(alerts: Mapping[int, Alerts], ran: _Ran) -> dict[int, pa.RecordBatch
         if ran.chunk.has("time"):
             rows = ran.where[ran.starts[place] + told.position]
             times = ran.chunk.column("time")[rows].tolist()
-        lines = zip(
-            told.index.tolist(), times, told.before.tolist(), told.after.tolist(), strict=True
-        )
-        found[place] = alert_chunk([Alert(*line) for line in lines]).batch
-        count("alerts", len(told.index))
+        output = tell_alerts(states.names[place], alerts_of(told, 0, times))
+        found[place] = output.value[1].batch
     return found
 
 

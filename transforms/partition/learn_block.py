@@ -19,10 +19,9 @@ from kerneltrack.learners.common.board import close_window, total_line
 from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
 from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
-from transforms.learn.block import fit_rows, goes_together, learn_rows
+from transforms.learn.block import fit_rows, goes_together, learn_rows, rows_of
 from transforms.learn.learner import begin, opened, snapshot_parts
 from transforms.learn.metrics import metrics_chunk
-from transforms.learn.predictions import SLICE_ROWS
 from transforms.learn.step import LearnFn
 from transforms.learn.totals import count_learned
 from transforms.learn.turns import NarrowFn, inputs_of
@@ -99,16 +98,10 @@ def learn_models(
     plan = fn.plan
     rows = narrow.narrow(Chunk(features))
     inputs, channels = inputs_of(rows)
-    # Predictions of a model of more rows are cut into chunks.
-    done = fit_rows(inputs, starts, stops) & (stops - starts <= SLICE_ROWS)
+    done = fit_rows(inputs, starts, stops)
     if not done.any():
         return None
-    if not done.all():
-        where = np.flatnonzero(np.repeat(done, stops - starts))
-        rows, inputs = rows.take(where), inputs[where]
-        lengths = (stops - starts)[done]
-        stops = np.cumsum(lengths)
-        starts = stops - lengths
+    rows, inputs, starts, stops = rows_of(done, rows, inputs, stops - starts)
     names = [key for key, well in zip(keys, done.tolist(), strict=True) if well]
     anew = begin(plan.spec)
     first = opened(plan.spec, anew, inputs.shape[1], channels)

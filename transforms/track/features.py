@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import pvalue
 
+from kerneltrack.monitor.drift import Alerts
 from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.trackers.common.features import Features
 from transforms.chunks import Chunk, matrix_column
 from transforms.metrics import count
-from transforms.track.outputs import EPISODES
+from transforms.track.outputs import ALERTS, EPISODES
 from transforms.track.segments import Alert
 from transforms.write.schemas import REFERENCE_COLUMNS
 
@@ -70,6 +71,24 @@ def tell_episodes(
     """Return a model's episodes as an output, those that were opened counted."""
     count("episodes", sum(episode.row == episode.opened for episode in episodes))
     return pvalue.TaggedOutput(EPISODES, (key, episode_chunk(episodes, has_time)))
+
+
+def alerts_of(told: Alerts, first: int, times: Sequence[int | None]) -> list[Alert]:
+    """Return what a drift detector of a block told of a model.
+
+    Args:
+        told: The alerts, rows by their places among the model's in the block.
+        first: Index of the first of these.
+        times: Of each alert's row, ns; None without times.
+    """
+    index, levels = (first + told.index).tolist(), (told.before.tolist(), told.after.tolist())
+    return [Alert(*line) for line in zip(index, times, *levels, strict=True)]
+
+
+def tell_alerts(key: str, alerts: Sequence[Alert]) -> pvalue.TaggedOutput[str, tuple[str, Chunk]]:
+    """Return a model's alerts as an output, counted."""
+    count("alerts", len(alerts))
+    return pvalue.TaggedOutput(ALERTS, (key, alert_chunk(alerts)))
 
 
 def alert_chunk(alerts: Sequence[Alert]) -> Chunk:

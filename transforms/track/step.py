@@ -42,10 +42,10 @@ from transforms.track.clock import (
 )
 from transforms.track.devices import GONE, Device, begun, device_chunk, known_of
 from transforms.track.features import (
-    alert_chunk,
     feature_chunk,
     join_features,
     join_scores,
+    tell_alerts,
     tell_episodes,
 )
 from transforms.track.forward_fill import hold_last
@@ -53,7 +53,6 @@ from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
 from transforms.track.model import Model, Work, begin, decode, encode, last_written, take_over
 from transforms.track.order import Order
 from transforms.track.outputs import (
-    ALERTS,
     DEVICES,
     FAILURES,
     LATE,
@@ -477,8 +476,7 @@ class TrackFn(HoldingFn[Held]):
             chunk = mismatch_chunk(outcome.measured, self._work.spec, confidence)
             yield pvalue.TaggedOutput(MISMATCH, (key, chunk))
         if outcome.alerts:
-            count("alerts", len(outcome.alerts))
-            yield pvalue.TaggedOutput(ALERTS, (key, alert_chunk(outcome.alerts)))
+            yield tell_alerts(key, outcome.alerts)
         if outcome.episodes:
             yield tell_episodes(key, outcome.episodes, model.time is not None)
         yield from self._tell(key, model, outcome.devices)

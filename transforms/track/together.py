@@ -32,14 +32,12 @@ from transforms.chunks import Chunk, pieces
 from transforms.keyed.bundles import MOST_BYTES
 from transforms.metrics import count, count_lags, count_losses
 from transforms.track.clock import NEVER, Clock, flush, may_release, nanoseconds, progress
-from transforms.track.features import alert_chunk, feature_chunk, tell_episodes
+from transforms.track.features import alerts_of, feature_chunk, tell_alerts, tell_episodes
 from transforms.track.held_rows import HeldRows
 from transforms.track.log import ModelLog, Waiting
 from transforms.track.model import Model, Work
 from transforms.track.order import KEEP, Order
-from transforms.track.outputs import ALERTS
 from transforms.track.packed import TRACKERS, Packed, checked, pack, unpack
-from transforms.track.segments import Alert
 from transforms.track.totals import count_totals
 
 IntArray = npt.NDArray[np.int64]
@@ -414,11 +412,8 @@ def _alerts(ready: list[_Ready], released: _Taken, run: _Run) -> Iterator[Output
     firsts = run.firsts
     for place, told in run.watched.alerts.items():
         times = released.rows.column("time")[run.watched.starts[place] + told.position].tolist()
-        numbers = (firsts[place] + told.index).tolist()
-        lines = zip(numbers, times, told.before.tolist(), told.after.tolist(), strict=True)
-        count("alerts", len(told.index))
-        key = ready[run.chosen[place]].visit.key
-        yield pvalue.TaggedOutput(ALERTS, (key, alert_chunk([Alert(*line) for line in lines])))
+        alerts = alerts_of(told, int(firsts[place]), times)
+        yield tell_alerts(ready[run.chosen[place]].visit.key, alerts)
 
 
 def _episodes(ready: list[_Ready], run: _Run, held: HeldRows) -> Iterator[Output]:

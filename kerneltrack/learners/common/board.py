@@ -320,8 +320,9 @@ def count_each(
         stops: (m,) place after its last: the next one's first.
         size: Length of the windows, ns; None: only the totals are kept.
     """
-    values, before = _values_of(rows), [board.total for board in boards]
-    totals = _tally_each(before, rows, values, starts, stops)
+    values, counted = _values_of(rows), _counted(rows)
+    before = [board.total for board in boards]
+    totals = _tally_each(before, rows, values, counted, starts, stops)
     if size is None:
         return [
             (board._replace(total=total), []) for board, total in zip(boards, totals, strict=True)
@@ -339,12 +340,10 @@ def count_each(
         if span == [size, number[place]]:
             opened[place] = board.window
         closed.append(close_window(board)[1] if ended else [])
-    windows = _tally_each(opened, rows, values, begins, ends)
+    windows = _tally_each(opened, rows, values, counted, begins, ends)
     # Of each window the counts and sums of its model's rows up to its end.
-    counts = np.zeros((len(rows.scored) + 1, 3), np.int64)
-    np.cumsum(_marks_of(rows), axis=0, out=counts[1:])
-    counts = counts[ends] - counts[starts[of]] + np.array([part.counts for part in before])[of]
-    scored = np.concatenate([[0], np.cumsum(rows.scored)])
+    counts = counted[ends] - counted[starts[of]] + np.array([part.counts for part in before])[of]
+    scored = counted[:, 1]
     sums = _sums_after(before, values, scored[starts], scored[stops], scored[ends], of)
     found = []
     edges = [*first.tolist(), len(windows)]
@@ -358,11 +357,14 @@ def count_each(
     return found
 
 
-def _marks_of(rows: ScoredRows) -> IntArray:
-    """Return what each row adds to `counts`, (n, 3)."""
+def _counted(rows: ScoredRows) -> IntArray:
+    """Return what the first k of n rows add to `counts`, (n + 1, 3)."""
     correct = np.zeros(len(rows.scored), np.bool_) if rows.correct is None else rows.correct
-    marks = np.column_stack([np.ones(len(rows.scored)), rows.scored, correct])
-    return marks.astype(np.int64)
+    counted = np.zeros((len(rows.scored) + 1, 3), np.int64)
+    counted[:, 0] = np.arange(len(counted))
+    np.cumsum(rows.scored, out=counted[1:, 1])
+    np.cumsum(correct, out=counted[1:, 2])
+    return counted
 
 
 def _sums_after(
@@ -396,7 +398,12 @@ def _sums_after(
 
 
 def _tally_each(
-    before: Sequence[Tally], rows: ScoredRows, values: FloatArray, starts: IntArray, stops: IntArray
+    before: Sequence[Tally],
+    rows: ScoredRows,
+    values: FloatArray,
+    counted: IntArray,
+    starts: IntArray,
+    stops: IntArray,
 ) -> list[Tally]:
     """Count the rows of m stretches, which follow one another.
 
@@ -404,14 +411,13 @@ def _tally_each(
         before: Of each stretch the tally before its rows.
         rows: The rows.
         values: What each scored one adds to `sums`.
+        counted: What they add to `counts`, see `_counted`.
         starts: (m,) place of each stretch's first row.
         stops: (m,) place after its last.
     """
     many = len(before)
-    totals = np.zeros((len(rows.scored) + 1, 3), np.int64)
-    np.cumsum(_marks_of(rows), axis=0, out=totals[1:])
-    counts = totals[stops] - totals[starts]
-    first, last = totals[starts, 1], totals[stops, 1]
+    counts = counted[stops] - counted[starts]
+    first, last = counted[starts, 1], counted[stops, 1]
     sums = _sums_after(before, values, first, last, last, np.arange(many))
     known = [tally.pairs for tally in before]
     pairs, edges = np.zeros((0, 3), np.int64), np.zeros(many + 1, np.int64)

@@ -217,7 +217,8 @@ def guess_each(
 def in_order(state: Guesses, channels: int, classes: int) -> bool:
     """Check that guesses are of so many channels, and met so many classes in order of their codes.
 
-    That they have done so is the rule; it may be otherwise where rows were refused.
+    That they have done so is the rule; it is otherwise where a learner was handed over that knew
+    classes before.
     """
     ridge, codes = state.ridge, range(classes)
     if (channels if channels <= MOST_CHANNELS else None) != (ridge and channels_of(ridge)):
