@@ -1,0 +1,101 @@
+"""One small plant, written in each of the forms that data comes in."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+MINUTE = datetime.timedelta(minutes=1)
+DAY = datetime.timedelta(days=1)
+DEVICES = ("north", "south")
+CHANNELS = ("flow", "heat")
+
+
+class Row(NamedTuple):
+    """A row of the plant; its values have two decimals, so that texts hold them exactly."""
+
+    device: str
+    time: datetime.datetime
+    flow: float
+    heat: float
+
+
+def plant(step: datetime.timedelta = MINUTE, rows: int = 120) -> list[Row]:
+    """Return the rows of two devices, a row of each at every step, in the order of their times."""
+    rng = np.random.default_rng(7)
+    values = np.round(rng.normal((5.0, 60.0), (1.0, 8.0), (rows, len(DEVICES), 2)), 2)
+    start = datetime.datetime(2026, 3, 1)
+    return [
+        Row(device, start + at * step, *values[at, number].tolist())
+        for at in range(rows)
+        for number, device in enumerate(DEVICES)
+    ]
+
+
+PLANT = plant()
+
+
+class Form(NamedTuple):
+    """A form of the table in docs/tracking.md.
+
+    Attributes:
+        write: Writes the files of the example into the current folder.
+        rows: The rows that are written.
+        devices: The plant's device by the id that the job gives it.
+    """
+
+    write: Callable[[list[Row]], None]
+    rows: list[Row] = PLANT
+    devices: Mapping[str, str] = dict(zip(DEVICES, DEVICES, strict=True))
+
+
+def save(name: str, lines: Iterable[str]) -> None:
+    """Write lines of text."""
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def written(time: str) -> Callable[[list[Row]], None]:
+    """Return what writes a plain CSV file whose times have a format."""
+    return lambda rows: save(
+        "pumps.csv",
+        ["device,time,flow,heat"]
+        + [f"{r.device},{r.time.strftime(time)},{r.flow},{r.heat}" for r in rows],
+    )
+
+
+def _european(rows: list[Row]) -> None:
+    lines = ["Anlage;Zeit;Durchfluss;Temperatur"]
+    for r in rows:
+        values = f"{r.flow};{r.heat}".replace(".", ",")
+        lines.append(f"{r.device};{r.time:%d.%m.%Y %H:%M};{values}")
+    save("pumps.csv", lines)
+
+
+def _milliseconds(rows: list[Row]) -> None:
+    utc = datetime.timezone.utc
+    save(
+        "pumps.csv",
+        ["device,time,flow,heat"]
+        + [
+            f"{r.device},{round(r.time.replace(tzinfo=utc).timestamp() * 1000)},{r.flow},{r.heat}"
+            for r in rows
+        ],
+    )
+
+
+def _headerless(rows: list[Row]) -> None:
+    save("pumps.csv", [f"{r.device},{r.time.isoformat()},{r.flow},{r.heat}" for r in rows])
+
+
+FORMS: dict[str, Form] = {
+    "a row a line, times in ISO 8601": Form(written("%Y-%m-%dT%H:%M:%SZ")),
+    "semicolons, decimal commas, times such as 01.03.2026 00:10": Form(_european),
+    "times as numbers": Form(_milliseconds),
+    "no header": Form(_headerless),
+}
+"""By the first cell of the table's row."""
