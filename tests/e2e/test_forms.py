@@ -65,7 +65,7 @@ def test_the_plant_tells_its_channels_apart() -> None:
     _, right = run_all(SPEC, swapped[:, ::-1])
     _, wrong = run_all(SPEC, swapped)
     assert len(CHANNELS) == swapped.shape[1]
-    assert not np.array_equal(right.z, wrong.z)
+    assert not np.array_equal(np.array(right.z), np.array(wrong.z))
 
 
 def _seconds(row: Row) -> float:
