@@ -224,7 +224,8 @@ def _given(spec: SubspaceSpec) -> Case:
         return data
 
     def read(data: bytes, own: bool) -> tuple[bytes, model.Work, model.Model]:
-        return data, *model.frozen(data, "state", MeasureMismatch(SlidingWindows(20, 10)))
+        work, held, _ = model.frozen(data, "state", MeasureMismatch(SlidingWindows(20, 10)))
+        return data, work, held
 
     return Case(made.data, read, run)
 

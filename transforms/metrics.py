@@ -16,6 +16,8 @@ from apache_beam.metrics import Metrics
 NAMESPACE = "kerneltrack"
 UNREFERENCED = "models_without_reference"
 """Counter and set of the models whose rows were held against nothing: no reference was made."""
+SCORED_AGAIN = "rows_scored_again"
+"""Counter of rows that are scored by a model that has learned from them; set of these models."""
 
 TALLY: Counter[str] = Counter()
 """Totals of this process. In-process runners report metrics only when the job has ended; the
@@ -80,6 +82,13 @@ def count_unreferenced(model_id: str) -> None:
     """Count and name a model whose rows were held against nothing."""
     count(UNREFERENCED, 1)
     name_model(UNREFERENCED, model_id)
+
+
+def count_scored_again(model_id: str, rows: int) -> None:
+    """Count rows that a model has learned from and that are scored again, and name the model."""
+    if rows:
+        count(SCORED_AGAIN, rows)
+        name_model(SCORED_AGAIN, model_id)
 
 
 LOSS_UNIT = 1e-6

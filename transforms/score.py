@@ -18,6 +18,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
+from kerneltrack.monitor import reference
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -25,7 +26,7 @@ from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.learn.predictions import prediction_arrays
-from transforms.metrics import count, count_unreferenced
+from transforms.metrics import count, count_scored_again, count_unreferenced
 from transforms.read.label_values import label_column, label_values
 from transforms.track.features import (
     join_features,
@@ -92,7 +93,8 @@ class ScoreRows(
     each row is taken by itself, in any windowing, and no state is kept. Otherwise the input must
     end: a model's rows are put in order of (time, sequence, source, row), all in memory at once,
     and held against the reference of its snapshot, which goes on from there and learns nothing.
-    A model whose snapshot has none, or one that was not made to its end, has null columns.
+    Where they begin with rows that the model has learned from, the evidence begins at 0. A model
+    whose snapshot has no reference, or one that was not made to its end, has null columns.
 
     Output, a dict of PCollections:
       scores: `tuple[str, Chunk]`, one row for each row that the tracker takes, columns as in
@@ -158,6 +160,21 @@ class _Known(NamedTuple):
     work: Work
     model: Model
     learner: tuple[LearnerSpec, LearnerState] | None
+    newest: int | None
+    """Time of the newest row that it has learned from, ns; None without times."""
+
+    def learned(self, rows: Chunk) -> int:
+        """Return how many of some rows it has learned from, by their times."""
+        if self.newest is None or not rows.has("time"):
+            return 0
+        return int(np.count_nonzero(rows.column("time") <= self.newest))
+
+    def begun_anew(self) -> _Known:
+        """Return the model with a reference whose evidence is 0, for rows that follow none."""
+        held = self.model.reference
+        if held is None:
+            return self
+        return self._replace(model=self.model._replace(reference=reference.restarted(held)))
 
 
 class _Scorer(beam.DoFn):
@@ -172,11 +189,12 @@ class _Scorer(beam.DoFn):
         data = self._snapshots.state(key, codec.TRACKER)
         if data is None:
             return None
-        work, model = frozen(data, f"snapshot of model {key!r}", self._measure)
+        work, model, newest = frozen(data, f"snapshot of model {key!r}", self._measure)
         learner = self._snapshots.learner_spec
         if learner is None:
-            return _Known(work, model, None)
-        return _Known(work, model, self._learner(key, learner, len(model.state.scale)))
+            return _Known(work, model, None, newest)
+        own = self._learner(key, learner, len(model.state.scale))
+        return _Known(work, model, own, newest)
 
     def _learner(
         self, key: str, spec: LearnerSpec, channels: int
@@ -240,6 +258,7 @@ class _ScoreFn(_Scorer):
         if known is None:
             yield self.unknown(key, chunk)
             return
+        count_scored_again(key, known.learned(chunk))
         spec = known.work.spec
         features = get_tracker(spec.tracker).project(spec, known.model.state, chunk.column("x"))
         yield from self.scored(key, known, chunk, features, {})
@@ -268,6 +287,10 @@ class _ScoreInOrderFn(_Scorer):
         count("models_scored", 1)
         if known.model.reference is None:
             count_unreferenced(key)
+        if learned := known.learned(rows):
+            count_scored_again(key, learned)
+            # Evidence of the rows before would be of later times than these.
+            known = known.begun_anew()
         for start in range(0, len(rows), SLICE_ROWS):
             piece = rows.slice(start, start + SLICE_ROWS)
             last = start + SLICE_ROWS >= len(rows)

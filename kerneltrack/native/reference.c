@@ -428,6 +428,8 @@ static void note(const reference_state *state, int64_t row, int64_t time, int cl
                  reference_episodes *out) {
   const double *numbers = state->reals.at;
   const int64_t *counts = state->counts.at;
+  /* Without a row that is surprising by itself the newest such row is of an earlier excursion. */
+  int mild = counts[LAST_SURPRISE] < counts[ZERO];
   out->number.at[place] = counts[EPISODES];
   out->start.at[place] = counts[ZERO];
   out->opened.at[place] = counts[OPENED];
@@ -436,7 +438,7 @@ static void note(const reference_state *state, int64_t row, int64_t time, int cl
   out->peak.at[place] = numbers[PEAK];
   out->surprise.at[place] = numbers[SURPRISE];
   out->early.at[place] = numbers[EARLY];
-  out->last.at[place] = counts[LAST_SURPRISE];
+  out->last.at[place] = counts[mild ? ZERO : LAST_SURPRISE];
   out->surprises.at[place] = counts[SURPRISES];
   out->stuck_rows.at[place] = counts[STUCK_ROWS];
   copy(row_of(&out->stuck, place), state->stuck.at, state->stuck.size);
@@ -444,7 +446,7 @@ static void note(const reference_state *state, int64_t row, int64_t time, int cl
   times[0] = state->times.at[ZERO_TIME];
   times[1] = state->times.at[OPENED_TIME];
   times[2] = time;
-  times[3] = state->times.at[LAST_TIME];
+  times[3] = state->times.at[mild ? ZERO_TIME : LAST_TIME];
   copy(row_of(&out->blame, place), state->blame.at, state->blame.size);
 }
 

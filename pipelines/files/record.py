@@ -95,7 +95,12 @@ def unreferenced(result: Any, reference: ReferenceSpec | None) -> dict[str, list
 
 def unreferenced_names(result: Any) -> list[str]:
     """Return the models whose rows were held against nothing, the first thousand."""
-    found = result.metrics().query(beam.metrics.MetricsFilter().with_name(UNREFERENCED))
+    return model_names(result, UNREFERENCED)
+
+
+def model_names(result: Any, name: str) -> list[str]:
+    """Return the models in the set of this name, the first thousand."""
+    found = result.metrics().query(beam.metrics.MetricsFilter().with_name(name))
     sets = [each.committed or each.attempted or () for each in found["string_sets"]]
     names = {name for each in sets for name in each}
     return sorted(names)[:_MOST_NAMES]

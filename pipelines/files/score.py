@@ -20,7 +20,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 import kerneltrack
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, printable
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.paths import join, whole
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -32,6 +32,7 @@ from pipelines.files.progress import StatusLine
 from pipelines.files.record import (
     JobError,
     counters,
+    model_names,
     parquet_rows,
     performance,
     performance_text,
@@ -41,9 +42,10 @@ from pipelines.files.record import (
 )
 from pipelines.job import explain, say
 from pipelines.job_spec import measure_from_flags
-from pipelines.report.data.episodes import off_lines
+from pipelines.report.data.episodes import MOST_NAMED, off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
-from transforms.metrics import UNREFERENCED
+from pipelines.report.text import natural
+from transforms.metrics import SCORED_AGAIN, UNREFERENCED
 from transforms.read.files import ReadChunks
 from transforms.read.label_values import check_label_type
 from transforms.read.look import Input
@@ -106,6 +108,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             "counts": found,
             "failures": failure_reasons(failed),
             **unreferenced(result, snapshots.reference_spec),
+            "models_scored_again": model_names(result, SCORED_AGAIN),
             **local_times(columns, counted(totals)),
         }
         write_record(args.output, record)
@@ -115,7 +118,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     else:
         off = off_lines(args.output, record, "none that is complete in the snapshots")
         said = [*off, *said]
-    say("\n".join([_summary(record), *said]))
+    say("\n".join([_summary(record), *scored_again_lines(record), *said]))
     return outcome.end(judged)
 
 
@@ -165,6 +168,7 @@ def _counts(
         "rows_in": totals.get("rows_read", 0),
         "rows_out": parquet_rows(output, layout.SCORES),
         "rows_failed": parquet_rows(output, layout.FAILURES),
+        SCORED_AGAIN: totals.get(SCORED_AGAIN, 0),
     }
     if counted["rows_in"] != counted["rows_out"] + counted["rows_failed"]:
         raise JobError(f"rows are missing: {counted}")
@@ -177,6 +181,19 @@ def _counts(
     if learner is not None:
         counted |= performance(output, layout.SCORES, learner)
     return counted
+
+
+def scored_again_lines(record: dict[str, Any]) -> list[str]:
+    """Return a line if models scored rows that they had learned from."""
+    rows, names = record["counts"][SCORED_AGAIN], record["models_scored_again"]
+    if not rows:
+        return []
+    named = ", ".join(printable(name) for name in sorted(names, key=natural)[:MOST_NAMED])
+    more = ", ..." if len(names) > MOST_NAMED else ""
+    return [
+        f"{rows:,} rows are no newer than the snapshots, whose models have learned from such rows: "
+        f"they look more usual than new ones ({named}{more})"
+    ]
 
 
 def _summary(record: dict[str, Any]) -> str:

@@ -147,6 +147,35 @@ def test_windows_are_measured_under_the_snapshot(tracked: Fleet, tmp_path: Path)
     assert table_of(output, "scores").equals(table_of(tmp_path / "plain", "scores"))
 
 
+def test_rows_that_were_learned_before_are_counted_and_no_evidence_goes_on_into_them(
+    tracked: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All rows of one pump, and of another those from the newest learned one on."""
+    table = fleet()
+    own = [table.filter(pa.compute.equal(table["pump"], f"pump-{place}")) for place in (2, 7)]
+    both = pa.concat_tables([own[0], own[1].slice(HEAD - 1)])
+    run = tmp_path / "run"
+    early = write(tmp_path / "head.parquet", part(table, 0, ROWS - 50))
+    assert main(["track", early, *IDS, "--reference", "first", "--output", str(run)]) == 0
+    assert set(lines_of(run, "episodes")) == set(BROKEN)
+    capsys.readouterr()
+    score(write(tmp_path / "both.parquet", both), str(run / "snapshots"), tmp_path / "again")
+    again = ROWS - 50 + ROWS - 50 - HEAD + 1
+    printed = capsys.readouterr().out
+    assert f"{again:,} rows are no newer than the snapshots" in printed
+    assert "(pump-2, pump-7)" in printed
+    record = record_of(tmp_path / "again")
+    assert record["counts"]["rows_scored_again"] == again
+    assert record["models_scored_again"] == ["pump-2", "pump-7"]
+    assert record["counts"]["rows_out"] == len(both)
+    for line in lines_of(tmp_path / "again", "episodes")["pump-7"]:
+        assert line["start"] <= line["detected"] <= line["time"]
+        assert line["start"] <= line["last"] <= line["time"]
+    score(tracked.rows, tracked.snapshots, tmp_path / "newer")
+    assert "no newer" not in capsys.readouterr().out
+    assert record_of(tmp_path / "newer")["counts"]["rows_scored_again"] == 0
+
+
 def test_models_without_a_complete_reference_are_told_apart(
     tracked: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -551,3 +551,46 @@ def test_rows_that_follow_no_others_begin_a_block() -> None:
     )
     for name in ("distance", "residual", "score", "p"):
         assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
+
+
+def mildly_odd(seed: int = 3) -> Array:
+    """Rows of which a hundred are odd together, none by itself."""
+    rows = np.random.default_rng(seed).normal(size=(1000, 3))
+    rows[560:660] = np.sign(rows[560:660]) * np.clip(np.abs(rows[560:660]), 1.2, 2.2)
+    return rows
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    drift=st.floats(1.01, 4.0),
+    faults=st.lists(st.tuples(st.integers(520, 2400), st.floats(0.3, 30.0)), max_size=4),
+)
+def test_an_episodes_times_are_those_of_its_rows(
+    seed: int, drift: float, faults: list[tuple[int, float]]
+) -> None:
+    """Also where no row was odd by itself, or the last such row is of an earlier excursion."""
+    rows = np.vstack([mildly_odd(seed), normal(seed, 1500, 3)])
+    for row, size in faults:
+        rows[row : row + 40] += size * rows[:512].std(axis=0)
+    spec = ReferenceSpec(drift=drift, false_alarms=100, accept_after=400)
+    times = 10**18 + np.arange(len(rows)) * 60 * 10**9
+    state, _, told = reference.update(spec, reference.init(spec, rows[:512]), rows, times)
+    still = reference.open_episode(spec, state)
+    for episode in [*told, *([still] if still else [])]:
+        places = episode.start, episode.opened, episode.row, episode.last
+        assert episode.times == tuple(times[list(places)].tolist())
+        assert episode.start <= episode.last <= episode.row
+        assert episode.start <= episode.opened <= episode.row
+
+
+def test_an_episode_without_a_row_that_is_odd_by_itself_ends_where_it_began() -> None:
+    times = 10**18 + np.arange(1000)
+    spec = ReferenceSpec(false_alarms=100)
+    found = []
+    for seed in range(20):
+        rows = mildly_odd(seed)
+        found += reference.update(spec, reference.init(spec, rows[:512]), rows, times)[2]
+    mild = [episode for episode in found if episode.last == episode.start]
+    assert mild
+    assert all(episode.times[3] == episode.times[0] for episode in mild)

@@ -170,7 +170,9 @@ def take_over(
     return _with_companions(work, key, model, {}, _typical(state))
 
 
-def frozen(data: bytes, name: str, measure: MeasureMismatch | None = None) -> tuple[Work, Model]:
+def frozen(
+    data: bytes, name: str, measure: MeasureMismatch | None = None
+) -> tuple[Work, Model, int | None]:
     """Make of a snapshot a model that learns nothing, and what is done with its rows.
 
     They may be of any time. Windows begin anew; the evidence of a reference that was `ready` goes
@@ -180,6 +182,10 @@ def frozen(data: bytes, name: str, measure: MeasureMismatch | None = None) -> tu
         data: The snapshot.
         name: Where it came from, for errors.
         measure: Mismatch of windows, if asked for.
+
+    Returns:
+        What is done with its rows, the model, and the time of the newest row that it has learned
+        from, ns; None without times.
 
     Raises:
         DataError: for bytes that are no tracker's state, or damaged ones.
@@ -192,7 +198,7 @@ def frozen(data: bytes, name: str, measure: MeasureMismatch | None = None) -> tu
     if held is not None and reference.ready(held[1]):
         work = dataclasses.replace(work, reference=held[0])
         model = model._replace(reference=held[1])
-    return work, _with_windows(work, model, {}, len(snapshot.state.shift))
+    return work, _with_windows(work, model, {}, len(snapshot.state.shift)), about.time
 
 
 def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:

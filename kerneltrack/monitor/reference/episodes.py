@@ -107,7 +107,7 @@ def make_room(count: int, width: int) -> Told:
 def read_episode(room: Told, at: int, lags: int) -> Episode:
     """Return the episode at a place of what a call filled."""
     start, row = int(room.start[at]), int(room.row[at])
-    last = max(int(room.last[at]), start)
+    last = int(room.last[at])
     rows = last - int(room.opened[at]) + 1
     kind = "shift"
     if room.surprises[at] < SPIKE_ROWS + lags:
