@@ -9,7 +9,8 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from functools import partial
 from typing import Any, Optional
 
@@ -23,7 +24,9 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import ConfigError, shorten
+from kerneltrack.learners.common.class_names import class_of
 from kerneltrack.limits import TIME_LIMIT
+from kerneltrack.missing import is_missing
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.metrics import count
 from transforms.read.column_options import ONLY_MODEL, UNITS
@@ -33,6 +36,17 @@ MOST_GATHERED = 65_536
 """Rows of a bundle that are gathered before they leave as chunks."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
+_DAY = 86_400 * 10**9
+_CLOCK_UNITS = {
+    **{"W": 7 * _DAY, "D": _DAY, "h": _DAY // 24, "m": 60 * 10**9},
+    **{"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1},
+}
+"""Nanoseconds of NumPy's units; months and years have no fixed length."""
+_FINER_UNITS = {"ps": 10**3, "fs": 10**6, "as": 10**9}
+"""How many of NumPy's finer units a nanosecond has."""
+_MOST_MONTHS = 12_000
+_NO_REALS = (np.complexfloating, np.datetime64, np.timedelta64)
+"""What `float` takes and makes another number of."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,23 +87,26 @@ class RowsToChunks(beam.PTransform[pvalue.PCollection[Any], dict[str, pvalue.PCo
     Input: `beam.Row`, named tuple, dict, or any object with attributes; in any order, bounded or
     not. Output, a dict: `rows`, `tuple[str, Chunk]` in the global window, keyed by model; and
     `failures`, `Failures`, the rows without a usable model, time, label or feature, each with its
-    reason. Each row is in one of the two, once. The rows of a bundle are gathered, up to 65,536.
+    reason and its model, where that can be read. Each row is in one of the two, once; none ends
+    the pipeline. The rows of a bundle are gathered, up to 65,536.
 
     Rows have no place in a file. Those of one model and time are put in order by `sequence`, and
     without it by their contents, so that results do not depend on the order in which they came.
 
     Args:
         model_id: Field of the model that a row is of; None: all are of one.
-        time: Field of event times: `Timestamp`, `datetime` (UTC, if it has no zone), or numbers.
-            Rows of a pipeline have no order but that.
+        time: Field of event times: `Timestamp`, `datetime` (UTC, if it has no zone), a date,
+            NumPy's or pandas' times, or numbers. Rows of a pipeline have no order but that.
         features: Fields of the channels, in order: numbers.
-        label: Field of the labels, None where missing; None: there are none.
+        label: Field of the labels, missing where None, NaN, NaT, NA or an empty text; None: there
+            are none. True and False are the classes 1 and 0.
         sequence: Field of whole numbers that order rows of equal time.
         time_unit: Unit of times that are numbers: "s", "ms", "us" or "ns".
         targets: Whether labels are numbers to predict instead of classes.
 
     Raises:
-        ConfigError: for an argument that is out of range or named twice.
+        ConfigError: for an argument that is out of range or named twice, and, where the rows have
+            a schema, for a field that is not in it.
 
     Example:
         >>> rows = RowsToChunks(model_id="pump", time="at", features=["flow", "heat"])
@@ -131,6 +148,7 @@ class RowsToChunks(beam.PTransform[pvalue.PCollection[Any], dict[str, pvalue.PCo
         self, rows: pvalue.PCollection[Any], whole: bool = False
     ) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform; `whole`: failures are pairs of the row as it came and the reason."""
+        _check_schema(rows.element_type, self._fields)
         failed: Any = tuple[Any, str] if whole else Failures
         gather = beam.ParDo(_GatherFn(self._fields, whole)).with_output_types(
             tuple[str, Chunk], **{FAILURES: failed}
@@ -222,63 +240,152 @@ class _GatherFn(beam.DoFn):
         return pa.RecordBatch.from_pydict(columns)
 
 
+def _check_schema(kind: Any, fields: RowFields) -> None:
+    """Check that rows of a type have the fields; a type without a schema passes."""
+    row = kind if isinstance(kind, row_type.RowTypeConstraint) else None
+    if row is None and isinstance(kind, type):
+        row = row_type.RowTypeConstraint.from_user_type(kind)
+    if row is None:
+        return
+    there = [name for name, _ in row._fields]
+    named: dict[str, Sequence[str | None]] = {
+        "model_id": [fields.model_id],
+        "time": [fields.time],
+        "features": fields.features,
+        "label": [fields.label],
+        "sequence": [fields.sequence],
+    }
+    for setting, names in named.items():
+        for name in names:
+            # A class may have properties besides.
+            if name is not None and name not in there and not hasattr(row.user_type, name):
+                raise ConfigError(setting, name, f"a field of the rows: {', '.join(there)}")
+
+
 def _attribute(element: Any, name: str) -> Any:
     return getattr(element, name, None)
 
 
 def _model_of(value: Any) -> str:
-    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
-        return str(value)
+    if isinstance(value, str):
+        return _utf8("model id", value)
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+    if whole:
+        try:
+            return str(int(value))
+        except ValueError as error:  # of more digits than Python writes
+            raise _Refused(f"model id = {shorten(value)}: too large") from error
     raise _Refused(f"model id = {shorten(value)}: not a text or a whole number")
 
 
+def _utf8(name: str, text: str) -> str:
+    """Return a text as a plain one that can be written."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise _Refused(f"{name} = {shorten(text)}: has half a character") from error
+    # Subtypes, such as NumPy's, become plain texts.
+    return str.__str__(text)
+
+
 def _real_of(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise _Refused(f"{name} = {shorten(value)}: not a number") from error
+    number: float = value if type(value) is float else _converted(name, value)
     if not math.isfinite(number):
         raise _Refused(f"{name} = {number}: not finite")
     return number
 
 
+def _converted(name: str, value: Any) -> float:
+    is_text = isinstance(value, str | bytes)
+    try:
+        if isinstance(value, _NO_REALS) or (is_text and not _is_plain(value)):
+            raise ValueError("float would read it as another number")
+        return float(value)
+    except OverflowError as error:
+        raise _Refused(f"{name} = {shorten(value)}: too large") from error
+    except Exception as error:  # a foreign value decides what `float` raises
+        raise _Refused(f"{name} = {shorten(value)}: not a number") from error
+
+
+def _is_plain(text: str | bytes) -> bool:
+    """Check for a number as files have them, without Python's 1_000 and digits of other scripts."""
+    return text.isascii() and (b"_" if isinstance(text, bytes) else "_") not in text  # type: ignore[operator]
+
+
 def _whole_of(name: str, value: Any) -> int:
-    if isinstance(value, (int, np.integer)) and abs(int(value)) < 1 << 63:
-        return int(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, np.timedelta64):
+        if abs(int(value)) < 1 << 63:
+            return int(value)
     raise _Refused(f"{name} = {shorten(value)}: not a whole number")
 
 
 def _time_of(fields: RowFields, value: Any) -> int:
     """Return a time, ns since 1970."""
-    if isinstance(value, Timestamp):
-        time = value.micros * 1000
-    elif isinstance(value, datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-        time = (aware - _EPOCH) // _MICROSECOND * 1000
-    elif isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        time = int(value) * fields.factor
-    elif isinstance(value, (float, np.floating)) and math.isfinite(value):
-        whole = math.floor(value)
-        time = whole * fields.factor + round((float(value) - whole) * fields.factor)
-    else:
+    try:
+        at = _nanoseconds(value, fields.factor)
+    except (ArithmeticError, TypeError, ValueError):  # of calendars and zones of other libraries
+        at = None
+    if at is None:
         raise _Refused(f"{fields.time} = {shorten(value)}: not a time")
-    if abs(time) > TIME_LIMIT:
+    if abs(at) > TIME_LIMIT:
         raise _Refused(f"{fields.time} = {shorten(value)}: too far from 1970")
-    return time
+    return at
+
+
+def _nanoseconds(value: Any, factor: int) -> int | None:
+    """Return a time, ns since 1970, in whatever range; None for what is none."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
+        return int(value) * factor
+    if isinstance(value, float | np.floating | Decimal):
+        # NumPy's own types overflow.
+        return _of_real(value if isinstance(value, Decimal) else float(value), factor)
+    if isinstance(value, Timestamp):
+        return int(value.micros) * 1000
+    if is_missing(value) or not isinstance(value, date | np.datetime64):
+        return None
+    return _of_date(value) if isinstance(value, date) else _of_datetime64(value)
+
+
+def _of_real(value: Any, factor: int) -> int | None:
+    if not math.isfinite(value):
+        return None
+    # The product of a large whole part would lose what the fraction still says.
+    whole = math.floor(value)
+    at: int = whole * factor + round((value - whole) * factor)
+    return at
+
+
+def _of_date(value: date) -> int:
+    if not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+    # pandas' times have nanoseconds.
+    return int((aware - _EPOCH) // _MICROSECOND) * 1000 + int(getattr(value, "nanosecond", 0))
+
+
+def _of_datetime64(value: np.datetime64) -> int:
+    unit, step = np.datetime_data(value.dtype)
+    count = int(value.astype(np.int64)) * step
+    if unit in _CLOCK_UNITS:
+        return count * _CLOCK_UNITS[unit]
+    if unit in _FINER_UNITS:
+        return count // _FINER_UNITS[unit]
+    months = count * (12 if unit == "Y" else 1)
+    if abs(months) > _MOST_MONTHS:
+        return 2 * TIME_LIMIT
+    return int(np.datetime64(months, "M").astype("datetime64[D]").astype(np.int64)) * _DAY
 
 
 def _label_of(fields: RowFields, value: Any) -> Any:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
+    name = str(fields.label)
     if fields.targets:
-        return _real_of(str(fields.label), value)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, (int, float, np.integer, np.floating)):
-        return str(int(value)) if value == int(value) else repr(float(value))
-    raise _Refused(f"{fields.label} = {shorten(value)}: not a text or a number")
+        return None if is_missing(value) else _real_of(name, value)
+    try:
+        label = class_of(value)
+    except ValueError as error:
+        raise _Refused(f"{name} = {shorten(value)}: {error}") from error
+    return label if label is None else _utf8(name, label)
 
 
 def _place_of(x: list[float], label: Any) -> int:

@@ -204,7 +204,8 @@ def _to_label(value: object, kind: pa.DataType) -> object:
     if value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
     if pa.types.is_string(kind):
-        return str(value)
+        # True and False are the classes 1 and 0 here as well as among numbers.
+        return str(int(value) if isinstance(value, bool) else value)
     label = pa.scalar(value.strip() if isinstance(value, str) else value).cast(kind).as_py()
     return None if isinstance(label, float) and math.isnan(label) else label
 
