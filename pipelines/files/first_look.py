@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from kerneltrack.errors import ConfigError, DataError
 from pipelines.job import say
 from transforms.read.column_options import UNITS
-from transforms.read.columns import Columns
+from transforms.read.columns import HAS_MISSING, Columns
 from transforms.read.formats import FileInfo, Rows
 from transforms.read.kinds import as_bytes, is_number, is_text, texts_of
 from transforms.read.parse import ParsedRows, parse, plain
@@ -89,7 +89,7 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
         DataError: if their times are not of the format that is set, but of a usual other one, or
             they cannot be read.
     """
-    warnings = _decimal_warnings(infos, columns)
+    warnings = [*_decimal_warnings(infos, columns), *_drop_warnings(columns)]
     scalar = [feature.name for feature in columns.features if feature.width is None]
     if columns.time is None and not scalar:
         return warnings
@@ -130,18 +130,29 @@ def _decimal_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     ]
 
 
+def _drop_warnings(columns: Columns) -> list[str]:
+    """Return a line if `--missing drop` leaves less than half of the channels."""
+    dropped = [name for name, reason in columns.left_out if reason == HAS_MISSING]
+    if len(dropped) <= columns.width:
+        return []
+    every = len(dropped) + columns.width
+    return [
+        f"--missing drop leaves {columns.width:,} of {every:,} channels: the others lack a value "
+        f"in some row ({_names(dropped)}); --exclude leaves out those that lack most, and "
+        "--missing fail the rows, not the channels"
+    ]
+
+
 def _refuse_texts(info: FileInfo, rows: Rows, columns: Columns) -> None:
     """Refuse a feature because of which no row could be read."""
-    if rows.batch.num_rows or not rows.bad:
+    reasons = dict(rows.unread)
+    if not reasons or len(reasons) < rows.batch.num_rows or rows.bad:
         return
-    reasons = pa.array([reason for _, reason in rows.bad])
-    (kind,) = set(kinds_of(reasons.slice(0, 1)).to_pylist())
-    name = kind.rpartition(": ")[0]
-    if set(kinds_of(reasons).to_pylist()) != {kind}:
+    kinds = set(kinds_of(pa.array(reasons.values())).to_pylist())
+    name = min(kinds).rpartition(": ")[0]
+    if len(kinds) > 1 or name not in {feature.name for feature in columns.features}:
         return
-    if name not in {feature.name for feature in columns.features}:
-        return
-    value = rows.bad[0][1].removeprefix(f"{name} = ").rpartition(": ")[0]
+    value = rows.unread[0][1].removeprefix(f"{name} = ").rpartition(": ")[0]
     allowed = (
         f"a column of numbers: in the first rows of {info.path} it holds texts such as {value}"
     )

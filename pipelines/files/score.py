@@ -28,6 +28,7 @@ from pipelines.files import layout, outcome, output_folder
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.local_times import counted, local_times, local_times_text
 from pipelines.files.max_failures import read_limit
+from pipelines.files.missing import missing_lines, missing_values
 from pipelines.files.progress import StatusLine
 from pipelines.files.record import (
     JobError,
@@ -107,12 +108,13 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),
+            **missing_values(totals, columns),
             **unreferenced(result, snapshots.reference_spec),
             "models_scored_again": model_names(result, SCORED_AGAIN),
             **local_times(columns, counted(totals)),
         }
         write_record(args.output, record)
-    said = failure_lines(failed)
+    said = [*failure_lines(failed), *missing_lines(record)]
     if snapshots.reference_spec is None:
         said = [*said, NO_REFERENCE]
     else:

@@ -24,6 +24,7 @@ from pipelines.files.first_look import look_and_warn
 from pipelines.files.lineage import START, Lineage, input_dataset
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.max_failures import read_limit
+from pipelines.files.missing import missing_lines, missing_values, models_without_rows
 from pipelines.files.neighbours import find_neighbours, neighbour_lines
 from pipelines.files.pipeline import Ends, build, parts_of, settings_of
 from pipelines.files.progress import StatusLine
@@ -185,6 +186,8 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),
+            **missing_values(totals, columns),
+            **models_without_rows(args.output, int(found["rows_failed"])),
             **({} if job.reference is None else {UNREFERENCED: bare}),
             **find_neighbours(
                 args.output, job.spec, args.neighbours, int(found["models"]), workers or 1
@@ -209,6 +212,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         *neighbour_lines(args.output, record),
         *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),
+        *missing_lines(record),
     ]
     say(summary(record, said, report))
     return outcome.end(judged)

@@ -300,3 +300,12 @@ def test_no_more_than_the_first_rows_count(tmp_path: Path) -> None:
     ):
         (line,) = look(path, {})
         assert re.search(r"the same value in the first 1,000 rows", line), line
+
+
+def test_drop_that_leaves_little_is_warned_of(tmp_path: Path) -> None:
+    holes = {f"x{i}": [None if at == i else 1.0 * at for at in range(N)] for i in range(4)}
+    path = parquet(tmp_path / "a.parquet", **holes, **{"y1": NOISE, "y2": NOISE, "y3": NOISE})
+    (line,) = look(path, {"missing": "drop"})
+    assert line.startswith("--missing drop leaves 3 of 7 channels")
+    assert "(x0, x1, x2, x3)" in line
+    assert look(path, {"missing": "drop", "exclude": ("x3",)}) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import csv as python_csv
+import dataclasses
 import gzip
 import io
 import lzma
@@ -20,9 +21,11 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
 from kerneltrack.errors import ConfigError, DataError
+from transforms.read.columns import ColumnOptions, resolve
 from transforms.read.formats import FormatOptions, inspect
 from transforms.read.formats import lines as lines_module
 from transforms.read.formats.delimited import PAMAP2_NAMES
+from transforms.read.parse import parse
 
 TEXT, REAL, WHOLE = pa.string(), pa.float64(), pa.int64()
 
@@ -30,7 +33,7 @@ TEXT, REAL, WHOLE = pa.string(), pa.float64(), pa.int64()
 def read_text(
     path: Path, columns: dict[str, pa.DataType] | None = None, **options: Any
 ) -> tuple[dict[str, list[Any]], list[int], dict[int, str]]:
-    """Columns, row numbers of the good rows, and reasons of the bad ones."""
+    """Columns, row numbers of the rows that could be read, and reasons of the others."""
     info = inspect(str(path), FormatOptions(**options))
     wanted = columns or {
         name: REAL if kind == pa.null() else kind
@@ -41,10 +44,13 @@ def read_text(
     bad: list[tuple[int, str]] = []
     for piece in info.pieces:
         for rows in piece.read(wanted):
+            unread = dict(rows.unread)
+            whole = [place for place in range(len(rows.row)) if place not in unread]
             for name in wanted:
-                values[name] += rows.batch.column(name).to_pylist()
-            numbers += rows.row.tolist()
+                values[name] += rows.batch.column(name).take(pa.array(whole, WHOLE)).to_pylist()
+            numbers += rows.row[whole].tolist()
             bad += rows.bad
+            bad += [(int(rows.row[place]), reason) for place, reason in unread.items()]
     assert len(dict(bad)) == len(bad)
     return values, numbers, dict(bad)
 
@@ -100,6 +106,67 @@ def test_values_numbers_and_reasons(tmp_path: Path) -> None:
         4: "t = 'five': not a whole number",
         7: "line: quotes that do not close",
     }
+
+
+def test_a_cell_that_cannot_be_read_leaves_the_rest_of_its_row(tmp_path: Path) -> None:
+    text = b"id,t,x\na,1,oops\nb,two,2.5\n\xff,3,-\nd,4,NA\n"
+    info = inspect(str(write(tmp_path / "a.csv", text)), FormatOptions(null_values=("-",)))
+    (rows,) = info.pieces[0].read({"id": TEXT, "t": WHOLE, "x": REAL})
+    assert rows.batch.to_pydict() == {
+        "id": ["a", "b", None, "d"],
+        "t": [1, None, 3, 4],
+        "x": [None, 2.5, None, None],
+    }
+    assert rows.unread == [
+        (0, "x = 'oops': not a number"),
+        (1, "t = 'two': not a whole number"),
+        (2, "id = '\\\\xff': not UTF-8"),
+    ]
+    assert rows.slice(1).unread == rows.unread[:1]
+    columns = resolve([info], ColumnOptions(model_id="id", time="t", features=("x",)))
+    columns = dataclasses.replace(columns, requests={"id": TEXT, "t": WHOLE, "x": REAL})
+    good, failures = parse(rows, 0, columns)
+    assert len(good) == 0
+    assert failures.batch.column("model_id").to_pylist() == ["a", "b", None, "d"]
+    assert failures.batch.column("reason").to_pylist() == [
+        *(reason for _, reason in rows.unread),
+        "x = nan: missing value",
+    ]
+    assert good.missing == {"x": 1}
+
+
+CELLS = st.sampled_from(["1", "-2.5", " 3 ", "", "NA", "x", '"4"', '"a,b"', "1e999", "-"])
+
+
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=20))
+def test_each_cell_is_read_whatever_is_beside_it(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, str]]
+) -> None:
+    """A column alone in a file gives the oracle: nothing is lost of a row but what is no number."""
+    folder = tmp_path_factory.mktemp("cells")
+    path = write(folder / "a.csv", "id,a,b\n" + "".join(f"m,{a},{b}\n" for a, b in cells))
+    (rows,) = inspect(str(path)).pieces[0].read({"id": TEXT, "a": REAL, "b": REAL})
+    assert rows.bad == []
+    assert rows.batch.column("id").to_pylist() == ["m"] * len(cells)
+    expected, unread = [], set()
+    for place, row in enumerate(cells):
+        values = []
+        for cell in row:
+            text = cell.strip('"')
+            number = None if text in ("", "NA") else _float_or_none(text)
+            unread |= {place} if number is None and text not in ("", "NA") else set()
+            values.append(number)
+        expected.append(tuple(values))
+    found = list(zip(*(rows.batch.column(name).to_pylist() for name in "ab"), strict=True))
+    assert found == expected
+    assert {place for place, _ in rows.unread} == unread
+
+
+def _float_or_none(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def test_a_bad_value_in_a_column_that_is_not_needed_harms_nothing(tmp_path: Path) -> None:
@@ -211,7 +278,8 @@ def test_the_first_rows(tmp_path: Path) -> None:
     )
     rows = piece.first({"a": WHOLE}, 100)
     assert rows is not None
-    assert (rows.row.tolist(), rows.bad) == ([*range(50)], [(50, "a = 'x': not a whole number")])
+    assert (rows.row.tolist(), rows.bad) == ([*range(51)], [])
+    assert rows.unread == [(50, "a = 'x': not a whole number")]
     (piece,) = inspect(str(write(tmp_path / "b.csv", "a,b\n"))).pieces
     assert piece.first({"a": WHOLE}, 3) is None
 

@@ -164,8 +164,9 @@ def test_more_columns_than_are_converted_at_a_time(
     info = inspect(str(tmp_path / "in.csv"))
     columns = resolve([info], ColumnOptions())
     (told,) = info.pieces[0].read(columns.requests)
-    np.testing.assert_array_equal(to_matrix(told.batch, columns.features, "float64"), rows)
-    assert told.bad == [(2, f"c{width - 1} = 'one': not a number")]
+    values = to_matrix(told.batch, columns.features, "float64")
+    np.testing.assert_array_equal(values, [*rows, [1.0] * (width - 1) + [np.nan]])
+    assert told.unread == [(2, f"c{width - 1} = 'one': not a number")]
 
 
 def test_reasons_are_bounded_and_printable(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def spread_piece(
         for rows in piece.read(columns.requests):
             parsed, failures = parse(rows, source, columns)
             count(f"{counted_as}_read", rows.batch.num_rows + len(rows.bad))
-            parsed.local.add_to_counters(counted_as)
+            parsed.add_to_counters(counted_as)
             if failures.batch.num_rows:
                 count(f"{counted_as}_failed", failures.batch.num_rows)
                 yield failures

@@ -26,7 +26,10 @@ from transforms.read.kinds import (
 )
 from transforms.read.matrix import Feature, to_matrix
 
-__all__ = ["ColumnOptions", "Columns", "resolve"]
+__all__ = ["HAS_MISSING", "ColumnOptions", "Columns", "resolve"]
+
+HAS_MISSING = "has missing values"
+"""Why `missing="drop"` leaves a channel out."""
 
 _SHOWN = 12
 _NAME = 80
@@ -308,7 +311,9 @@ def _without_missing(infos: Sequence[FileInfo], columns: Columns) -> Columns:
         for piece in info.pieces:
             for rows in piece.read(wanted):
                 matrix = to_matrix(rows.batch, columns.features, columns.dtype)
-                missing |= np.isnan(matrix).any(axis=0)
+                # A row with a value that is no number fails, whatever else it lacks.
+                unread = [place for place, _ in rows.unread]
+                missing |= np.isnan(np.delete(matrix, unread, axis=0)).any(axis=0)
     if missing.all():
         raise ConfigError("missing", "drop", "'fail' or 'hold': every channel has missing values")
     features, start = [], 0
@@ -325,7 +330,7 @@ def _without_missing(infos: Sequence[FileInfo], columns: Columns) -> Columns:
         name: kind for name, kind in columns.requests.items() if name in kept or name not in wanted
     }
     dropped = [name for name, gone in zip(columns.channels, missing, strict=True) if gone]
-    left_out = columns.left_out + tuple((name, "has missing values") for name in dropped)
+    left_out = columns.left_out + tuple((name, HAS_MISSING) for name in dropped)
     return dataclasses.replace(
         columns, features=tuple(features), requests=requests, left_out=left_out
     )

@@ -134,7 +134,7 @@ class _ReadFn(beam.DoFn):
         for rows in piece.read(self._columns.requests):
             parsed, failures = parse(rows, source, self._columns)
             count(f"{self._counted_as}_read", rows.batch.num_rows + len(rows.bad))
-            parsed.local.add_to_counters(self._counted_as)
+            parsed.add_to_counters(self._counted_as)
             if failures.batch.num_rows:
                 count(f"{self._counted_as}_failed", failures.batch.num_rows)
                 yield TaggedOutput(_FAILURES, failures)

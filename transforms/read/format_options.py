@@ -36,7 +36,7 @@ FORMATS = {
 }
 """By name. To add one: its file, and a line here. What is named is imported when a file is read."""
 NULL_VALUES = ("", "NA", "N/A", "#N/A", "NULL", "null", "NaN", "nan", "-nan", "-NaN", "n/a")
-"""Texts that stand for a missing number unless the options name others."""
+"""Texts that always stand for a missing number."""
 MAX_WIDTH = 1_000_000
 """Most features of a row: rows are dense, a million float64 are 8 MB."""
 
@@ -73,8 +73,10 @@ class FormatOptions(Settings):
     encoding: Annotated[str, "Encoding of CSV, by Python's name."] = "utf-8"
     decimal: Annotated[str, "Decimal mark of CSV numbers."] = "."
     null_values: Annotated[
-        Sequence[str], "Texts that mean a missing number in CSV, beside the empty one."
-    ] = NULL_VALUES
+        Sequence[str],
+        """More texts that mean a missing number in CSV; the empty one, NA, N/A, null and NaN always
+        do.""",
+    ] = ()
     multiline: Annotated[bool, "Whether a quoted CSV field may hold line ends."] = False
     width: Annotated[
         int | None,

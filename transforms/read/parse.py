@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,12 +13,19 @@ import pyarrow.compute as pc
 
 from kerneltrack.errors import MOST_VALUE, shorten
 from transforms.chunks import FAILURE_SCHEMA, Failures, reasons_column
+from transforms.metrics import count
 from transforms.read.columns import Columns
 from transforms.read.formats.base import FileInfo, Rows
 from transforms.read.kinds import as_bytes, codes_of, encode, is_bytes, is_text, texts_of
 from transforms.read.local_times import NONE_IN_DOUBT, LocalTimes, Places, read_times, settle
 from transforms.read.matrix import refusal, refused_rows, to_matrix
 from transforms.read.model_ids import MAX_ID_BYTES, model_ids
+
+MISSING = "missing of "
+"""How the counters of missing values begin: the channel's name follows."""
+
+_MOST_COUNTED = 2_048
+"""Missing values are counted for this many channels at most."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class ParsedRows:
         x: Features, shape (n, D).
         label: string, int64 or float64; None without labels.
         local: How many rows of the batch, those refused among them, had a doubtful local time.
+        missing: Rows that were refused for want of a value, by the channels that lack one.
     """
 
     models: list[str]
@@ -46,6 +54,7 @@ class ParsedRows:
     x: npt.NDArray[np.floating]
     label: pa.Array | None
     local: LocalTimes = NONE_IN_DOUBT
+    missing: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -55,6 +64,12 @@ class ParsedRows:
     def nbytes(self) -> int:
         """Return about how much memory the rows take."""
         return self.x.nbytes + 48 * len(self)
+
+    def add_to_counters(self, counted_as: str) -> None:
+        """Add what was found in the rows to Beam's counters, from within a DoFn."""
+        self.local.add_to_counters(counted_as)
+        for channel, rows in self.missing.items():
+            count(MISSING + channel, rows)
 
 
 @dataclass
@@ -90,10 +105,10 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
         columns: What each column is.
 
     Returns:
-        The good rows, and the failures: no or no usable model id, time, sequence, label or
-        feature. A row's first problem, in this order, is its reason.
+        The good rows, and the failures: a value that could not be read, no or no usable model id,
+        time, sequence, label or feature. A row's first problem, in this order, is its reason.
     """
-    batch, refusals = rows.batch, _Refusals()
+    batch, refusals = rows.batch, _Refusals(dict(rows.unread))
     sources = np.broadcast_to(np.asarray(source, dtype=np.int32), (batch.num_rows,))
     models, model = _models(batch, columns, refusals)
     time, local = _time(batch, columns, refusals, Places(models, model, sources, rows.row))
@@ -101,10 +116,12 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
     label = _label(batch, columns, refusals)
     x = to_matrix(batch, columns.features, columns.dtype)
     hold = columns.options.missing == "hold"
-    for at in refused_rows(x, hold).tolist():
+    refused = refused_rows(x, hold)
+    missing = {} if hold else _missing(x, refused, rows.unread, columns)
+    for at in refused.tolist():
         if at not in refusals.reasons:
             refusals.reasons[at] = refusal(x[at], columns.channels, hold)
-    parsed = ParsedRows(models, model, time, sequence, sources, rows.row, x, label, local)
+    parsed = ParsedRows(models, model, time, sequence, sources, rows.row, x, label, local, missing)
     reasons = refusals.reasons
     if reasons:
         keep = np.ones(len(parsed), dtype=bool)
@@ -113,6 +130,20 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
     else:
         good = parsed
     return good, _failures(parsed, reasons, rows.bad, source)
+
+
+def _missing(
+    x: npt.NDArray[np.floating],
+    refused: npt.NDArray[np.int64],
+    unread: Sequence[tuple[int, str]],
+    columns: Columns,
+) -> dict[str, int]:
+    """Count the missing values of refused rows by channel; cells that are no numbers are there."""
+    refused = np.setdiff1d(refused, [place for place, _ in unread])
+    counts = np.isnan(x[refused]).sum(axis=0)
+    lacking = np.flatnonzero(counts)[:_MOST_COUNTED].tolist()
+    channels = columns.channels if lacking else ()
+    return {channels[at]: int(counts[at]) for at in lacking}
 
 
 def _models(
@@ -234,6 +265,7 @@ def select(parsed: ParsedRows, keep: npt.NDArray[np.bool_]) -> ParsedRows:
         parsed.x[keep],
         None if parsed.label is None else parsed.label.filter(pa.array(keep)),
         parsed.local,
+        parsed.missing,
     )
 
 

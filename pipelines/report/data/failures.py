@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -95,13 +96,23 @@ def failure_lines(kinds: Sequence[FailureKind]) -> list[str]:
     lines = []
     for entry in kinds[:_PRINTED]:
         example = entry.examples[0]
-        lines.append(f"failed:   {counted(entry.rows, 'row')}: {entry.kind}")
+        lines.append(f"failed:   {counted(entry.rows, 'row')}: {entry.kind}{_hint(entry)}")
         lines.append(f"          such as {example.where()}{_value(example, entry.kind)}")
     if len(kinds) > _PRINTED:
         rest = sum(entry.rows for entry in kinds[_PRINTED:])
         reasons = counted(len(kinds) - _PRINTED, "more reason")
         lines.append(f"failed:   {counted(rest, 'row')}: {reasons}, in run.json")
     return lines
+
+
+def _hint(entry: FailureKind) -> str:
+    """Return which flag takes a text for a missing value, where a text is no number."""
+    name, found, _ = entry.kind.rpartition(": not a number")
+    if not found:
+        return ""
+    texts = [each.reason.removeprefix(f"{name} = ").rpartition(": ")[0] for each in entry.examples]
+    words = " ".join(dict.fromkeys(shlex.quote(text.strip("'")) for text in texts))
+    return f" (--null-values {words}, if that stands for a missing value)"
 
 
 def _value(example: Failure, kind: str) -> str:

@@ -32,15 +32,19 @@ class Rows:
         batch: Rows that could be read, at most `BATCH_ROWS`.
         row: int64, each row's number in its file (same length as the batch).
         bad: Rows that could not be read: number in the file, and reason.
+        unread: Rows of the batch with a value that could not be read, which is null: place in the
+            batch, and reason.
     """
 
     batch: pa.RecordBatch
     row: npt.NDArray[np.int64]
     bad: Sequence[tuple[int, str]] = ()
+    unread: Sequence[tuple[int, str]] = ()
 
     def slice(self, most: int) -> Rows:
         """Return the first rows, at most so many that could be read and as many that could not."""
-        return Rows(self.batch.slice(0, most), self.row[:most], self.bad[:most])
+        unread = [(place, reason) for place, reason in self.unread if place < most]
+        return Rows(self.batch.slice(0, most), self.row[:most], self.bad[:most], unread)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack.errors import ConfigError, DataError, shorten
-from transforms.read.format_options import FormatOptions
+from transforms.read.format_options import NULL_VALUES, FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested, batch_rows, check_names
 from transforms.read.formats.fields import Dialect, field_texts, number_pattern, parse_fields
 from transforms.read.formats.files import split_ending
@@ -80,7 +80,12 @@ class DelimitedPiece(Piece):
         numbers = parsed.good + row
         for start in range(0, max(1, len(numbers)), step):
             part = slice(start, start + step)
-            yield Rows(parsed.batch.slice(start, step), numbers[part], bad)
+            unread = [
+                (place - start, reason)
+                for place, reason in parsed.unread
+                if start <= place < start + step
+            ]
+            yield Rows(parsed.batch.slice(start, step), numbers[part], bad, unread)
             bad = []
 
     def blocks(self) -> Iterator[Lines]:
@@ -118,7 +123,7 @@ def inspect_csv(path: str, options: FormatOptions) -> FileInfo:
         delimiter=delimiter,
         quote=options.quote,
         decimal=options.decimal,
-        null_values=tuple(options.null_values),
+        null_values=(*NULL_VALUES, *options.null_values),
         multiline=options.multiline,
     )
     piece = DelimitedPiece(path, 0, None, dialect, False, options.comment, options.encoding)

@@ -1,8 +1,8 @@
-"""Lines of delimited fields to typed columns, with the bad lines found exactly and set apart.
+"""Lines of delimited fields to typed columns, with bad lines and unreadable cells set apart.
 
-A block of lines is parsed by Arrow in one go. Only if that fails are the block's bad lines
-looked for; then the remaining lines go through the very same call, so that their values are
-what they would be without the bad ones.
+A block of lines is parsed by Arrow in one go. Only if that fails are the block's bad lines and
+cells looked for; then all others go through the very same call, so that their values are what
+they would be without the bad ones.
 """
 
 from __future__ import annotations
@@ -51,17 +51,29 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Parsed:
-    """Typed columns of the good lines, and the bad ones.
+    """Typed columns of the lines that could be cut into fields, and the other lines.
 
     Attributes:
-        batch: One row a good line.
-        good: int64, positions of the good lines.
-        bad: Position and reason of each bad line, in order.
+        batch: One row for each line that could be cut; a cell that cannot be read is null.
+        good: int64, positions of these lines.
+        bad: Position and reason of each other line, in order.
+        unread: Row of the batch and reason, for each row with a cell that cannot be read.
     """
 
     batch: pa.RecordBatch
     good: npt.NDArray[np.int64]
     bad: list[tuple[int, str]]
+    unread: list[tuple[int, str]]
+
+    def whole(self) -> Parsed:
+        """Return the lines of which every cell can be read; the others are bad."""
+        if not self.unread:
+            return self
+        keep = np.ones(len(self.good), dtype=bool)
+        keep[[row for row, _ in self.unread]] = False
+        bad = [(int(self.good[row]), reason) for row, reason in self.unread]
+        batch = self.batch.filter(pa.array(keep))
+        return Parsed(batch, self.good[keep], sorted(self.bad + bad), [])
 
 
 def parse_fields(lines: Lines, dialect: Dialect, types: Mapping[str, pa.DataType]) -> Parsed:
@@ -76,6 +88,7 @@ def parse_fields(lines: Lines, dialect: Dialect, types: Mapping[str, pa.DataType
         Every line is either a row of the batch or bad.
     """
     bad: dict[int, str] = {}
+    unread: dict[int, str] = {}
     at = np.arange(len(lines))
     if dialect.quote and dialect.quote.encode() in lines.data:
         unbalanced = _find_unbalanced(lines, dialect)
@@ -87,11 +100,8 @@ def parse_fields(lines: Lines, dialect: Dialect, types: Mapping[str, pa.DataType
         refused = _wrong_fields(lines, dialect)
         bad.update((int(at[i]), reason) for i, reason in refused.items())
         lines, at = _without(lines, at, refused)
-        refused = _find_unparsable(lines, dialect, types)
-        bad.update((int(at[i]), reason) for i, reason in refused.items())
-        lines, at = _without(lines, at, refused)
-        batch, at = _parse_or_bisect(lines, dialect, types, at, bad)
-    return Parsed(batch, at.astype(np.int64), sorted(bad.items()))
+        batch, at, unread = _parse_cells(lines, dialect, types, at, bad)
+    return Parsed(batch, at.astype(np.int64), sorted(bad.items()), sorted(unread.items()))
 
 
 def _without(
@@ -231,20 +241,63 @@ def _closes(lines: Lines, dialect: Dialect) -> bool:
     return int(batch.num_rows) + skipped == len(lines)
 
 
-def _find_unparsable(
-    lines: Lines, dialect: Dialect, types: Mapping[str, pa.DataType]
-) -> dict[int, str]:
-    """Find the lines with a value that is not of its type, and name the first such value."""
+def _parse_cells(
+    lines: Lines,
+    dialect: Dialect,
+    types: Mapping[str, pa.DataType],
+    at: npt.NDArray[np.int64],
+    bad: dict[int, str],
+) -> tuple[pa.RecordBatch, npt.NDArray[np.int64], dict[int, str]]:
+    """Parse lines with the right number of fields, of which some cells cannot be read.
+
+    Returns:
+        The rows, where cells that cannot be read are null; their positions; and for each row
+        with such a cell its number and the first such value.
+    """
     raw = _parse(lines, dialect, dict.fromkeys(types, pa.binary()))
-    found: dict[int, str] = {}
+    unread: dict[int, str] = {}
+    mended: dict[str, pa.Array] = {}
     for name, kind in types.items():
         distinct = raw.column(name).dictionary_encode()
         refused = _refused(distinct.dictionary, kind, dialect)
+        if not refused.any():
+            continue
+        mended[name] = _without_cells(distinct, refused, kind, dialect)
         rows = np.flatnonzero(refused[distinct.indices.to_numpy()])
         values = raw.column(name).take(pa.array(rows)).to_pylist()
         for row, value in zip(rows.tolist(), values, strict=True):
-            found.setdefault(row, f"{name} = {shorten(value)}: {_MEANING[kind]}")
-    return found
+            unread.setdefault(row, f"{name} = {shorten(value)}: {_MEANING[kind]}")
+    clean = {name: kind for name, kind in types.items() if name not in mended}
+    if not clean:
+        batch = pa.RecordBatch.from_pydict(mended)
+        return batch.select(list(types)), at, unread
+    batch, kept = _parse_or_bisect(lines, dialect, clean, np.arange(len(lines)), bad_rows := {})
+    bad.update((int(at[row]), reason) for row, reason in bad_rows.items())
+    arrays = {name: array.take(pa.array(kept)) for name, array in mended.items()}
+    arrays |= dict(zip(batch.schema.names, batch.columns, strict=True))
+    places = {int(row): place for place, row in enumerate(kept.tolist())} if unread else {}
+    unread = {places[row]: reason for row, reason in unread.items() if row in places}
+    return pa.RecordBatch.from_pydict({name: arrays[name] for name in types}), at[kept], unread
+
+
+def _without_cells(
+    distinct: pa.DictionaryArray,
+    refused: npt.NDArray[np.bool_],
+    kind: pa.DataType,
+    dialect: Dialect,
+) -> pa.Array:
+    """Read a column, with null for the values that are refused."""
+    values = distinct.dictionary
+    if kind == pa.string():
+        read = pc.if_else(pa.array(refused), pa.scalar(None, pa.binary()), values).cast(kind)
+        return read.take(distinct.indices)
+    nulls = pa.array([text.encode() for text in ("", *dialect.null_values)], pa.binary())
+    empty = pc.or_(pa.array(refused), pc.is_in(values, value_set=nulls))
+    # What is left are numbers, which hold neither line feeds nor quotes: a file of one column.
+    texts = pc.if_else(empty, pa.scalar(b"", pa.binary()), values).to_pylist()
+    lines = Lines.of(b"".join(text + b"\n" for text in texts))
+    only = Dialect(("value",), "\x1f", "", dialect.decimal, ())
+    return _parse(lines, only, {"value": kind}).column(0).take(distinct.indices)
 
 
 _MEANING = {

@@ -87,11 +87,11 @@ class _Tokens:
         """Parse lines and check that indexes rise within 0..width-1 (None: any width)."""
         bad: dict[int, str] = {}
         labels, pairs, line_of_pair = _split_tokens(lines)
-        parsed = parse_fields(labels, _LABELS, {LABEL: pa.float64()})
+        parsed = parse_fields(labels, _LABELS, {LABEL: pa.float64()}).whole()
         bad.update((at, _label_reason(labels.text(at))) for at, _ in parsed.bad)
         label = np.full(len(lines), np.nan)
         label[parsed.good] = _floats(parsed.batch.column(0))
-        parsed = parse_fields(pairs, _PAIRS, _PAIR_TYPES)
+        parsed = parse_fields(pairs, _PAIRS, _PAIR_TYPES).whole()
         for at, _ in parsed.bad:
             bad.setdefault(int(line_of_pair[at]), f"{shorten(pairs.text(at))}: not index:value")
         line, value = line_of_pair[parsed.good], _floats(parsed.batch.column(1))

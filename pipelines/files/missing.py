@@ -1,0 +1,112 @@
+"""What a run says of missing values: which channels lack them, and what each choice would leave."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+
+from kerneltrack.errors import fit
+from kerneltrack.paths import join
+from kerneltrack.snapshots.folder import SnapshotFolder
+from pipelines.files import layout
+from pipelines.report.data.files import parquet_files, read_batches
+from pipelines.report.text import counted
+from transforms.read.columns import Columns
+from transforms.read.parse import MISSING
+from transforms.track.step import NOTHING_HELD
+
+KEY = "missing"
+GONE = "models_without_rows"
+_MOST = 100
+_SHOWN = 6
+_NAME = 60
+
+
+def missing_values(totals: Mapping[str, int], columns: Columns) -> dict[str, Any]:
+    """Return what the record says of missing values: nothing where no row failed for one.
+
+    Args:
+        totals: The pipeline's counters.
+        columns: What each column is.
+    """
+    rows = {
+        name.removeprefix(MISSING): amount
+        for name, amount in totals.items()
+        if name.startswith(MISSING)
+    }
+    if not rows:
+        return {}
+    ranked = sorted(rows.items(), key=lambda item: (-item[1], item[0]))
+    return {
+        KEY: {
+            "channels": len(rows),
+            "of": columns.width,
+            "rows": dict(ranked[:_MOST]),
+        }
+    }
+
+
+def models_without_rows(output: str, failed: int) -> dict[str, Any]:
+    """Return the models all of whose rows failed, for the record: nothing where there are none.
+
+    Args:
+        output: The run's folder.
+        failed: Rows that failed.
+    """
+    names: set[str] = set()
+    if failed:
+        for batch in read_batches(parquet_files(output, layout.FAILURES), ("model_id",)):
+            names.update(pc.unique(batch.column("model_id")).drop_null().to_pylist())
+    if not names:
+        return {}
+    kept = set(SnapshotFolder(join(output, layout.SNAPSHOTS)).models)
+    gone = sorted(names - kept)
+    if not gone:
+        return {}
+    return {GONE: {"count": len(gone), "of": len(kept | names), "names": gone[:_MOST]}}
+
+
+def missing_lines(record: Mapping[str, Any]) -> list[str]:
+    """Return which channels lack values, what each `--missing` would leave, and who has no row."""
+    lines = []
+    found = record.get(KEY)
+    if found is not None:
+        left = found["of"] - found["channels"]
+        most = [f"{fit(n, _NAME)} in {counted(r, 'row')}" for n, r in found["rows"].items()]
+        lines.append(
+            f"missing:  {found['channels']:,} of {counted(found['of'], 'channel')} lack values: "
+            f"{_few(most, found['channels'])}"
+        )
+        drop = f"--missing drop would leave {left:,} of {counted(found['of'], 'channel')}"
+        lines.append(
+            f"          {drop if left else '--missing drop would leave no channel'}; --missing "
+            "hold takes a channel's last value for --hold-for seconds"
+        )
+        rows = record["counts"]["rows_in"]
+        worst = [name for name, amount in found["rows"].items() if 2 * amount > rows]
+        if worst and len(worst) < found["of"]:
+            names = " ".join(shlex.quote(name) for name in worst[:_SHOWN])
+            more = " ..." if len(worst) > _SHOWN else ""
+            lines.append(f"          missing in most rows: --exclude {names}{more}")
+    elif NOTHING_HELD in record["failures"]:
+        lines.append(
+            "missing:  --hold-for SECONDS says how old the last value of a channel may be: a "
+            "longer time takes more rows"
+        )
+    gone = record.get(GONE)
+    if gone is not None and gone["count"] < gone["of"]:
+        names = _few([fit(name, _NAME) for name in gone["names"]], gone["count"])
+        lines.append(
+            f"gone:     {gone['count']:,} of {counted(gone['of'], 'model')} have no row left, "
+            f"all of theirs failed: {names}"
+        )
+    return lines
+
+
+def _few(names: Sequence[str], count: int | None = None) -> str:
+    count = len(names) if count is None else count
+    more = count - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
