@@ -264,7 +264,7 @@ def test_a_wrong_value_names_file_row_and_reason(tmp_path: Path) -> None:
     track(str(path), *flags, "--output", str(tmp_path / "out"))
     failures = failures_of(tmp_path / "out")
     assert [(row[0], row[1], row[2]) for row in failures] == [
-        (None if row in {7, 11, 13} else "m", "in.csv", row) for row in (7, 9, 11, 13, 15, 17, 19)
+        (None if row in {11, 13} else "m", "in.csv", row) for row in (7, 9, 11, 13, 15, 17, 19)
     ]
     said = {row[2]: row[3] for row in failures}
     for row, words in {
@@ -311,12 +311,15 @@ def test_a_job_of_which_all_rows_failed_says_why(
     assert lines[0].startswith("61 rows in: 0 features of 0 models, 61 failed; ")
     assert lines[1:] == [
         "failed:   30 rows: a: not a number",
-        f"          such as {path}, row 0: a = 'x0'",
+        f"          such as {path}, row 0 (m0): a = 'x0'",
         "failed:   20 rows: b: not finite",
         f"          such as {path}, row 30 (m0): b = inf",
         "failed:   9 rows: m: no model id (1 to 1024 bytes of UTF-8)",
         f"          such as {path}, row 50: m = ''",
         "failed:   2 rows: 2 more reasons, in run.json",
+        "missing:  1 of 2 channels lack values: a in 1 row",
+        "          --missing drop would leave 1 of 2 channels; --missing hold takes a channel's "
+        "last value for --hold-for seconds",
         f"report: {out}/report.html",
     ]
     assert error == (
@@ -352,9 +355,11 @@ def test_more_failures_than_allowed(
     for output, arguments in jobs.items():
         found, lines, error = told(arguments, capsys)
         assert found == code
-        assert lines[1:3] == [
-            "failed:   5 rows: b: not a number",
-            f"          such as {path}, row 3: b = 'x'",
+        (at,) = [at for at, line in enumerate(lines) if line.startswith("failed:")]
+        assert lines[at : at + 2] == [
+            "failed:   5 rows: b: not a number "
+            "(--null-values x, if that stands for a missing value)",
+            f"          such as {path}, row 3 (m): b = 'x'",
         ]
         said = f"--max-failures {allowed}: 5 of 50 rows failed (10.00%)"
         whole = f"kerneltrack: {said}; the outputs are complete for a look\n"

@@ -111,7 +111,11 @@ def _hint(entry: FailureKind) -> str:
     if not found:
         return ""
     texts = [each.reason.removeprefix(f"{name} = ").rpartition(": ")[0] for each in entry.examples]
-    words = " ".join(dict.fromkeys(shlex.quote(text.strip("'")) for text in texts))
+    distinct = dict.fromkeys(text.strip("'") for text in texts)
+    if 1 < len(texts) == len(distinct):
+        # Each another text: no mark.
+        return ""
+    words = " ".join(shlex.quote(text) for text in distinct)
     return f" (--null-values {words}, if that stands for a missing value)"
 
 

@@ -271,7 +271,8 @@ def _parse_cells(
     if not clean:
         batch = pa.RecordBatch.from_pydict(mended)
         return batch.select(list(types)), at, unread
-    batch, kept = _parse_or_bisect(lines, dialect, clean, np.arange(len(lines)), bad_rows := {})
+    bad_rows: dict[int, str] = {}
+    batch, kept = _parse_or_bisect(lines, dialect, clean, np.arange(len(lines)), bad_rows)
     bad.update((int(at[row]), reason) for row, reason in bad_rows.items())
     arrays = {name: array.take(pa.array(kept)) for name, array in mended.items()}
     arrays |= dict(zip(batch.schema.names, batch.columns, strict=True))
