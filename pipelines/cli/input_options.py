@@ -11,7 +11,8 @@ from transforms.read.format_options import FormatOptions
 
 _COLUMN = dict.fromkeys(("model_id", "time", "sequence", "label", "features", "exclude"), "COLUMN")
 COLUMNS = FlagsOf(ColumnOptions, metavars={**_COLUMN, "time_zone": "ZONE", "time_format": "FORMAT"})
-FORMATS = FlagsOf(FormatOptions, metavars=dict.fromkeys(("delimiter", "quote", "decimal"), "CHAR"))
+_CHAR = dict.fromkeys(("delimiter", "quote", "decimal"), "CHAR")
+FORMATS = FlagsOf(FormatOptions, metavars={**_CHAR, "path_pattern": "REGEX"})
 
 
 if TYPE_CHECKING:

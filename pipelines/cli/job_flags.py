@@ -42,7 +42,8 @@ FLAGS = {
 """Flags of what transforms call otherwise."""
 
 COMMON = (
-    *("-h", "--help", "--help-all", "--model-id", "--time", "--label", "--features", "--exclude"),
+    *("-h", "--help", "--help-all", "--model-id", "--model-id-from"),
+    *("--time", "--label", "--features", "--exclude"),
     *("--missing", "--spec", "--tracker", "--rank", "--budget", "--learner", "--learner-task"),
     *(
         "--window",

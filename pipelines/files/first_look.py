@@ -79,17 +79,21 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
         columns: What each of their columns is.
 
     Returns:
-        Lines about columns that were taken as features without being named, and look like
-        something else: in the first rows an id or a target (by its name), a counter, an index or
-        a time (numbers that never fall, or never rise, in any model), a class or an id (small whole
-        numbers in long blocks), or constant.
+        Lines about several files that are one model, and about columns that were taken as
+        features without being named, and look like something else: in the first rows an id or a
+        target (by its name), a counter, an index or a time (numbers that never fall, or never
+        rise, in any model), a class or an id (small whole numbers in long blocks), or constant.
 
     Raises:
         ConfigError: if a feature is a text in all of them.
         DataError: if their times are not of the format that is set, but of a usual other one, or
             they cannot be read.
     """
-    warnings = [*_decimal_warnings(infos, columns), *_drop_warnings(columns)]
+    warnings = [
+        *_file_warnings(infos, columns),
+        *_decimal_warnings(infos, columns),
+        *_drop_warnings(columns),
+    ]
     scalar = [feature.name for feature in columns.features if feature.width is None]
     if columns.time is None and not scalar:
         return warnings
@@ -113,6 +117,16 @@ def _first_rows(infos: Sequence[FileInfo], columns: Columns) -> tuple[FileInfo, 
             if rows is not None:
                 return info, rows
     return None
+
+
+def _file_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
+    """Return that several files are one model, where rows do not name their device."""
+    if len(infos) < 2 or columns.model_id is not None or not columns.width:
+        return []
+    return [
+        f"the {len(infos):,} files are one model (--model-id COLUMN if they name the device, "
+        "--model-id-from path if each file is one)"
+    ]
 
 
 def _decimal_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:

@@ -97,7 +97,7 @@ def add_score_flags(parser: argparse.ArgumentParser) -> None:
 def add_landmark_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `landmarks` to a parser."""
     parser.usage = "kerneltrack landmarks INPUT... --output FILE [flags]"
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, folders or globs")
     parser.add_argument(
         "--output",
         required=True,
@@ -120,7 +120,7 @@ def add_landmark_flags(parser: argparse.ArgumentParser) -> None:
 def add_tune_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `tune` to a parser."""
     parser.usage = "kerneltrack tune SAMPLE... --label COLUMN --output DIR [flags]"
-    parser.add_argument("input", nargs="+", metavar="SAMPLE", help="files or globs")
+    parser.add_argument("input", nargs="+", metavar="SAMPLE", help="files, folders or globs")
     parser.add_argument(
         "--output",
         required=True,
@@ -158,7 +158,7 @@ def add_report_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, folders or globs")
     parser.add_argument(
         "--output", required=True, type=folder_name, metavar="DIR", help="folder for the results"
     )

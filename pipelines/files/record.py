@@ -27,6 +27,7 @@ from kerneltrack.snapshots.index import count_models
 from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
 from pipelines.files.local_times import local_times_text
 from transforms.metrics import NAMESPACE, UNREFERENCED
+from transforms.read.formats import FileInfo
 from transforms.write.schemas import guess_columns
 
 RUN = "run.json"
@@ -69,6 +70,18 @@ def no_good_row(path: str, none: str, failed: int, reasons: Mapping[str, int]) -
     ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     most = "; ".join(f"{kind} ({count:,})" for kind, count in ranked[:3])
     return JobError(f"{path}: no good row, all {failed:,} failed: {most}", ROWS_EXIT)
+
+
+def input_files(infos: Sequence[FileInfo]) -> list[dict[str, Any]]:
+    """Return the files of an input, with their rows, if known, and the columns of their paths."""
+    return [
+        {
+            "path": info.path,
+            "rows": info.rows,
+            **({"columns": dict(info.constants)} if info.constants else {}),
+        }
+        for info in infos
+    ]
 
 
 def counters(result: Any) -> dict[str, int]:

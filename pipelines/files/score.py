@@ -33,6 +33,7 @@ from pipelines.files.progress import StatusLine
 from pipelines.files.record import (
     JobError,
     counters,
+    input_files,
     model_names,
     parquet_rows,
     performance,
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             "runner": beam_flags.view_as(StandardOptions).runner.rpartition(".")[2],
             "started": started.isoformat(timespec="seconds").replace("+00:00", "Z"),
             "seconds": {"total": round(time.monotonic() - begin, 3)},
-            "inputs": [{"path": info.path, "rows": info.rows} for info in files.infos],
+            "inputs": input_files(files.infos),
             "snapshots": snapshots.folder,
             "columns": {"features": list(columns.channels)},
             "reference": snapshots.reference_spec and snapshots.reference_spec.to_dict(),

@@ -32,6 +32,7 @@ from pipelines.files.record import (
     JobError,
     counters,
     counts,
+    input_files,
     summary,
     unreferenced_names,
     versions,
@@ -48,14 +49,18 @@ from transforms.metrics import UNREFERENCED
 from transforms.read.files import ReadChunks
 from transforms.read.label_files import ReadLabels
 from transforms.read.look import Input
+from transforms.read.path_columns import FILE_NAME
 
 
 def _labels(args: argparse.Namespace, files: Input, job: Job) -> ReadLabels | None:
     """Return the delayed labels, from files of their own."""
     if job.late is None or job.learner is None:
         return None
+    given = input_options.COLUMNS.read(args)
+    if files.columns.model_id != FILE_NAME:
+        given = dataclasses.replace(given, model_id=files.columns.model_id, model_id_from=None)
     columns = dataclasses.replace(
-        input_options.COLUMNS.read(args),
+        given,
         time=None if args.label_index else files.columns.time,
         sequence=args.label_index,
         label=args.label_column or args.label or "label",
@@ -180,7 +185,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **({} if processes is None else {"processes": processes}),
             "started": started.isoformat(timespec="seconds").replace("+00:00", "Z"),
             "seconds": {"prepare": round(ready - begin, 3), "track": round(ended - ready, 3)},
-            "inputs": [{"path": info.path, "rows": info.rows} for info in files.infos],
+            "inputs": input_files(files.infos),
             **settings_of(job, ends, args.start_from),
             "warnings": warnings,
             **outcome.record_of(judged, allowed),

@@ -63,7 +63,7 @@ def add_flags(parser: Parser) -> None:
     )
     _add_kafka_flags(parser)
     _add_place_flags(parser)
-    input_options.COLUMNS.add(parser.add_argument_group("columns"), _ABOUTS)
+    input_options.COLUMNS.add(parser.add_argument_group("columns"), _ABOUTS, "model_id_from")
     without = {
         "max_disorder": f"{MAX_DISORDER:g}; 0: order of arrival",
         "max_jump": f"{MAX_JUMP:g}",

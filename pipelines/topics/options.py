@@ -18,7 +18,7 @@ IDLE = 5.0
 def add_replay_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `replay` to a parser."""
     parser.usage = "kerneltrack replay INPUT... --topic TOPIC --time COLUMN [flags]"
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files or globs")
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, folders or globs")
     _add_brokers(parser)
     parser.add_argument("--topic", required=True, help="where to")
     parser.add_argument(

@@ -92,10 +92,31 @@ def _headerless(rows: list[Row]) -> None:
     save("pumps.csv", [f"{r.device},{r.time.isoformat()},{r.flow},{r.heat}" for r in rows])
 
 
+def _by_device(path: str) -> Callable[[list[Row]], None]:
+    """Return what writes a CSV file for each device, whose path has its name in it."""
+
+    def write(rows: list[Row]) -> None:
+        for device in DEVICES:
+            own = [f"{r.time.isoformat()},{r.flow},{r.heat}" for r in rows if r.device == device]
+            save(path.format(device=device), ["time,flow,heat", *own])
+
+    return write
+
+
+def _snapshots(rows: list[Row]) -> None:
+    for r in rows:
+        save(f"pumps/{r.device}/{r.time:%Y.%m.%d.%H.%M.%S}", [f"{r.flow}\t{r.heat}"])
+
+
 FORMS: dict[str, Form] = {
     "a row a line, times in ISO 8601": Form(written("%Y-%m-%dT%H:%M:%SZ")),
     "semicolons, decimal commas, times such as 01.03.2026 00:10": Form(_european),
     "times as numbers": Form(_milliseconds),
     "no header": Form(_headerless),
+    "a file for each device": Form(_by_device("pumps/{device}.csv")),
+    "a folder for each device, as Hive and Spark write them": Form(
+        _by_device("pumps/device={device}/part-0.csv")
+    ),
+    "a file for each moment, device and time in its path": Form(_snapshots),
 }
 """By the first cell of the table's row."""

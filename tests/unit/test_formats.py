@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.read.formats import FileInfo, FormatOptions, Rows, format_of, inspect, match
+from transforms.read.formats import FileInfo, FormatOptions, Rows, find, format_of, inspect
 from transforms.read.formats import base as formats_base
 from transforms.read.formats import parquet as parquet_format
 
@@ -376,15 +376,13 @@ def test_patterns(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv", "c.txt", "odd[1].csv"):
         (tmp_path / name).write_text("x\n1\n")
     folder = str(tmp_path)
-    assert match([f"{folder}/b.csv", f"{folder}/?.csv", f"{folder}/./a.csv"]) == [
+    assert find([f"{folder}/b.csv", f"{folder}/?.csv", f"{folder}/./a.csv"]).paths == [
         f"{folder}/a.csv",
         f"{folder}/b.csv",
     ]
-    assert match([f"{folder}/odd[1].csv"]) == [f"{folder}/odd[1].csv"]
+    assert find([f"{folder}/odd[1].csv"]).paths == [f"{folder}/odd[1].csv"]
     with pytest.raises(DataError, match="no such file"):
-        match([f"{folder}/*.parquet"])
-    with pytest.raises(DataError, match="is a folder"):
-        match([folder])
+        find([f"{folder}/*.parquet"])
 
 
 def test_missing_and_unreadable_files_are_data_errors(tmp_path: Path) -> None:

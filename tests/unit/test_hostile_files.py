@@ -19,7 +19,7 @@ import pytest
 from kerneltrack.errors import ConfigError, DataError
 from transforms.read.columns import ColumnOptions, resolve
 from transforms.read.files import split
-from transforms.read.formats import FormatOptions, inspect, match
+from transforms.read.formats import FormatOptions, find, inspect
 from transforms.read.matrix import to_matrix
 from transforms.read.parse import parse
 
@@ -136,9 +136,9 @@ def test_pipes_and_devices_are_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "in.csv")
     for path in (str(tmp_path / "in.csv"), "/dev/null"):
         with pytest.raises(DataError, match="is a pipe or a device"):
-            match([path])
+            find([path])
     with pytest.raises(DataError, match="no such file"):
-        match([str(tmp_path / "*.csv")])
+        find([str(tmp_path / "*.csv")])
 
 
 def test_column_names_that_are_no_text(tmp_path: Path) -> None:

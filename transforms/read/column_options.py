@@ -33,6 +33,13 @@ class ColumnOptions(Settings):
     model_id: Annotated[
         str | None, "Column of model ids (texts or whole numbers); without: one model."
     ] = None
+    model_id_from: Annotated[
+        str | None,
+        OneOf(("path",)),
+        """Where model ids come from if there is no column of them: "path" takes the file's name
+        without its ending, or the partition's (`device=north/`), or the group of the path's pattern
+        that is called device, or the only one.""",
+    ] = None
     time: Annotated[
         str | None, "Column of event times; without: rows are in the order of file and row."
     ] = None
@@ -80,7 +87,10 @@ class ColumnOptions(Settings):
     ] = "fail"
 
     def check_together(self) -> None:
-        """Check zone and format of times."""
+        """Check that there is one place of model ids; check zone and format of times."""
+        if self.model_id is not None and self.model_id_from is not None:
+            allowed = f"left out: the model id is the column {self.model_id!r}"
+            raise ConfigError("model_id_from", self.model_id_from, allowed)
         if self.time_zone != "UTC":
             # Only where it is needed: Arrow's functions take longer to import than a look.
             from transforms.read.times import check_zone  # noqa: PLC0415

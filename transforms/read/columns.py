@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,6 +55,7 @@ class Columns:
         left_out: Columns that are not used, with the reason.
         passages: Where the order of rows tells it, which row is the first after clocks were put
             back; see `transforms.read.local_times`.
+        from_path: Columns that are not in the files but in their paths.
     """
 
     model_id: str | None
@@ -68,6 +69,7 @@ class Columns:
     options: ColumnOptions
     left_out: tuple[tuple[str, str], ...] = ()
     passages: Passages = field(default_factory=dict)
+    from_path: frozenset[str] = frozenset()
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -82,13 +84,13 @@ class Columns:
     def describe(self) -> str:
         """Return which column is what, for a person who looks for an id or a target among them."""
         options = self.options
-        label = f"{fit(self.label, _NAME)} ({self.label_type})" if self.label else "none"
-        model_id = self.model_id or f"none (one model, called {ONLY_MODEL!r})"
-        time = self.time or "none (file and row number are the order)"
+        label = f"{self._shown(self.label)} ({self.label_type})" if self.label else "none"
+        model_id = self._shown(self.model_id) or f"none (one model, called {ONLY_MODEL!r})"
+        time = self._shown(self.time) or "none (file and row number are the order)"
         lines = [
-            f"model id: {fit(model_id, _NAME)}",
-            f"time:     {fit(time, _NAME)}",
-            f"sequence: {fit(self.sequence or 'none (file and row number decide)', _NAME)}",
+            f"model id: {model_id}",
+            f"time:     {time}",
+            f"sequence: {self._shown(self.sequence) or 'none (file and row number decide)'}",
             f"label:    {label}",
             f"features: {self.width} as {self.dtype}: {_join(self.channels)}",
             f"missing:  {_MISSING_TEXT[options.missing]}",
@@ -98,6 +100,10 @@ class Columns:
             reasons.setdefault(reason, []).append(name)
         lines += [f"left out: {_join(names)}: {fit(why)}" for why, names in reasons.items()]
         return "\n".join(lines)
+
+    def _shown(self, name: str | None) -> str:
+        """Return a column's name, "" without one."""
+        return fit(name or "", _NAME) + (" (from the path)" if name in self.from_path else "")
 
 
 _MISSING_TEXT = {
@@ -130,7 +136,7 @@ def resolve(infos: Sequence[FileInfo], options: ColumnOptions) -> Columns:
         kinds = [_kind(info, feature.name) for info in infos]
         requests[feature.name] = _request(infos, feature, kinds)
         exact &= all(
-            is_exact(requests[feature.name] if info.text else kind)
+            is_exact(requests[feature.name] if info.is_text(feature.name) else kind)
             for info, kind in zip(infos, kinds, strict=True)
         )
     label_type = _label_type(infos, roles.get("label"), options)
@@ -146,6 +152,7 @@ def resolve(infos: Sequence[FileInfo], options: ColumnOptions) -> Columns:
         requests=requests,
         options=options,
         left_out=tuple(left_out),
+        from_path=frozenset(name for info in infos for name in info.constants),
     )
     return _without_missing(infos, columns) if options.missing == "drop" else columns
 
@@ -178,7 +185,7 @@ def _roles(infos: Sequence[FileInfo], options: ColumnOptions) -> dict[str, str]:
         _check_column(role, name, first)
         for info in infos:
             kind = _kind(info, name, first)
-            if not info.text and not _ROLE_ALLOWED[role](kind):
+            if not info.is_text(name) and not _ROLE_ALLOWED[role](kind):
                 allowed = f"a column of {_ROLE_TEXT[role]}; in {info.path} it is {kind}"
                 raise ConfigError(role, name, allowed)
         other = next((r for r in roles if r != role and roles[r] == name), None)
@@ -196,7 +203,7 @@ def _choose_features(
     excluded = set(_expand("exclude", options.exclude, names))
     left_out = []
     if options.features is not None:
-        chosen = _expand("features", options.features, names)
+        chosen = _expand("features", options.features, names, first.constants)
         for name in chosen:
             if name in taken:
                 raise ConfigError("features", name, "no column with another meaning")
@@ -212,12 +219,11 @@ def _choose_features(
         for name in names:
             if name in taken:
                 continue
-            kind = _merged_kind(infos, name)
             if name in excluded:
                 left_out.append((name, "excluded"))
             elif name in hints:
                 left_out.append((name, hints[name]))
-            elif not is_feature(kind):
+            elif not is_feature(kind := _merged_kind(infos, name)):
                 left_out.append((name, f"no numbers ({kind})"))
             else:
                 chosen.append(name)
@@ -231,7 +237,7 @@ def _feature(infos: Sequence[FileInfo], name: str) -> Feature:
     widths = set()
     for info in infos:
         kind = _kind(info, name, infos[0])
-        if info.text and not pa.types.is_fixed_size_list(kind):
+        if info.is_text(name) and not pa.types.is_fixed_size_list(kind):
             widths.add(0)
             continue
         if not is_feature(kind):
@@ -271,12 +277,12 @@ def _role_requests(
     if "sequence" in roles:
         requests[roles["sequence"]] = pa.int64()
     if "label" in roles:
-        kinds = [_kind(info, roles["label"]) for info in infos if info.text]
+        kinds = [_kind(info, roles["label"]) for info in infos if info.is_text(roles["label"])]
         words = any(pa.types.is_boolean(kind) for kind in kinds) and label_type != pa.string()
         # True and False are the labels 1 and 0, as in files that know their types.
         requests[roles["label"]] = pa.bool_() if words else label_type
     if "time" in roles:
-        kinds = [_kind(info, roles["time"]) for info in infos if info.text]
+        kinds = [_kind(info, roles["time"]) for info in infos if info.is_text(roles["time"])]
         kinds = [kind for kind in kinds if not pa.types.is_null(kind)]
         numbers = bool(kinds) and all(is_number(kind) for kind in kinds)
         if options.time_format is not None or not numbers:
@@ -336,14 +342,25 @@ def _without_missing(infos: Sequence[FileInfo], columns: Columns) -> Columns:
     )
 
 
-def _expand(field: str, patterns: Iterable[str], names: Sequence[str]) -> list[str]:
-    """Replace patterns by the columns they match, in the file's order."""
+def _expand(
+    field: str, patterns: Iterable[str], names: Sequence[str], by_name: Collection[str] = ()
+) -> list[str]:
+    """Replace patterns by the columns they match, in the file's order.
+
+    Args:
+        field: The option.
+        patterns: Names and patterns.
+        names: The columns.
+        by_name: Those of them that no pattern matches.
+    """
     found: dict[str, None] = {}
     for pattern in patterns:
         if pattern in names:
             matched = [pattern]
         else:
-            matched = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+            matched = [
+                name for name in names if name not in by_name and fnmatch.fnmatchcase(name, pattern)
+            ]
         if not matched:
             raise ConfigError(field, pattern, _nearest(pattern, names))
         found.update(dict.fromkeys(matched))

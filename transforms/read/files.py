@@ -91,7 +91,8 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         if gather_rows < 1:
             raise ConfigError("gather_rows", gather_rows, "1 at least")
         given = source if isinstance(source, Input) else look_at_files(source, columns, formats)
-        self.input = Input(given.infos, with_passages(given.infos, given.columns, first_source))
+        passed = with_passages(given.infos, given.columns, first_source)
+        self.input = replace(given, columns=passed)
         self._chunk_rows = chunk_rows
         self._gather_rows = gather_rows
         self._first_source = first_source

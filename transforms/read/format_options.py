@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
@@ -91,6 +92,12 @@ class FormatOptions(Settings):
         the label), else every array that has the first one's length.""",
     ] = None
 
+    path_pattern: Annotated[
+        str | None,
+        """Regular expression that is looked for in each file's path; its named groups are columns,
+        as `(?P<device>[^/]+)/(?P<date>[0-9]{8})[.]csv`.""",
+    ] = None
+
     def check_together(self) -> None:
         """Check the marks, each by itself and side by side, and the encoding."""
         special = "one printable ASCII character other than a quote or a line end"
@@ -108,12 +115,27 @@ class FormatOptions(Settings):
             raise ConfigError("comment", self.comment, "a text without line ends")
         if not _is_text_encoding(self.encoding):
             raise ConfigError("encoding", self.encoding, "an encoding of text that Python knows")
+        if self.path_pattern is not None and not path_groups(self.path_pattern):
+            raise ConfigError("path_pattern", self.path_pattern, _PATTERN)
+
+
+def path_groups(pattern: str | None) -> tuple[str, ...]:
+    """Return the names of a pattern's groups; none without a pattern.
+
+    Raises:
+        ConfigError: if it is no regular expression.
+    """
+    try:
+        return tuple(re.compile(pattern or "").groupindex)
+    except re.error as error:
+        raise ConfigError("path_pattern", pattern, f"{_PATTERN}: {error}") from error
 
 
 def _is_mark(text: str) -> bool:
     return len(text) == 1 and text.isascii() and (text.isprintable() or text == "\t")
 
 
+_PATTERN = "a regular expression with named groups, such as (?P<device>[^/]+)[.]csv"
 _SAMPLE = "a,b\n-1.5e+3;'x'\t\r\n"
 
 

@@ -14,6 +14,7 @@ from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
 from transforms.read.files import ReadChunks
 from transforms.read.formats import FormatOptions
+from transforms.read.look import look_at_files
 
 
 class ReadLabels(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
@@ -47,9 +48,9 @@ class ReadLabels(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
             raise ConfigError("label", columns.label, "the column of the labels")
         if (columns.sequence is None) == (columns.time is None):
             raise ConfigError("sequence", columns.sequence, "the row index, or else a time column")
-        self._read = ReadChunks(
-            patterns, columns, formats, first_source=first_source, counted_as="labels"
-        )
+        # Ids of rows may come from their paths; labels may have a column of them.
+        files = look_at_files(patterns, columns, formats, stored_first=True)
+        self._read = ReadChunks(files, first_source=first_source, counted_as="labels")
         self.input = self._read.input
 
     def describe(self) -> str:

@@ -217,7 +217,8 @@ def with_passages(infos: Sequence[FileInfo], columns: Columns, first_source: int
 def _may_be_local(info: FileInfo, columns: Columns) -> bool:
     """Check whether a file's times can be without a zone."""
     name = columns.time or ""
-    kind = columns.requests[name] if info.text else value_type(info.schema.field(name).type)
+    text = info.is_text(name)
+    kind = columns.requests[name] if text else value_type(info.schema.field(name).type)
     if pa.types.is_timestamp(kind):
         return kind.tz is None
     return is_text(kind) or pa.types.is_date(kind)

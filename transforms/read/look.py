@@ -7,12 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, fit
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns, resolve
-from transforms.read.formats import FileInfo, FormatOptions, inspect, match
+from transforms.read.formats import FileInfo, FormatOptions, inspect
+from transforms.read.formats.files import find
+from transforms.read.path_columns import describe_paths, with_path_columns
 
 _LOOKS = 8
+_SHOWN = 5
+_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -22,10 +26,12 @@ class Input:
     Attributes:
         infos: What the look at each file showed; a file's place is its source number.
         columns: Which column is what.
+        skipped: Files of the folders that are not read, because nothing says that they are data.
     """
 
     infos: list[FileInfo]
     columns: Columns
+    skipped: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[str]:
@@ -46,20 +52,31 @@ class Input:
         """Return in words how many files there are and which column is what."""
         size = f"{len(self.infos)} file{'s' if len(self.infos) > 1 else ''}"
         counted = size if self.rows is None else f"{size}, {self.rows:,} rows"
-        return f"input:    {counted}\n{self.columns.describe()}"
+        lines = [f"input:    {counted}", *self._skipped_line(), *describe_paths(self.infos)]
+        return "\n".join([*lines, self.columns.describe()])
+
+    def _skipped_line(self) -> list[str]:
+        if not self.skipped:
+            return []
+        names = ", ".join(fit(path, _NAME) for path in self.skipped[:_SHOWN])
+        more = f" and {len(self.skipped) - _SHOWN:,} more" if len(self.skipped) > _SHOWN else ""
+        return [f"skipped:  {names}{more}: not known as data by their endings (--format)"]
 
 
 def look_at_files(
     patterns: str | Sequence[str],
     columns: ColumnOptions | None = None,
     formats: FormatOptions | None = None,
+    *,
+    stored_first: bool = False,
 ) -> Input:
     """Match the patterns and look at each file, several at a time.
 
     Args:
-        patterns: Paths or glob patterns, for any of Beam's file systems.
+        patterns: Paths of files or folders, or glob patterns, for any of Beam's file systems.
         columns: What the columns are.
         formats: How the files are read.
+        stored_first: Whether a file's own column goes before one of its path's pattern.
 
     Raises:
         ConfigError: if no pattern is given, or a column is not there.
@@ -68,7 +85,11 @@ def look_at_files(
     patterns = [patterns] if isinstance(patterns, str) else patterns
     if not patterns:
         raise ConfigError("input", patterns, "one path or pattern at least")
-    paths = match(patterns)
+    formats, columns = formats or FormatOptions(), columns or ColumnOptions()
+    found = find(patterns, formats.format)
     with ThreadPoolExecutor(max_workers=_LOOKS) as pool:
-        infos = list(pool.map(partial(inspect, options=formats), paths))
-    return Input(infos, resolve(infos, columns or ColumnOptions()))
+        infos = list(pool.map(partial(inspect, options=formats), found.paths))
+    infos, columns = with_path_columns(
+        infos, columns, formats.path_pattern, stored_first=stored_first
+    )
+    return Input(infos, resolve(infos, columns), found.skipped)

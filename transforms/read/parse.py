@@ -129,7 +129,8 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
         good = select(parsed, keep)
     else:
         good = parsed
-    return good, _failures(parsed, reasons, rows.bad, source)
+    device = rows.constants.get(columns.model_id) if columns.model_id is not None else None
+    return good, _failures(parsed, reasons, rows.bad, source, device)
 
 
 def _missing(
@@ -274,15 +275,24 @@ def _failures(
     reasons: dict[int, str],
     unread: Sequence[tuple[int, str]],
     source: npt.ArrayLike,
+    device: str | None,
 ) -> Failures:
-    """Build the failures: rows that were refused, and rows that could not be read."""
+    """Build the failures: rows that were refused, and rows that could not be read.
+
+    Args:
+        parsed: All rows that could be read.
+        reasons: Why some of them are refused, by place.
+        unread: Rows that could not be read: number in the file, and reason.
+        source: Rank of the file.
+        device: Model id of the latter, where the file's path says it.
+    """
     at = np.array(sorted(reasons), dtype=np.int64)
     known = parsed.model[at]
     ids = [parsed.models[code] if code >= 0 else None for code in known.tolist()]
     first = np.asarray(source, dtype=np.int32).reshape(-1)[:1]
     batch = pa.RecordBatch.from_arrays(
         [
-            pa.array(ids + [None] * len(unread), pa.string()),
+            pa.array(ids + [device] * len(unread), pa.string()),
             pa.array(np.concatenate([parsed.source[at], np.repeat(first, len(unread))])),
             pa.array(
                 np.concatenate([parsed.row[at], np.array([r for r, _ in unread], dtype=np.int64)])

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from kerneltrack.errors import ConfigError, DataError
 from transforms.read.format_options import FORMATS, FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested
-from transforms.read.formats.files import match, split_ending
+from transforms.read.formats.endings import ENDINGS, split_ending
+from transforms.read.formats.files import find
 
 __all__ = [
     "FORMATS",
@@ -21,12 +22,10 @@ __all__ = [
     "Piece",
     "Rows",
     "Suggested",
+    "find",
     "format_of",
     "inspect",
-    "match",
 ]
-
-ENDINGS = {ending: name for name, found in FORMATS.items() for ending in found.endings}
 
 
 def format_of(path: str, options: FormatOptions | None = None) -> str:

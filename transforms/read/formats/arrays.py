@@ -68,7 +68,7 @@ class _Header:
 class NpyPiece(Piece):
     """A range of rows of an `.npy` file."""
 
-    def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
         """Stream the rows."""
         step, stop = batch_rows(columns), self.first_row + (self.rows or 0)
         with open_file(self.path) as handle:
@@ -85,7 +85,7 @@ class NpyPiece(Piece):
 class NpzPiece(Piece):
     """All rows of an `.npz` file: compressed members can only be read from their beginning."""
 
-    def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
         """Stream the rows of all wanted arrays side by side."""
         step, rows = batch_rows(columns), self.rows or 0
         with ExitStack() as stack:

@@ -31,7 +31,7 @@ class ArrowPiece(Piece):
 
     stream: bool
 
-    def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
         """Stream the named columns; every batch is validated in full first."""
         row, step = self.first_row, batch_rows(columns)
         with open_file(self.path) as handle:

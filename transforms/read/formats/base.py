@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.errors import DataError
+from kerneltrack.errors import DataError, shorten
 
 BATCH_ROWS = 65_536
 """Most rows of one record batch."""
@@ -34,17 +34,39 @@ class Rows:
         bad: Rows that could not be read: number in the file, and reason.
         unread: Rows of the batch with a value that could not be read, which is null: place in the
             batch, and reason.
+        constants: Columns with one text in all rows, also in those that could not be read.
     """
 
     batch: pa.RecordBatch
     row: npt.NDArray[np.int64]
     bad: Sequence[tuple[int, str]] = ()
     unread: Sequence[tuple[int, str]] = ()
+    constants: Mapping[str, str | None] = field(default_factory=dict)
 
     def slice(self, most: int) -> Rows:
         """Return the first rows, at most so many that could be read and as many that could not."""
         unread = [(place, reason) for place, reason in self.unread if place < most]
-        return Rows(self.batch.slice(0, most), self.row[:most], self.bad[:most], unread)
+        return replace(
+            self,
+            batch=self.batch.slice(0, most),
+            row=self.row[:most],
+            bad=self.bad[:most],
+            unread=unread,
+        )
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Columns that have one text in all rows of a file, such as the device that its path names.
+
+    Attributes:
+        values: Name and text of each; None: missing.
+        counted_by: Name and type of a column in the file itself. It is read where only constant
+            ones are wanted, to count the rows.
+    """
+
+    values: tuple[tuple[str, str | None], ...] = ()
+    counted_by: tuple[str, pa.DataType] = ("", pa.null())
 
 
 @dataclass(frozen=True)
@@ -55,13 +77,25 @@ class Piece(ABC):
         path: The file.
         first_row: Number in the file of the piece's first row.
         rows: Number of rows, None if that is known only after reading.
+        constants: Columns that are not in the file, with one value for all of its rows.
     """
 
     path: str
     first_row: int
     rows: int | None
+    constants: Constants = field(default_factory=Constants, kw_only=True)
 
     @abstractmethod
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+        """Stream the named columns of the file itself; as `read`."""
+
+    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+        """Return the first rows with the named columns of the file itself; as `first`."""
+        for rows in self.read_stored(columns):
+            if rows.batch.num_rows or rows.bad:
+                return rows.slice(most)
+        return None
+
     def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
         """Stream the named columns.
 
@@ -70,18 +104,48 @@ class Piece(ABC):
                 types give their own.
 
         Yields:
-            Rows in the file's order, each row once.
+            Rows in the file's order, each row once. Constant columns are dictionary-encoded.
 
         Raises:
-            DataError: if the file cannot be read at all.
+            DataError: if the file cannot be read at all, or a constant is not of its type.
         """
+        for rows in self.read_stored(self._stored(columns)):
+            yield self._with_constants(rows, columns)
 
     def first(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
         """Return at most so many of the first rows, None if there is none; arguments as `read`."""
-        for rows in self.read(columns):
-            if rows.batch.num_rows or rows.bad:
-                return rows.slice(most)
-        return None
+        rows = self.first_stored(self._stored(columns), most)
+        return None if rows is None else self._with_constants(rows, columns)
+
+    def _stored(self, columns: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+        """Return the wanted columns that are in the file, one at least."""
+        constant = dict(self.constants.values)
+        stored = {name: kind for name, kind in columns.items() if name not in constant}
+        return stored or (dict([self.constants.counted_by]) if constant else {})
+
+    def _with_constants(self, rows: Rows, columns: Mapping[str, pa.DataType]) -> Rows:
+        if not self.constants.values:
+            return rows
+        constant = dict(self.constants.values)
+        arrays = [
+            self._repeated(name, constant[name], kind, rows.batch.num_rows)
+            if name in constant
+            else rows.batch.column(name)
+            for name, kind in columns.items()
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        return replace(rows, batch=batch, constants=constant)
+
+    def _repeated(self, name: str, text: str | None, kind: pa.DataType, count: int) -> pa.Array:
+        """Return a constant column: a byte a row."""
+        if text is None:
+            return pa.DictionaryArray.from_arrays(pa.nulls(count, pa.int8()), pa.array([], kind))
+        try:
+            value = pa.array([text]).cast(kind)
+        except pa.ArrowInvalid:
+            reason = f"{name} = {shorten(text)} in its path: not of type {kind}"
+            raise DataError(self.path, reason) from None
+        return pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), value)
 
 
 @dataclass(frozen=True)
@@ -112,6 +176,7 @@ class FileInfo:
         text: Whether values are text, so that a column can be read as another type.
         suggested: Columns whose meaning the format fixes.
         decimals: Columns of texts that are numbers with another decimal mark, with that mark.
+        constants: Columns that are not in the file, with one text for all of its rows.
     """
 
     path: str
@@ -122,6 +187,34 @@ class FileInfo:
     text: bool = False
     suggested: Suggested = field(default_factory=Suggested)
     decimals: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[str, str | None] = field(default_factory=dict)
+
+    def is_text(self, name: str) -> bool:
+        """Check whether a column's values are text, so that they can be read as another type."""
+        return self.text or name in self.constants
+
+    def with_constants(self, values: Mapping[str, str | None], why_no_feature: str) -> FileInfo:
+        """Return the file with columns more, each with one text in all of its rows.
+
+        Args:
+            values: Texts by name, None: missing. A column of the file itself goes before one of
+                the same name.
+            why_no_feature: Why they are no features unless named.
+        """
+        values = {name: text for name, text in values.items() if name not in self.schema.names}
+        if not values or not len(self.schema):
+            return self
+        first = self.schema.field(0)
+        constants = Constants(tuple(values.items()), (first.name, first.type))
+        fields = [*self.schema, *(pa.field(name, pa.string()) for name in values)]
+        exclude = {**self.suggested.exclude, **dict.fromkeys(values, why_no_feature)}
+        return replace(
+            self,
+            schema=pa.schema(fields),
+            pieces=tuple(replace(piece, constants=constants) for piece in self.pieces),
+            suggested=replace(self.suggested, exclude=exclude),
+            constants=values,
+        )
 
 
 def check_names(path: str, names: Sequence[str]) -> None:

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from kerneltrack.errors import ConfigError, DataError, shorten
 from transforms.read.format_options import NULL_VALUES, FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested, batch_rows, check_names
+from transforms.read.formats.endings import split_ending
 from transforms.read.formats.fields import Dialect, field_texts, number_pattern, parse_fields
-from transforms.read.formats.files import split_ending
 from transforms.read.formats.lines import BLOCK_BYTES, Lines, read_lines
 from transforms.read.kinds import is_number
 
@@ -60,14 +60,14 @@ class DelimitedPiece(Piece):
     comment: str
     encoding: str
 
-    def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
         """Stream the named columns, parsed as the given types."""
         row = self.first_row
         for lines in self.blocks():
             yield from self._rows(lines, row, columns)
             row += len(lines)
 
-    def first(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
         """Return at most so many of the first rows: no more lines than these are parsed."""
         for lines in self.blocks():
             return next(self._rows(lines.slice(0, most), self.first_row, columns))

@@ -12,15 +12,21 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from glob import glob, has_magic
 from typing import IO, cast
 
 import pyarrow as pa
 
 from kerneltrack.errors import DataError, one_line
 from kerneltrack.paths import as_stored, is_local, remote
-
-COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
-"""Compression of text files by their last ending."""
+from transforms.read.formats.endings import split_ending
+from transforms.read.formats.folders import (
+    Found,
+    files_below,
+    is_beside_data,
+    is_left_by_tools,
+    of_one_kind,
+)
 
 READ_ERRORS = (
     OSError,
@@ -43,26 +49,28 @@ READ_ERRORS = (
 headers as Python literals, hence the syntax errors."""
 
 
-def match(patterns: Sequence[str]) -> list[str]:
+def find(patterns: Sequence[str], form: str | None = None) -> Found:
     """Return the files that the patterns match, sorted, each once.
 
-    A path that exists is taken as it is, even if it looks like a pattern.
+    A path that exists is taken as it is, even if it looks like a pattern. Of a folder all files
+    below it are taken whose ending is known, or all if the format is said. Checksums, hidden files
+    and the like are left out (`folders.is_beside_data`).
+
+    Args:
+        patterns: Files, folders and glob patterns.
+        form: The format that the user says.
 
     Raises:
-        DataError: if a pattern matches nothing, or a folder is named.
+        DataError: if a pattern matches nothing, or the files of a folder have different endings.
     """
     found: dict[str, str] = {}
+    skipped: list[str] = []
     for pattern in patterns:
-        for path in _match_one(pattern):
+        matched = _match_one(pattern, form)
+        skipped += matched.skipped
+        for path in matched.paths:
             found.setdefault(_identity(path), path)
-    return sorted(found.values())
-
-
-def split_ending(path: str) -> tuple[str, str | None]:
-    """Return the file's ending in lower case and the compression around it, if any."""
-    stem, ending = os.path.splitext(path.lower())
-    compression = COMPRESSIONS.get(ending)
-    return (os.path.splitext(stem)[1], compression) if compression else (ending, None)
+    return Found(sorted(found.values()), tuple(dict.fromkeys(skipped)))
 
 
 @contextmanager
@@ -104,22 +112,51 @@ def decompressed(handle: IO[bytes], path: str) -> IO[bytes]:
     return handle
 
 
-def _match_one(pattern: str) -> list[str]:
+def _match_one(pattern: str, form: str | None) -> Found:
     if is_local(pattern):
         if os.path.isdir(pattern):
-            raise DataError(pattern, f"is a folder; name its files, as {pattern.rstrip('/')}/*")
+            return _in_folder(pattern, form)
         if os.path.isfile(pattern):
-            return [pattern]
+            return Found([pattern])
         if os.path.exists(pattern):
             raise DataError(pattern, "is a pipe or a device: save it first, files are read twice")
-    with reading(pattern):
-        results = remote().match([pattern])
-    paths = [cast(str, meta.path) for result in results for meta in result.metadata_list]
+    paths = _listed(pattern)
     if is_local(pattern):
         paths = [path for path in paths if os.path.isfile(path)]
-    if not paths:
+    if has_magic(pattern):
+        paths = [path for path in paths if not is_left_by_tools(path)]
+    if paths:
+        return Found(paths)
+    if not is_local(pattern):
+        folder = pattern.rstrip("/") + "/"
+        below = [path for path in _listed(f"{folder}**") if not _is_beside(path, folder)]
+        if below:
+            return of_one_kind(pattern, below, form)
+    folders = [path for path in glob(pattern) if os.path.isdir(path)] if is_local(pattern) else []
+    if not folders:
         raise DataError(pattern, "no such file")
-    return paths
+    each = [_in_folder(path, form) for path in folders]
+    return Found(
+        [path for found in each for path in found.paths],
+        tuple(path for found in each for path in found.skipped),
+    )
+
+
+def _in_folder(folder: str, form: str | None) -> Found:
+    with reading(folder):
+        paths = sorted(files_below(folder))
+    return of_one_kind(folder, paths, form)
+
+
+def _listed(pattern: str) -> list[str]:
+    with reading(pattern):
+        results = remote().match([pattern])
+    return [cast(str, meta.path) for result in results for meta in result.metadata_list]
+
+
+def _is_beside(path: str, folder: str) -> bool:
+    """Check whether a file below a folder, or a folder that it is in, is beside the data."""
+    return any(map(is_beside_data, path.removeprefix(folder).split("/")))
 
 
 def _identity(path: str) -> str:

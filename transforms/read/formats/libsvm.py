@@ -39,7 +39,7 @@ class LibsvmPiece(Piece):
 
     zero_based: bool
 
-    def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
         """Stream rows; the matrix is as wide as the wanted type of column x says."""
         width = columns[MATRIX].list_size if MATRIX in columns else None
         step, row = batch_rows(columns), self.first_row
