@@ -45,7 +45,7 @@ from transforms.read.columns import Columns
 from transforms.snapshots.references import GivenReferences
 from transforms.track import transform as track
 from transforms.track.late_data import late_as_failures
-from transforms.track.order import DROP, Order
+from transforms.track.order import DROP, MERGE, Order
 from transforms.track.transform import MeasureMismatch, TrackSubspace
 from transforms.write.schemas import (
     MISMATCH_SCHEMA,
@@ -102,6 +102,10 @@ class Job:
     devices: bool = False
     drop_overlap: bool = False
 
+    def _long_settings(self) -> dict[str, str]:
+        table = self.columns.long
+        return {} if table is None else {"metric": table.metric, "value": table.value}
+
     def settings(self) -> dict[str, Any]:
         """Return all that results depend on, beside the rows."""
         return {
@@ -124,6 +128,7 @@ class Job:
                 "sequence": self.columns.sequence,
                 "label": self.columns.label,
                 "features": list(self.columns.channels),
+                **self._long_settings(),
             },
         }
 
@@ -161,7 +166,7 @@ def job_from_flags(
     job = Job(
         columns=columns,
         spec=spec,
-        order=_order_from_flags(args, order),
+        order=_order_from_flags(args, order, columns),
         extras=tuple(args.extras),
         measure=measure_from_flags(args, has_time),
         drift=spec_options.drift_from_flags(args),
@@ -207,8 +212,20 @@ def _check_before(job: Job, before: SnapshotFolder) -> None:
     before.check_width(job.columns.width)
 
 
-def _order_from_flags(args: argparse.Namespace, defaults: dict[str, Any]) -> Order:
+def _order_from_flags(
+    args: argparse.Namespace, defaults: dict[str, Any], columns: Columns
+) -> Order:
+    if columns.long is not None:
+        given = args.duplicates
+        if given not in (None, MERGE):
+            raise ConfigError("--duplicates", given, f"{MERGE} or left out with --metric")
+        if args.max_disorder is not None and float(args.max_disorder) == 0:
+            allowed = "over 0 with --metric: rows of one time wait for each other"
+            raise ConfigError("--max-disorder", args.max_disorder, allowed)
+        defaults = {**defaults, "duplicates": MERGE}
     order = ORDER.read(args, **defaults)
+    if order.duplicates == MERGE and columns.time is None:
+        raise ConfigError("--duplicates", MERGE, "left out without --time")
     if args.missing != "hold":
         return dataclasses.replace(order, hold_for=None)
     return dataclasses.replace(
@@ -327,6 +344,7 @@ def transforms_of(
             expiry=expiry,
             devices=job.devices,
             drop_overlap=job.drop_overlap,
+            channels=job.columns.channels,
         )
         if job.learner is None:
             return tracked, None

@@ -34,6 +34,7 @@ from transforms.track.features import (
     reference_columns,
     tell_episodes,
 )
+from transforms.track.merge import merge_times
 from transforms.track.model import Model, Work, frozen
 from transforms.track.outputs import EPISODES, MISMATCH
 from transforms.track.segments import run_rows
@@ -109,12 +110,19 @@ class ScoreRows(
     Args:
         snapshots: Where the models are; the newest of each is taken.
         measure: Windows whose kernel mismatch is measured; event-time windows only.
+        merge: Whether rows of one time are parts of one row (see `Order.duplicates`).
 
     Raises:
         ConfigError: for a moving window, or a tracker that stores no rows to measure with.
     """
 
-    def __init__(self, snapshots: SnapshotFolder, measure: MeasureMismatch | None = None) -> None:
+    def __init__(
+        self,
+        snapshots: SnapshotFolder,
+        measure: MeasureMismatch | None = None,
+        *,
+        merge: bool = False,
+    ) -> None:
         """Keep the arguments; see the class."""
         super().__init__()
         if measure is not None and measure.moving is not None:
@@ -123,11 +131,13 @@ class ScoreRows(
             raise ConfigError("measure", measure, f"None for the tracker {snapshots.spec.tracker}")
         self.snapshots = snapshots
         self.measure = measure
+        self.merge = merge
 
     @property
     def in_order(self) -> bool:
         """Whether rows are taken in the order of their times."""
-        return self.measure is not None or self.snapshots.reference_spec is not None
+        reference = self.snapshots.reference_spec is not None
+        return self.measure is not None or reference or self.merge
 
     def expand(
         self, rows: pvalue.PCollection[tuple[str, Chunk]]
@@ -139,9 +149,9 @@ class ScoreRows(
                 | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
                 | "ByModel" >> beam.GroupByKey()
                 | "Score"
-                >> beam.ParDo(_ScoreInOrderFn(self.snapshots, self.measure)).with_outputs(
-                    MISMATCH, EPISODES, FAILURES, main=SCORES
-                )
+                >> beam.ParDo(
+                    _ScoreInOrderFn(self.snapshots, self.measure, self.merge)
+                ).with_outputs(MISMATCH, EPISODES, FAILURES, main=SCORES)
             )
             names: tuple[str, ...] = (SCORES, MISMATCH, EPISODES, FAILURES)
         else:
@@ -276,11 +286,18 @@ class _ScoreFn(_Scorer):
 class _ScoreInOrderFn(_Scorer):
     """Yield the same of a model's rows in order, with windows, reference and episodes."""
 
+    def __init__(
+        self, snapshots: SnapshotFolder, measure: MeasureMismatch | None, merge: bool
+    ) -> None:
+        super().__init__(snapshots, measure)
+        self._merge = merge
+
     @with_input_types(tuple[str, Iterable[Chunk]])
     @with_output_types(tuple[str, Chunk])
     def process(self, element: tuple[str, Iterable[Chunk]]) -> Iterator[Any]:
         key, chunks = element
         rows, known = Chunk.concat(list(chunks)).in_order(), self.read(key)
+        rows = merge_times(rows) if self._merge else rows
         if known is None:
             yield self.unknown(key, rows)
             return

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from typing import TYPE_CHECKING
 
 from pipelines.cli.setting_flags import FlagsOf
 from transforms.read.column_options import ColumnOptions
 from transforms.read.format_options import FormatOptions
 
-_COLUMN = dict.fromkeys(("model_id", "time", "sequence", "label", "features", "exclude"), "COLUMN")
+_NAMES = ("model_id", "time", "sequence", "label", "features", "exclude", "metric", "value")
+_COLUMN = dict.fromkeys(_NAMES, "COLUMN")
 COLUMNS = FlagsOf(ColumnOptions, metavars={**_COLUMN, "time_zone": "ZONE", "time_format": "FORMAT"})
 _CHAR = dict.fromkeys(("delimiter", "quote", "decimal"), "CHAR")
 FORMATS = FlagsOf(FormatOptions, metavars={**_CHAR, "path_pattern": "REGEX"})
@@ -35,7 +37,10 @@ def look_at_input(args: argparse.Namespace) -> Input:
     # Not for the help: Arrow takes longer to import than that takes.
     from transforms.read.look import look_at_files  # noqa: PLC0415
 
-    return look_at_files(args.input, COLUMNS.read(args), formats_from_flags(args))
+    found = look_at_files(args.input, COLUMNS.read(args), formats_from_flags(args))
+    # Of rows that are merged one alone may lack channels.
+    partial = found.columns.partial or getattr(args, "duplicates", None) == "merge"
+    return dataclasses.replace(found, columns=dataclasses.replace(found.columns, partial=partial))
 
 
 def formats_from_flags(args: argparse.Namespace) -> FormatOptions:

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack.errors import ConfigError, DataError
+from pipelines.files.long_look import long_table_warnings
 from pipelines.job import say
 from transforms.read.column_options import UNITS
 from transforms.read.columns import HAS_MISSING, Columns
@@ -93,8 +95,9 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
         *_file_warnings(infos, columns),
         *_decimal_warnings(infos, columns),
         *_drop_warnings(columns),
+        *long_table_warnings(infos, columns),
     ]
-    scalar = [feature.name for feature in columns.features if feature.width is None]
+    scalar = [name for _, name in _scalars(columns)]
     if columns.time is None and not scalar:
         return warnings
     found = _first_rows(infos, columns)
@@ -175,6 +178,10 @@ def _refuse_texts(info: FileInfo, rows: Rows, columns: Columns) -> None:
     raise ConfigError("--features", name, f"{allowed} ({hint})")
 
 
+_ALONE: dict[str, Any] = dict.fromkeys(("model_id", "sequence", "label", "long"))
+"""What columns have besides times."""
+
+
 def _check_times(info: FileInfo, rows: Rows, columns: Columns) -> list[str]:
     """Refuse times of another usual format or unit than the one that is set.
 
@@ -199,9 +206,7 @@ def _check_times(info: FileInfo, rows: Rows, columns: Columns) -> list[str]:
         """Count times that cannot be read under other options."""
         # Whether a local time comes twice says nothing of how it is written.
         changed = dataclasses.replace(columns.options, time_zone="UTC", **options)
-        only = dataclasses.replace(
-            columns, model_id=None, sequence=None, label=None, features=(), options=changed
-        )
+        only = dataclasses.replace(columns, **_ALONE, features=(), options=changed)
         return int(parse(part, 0, only)[1].batch.num_rows)
 
     now = bad()
@@ -274,7 +279,8 @@ def _feature_warnings(good: ParsedRows, columns: Columns) -> list[str]:
         if _is_id_or_target(name, names):
             odd.setdefault("id", []).append(name)
         elif len(good) >= _FEWEST:
-            look = _odd(good.x[:, at], good.model)
+            there = ~np.isnan(good.x[:, at])
+            look = _odd(good.x[there, at], good.model[there]) if there.any() else None
             if look:
                 odd.setdefault(look, []).append(name)
     free = [
@@ -319,7 +325,9 @@ def _either(ways: Sequence[str]) -> str:
 
 
 def _scalars(columns: Columns) -> Iterator[tuple[int, str]]:
-    """Yield place and name of the channels that are a column each."""
+    """Yield place and name of the channels that are a column each, or a metric."""
+    if columns.long is not None:
+        yield from enumerate(columns.long.channels)
     at = 0
     for feature in columns.features:
         if feature.width is None:

@@ -44,6 +44,9 @@ def run(args: argparse.Namespace) -> int:
         DataError: if the input cannot be read, or FILE is there.
         JobError: if it has no good row.
     """
+    if args.metric is not None:
+        allowed = "left out: landmarks are drawn from whole rows"
+        raise ConfigError("--metric", args.metric, allowed)
     if args.missing == "hold":
         raise ConfigError("--missing", "hold", "fail or drop: rows are drawn in no order")
     check_int("--sample", args.sample, 1, MAX_ROWS)

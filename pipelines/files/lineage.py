@@ -111,11 +111,13 @@ def input_dataset(path: str, columns: Columns, rows: int | None) -> Facet:
         columns: What its columns are.
         rows: Rows in it, None where they are not known.
     """
+    table = columns.long
     named = [
         (columns.model_id, "model id"),
         (columns.time, "time"),
         (columns.label, "label"),
         *((feature.name, "channel") for feature in columns.features),
+        *(() if table is None else ((table.metric, "metric"), (table.value, "value"))),
     ]
     fields = [{"name": name, "description": what} for name, what in named if name]
     facets = {"schema": _facet("1-2-0/SchemaDatasetFacet", fields=fields)}

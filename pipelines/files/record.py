@@ -166,15 +166,34 @@ def counts(
         guesses = baselines(output, learner)
         known = {name: value for name, value in guesses.items() if not (late and "_last" in name)}
         counts |= known | experts(counters)
-    dropped = counters.get("rows_duplicate", 0)
-    if dropped:
-        counts["rows_duplicate"] = dropped
-    if counts["rows_in"] != rows_out + counts["rows_failed"] + dropped:
-        raise JobError(
-            f"rows are missing: {counts['rows_in']:,} in, {rows_out:,} in features, "
-            f"{counts['rows_failed']:,} in failures and {dropped:,} left out as duplicates"
-        )
+    apart = {name: counters[name] for name in NOT_BY_THEMSELVES if counters.get(name)}
+    counts |= apart
+    if counters.get("values_replaced"):
+        counts["values_replaced"] = counters["values_replaced"]
+    if counts["rows_in"] != rows_out + counts["rows_failed"] + sum(apart.values()):
+        others = [f"{many:,} {NOT_BY_THEMSELVES[name]}" for name, many in apart.items()]
+        told = [f"{rows_out:,} in features", f"{counts['rows_failed']:,} in failures", *others]
+        raise JobError(f"rows are missing: {counts['rows_in']:,} in, {', '.join(told)}")
     return counts
+
+
+NOT_BY_THEMSELVES = {
+    "rows_duplicate": "left out as duplicates",
+    "rows_merged": "merged into another row of their device and time",
+    "rows_unnamed": "of metrics that are no channels",
+}
+"""Rows that are neither in the features nor in the failures, by the name of their counter."""
+
+
+def apart_text(counts: Mapping[str, Any]) -> str:
+    """Return a line for each kind of rows that are not by themselves in any output."""
+    lines = [f"\n{counts[n]:,} {what}" for n, what in NOT_BY_THEMSELVES.items() if counts.get(n)]
+    if counts.get("values_replaced"):
+        lines.append(
+            f"\nwarning:  {counts['values_replaced']:,} values came again for the same device, "
+            "time and channel: the last one is taken (is --model-id right?)"
+        )
+    return "".join(lines)
 
 
 def baselines(output: str, learner: LearnerSpec) -> dict[str, float]:
@@ -322,8 +341,7 @@ def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:
         f"{counts['rows_in'] / max(seconds, 1e-9):,.0f} rows/s"
     )
     text += local_times_text(record)
-    if counts.get("rows_duplicate"):
-        text += f"\n{counts['rows_duplicate']:,} left out as duplicates"
+    text += apart_text(counts)
     if counts["mended"]:
         text += f"\n{counts['mended']:,} diverging updates were replaced by safe ones"
     if "models_resumed" in counts:

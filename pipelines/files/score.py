@@ -31,7 +31,9 @@ from pipelines.files.max_failures import read_limit
 from pipelines.files.missing import missing_lines, missing_values
 from pipelines.files.progress import StatusLine
 from pipelines.files.record import (
+    NOT_BY_THEMSELVES,
     JobError,
+    apart_text,
     counters,
     input_files,
     model_names,
@@ -74,7 +76,8 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     if learner is not None and columns.label is not None:
         check_label_type(learner, columns.label_type)
     snapshots.check_width(columns.width)
-    job = ScoreRows(snapshots, measure_from_flags(args, columns.time is not None))
+    measure = measure_from_flags(args, columns.time is not None)
+    job = ScoreRows(snapshots, measure, merge=columns.partial)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns)
     try:
@@ -173,7 +176,11 @@ def _counts(
         "rows_failed": parquet_rows(output, layout.FAILURES),
         SCORED_AGAIN: totals.get(SCORED_AGAIN, 0),
     }
-    if counted["rows_in"] != counted["rows_out"] + counted["rows_failed"]:
+    apart = {name: totals[name] for name in NOT_BY_THEMSELVES if totals.get(name)}
+    counted |= apart
+    if totals.get("values_replaced"):
+        counted["values_replaced"] = totals["values_replaced"]
+    if counted["rows_in"] != counted["rows_out"] + counted["rows_failed"] + sum(apart.values()):
         raise JobError(f"rows are missing: {counted}")
     for part, name in (("mismatch", "windows"), ("episodes", "episodes")):
         if part in parts:
@@ -205,7 +212,7 @@ def _summary(record: dict[str, Any]) -> str:
         f"{counted['rows_in']:,} rows in: {counted['rows_out']:,} scored, "
         f"{counted['rows_failed']:,} failed; {seconds:.1f} s"
     )
-    text += local_times_text(record)
+    text += local_times_text(record) + apart_text(counted)
     if "scored" in counted:
         text += "\n" + performance_text(counted)
     return text

@@ -66,6 +66,8 @@ def _labels(args: argparse.Namespace, files: Input, job: Job) -> ReadLabels | No
         label=args.label_column or args.label or "label",
         features=(),
         exclude=(),
+        metric=None,
+        value=None,
         missing="fail",
     )
     # How the rows' files name their columns says nothing of these.

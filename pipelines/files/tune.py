@@ -58,6 +58,9 @@ def run(args: argparse.Namespace) -> int:
         DataError: if the input cannot be read, or results are there.
         JobError: if it has no good row with a label.
     """
+    if args.metric is not None:
+        allowed = "left out: settings are tried on whole rows"
+        raise ConfigError("--metric", args.metric, allowed)
     if args.missing == "hold":
         raise ConfigError("--missing", "hold", "fail or drop: settings are tried on whole rows")
     check_int("--sample", args.sample, 1, MOST_SAMPLE)

@@ -23,6 +23,9 @@ ROWS = (
 OTHERS = {
     "rows_learned_before": "left out since the snapshots know them",
     "rows_duplicate": "duplicates left out",
+    "rows_merged": "merged into another row of their time",
+    "rows_unnamed": "of metrics that are no features",
+    "values_replaced": "values that came again for their time",
     "rows_ambiguous": "with a local time that comes twice",
     "rows_nonexistent": "with one that does not exist",
     "episodes": "episodes",

@@ -127,7 +127,9 @@ class Replay:
         """
         part = self.table.take(pa.array(rows))
         columns: dict[str, Any] = {"time": pa.array(times)}
+        table = self.columns.long
         names = [feature.name for feature in self.columns.features]
+        names += [] if table is None else [table.metric, table.value]
         if self.columns.label is not None:
             names.append(self.columns.label)
         columns |= {name: _whole(part, name) for name in names}
@@ -234,6 +236,9 @@ def _flags(columns: Columns, form: str) -> list[str]:
         for feature in columns.features
     ]
     told = [] if form == "json" else ["--format", form]
+    if columns.long is not None:
+        names = list(columns.long.channels)
+        told += ["--metric", columns.long.metric, "--value", columns.long.value]
     words = [*told, "--features", *names, "--time", "time", "--time-unit", "ns"]
     if columns.label is not None:
         words += ["--label", columns.label]

@@ -108,6 +108,15 @@ def _snapshots(rows: list[Row]) -> None:
         save(f"pumps/{r.device}/{r.time:%Y.%m.%d.%H.%M.%S}", [f"{r.flow}\t{r.heat}"])
 
 
+def _long(rows: list[Row]) -> None:
+    lines = [
+        f"{r.device},{r.time.isoformat()}Z,{metric},{getattr(r, metric)}"
+        for r in rows
+        for metric in CHANNELS
+    ]
+    save("pumps.csv", ["device,time,metric,value", *lines])
+
+
 FORMS: dict[str, Form] = {
     "a row a line, times in ISO 8601": Form(written("%Y-%m-%dT%H:%M:%SZ")),
     "semicolons, decimal commas, times such as 01.03.2026 00:10": Form(_european),
@@ -118,5 +127,6 @@ FORMS: dict[str, Form] = {
         _by_device("pumps/device={device}/part-0.csv")
     ),
     "a file for each moment, device and time in its path": Form(_snapshots),
+    "a row for each value (InfluxDB, Home Assistant, PI, OPC UA)": Form(_long),
 }
 """By the first cell of the table's row."""

@@ -146,6 +146,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "reference and learner": ({"reference": REFERENCE, "own": True}, {}),
     "covariance": ({"spec": CovarianceSpec(rank=3, budget=6, warmup=20)}, None),
     "duplicates": ({"order": Order(duplicates="drop")}, None),
+    "merge": ({"order": Order(duplicates="merge")}, None),
     "hold": ({"order": Order(hold_for=5.0)}, None),
 }
 
@@ -184,7 +185,7 @@ def test_what_goes_by_blocks() -> None:
     }
     assert together == {
         *("plain", "learner", "drift", "windows", "sliding", "few rows of windows"),
-        *("reference", "reference and learner", "drift and reference"),
+        *("reference", "reference and learner", "drift and reference", "merge"),
     }
     until = dataclasses.replace(REFERENCE, until="2026-01-01")
     track = TrackSubspace(SPEC, reference=until)

@@ -36,7 +36,7 @@ from transforms.partition.steps import ALERTS, EPISODES, MISMATCH, Rows, Steps
 from transforms.partition.window_block import MeasuredBlock, measure_block, windows_of
 from transforms.track.features import alerts_of, feature_chunk, tell_alerts, tell_episodes
 from transforms.track.model import Work
-from transforms.track.order import KEEP
+from transforms.track.order import KEEP, MERGE
 from transforms.track.packed import TRACKERS
 from transforms.track.totals import count_totals
 from transforms.track.windows import mismatch_chunk
@@ -156,7 +156,7 @@ def takes_blocks(steps: Steps) -> bool:
         work.spec.tracker in TRACKERS
         and not (work.frozen or work.extras)
         and order.waits_for_end
-        and order.duplicates == KEEP
+        and order.duplicates in (KEEP, MERGE)
         and steps.track.begins_anew
         and (work.hold, work.every, work.window) == (None, None, None)
         and (work.reference is None or work.reference.until is None)
@@ -182,8 +182,13 @@ def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
         yield range(first, len(rows.names))
 
 
+def rows_of_blocks(steps: Steps, rows: SortedRows) -> SortedRows:
+    """Return a partition's rows as its blocks take them: merged, if the order says so."""
+    return rows.merged() if steps.order.duplicates == MERGE else rows
+
+
 def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:
-    """Run the models of a partition block by block."""
+    """Run the models of a partition, its rows as of `rows_of_blocks`, block by block."""
     work, width = steps.track.work, rows.slice(0, 1).column("x").shape[1]
     size = state_bytes(work.spec, width)
     if work.reference is not None:

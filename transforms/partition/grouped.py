@@ -16,7 +16,7 @@ from kerneltrack.snapshots.index import MOST_SLOTS
 from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk, Failures
 from transforms.learn.transform import TrainLinear
-from transforms.partition.blocks import Block, run_blocks, takes_blocks
+from transforms.partition.blocks import Block, rows_of_blocks, run_blocks, takes_blocks
 from transforms.partition.shuffle import MODEL, SortedRows, sort_rows
 from transforms.partition.steps import (
     ALERTS,
@@ -188,6 +188,7 @@ def run_partition(
     if rows is None:
         known: dict[str, Chunk] = {}
     elif takes_blocks(steps) and not steps.late:
+        rows = rows_of_blocks(steps, rows)
         for block in run_blocks(steps, rows):
             yield from _items_of(steps, rows, block)
         return

@@ -29,6 +29,7 @@ from transforms.read.files import (
 )
 from transforms.read.formats import Piece
 from transforms.read.parse import ParsedRows, parse
+from transforms.track.merge import merge_where
 
 MODEL = "model"
 UNFINISHED = ".unfinished"
@@ -194,6 +195,19 @@ class SortedRows(NamedTuple):
     def slice(self, start: int, stop: int) -> Chunk:
         """Return rows start..stop."""
         return Chunk(self.body.slice(start, stop - start))
+
+    def merged(self) -> SortedRows:
+        """Return the same with the rows of each model and time merged; they are in their order."""
+        if not len(self.body):
+            return self
+        times = self.body.column("time").to_numpy()
+        new = np.r_[True, times[1:] != times[:-1]]
+        new[self.starts] = True
+        merged = merge_where(Chunk(self.body), new)
+        merged.add_to_counters()
+        ends = np.r_[0, np.cumsum(new)]
+        starts, stops = ends[self.starts].tolist(), ends[self.stops].tolist()
+        return SortedRows(self.names, starts, stops, merged.rows.batch)
 
     def each(self) -> Iterator[tuple[str, Chunk]]:
         """Return each model and its rows."""

@@ -24,7 +24,13 @@ from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk, Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
-from transforms.partition.blocks import Block, BlockStates, run_blocks, takes_blocks
+from transforms.partition.blocks import (
+    Block,
+    BlockStates,
+    rows_of_blocks,
+    run_blocks,
+    takes_blocks,
+)
 from transforms.partition.large import each_model, size_of
 from transforms.partition.learn_block import LearnedModels
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
@@ -184,7 +190,7 @@ def _track_blocks(shared: Shared, task: TrackTask, files: TaskFiles, states: Tas
     table = read_slots(task.rows, set(task.slots))
     if table is None:
         return
-    rows = sort_rows(table, shared.steps.keys)
+    rows = rows_of_blocks(shared.steps, sort_rows(table, shared.steps.keys))
     del table
     for block in run_blocks(shared.steps, rows):
         _write_block(shared, rows, block, files, states)

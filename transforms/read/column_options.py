@@ -78,6 +78,13 @@ class ColumnOptions(Settings):
         numbers and of fixed-size lists of numbers.""",
     ] = None
     exclude: Annotated[Sequence[str], "Columns, or patterns, that are not features."] = ()
+    metric: Annotated[
+        str | None,
+        """Column of the names of channels, in a long table: a row for each value. Rows of one
+        device and time become one, of which --features are the channels; without, all metrics
+        whose values are numbers, in the order of their names.""",
+    ] = None
+    value: Annotated[str | None, "Column of the values, in a long table."] = None
     missing: Annotated[
         str,
         OneOf(MISSING),
@@ -87,10 +94,17 @@ class ColumnOptions(Settings):
     ] = "fail"
 
     def check_together(self) -> None:
-        """Check that there is one place of model ids; check zone and format of times."""
+        """Check that what is said goes together; check zone and format of times."""
         if self.model_id is not None and self.model_id_from is not None:
             allowed = f"left out: the model id is the column {self.model_id!r}"
             raise ConfigError("model_id_from", self.model_id_from, allowed)
+        if (self.metric is None) != (self.value is None):
+            missing = "value" if self.value is None else "metric"
+            allowed = "the column of values" if self.value is None else "the column of metrics"
+            raise ConfigError(missing, None, f"{allowed}: a long table has both")
+        if self.metric is not None and self.missing == "drop":
+            allowed = "fail or hold with a long table: its rows are not whole before the job"
+            raise ConfigError("missing", "drop", allowed)
         if self.time_zone != "UTC":
             # Only where it is needed: Arrow's functions take longer to import than a look.
             from transforms.read.times import check_zone  # noqa: PLC0415

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import fnmatch
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from transforms.read.kinds import (
     is_time,
     value_type,
 )
+from transforms.read.long_table import LongTable, Numbers, find_channels
 from transforms.read.matrix import Feature, to_matrix
 
 __all__ = ["HAS_MISSING", "ColumnOptions", "Columns", "resolve"]
@@ -56,6 +57,8 @@ class Columns:
         passages: Where the order of rows tells it, which row is the first after clocks were put
             back; see `transforms.read.local_times`.
         from_path: Columns that are not in the files but in their paths.
+        long: Of a long table, which columns hold the channels; there are no `features` then.
+        partial: Whether a row may lack channels that other rows of its time have.
     """
 
     model_id: str | None
@@ -70,10 +73,14 @@ class Columns:
     left_out: tuple[tuple[str, str], ...] = ()
     passages: Passages = field(default_factory=dict)
     from_path: frozenset[str] = frozenset()
+    long: LongTable | None = None
+    partial: bool = False
 
     @property
     def channels(self) -> tuple[str, ...]:
         """Return the names of the D channels."""
+        if self.long is not None:
+            return self.long.channels
         return tuple(name for feature in self.features for name in feature.channels)
 
     @property
@@ -91,6 +98,7 @@ class Columns:
             f"model id: {model_id}",
             f"time:     {time}",
             f"sequence: {self._shown(self.sequence) or 'none (file and row number decide)'}",
+            *self._long_lines(),
             f"label:    {label}",
             f"features: {self.width} as {self.dtype}: {_join(self.channels)}",
             f"missing:  {_MISSING_TEXT[options.missing]}",
@@ -105,6 +113,12 @@ class Columns:
         """Return a column's name, "" without one."""
         return fit(name or "", _NAME) + (" (from the path)" if name in self.from_path else "")
 
+    def _long_lines(self) -> list[str]:
+        if self.long is None:
+            return []
+        metric, value = self._shown(self.long.metric), self._shown(self.long.value)
+        return [f"metric:   {metric}, its value in {value}; rows of one time become one"]
+
 
 _MISSING_TEXT = {
     "fail": "rows with a missing feature go to the failures",
@@ -113,20 +127,25 @@ _MISSING_TEXT = {
 }
 
 
-def resolve(infos: Sequence[FileInfo], options: ColumnOptions) -> Columns:
+def resolve(
+    infos: Sequence[FileInfo], options: ColumnOptions, numbers: Numbers | None = None
+) -> Columns:
     """Match the options with the columns of all files.
 
-    With `missing="drop"` all files are read once.
+    With `missing="drop"` all files are read once; of a long table the metrics and values.
 
     Args:
         infos: All input files, one at least.
         options: What the user says.
+        numbers: How numbers are written in texts; None: as by default.
 
     Raises:
         ConfigError: if an option names no column, or one of an unusable type.
         DataError: if a file does not have what the first one has.
     """
     roles = _roles(infos, options)
+    if options.metric is not None and options.value is not None:
+        return _resolve_long(infos, options, roles, numbers or Numbers())
     features, left_out = _choose_features(infos, options, set(roles.values()))
     if not features and options.features != ():
         raise _no_features(infos, options)
@@ -157,6 +176,37 @@ def resolve(infos: Sequence[FileInfo], options: ColumnOptions) -> Columns:
     return _without_missing(infos, columns) if options.missing == "drop" else columns
 
 
+def _resolve_long(
+    infos: Sequence[FileInfo], options: ColumnOptions, roles: dict[str, str], numbers: Numbers
+) -> Columns:
+    """Return what the columns of a long table are; `roles` has those of metrics and values."""
+    if "time" not in roles:
+        raise ConfigError("time", None, "the column of event times: rows of one time become one")
+    metric, value = roles["metric"], roles["value"]
+    kinds = [_kind(info, value) for info in infos if not info.is_text(value)]
+    exact = len(kinds) == len(infos) and all(map(is_exact, kinds))
+    table = LongTable(metric, value, (), numbers)
+    channels, left_out = find_channels(infos, table, options.features, options.exclude)
+    label_type = _label_type(infos, roles.get("label"), options)
+    taken = set(roles.values())
+    others = [name for name in infos[0].schema.names if name not in taken]
+    return Columns(
+        model_id=roles.get("model_id"),
+        time=roles["time"],
+        sequence=roles.get("sequence"),
+        label=roles.get("label"),
+        label_type=label_type,
+        features=(),
+        dtype="float32" if exact else "float64",
+        requests=_role_requests(infos, roles, options, label_type),
+        options=options,
+        left_out=(*left_out, *((name, "no column of a long table") for name in others)),
+        from_path=frozenset(name for info in infos for name in info.constants),
+        long=replace(table, channels=channels),
+        partial=True,
+    )
+
+
 def _no_features(infos: Sequence[FileInfo], options: ColumnOptions) -> ConfigError:
     """Return why no column of numbers is left."""
     allowed = "a choice that leaves a column of numbers"
@@ -179,6 +229,8 @@ def _roles(infos: Sequence[FileInfo], options: ColumnOptions) -> dict[str, str]:
         "label": _common(info.suggested.label for info in infos)
         if options.label is None
         else options.label,
+        "metric": options.metric,
+        "value": options.value,
     }
     roles = {role: name for role, name in named.items() if name}
     for role, name in roles.items():
@@ -274,6 +326,10 @@ def _role_requests(
     if "model_id" in roles:
         # As text, so that 007 stays 007.
         requests[roles["model_id"]] = pa.string()
+    for role in ("metric", "value"):
+        # As text, so that a word among the values fails by itself, with its metric.
+        if role in roles:
+            requests[roles[role]] = pa.string()
     if "sequence" in roles:
         requests[roles["sequence"]] = pa.int64()
     if "label" in roles:
@@ -409,12 +465,16 @@ _ROLE_ALLOWED = {
     "time": is_time,
     "sequence": is_sequence,
     "label": is_label,
+    "metric": is_id,
+    "value": is_label,
 }
 _ROLE_TEXT = {
     "model_id": "texts or whole numbers",
     "time": "times, numbers or texts",
     "sequence": "whole numbers",
     "label": "texts or numbers",
+    "metric": "texts or whole numbers",
+    "value": "numbers, or texts that hold some",
 }
 
 

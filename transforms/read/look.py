@@ -10,8 +10,10 @@ from functools import partial
 from kerneltrack.errors import ConfigError, fit
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns, resolve
+from transforms.read.format_options import NULL_VALUES
 from transforms.read.formats import FileInfo, FormatOptions, inspect
 from transforms.read.formats.files import find
+from transforms.read.long_table import Numbers
 from transforms.read.path_columns import describe_paths, with_path_columns
 
 _LOOKS = 8
@@ -92,4 +94,5 @@ def look_at_files(
     infos, columns = with_path_columns(
         infos, columns, formats.path_pattern, stored_first=stored_first
     )
-    return Input(infos, resolve(infos, columns), found.skipped)
+    numbers = Numbers(formats.decimal, (*NULL_VALUES, *formats.null_values))
+    return Input(infos, resolve(infos, columns, numbers), found.skipped)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,17 @@ from transforms.read.columns import Columns
 from transforms.read.formats.base import FileInfo, Rows
 from transforms.read.kinds import as_bytes, codes_of, encode, is_bytes, is_text, texts_of
 from transforms.read.local_times import NONE_IN_DOUBT, LocalTimes, Places, read_times, settle
+from transforms.read.long_table import (
+    NO_METRIC,
+    Cells,
+    LongTable,
+    cells_of,
+    last_label,
+    runs_of,
+    spread,
+)
 from transforms.read.matrix import refusal, refused_rows, to_matrix
+from transforms.read.merged import NOTHING_MERGED, Merged
 from transforms.read.model_ids import MAX_ID_BYTES, model_ids
 
 MISSING = "missing of "
@@ -43,6 +54,7 @@ class ParsedRows:
         label: string, int64 or float64; None without labels.
         local: How many rows of the batch, those refused among them, had a doubtful local time.
         missing: Rows that were refused for want of a value, by the channels that lack one.
+        merged: What became of the rows of a long table that are not among these.
     """
 
     models: list[str]
@@ -55,6 +67,7 @@ class ParsedRows:
     label: pa.Array | None
     local: LocalTimes = NONE_IN_DOUBT
     missing: Mapping[str, int] = field(default_factory=dict)
+    merged: Merged = NOTHING_MERGED
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -68,6 +81,7 @@ class ParsedRows:
     def add_to_counters(self, counted_as: str) -> None:
         """Add what was found in the rows to Beam's counters, from within a DoFn."""
         self.local.add_to_counters(counted_as)
+        self.merged.add_to_counters(counted_as)
         for channel, rows in self.missing.items():
             count(MISSING + channel, rows)
 
@@ -106,7 +120,8 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
 
     Returns:
         The good rows, and the failures: a value that could not be read, no or no usable model id,
-        time, sequence, label or feature. A row's first problem, in this order, is its reason.
+        time, sequence, label or feature. A row's first problem, in this order, is its reason. Of a
+        long table those of one model and time that follow one another are one row.
     """
     batch, refusals = rows.batch, _Refusals(dict(rows.unread))
     sources = np.broadcast_to(np.asarray(source, dtype=np.int32), (batch.num_rows,))
@@ -114,21 +129,25 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
     time, local = _time(batch, columns, refusals, Places(models, model, sources, rows.row))
     sequence = _sequence(batch, columns, refusals)
     label = _label(batch, columns, refusals)
-    x = to_matrix(batch, columns.features, columns.dtype)
-    hold = columns.options.missing == "hold"
-    refused = refused_rows(x, hold)
-    missing = {} if hold else _missing(x, refused, rows.unread, columns)
-    for at in refused.tolist():
-        if at not in refusals.reasons:
-            refusals.reasons[at] = refusal(x[at], columns.channels, hold)
+    cells = None if columns.long is None else _cells(batch, columns, columns.long, refusals)
+    missing: dict[str, int] = {}
+    if cells is not None:
+        x = cells.value[:, None]
+    else:
+        x = to_matrix(batch, columns.features, columns.dtype)
+        hold = columns.partial or columns.options.missing == "hold"
+        refused = refused_rows(x, hold)
+        missing = {} if hold else _missing(x, refused, rows.unread, columns)
+        for at in refused.tolist():
+            if at not in refusals.reasons:
+                refusals.reasons[at] = refusal(x[at], columns.channels, hold)
     parsed = ParsedRows(models, model, time, sequence, sources, rows.row, x, label, local, missing)
     reasons = refusals.reasons
-    if reasons:
-        keep = np.ones(len(parsed), dtype=bool)
-        keep[list(reasons)] = False
-        good = select(parsed, keep)
-    else:
-        good = parsed
+    keep = np.ones(len(parsed), dtype=bool)
+    keep[list(reasons)] = False
+    good = select(parsed, keep) if reasons else parsed
+    if cells is not None:
+        good = _wide(good, cells.channel[keep], columns.width)
     device = rows.constants.get(columns.model_id) if columns.model_id is not None else None
     return good, _failures(parsed, reasons, rows.bad, source, device)
 
@@ -145,6 +164,45 @@ def _missing(
     lacking = np.flatnonzero(counts)[:_MOST_COUNTED].tolist()
     channels = columns.channels if lacking else ()
     return {channels[at]: int(counts[at]) for at in lacking}
+
+
+def _cells(batch: pa.RecordBatch, columns: Columns, table: LongTable, refusals: _Refusals) -> Cells:
+    """Read the cells of a long table; those that cannot be used are refused by their metric."""
+    cells = cells_of(batch, table, columns.dtype)
+    refusals.add(table.metric, batch.column(table.metric), cells.channel == NO_METRIC, "no metric")
+    wanted = cells.channel >= 0
+    bad = np.flatnonzero(cells.wrong & wanted)
+    texts = plain(batch.column(table.value).take(pa.array(bad)))
+    for at, text in zip(bad.tolist(), texts, strict=True):
+        name = cells.names[cells.name[at]]
+        refusals.reasons.setdefault(at, f"{name} = {text}: not a number")
+    for at in refused_rows(cells.value[:, None], hold=True).tolist():
+        if wanted[at]:
+            name = cells.names[cells.name[at]] or ""
+            text = refusal(cells.value[at : at + 1], [name], hold=True)
+            refusals.reasons.setdefault(at, text)
+    return cells
+
+
+def _wide(long: ParsedRows, channel: npt.NDArray[np.int64], width: int) -> ParsedRows:
+    """Return one row for rows of one model and time that follow one another in their source."""
+    rows = len(long)
+    wanted = channel >= 0
+    if not wanted.all():
+        long, channel = select(long, wanted), channel[wanted]
+    keys = [key for key in (long.time, long.sequence, long.source) if key is not None]
+    runs = runs_of(long.model, keys)
+    value = long.x[:, 0]
+    x = spread(runs, channel, value, width)
+    given = int((~np.isnan(value)).sum())
+    merged = Merged(
+        rows=len(long) - len(runs.first),
+        replaced=given - int((~np.isnan(x)).sum()),
+        unnamed=rows - len(long),
+    )
+    found = select(long, runs.first)
+    label = None if long.label is None else last_label(runs, long.label)
+    return replace(found, x=x, label=label, merged=merged)
 
 
 def _models(
@@ -254,8 +312,8 @@ def parsed_of(infos: Sequence[FileInfo], columns: Columns) -> Iterator[tuple[Par
                 yield parse(batch, source, columns)
 
 
-def select(parsed: ParsedRows, keep: npt.NDArray[np.bool_]) -> ParsedRows:
-    """Return the rows that are to be kept."""
+def select(parsed: ParsedRows, keep: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> ParsedRows:
+    """Return the rows that are to be kept, or those at these places."""
     return ParsedRows(
         parsed.models,
         parsed.model[keep],
@@ -264,10 +322,16 @@ def select(parsed: ParsedRows, keep: npt.NDArray[np.bool_]) -> ParsedRows:
         parsed.source[keep],
         parsed.row[keep],
         parsed.x[keep],
-        None if parsed.label is None else parsed.label.filter(pa.array(keep)),
+        None if parsed.label is None else _picked(parsed.label, keep),
         parsed.local,
         parsed.missing,
+        parsed.merged,
     )
+
+
+def _picked(values: pa.Array, keep: npt.NDArray[Any]) -> pa.Array:
+    chosen = pa.array(keep)
+    return values.filter(chosen) if keep.dtype == np.bool_ else values.take(chosen)
 
 
 def _failures(

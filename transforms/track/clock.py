@@ -17,7 +17,8 @@ import numpy.typing as npt
 from kerneltrack.errors import DataError
 from transforms.chunks import Chunk
 from transforms.metrics import count
-from transforms.track.order import KEEP, Order
+from transforms.track.merge import merge_times
+from transforms.track.order import KEEP, MERGE, Order
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -204,7 +205,9 @@ def split_ready(order: Order, clock: Clock, waiting: Chunk) -> tuple[Chunk, Chun
 
 
 def without_duplicates(order: Order, ready: Chunk) -> Chunk:
-    """Return the rows, in order, of which none has the time and sequence of the one before it."""
+    """Return the rows, in order, as the order has those of one time: all, one, or merged."""
+    if order.duplicates == MERGE:
+        return merge_times(ready)
     if order.duplicates == KEEP or not len(ready) or not ready.has("time"):
         return ready
     keys = [ready.column(name) for name in ("time", "sequence") if ready.has(name)]

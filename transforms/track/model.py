@@ -60,6 +60,7 @@ class Work:
         devices: Whether it is told what is known of a device, whenever that changes.
         drop_overlap: Whether rows that a snapshot has learned from are left out, not refused; those
             of its newest row's own time are among them.
+        channels: Names of the channels, for reasons; empty: they are not known.
     """
 
     spec: SubspaceSpec
@@ -75,6 +76,7 @@ class Work:
     frozen: bool = False
     devices: bool = False
     drop_overlap: bool = False
+    channels: tuple[str, ...] = ()
 
     @property
     def rows_to_start(self) -> int:

@@ -11,7 +11,7 @@ from kerneltrack.settings import OneOf, Range, Settings
 
 LEAST_FLUSH = 0.1
 MOST_FLUSH = 86_400.0
-KEEP, DROP = "keep", "drop"
+KEEP, DROP, MERGE = "keep", "drop", "merge"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,17 +46,19 @@ class Order(Settings):
     ] = None
     duplicates: Annotated[
         str,
-        OneOf((KEEP, DROP)),
+        OneOf((KEEP, DROP, MERGE)),
         """What becomes of rows of a model's that have the time, and the sequence if there is one,
-        of another: "keep": all are taken; "drop": only the first by source and row. All of them
-        wait together until their time has come, so which ones are found does not depend on when
-        they came; one that comes later is late data.""",
+        of another: "keep": all are taken; "drop": only the first by source and row; "merge": those
+        of one time, whatever their sequence, become one row, which has of each channel the last
+        value that one of them gives. All of them wait together until their time has come, so which
+        ones are found does not depend on when they came; one that comes later is late data.""",
     ] = KEEP
 
     def check_together(self) -> None:
         """Refuse what rows that do not wait cannot have."""
-        if self.duplicates == DROP and self.max_disorder == 0:
-            raise ConfigError("duplicates", DROP, f"{KEEP} where max_disorder is 0: no row waits")
+        if self.duplicates != KEEP and self.max_disorder == 0:
+            allowed = f"{KEEP} where max_disorder is 0: no row waits"
+            raise ConfigError("duplicates", self.duplicates, allowed)
         if self.idle_flush is not None and self.waits_for_end:
             allowed = "None where max_disorder and max_jump are infinite"
             raise ConfigError("idle_flush", self.idle_flush, allowed)

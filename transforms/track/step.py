@@ -17,6 +17,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
+from kerneltrack.errors import fit
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor import reference
 from kerneltrack.registry import get_tracker
@@ -50,8 +51,9 @@ from transforms.track.features import (
 )
 from transforms.track.forward_fill import hold_last
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
+from transforms.track.merge import merge_across
 from transforms.track.model import Model, Work, begin, decode, encode, last_written, take_over
-from transforms.track.order import Order
+from transforms.track.order import MERGE, Order
 from transforms.track.outputs import (
     DEVICES,
     FAILURES,
@@ -67,7 +69,10 @@ from transforms.track.windows import mismatch_chunk
 SLICE_ROWS = 16_384
 """Rows a feature chunk holds at most; a released backlog of millions leaves in such slices."""
 LEARNED_BEFORE = "of a time that the model had learned from before it was taken up again"
-NOTHING_HELD = "a value is missing and none recent enough can stand in for it"
+NOTHING_HELD = "a value is missing and none recent enough can stand in for it (--hold-for)"
+NOT_GIVEN = "no row of this time gives a value (--missing hold takes the last one)"
+MOST_NAMED = 8
+"""Channels that a reason names."""
 
 
 class Timers(NamedTuple):
@@ -325,6 +330,9 @@ class TrackFn(HoldingFn[Held]):
 
     def _wanted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         """Return rows without duplicates, if the order drops them: one before may end a chunk."""
+        if self._order.duplicates == MERGE:
+            yield from merge_across(chunks)
+            return
         before: Chunk | None = None
         for chunk in chunks:
             if not len(chunk):
@@ -389,8 +397,11 @@ class TrackFn(HoldingFn[Held]):
         if ready is not None:
             ready = without_duplicates(self._order, ready)
         if waiting is not None and not now.started and not self._can_start(ready):
-            log.add(waiting)
-            return still_waiting(now, waiting)
+            # Rows of a time that is over are merged, or counted as duplicates, once.
+            kept = [part for part in (ready, rest) if part is not None and len(part)]
+            for part in kept:
+                log.add(part)
+            return still_waiting(now, Chunk.concat(kept))
         until = progress(self._order, now)
         after = yield from self._run(key, ready, log.model, until, now.before)
         if after is not None:
@@ -435,7 +446,8 @@ class TrackFn(HoldingFn[Held]):
             if len(usable) < most < len(ready):
                 usable = self._usable(ready)
             if not len(usable):
-                yield _failures(key, ready, [NOTHING_HELD] * len(ready))
+                reasons = [self._why_missing(row) or NOTHING_HELD for row in ready.column("x")]
+                yield _failures(key, ready, reasons)
                 return None
             model = begin(self._work, key, usable[:most], before)
             yield from self._tell_begun(key, model, ready)
@@ -527,11 +539,22 @@ class TrackFn(HoldingFn[Held]):
 
     def _reasons(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:
         return [
-            NOTHING_HELD
-            if np.isnan(row).any() and self._work.hold is not None
-            else self._tracker.why_refused(self._work.spec, state, row)
+            self._why_missing(row) or self._tracker.why_refused(self._work.spec, state, row)
             for row in rows
         ]
+
+    def _why_missing(self, row: npt.NDArray[Any]) -> str:
+        """Return why a row is refused whose channels are not all there, "" if they are."""
+        missing = np.flatnonzero(np.isnan(row)).tolist()
+        held, channels = self._work.hold is not None, self._work.channels
+        if not missing or not (held or self._order.duplicates == MERGE):
+            return ""
+        if not channels:
+            return NOTHING_HELD if held else NOT_GIVEN
+        names = fit(", ".join(channels[place] for place in missing[:MOST_NAMED]))
+        more = len(missing) - MOST_NAMED
+        named = f"{names} and {more} more" if more > 0 else names
+        return f"{named}: {NOTHING_HELD if held else NOT_GIVEN}"
 
 
 def track_fn(timer: str) -> type[TrackFn]:

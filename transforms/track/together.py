@@ -35,8 +35,9 @@ from transforms.track.clock import NEVER, Clock, flush, may_release, nanoseconds
 from transforms.track.features import alerts_of, feature_chunk, tell_alerts, tell_episodes
 from transforms.track.held_rows import HeldRows
 from transforms.track.log import ModelLog, Waiting
+from transforms.track.merge import MergedRows, merge_where
 from transforms.track.model import Model, Work
-from transforms.track.order import KEEP, Order
+from transforms.track.order import KEEP, MERGE, Order
 from transforms.track.packed import TRACKERS, Packed, checked, pack, unpack
 from transforms.track.totals import count_totals
 
@@ -130,7 +131,7 @@ def goes_together(work: Work, order: Order) -> bool:
         work.spec.tracker in TRACKERS
         and not work.frozen
         and not order.waits_for_end
-        and order.duplicates == KEEP
+        and order.duplicates in (KEEP, MERGE)
         and all(part is None for part in beside)
     )
 
@@ -262,14 +263,19 @@ def _run_block(
     if waiting is None:
         return [each.visit for each in ready]
     released, rest = _released(order, ready, waiting)
+    taken, merged = np.diff(released.starts(len(ready))), None
+    if order.duplicates == MERGE and len(released.owner):
+        released, merged = _merged(released)
     run = _run_models(work, ready, released, decode)
     if run is None:
         return [each.visit for each in ready]
     fine = np.zeros(len(ready), np.bool_)
     fine[run.chosen[run.fine]] = True
     if fine.any():
+        if merged is not None:
+            merged.add_to_counters(fine[released.owner])
         yield from _features(work, ready, released, run)
-        _write(ready, run, released, rest)
+        _write(ready, run, released, rest, taken)
         yield from _alerts(ready, released, run)
         if run.held is not None:
             yield from _episodes(ready, run, run.held)
@@ -451,6 +457,14 @@ def _released(order: Order, ready: Sequence[_Ready], waiting: _Taken) -> tuple[_
     return waiting.of(taken), waiting.of(~taken)
 
 
+def _merged(released: _Taken) -> tuple[_Taken, MergedRows]:
+    """Merge the rows of each model and time."""
+    times, owner = released.rows.column("time"), released.owner
+    new = np.r_[True, (times[1:] != times[:-1]) | (owner[1:] != owner[:-1])]
+    merged = merge_where(released.rows, new)
+    return _Taken(merged.rows, owner[new]), merged
+
+
 def _packed(work: Work, ready: Sequence[_Ready], width: int, decode: Decode) -> list[Packed | None]:
     """Return the models as blocks, None in place of those that have other sizes.
 
@@ -477,8 +491,10 @@ def _packed(work: Work, ready: Sequence[_Ready], width: int, decode: Decode) -> 
     return found
 
 
-def _write(ready: Sequence[_Ready], run: _Run, released: _Taken, rest: _Taken) -> None:
-    """Write what became of models into their logs."""
+def _write(
+    ready: Sequence[_Ready], run: _Run, released: _Taken, rest: _Taken, taken: IntArray
+) -> None:
+    """Write what became of models into their logs; `taken`: rows that left them, (m,)."""
     starts, rest_starts = released.starts(len(ready)), rest.starts(len(ready)).tolist()
     ran = np.diff(starts)
     begun = starts[:-1][ran > 0]
@@ -508,5 +524,5 @@ def _write(ready: Sequence[_Ready], run: _Run, released: _Taken, rest: _Taken) -
         else:
             oldest = NEVER
             log.release(after, None, changed)
-        waiting = each.clock.waiting - int(ran[place])
+        waiting = each.clock.waiting - int(taken[place])
         log.put_clock(each.clock._replace(waiting=waiting, oldest=oldest))

@@ -119,6 +119,7 @@ class TrackSubspace(
         drop_overlap: Whether rows that the snapshots of `warm` have learned from, up to the time of
             their newest row and with it, are left out and counted (`rows_learned_before`): for
             input that begins before the earlier job's ended.
+        channels: Names of the channels, for the reasons of rows that lack some.
 
     Raises:
         ConfigError: for an argument that is out of range or does not fit the others.
@@ -140,6 +141,7 @@ class TrackSubspace(
         expiry: Expiry | None = None,
         devices: bool = False,
         drop_overlap: bool = False,
+        channels: tuple[str, ...] = (),
     ) -> None:
         """Check the arguments; see the class."""
         super().__init__()
@@ -180,6 +182,7 @@ class TrackSubspace(
             start=warm if isinstance(warm, StartSet) else None,
             devices=devices,
             drop_overlap=drop_overlap,
+            channels=channels,
         )
         self._warm = None if isinstance(warm, StartSet) else warm
         self._expiry = expiry
