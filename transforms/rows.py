@@ -29,7 +29,8 @@ from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.missing import is_missing
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.metrics import count
-from transforms.read.column_options import ONLY_MODEL, UNITS
+from transforms.read.column_options import ONLY_MODEL
+from transforms.read.time_units import NANOSECONDS as UNITS
 
 ROWS, FAILURES = "rows", "failures"
 MOST_GATHERED = 65_536

@@ -5,26 +5,21 @@ What the look refuses would fail in every row that it saw; what it warns of stop
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import ConfigError
 from pipelines.files.long_look import long_table_warnings
+from pipelines.files.times_look import check_times
 from pipelines.job import say
-from transforms.read.column_options import UNITS
 from transforms.read.columns import HAS_MISSING, Columns
 from transforms.read.formats import FileInfo, Rows
-from transforms.read.kinds import as_bytes, is_number, is_text, texts_of
-from transforms.read.parse import ParsedRows, parse, plain
+from transforms.read.parse import ParsedRows, parse
 from transforms.reasons import kinds_of
 
 ROWS = 1_000
@@ -36,27 +31,6 @@ _CLASSES = 32
 _COUNTED = 10
 _BLOCK = 20
 _SHOWN = 12
-_DATES = (
-    *("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y"),
-    *("%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%Y%m%d", "%d %b %Y", "%d-%b-%Y"),
-    *("%d %B %Y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%a, %d %b %Y"),
-)
-_CLOCKS = (
-    *("", "%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%H:%M:%S,%f", "%I:%M:%S %p", "%I:%M %p"),
-    *("%H:%M:%S %z", "%H:%M %z", "%H.%M.%S", "%H.%M", "%H%M%S"),
-)
-_OTHERS = ("%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z")
-_FORMATS = (
-    *(
-        f"{date}{between}{clock}"
-        for date in _DATES
-        for clock in _CLOCKS
-        if clock
-        for between in (" ", "T", ", ", "_", "")
-    ),
-    *_DATES,
-    *_OTHERS,
-)
 _ID_OR_TARGET = re.compile(
     r"(?i:(.*[_\-. ])?(id|label|labels|class|target|outcome)|y"
     # What is numbered, as the whole name: a sensor's, or an engine's speed may be a channel.
@@ -106,7 +80,7 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     info, rows = found
     _refuse_texts(info, rows, columns)
     if columns.time is not None:
-        warnings += _check_times(info, rows, columns)
+        warnings += check_times(info, rows, columns)
     if columns.options.features is None:
         good, _ = parse(rows, 0, columns)
         warnings += _feature_warnings(good, columns)
@@ -176,99 +150,6 @@ def _refuse_texts(info: FileInfo, rows: Rows, columns: Columns) -> None:
     mark = info.decimals.get(name)
     hint = f"try --decimal {shlex.quote(mark)}" if mark else "leave it out, or is it the --label?"
     raise ConfigError("--features", name, f"{allowed} ({hint})")
-
-
-_ALONE: dict[str, Any] = dict.fromkeys(("model_id", "sequence", "label", "long"))
-"""What columns have besides times."""
-
-
-def _check_times(info: FileInfo, rows: Rows, columns: Columns) -> list[str]:
-    """Refuse times of another usual format or unit than the one that is set.
-
-    Returns:
-        A line if no time can be read, and nothing is known that could read them.
-    """
-    name = columns.time
-    if name is None or not rows.batch.num_rows:
-        return []
-    values = rows.batch.column(name)
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    there = values.filter(values.is_valid())
-    if is_text(there.type):
-        there = there.filter(pc.greater(pc.binary_length(as_bytes(there)), 0))
-    if not len(there):
-        return []
-    batch = pa.RecordBatch.from_arrays([there], names=[name])
-    part = Rows(batch, np.arange(len(there)))
-
-    def bad(**options: str) -> int:
-        """Count times that cannot be read under other options."""
-        # Whether a local time comes twice says nothing of how it is written.
-        changed = dataclasses.replace(columns.options, time_zone="UTC", **options)
-        only = dataclasses.replace(columns, **_ALONE, features=(), options=changed)
-        return int(parse(part, 0, only)[1].batch.num_rows)
-
-    now = bad()
-    if 2 * now <= len(there):
-        return []
-    (example,) = plain(there.slice(0, 1))
-    times = f"the times of {name}, such as {example}, are not"
-    if is_number(there.type):
-        units = [unit for unit in UNITS if bad(time_unit=unit) == 0]
-        if not units:
-            return [_no_times(name, example)]
-        unit = columns.options.time_unit
-        raise DataError(info.path, f"{times} in {unit}: try --time-unit {units[0]}")
-    texts = [text or "" for text in texts_of(there)] if is_text(there.type) else []
-    formats = _formats_of(texts, lambda form: bad(time_format=form))
-    if not formats:
-        return [_no_times(name, example)]
-    said = columns.options.time_format
-    tried = " or ".join(f"--time-format {shlex.quote(form)}" for form in formats)
-    doubt = " (no day is above 12: which is meant?)" if len(formats) > 1 else ""
-    wanted = "ISO 8601" if said is None else repr(said)
-    raise DataError(info.path, f"{times} {wanted}: try {tried}{doubt}")
-
-
-def _no_times(name: str, example: str) -> str:
-    return (
-        f"{name}: none of the first rows has a time that can be read, such as {example} "
-        "(--time-format and --time-unit say how they are written)"
-    )
-
-
-def _formats_of(texts: Sequence[str], bad: Callable[[str], int]) -> list[str]:
-    """Return the usual formats that read all texts: one, or two where day and month may be either.
-
-    Args:
-        texts: Times, one at least that is not empty.
-        bad: Counts those that a format does not read.
-    """
-    if not texts:
-        return []
-    # Trying one costs a millisecond, and there are a thousand: those of other marks are left out.
-    marks = _marks(texts[0])
-    alike = [form for form in dict.fromkeys(_FORMATS) if marks.startswith(_marks(form))]
-    able = [form for form in alike if _reads(texts[0], form)]
-    able = [form for form in able if all(_reads(text, form) for text in texts)]
-    # Python reads a few more forms than the job does: nothing is proposed that would fail.
-    able = [form for form in able if bad(form) == 0]
-    swapped = [form for form in able[1:] if able and sorted(form) == sorted(able[0])]
-    return [*able[:1], *swapped[:1]]
-
-
-def _marks(text: str) -> str:
-    """Return what stands between the parts of a time, or of a format, but for spaces."""
-    return re.sub(r"%.|[\w\s]", "", text)
-
-
-def _reads(text: str, form: str) -> bool:
-    try:
-        datetime.strptime(text, form)
-    except ValueError:
-        return False
-    return True
 
 
 def _feature_warnings(good: ParsedRows, columns: Columns) -> list[str]:

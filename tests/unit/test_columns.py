@@ -122,14 +122,14 @@ def test_text_is_parsed_as_what_it_is_for() -> None:
     columns = resolve([info(text=True, **kinds)], options)
     assert columns.requests == {
         "id": STR,
-        "t": I64,
+        "t": STR,
         "n": I64,
         "x": F64,
         "flag": pa.bool_(),
         "y": F64,
     }
     seconds = ColumnOptions(time="t", features=["x"])
-    assert resolve([info(text=True, **kinds)], seconds).requests["t"] == F64
+    assert resolve([info(text=True, **kinds)], seconds).requests["t"] == STR
     mixed = [info(text=True, t=I64, x=I64), info("b", text=True, t=STR, x=F64)]
     assert resolve(mixed, ColumnOptions(time="t")).requests == {"t": STR, "x": F64}
 

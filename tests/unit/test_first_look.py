@@ -17,6 +17,7 @@ from kerneltrack.errors import ConfigError, DataError
 from pipelines.files.first_look import look_and_warn, look_at
 from transforms.read.columns import ColumnOptions, resolve
 from transforms.read.formats import FormatOptions, inspect
+from transforms.read.time_units import UNITS
 
 N = 400
 NOISE = np.random.default_rng(3).normal(size=N)
@@ -49,7 +50,12 @@ def parquet(path: Path, **columns: Any) -> Path:
         ("%m/%d/%Y %I:%M:%S %p", "--time-format '%m/%d/%Y %I:%M:%S %p'"),
         ("%m/%d/%Y", "--time-format %m/%d/%Y"),
         ("%Y/%m/%d %H:%M:%S.%f", "--time-format '%Y/%m/%d %H:%M:%S.%f'"),
-        ("%Y-%m-%d %H:%M:%S,%f", "--time-format '%Y-%m-%d %H:%M:%S,%f'"),
+        ("%Y.%m.%d %H:%M:%S,%f", "--time-format '%Y.%m.%d %H:%M:%S,%f'"),
+        ("%d-%b-%y %H:%M:%S", "--time-format '%d-%b-%y %H:%M:%S'"),
+        ("%b %d %Y %I:%M%p", "--time-format '%b %d %Y %I:%M%p'"),
+        ("%a, %d %b %Y %H:%M:%S GMT", "--time-format '%a, %d %b %Y %H:%M:%S %Z'"),
+        ("%a %b %d %H:%M:%S CET %Y", "--time-format '%a %b %d %H:%M:%S %Z %Y'"),
+        ("%Y%m%d %H%M%S", "--time-format '%Y%m%d %H%M%S'"),
         ("%d %b %Y %H:%M:%S", "--time-format '%d %b %Y %H:%M:%S'"),
         ("%d.%m.%Y %H:%M:%S +0100", "--time-format '%d.%m.%Y %H:%M:%S %z'"),
         ("%a %b %d %H:%M:%S %Y", "--time-format '%a %b %d %H:%M:%S %Y'"),
@@ -87,26 +93,101 @@ def test_a_day_or_a_month_is_asked_for(tmp_path: Path) -> None:
         look(path, {"time": "t", "time_format": "%Y/%m/%d"})
 
 
-def test_numbers_of_another_unit_name_it(tmp_path: Path) -> None:
-    milliseconds = [int(moment.timestamp() * 1000) for moment in MOMENTS]
-    path = csv(tmp_path / "a.csv", "t,x", milliseconds, NOISE)
-    with pytest.raises(DataError, match=r"are not in s: try --time-unit ms$"):
-        look(path, {"time": "t"})
-    assert look(path, {"time": "t", "time_unit": "ms"}) == []
-
-
-def test_times_that_nothing_reads_are_a_warning(tmp_path: Path) -> None:
-    path = parquet(tmp_path / "a.parquet", t=["soon"] * N, x=NOISE)
-    assert look(path, {"time": "t"}) == [
-        "t: none of the first rows has a time that can be read, such as 'soon' (--time-format and "
-        "--time-unit say how they are written)"
+def counted(unit: str) -> list[Any]:
+    """The moments in a unit."""
+    since = [moment - datetime(1970, 1, 1) for moment in MOMENTS]
+    known = UNITS[unit]
+    if known.nanoseconds >= 10**9:
+        each = timedelta(microseconds=known.nanoseconds // 1000)
+        return [
+            round((span + timedelta(microseconds=known.shift // 1000)) / each + known.epoch, 9)
+            for span in since
+        ]
+    return [
+        span // timedelta(microseconds=1) * 1000 // known.nanoseconds + known.epoch
+        for span in since
     ]
 
 
-def test_days_that_python_has_no_date_for_are_a_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit not in ("s", "excel1904")])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_numbers_of_another_unit_name_it(unit: str, ending: str, tmp_path: Path) -> None:
+    if ending == "csv":
+        path = csv(tmp_path / "a.csv", "t,x", counted(unit), NOISE)
+    else:
+        path = parquet(tmp_path / "a.parquet", t=counted(unit), x=NOISE)
+    with pytest.raises(DataError, match=rf"--time-unit {unit} \(2024-03-01 00:00:00\)"):
+        look(path, {"time": "t"})
+    assert look(path, {"time": "t", "time_unit": unit}) == []
+    if unit in ("excel", "matlab", "julian", "labview", "ntp"):
+        with pytest.raises(DataError, match=r"or --time-unit s if that is right$"):
+            look(path, {"time": "t"})
+        assert look(path, {"time": "t", "time_unit": "s"}) == []
+
+
+@pytest.mark.parametrize("form", ["%Y%m%d", "%Y%m%d%H", "%Y%m%d%H%M", "%Y%m%d%H%M%S"])
+@pytest.mark.parametrize("kind", ["csv", "int", "float", "text"])
+def test_digits_of_a_calendar_name_its_format(form: str, kind: str, tmp_path: Path) -> None:
+    texts = [moment.strftime(form) for moment in MOMENTS]
+    values = {
+        "csv": texts,
+        "int": [int(text) for text in texts],
+        "float": [float(text) for text in texts],
+        "text": texts,
+    }[kind]
+    if kind == "csv":
+        path = csv(tmp_path / "a.csv", "t,x", values, NOISE)
+    else:
+        path = parquet(tmp_path / "a.parquet", t=values, x=NOISE)
+    with pytest.raises(DataError, match=rf"try --time-format {form} \(2024-03-01 00:00:00\)"):
+        look(path, {"time": "t"})
+    assert look(path, {"time": "t", "time_format": form}) == []
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        range(N),
+        np.arange(N) / 50 + 8.38,
+        np.arange(N) * 60 - 5000,
+        1_700_000_000 + np.arange(N),
+        1_700_000_000.25 + np.arange(N),
+        [0, *(1_700_000_000 + np.arange(1, N))],
+    ],
+)
+def test_seconds_are_taken_for_seconds(times: Any, tmp_path: Path) -> None:
+    path = csv(tmp_path / "a.csv", "t,x", times, NOISE)
+    assert look(path, {"time": "t"}) == []
+
+
+def test_seconds_of_a_far_year_are_asked_for(tmp_path: Path) -> None:
+    path = csv(tmp_path / "a.csv", "t,x", 5_000_000_000 + np.arange(N), NOISE)
+    with pytest.raises(DataError, match=r"2128-06-11 08:53:20 in seconds since 1970: try --time-u"):
+        look(path, {"time": "t"})
+    assert look(path, {"time": "t", "time_unit": "s"}) == []
+
+
+def test_a_job_without_a_time_that_can_be_read_ends(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", t=["soon"] * N, x=NOISE)
+    with pytest.raises(DataError) as caught:
+        look(path, {"time": "t"})
+    assert str(caught.value) == (
+        f"{path}: the times of t, such as 'soon', cannot be read: no time in the years 1685 to "
+        "2255 (--time-format and --time-unit say how they are written)"
+    )
+    zoned = [f"{moment} IST" for moment in MOMENTS]
+    path = parquet(tmp_path / "b.parquet", t=zoned, x=NOISE)
+    with pytest.raises(
+        DataError, match=r"read: IST is no time zone, or several \(--time-zone says"
+    ):
+        look(path, {"time": "t"})
+    assert look(path, {"time": "t", "time_zone": "Asia/Kolkata"}) == []
+
+
+def test_days_that_python_has_no_date_for_end_it(tmp_path: Path) -> None:
     days = pa.array([2**31 - 1] * N, pa.int32()).cast(pa.date32())
-    (warning,) = look(parquet(tmp_path / "a.parquet", a=NOISE, t=days), {"time": "t"})
-    assert "2147483647" in warning
+    with pytest.raises(DataError, match="2147483647"):
+        look(parquet(tmp_path / "a.parquet", a=NOISE, t=days), {"time": "t"})
 
 
 def test_local_times_that_come_twice_are_no_other_format(tmp_path: Path) -> None:
@@ -118,7 +199,18 @@ def test_local_times_that_come_twice_are_no_other_format(tmp_path: Path) -> None
 def test_some_bad_times_are_left_to_the_failures(tmp_path: Path) -> None:
     texts = [moment.isoformat() for moment in MOMENTS]
     texts[: N // 2] = [moment.strftime("%d.%m.%Y %H:%M") for moment in MOMENTS[: N // 2]]
-    assert look(parquet(tmp_path / "a.parquet", t=texts, x=NOISE), {"time": "t"}) == []
+    assert look(parquet(tmp_path / "a.parquet", t=texts, x=NOISE), {"time": "t"}) == [
+        "t: 200 of the first 400 rows have a time that cannot be read, such as '01.03.2024 00:00': "
+        "is it written in more than one way?"
+    ]
+    some = [moment.isoformat() for moment in MOMENTS]
+    some[7:9] = ["", ""]
+    assert look(parquet(tmp_path / "c.parquet", t=some, x=NOISE), {"time": "t"}) == [
+        "t: missing in 2 of the first 400 rows"
+    ]
+    assert look(parquet(tmp_path / "d.parquet", t=[""] * N, x=NOISE), {"time": "t"}) == [
+        "t: none of the first 400 rows has a time"
+    ]
     # Rows without a time say nothing of the format.
     rare: list[str | None] = [None, *(["02.03.2024 10:00", None, ""] * 133)]
     with pytest.raises(DataError, match=r"such as '02.03.2024 10:00'.*try --time-format '%d.%m.%Y"):

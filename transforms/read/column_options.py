@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import Annotated
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.settings import OneOf, Settings
-
-UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
-"""Nanoseconds of each unit of time."""
+from transforms.read.time_units import UNITS
 
 ONLY_MODEL = "all"
 """The model id of an input that has no model-id column."""
@@ -43,10 +40,18 @@ class ColumnOptions(Settings):
     time: Annotated[
         str | None, "Column of event times; without: rows are in the order of file and row."
     ] = None
-    time_unit: Annotated[str, OneOf(tuple(UNITS)), "Unit of times that are numbers."] = "s"
+    time_unit: Annotated[
+        str | None,
+        OneOf(tuple(UNITS)),
+        """Unit of times that are numbers: since 1970, or of Excel, Excel on old Macs, MATLAB,
+        Julian days, LabVIEW, NTP, Windows or .NET. Without: seconds, and a file whose numbers look
+        like another unit is refused.""",
+    ] = None
     time_zone: Annotated[str, "IANA zone of times that do not name theirs."] = "UTC"
     time_format: Annotated[
-        str | None, "Format of times that are texts, for `strptime`; without: ISO 8601."
+        str | None,
+        """Format of times that are texts, or whole numbers such as 20260301, for `strptime`;
+        without: ISO 8601.""",
     ] = None
     time_ambiguous: Annotated[
         str,
@@ -112,14 +117,14 @@ class ColumnOptions(Settings):
             if not check_zone(self.time_zone):
                 allowed = "an IANA zone, such as Europe/Berlin"
                 raise ConfigError("time_zone", self.time_zone, allowed)
-        if self.time_format is not None and not _is_format(self.time_format):
-            raise ConfigError("time_format", self.time_format, "a format that strptime can read")
+        if self.time_format is not None:
+            from transforms.read.time_formats import why_no_format  # noqa: PLC0415
 
+            why = why_no_format(self.time_format)
+            if why is not None:
+                raise ConfigError("time_format", self.time_format, why)
 
-def _is_format(text: str) -> bool:
-    moment = datetime(2001, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
-    try:
-        datetime.strptime(moment.strftime(text), text)
-    except (ValueError, UnicodeError):
-        return False
-    return "%" in text
+    @property
+    def unit(self) -> str:
+        """Unit of times that are numbers, whether it was given or not."""
+        return self.time_unit or "s"

@@ -340,13 +340,11 @@ def _role_requests(
     if "time" in roles:
         kinds = [_kind(info, roles["time"]) for info in infos if info.is_text(roles["time"])]
         kinds = [kind for kind in kinds if not pa.types.is_null(kind)]
-        numbers = bool(kinds) and all(is_number(kind) for kind in kinds)
-        if options.time_format is not None or not numbers:
-            requests[roles["time"]] = pa.string()
-        elif options.time_unit == "s" or not all(pa.types.is_integer(kind) for kind in kinds):
-            requests[roles["time"]] = pa.float64()
-        else:
-            requests[roles["time"]] = pa.int64()
+        reals = bool(kinds) and all(is_number(kind) for kind in kinds)
+        reals &= not all(pa.types.is_integer(kind) for kind in kinds)
+        marked = options.time_format is None and any(info.decimal != "." for info in infos)
+        # A float64 holds neither nanoseconds since 1970 nor decimals of a second exactly.
+        requests[roles["time"]] = pa.float64() if reals and marked else pa.string()
     return requests
 
 

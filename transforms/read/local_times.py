@@ -105,7 +105,7 @@ class Places(NamedTuple):
 def read_times(values: pa.Array, columns: Columns) -> Times:
     """Convert the column of times as the options say."""
     options = columns.options
-    return to_nanoseconds(values, options.time_unit, options.time_zone, options.time_format)
+    return to_nanoseconds(values, options.unit, options.time_zone, options.time_format)
 
 
 def settle(times: Times, columns: Columns, places: Places) -> Settled:

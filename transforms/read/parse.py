@@ -31,6 +31,7 @@ from transforms.read.long_table import (
 from transforms.read.matrix import refusal, refused_rows, to_matrix
 from transforms.read.merged import NOTHING_MERGED, Merged
 from transforms.read.model_ids import MAX_ID_BYTES, model_ids
+from transforms.read.time_reasons import why_bad
 
 MISSING = "missing of "
 """How the counters of missing values begin: the channel's name follows."""
@@ -223,7 +224,8 @@ def _time(
         return None, NONE_IN_DOUBT
     values = batch.column(columns.time)
     times = read_times(values, columns)
-    refusals.add(columns.time, values, times.bad, "no time in the years 1685 to 2255")
+    for bad, why in why_bad(values, times.bad, columns.options):
+        refusals.add(columns.time, values, bad, why)
     settled = settle(times, columns, places)
     for refused, why in settled.refused:
         refusals.add(columns.time, values, refused, why, _as_local)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
@@ -16,17 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack.limits import TIME_LIMIT
-from transforms.read.column_options import UNITS
-from transforms.read.kinds import codes_of, encode, is_text, texts_of
+from transforms.read.kinds import as_bytes, codes_of, encode, is_number, is_text, texts_of
+from transforms.read.time_formats import parse_format, parse_iso
+from transforms.read.time_units import NANOSECONDS, UNITS, TimeUnit
 
 _EPOCH = datetime(1970, 1, 1)
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?)?"
 _ZONE = r" ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)"
-_WHOLE = "-?([0-9]{1,18}|[1-8][0-9]{18})"
+_DECIMALS = 18
 _REAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?"
-_REWRITTEN = ("Ymd", "YmdH", "YmdHM", "YmdHMS", "YmdHMSf")
-_DIGITS = {"Y": "[0-9]{4}", "f": "[0-9]{1,9}"}
 
 Nanoseconds = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
 """Times in ns, and which of them are missing or not readable (their value is then 0)."""
@@ -65,9 +64,10 @@ def to_nanoseconds(
 
     Args:
         values: Timestamps, dates, durations since 1970, numbers or texts.
-        unit: Unit of numbers: "s", "ms", "us" or "ns".
+        unit: Unit of numbers, one of `time_units.UNITS`.
         zone: IANA zone of timestamps, dates and texts that do not say theirs.
-        time_format: Format of texts as for `datetime.strptime`; None: ISO 8601.
+        time_format: Format of texts, and of whole numbers such as 20260301, as for
+            `datetime.strptime`; None: ISO 8601.
 
     Returns:
         Times, which of them are bad, and which are local times that do not come exactly once.
@@ -76,17 +76,20 @@ def to_nanoseconds(
     kind = values.type
     if pa.types.is_dictionary(kind):
         return _spread(values, to_nanoseconds(values.dictionary, unit, zone, time_format))
+    if time_format is not None and is_number(kind):
+        return _from_text(_as_digits(values), unit, zone, time_format)
     if is_text(kind):
         return _from_text(values, unit, zone, time_format)
     if pa.types.is_date(kind):
         values = values.cast(pa.timestamp("ms"))
         kind = values.type
     if pa.types.is_timestamp(kind):
-        numbers, bad = _scale(_integers(values), _is_null(values), UNITS[kind.unit])
+        numbers, bad = _scale(_integers(values), _is_null(values), NANOSECONDS[kind.unit])
         return Times(numbers, bad) if kind.tz else _localise(numbers, bad, ~bad, zone)
     if pa.types.is_duration(kind):
-        return Times(*_scale(_integers(values), _is_null(values), UNITS[kind.unit]))
-    return Times(*_from_numbers(values, UNITS[unit]))
+        return Times(*_scale(_integers(values), _is_null(values), NANOSECONDS[kind.unit]))
+    numbers, bad = _from_numbers(values, UNITS[unit])
+    return _localise(numbers, bad, ~bad, zone) if UNITS[unit].local else Times(numbers, bad)
 
 
 def check_zone(zone: str) -> bool:
@@ -106,20 +109,62 @@ def _scale(
     return np.where(bad, 0, numbers) * factor, bad
 
 
-def _from_numbers(values: pa.Array, factor: int) -> Nanoseconds:
+def _from_numbers(values: pa.Array, unit: TimeUnit) -> Nanoseconds:
+    factor, limit = unit.nanoseconds, TIME_LIMIT // unit.nanoseconds
     if pa.types.is_integer(values.type):
-        missing = _is_null(values)
+        bad = _is_null(values)
         if pa.types.is_uint64(values.type):
-            limit = pa.scalar(TIME_LIMIT, pa.uint64())
-            missing = _mask(pc.greater(values, limit).fill_null(True))
-        return _scale(_integers(values.cast(pa.int64(), safe=False)), missing, factor)
-    numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    bad = ~(np.abs(numbers) <= TIME_LIMIT // factor)
-    numbers = np.where(bad, 0.0, numbers)
+            most = pa.scalar(2**63 - 1, pa.uint64())
+            bad |= _mask(pc.greater(values, most).fill_null(True))
+        whole = _integers(values.cast(pa.int64(), safe=False))
+        bad |= (whole > unit.epoch + limit) | (whole < unit.epoch - limit)
+        return np.where(bad, 0, (whole - unit.epoch) * factor - unit.shift), bad
+    if pa.types.is_decimal(values.type) and unit.digits is not None:
+        try:
+            return _from_decimals(values.cast(pa.decimal128(38, unit.digits)), unit)
+        except pa.ArrowInvalid:
+            pass
+    since = values.cast(pa.float64()).to_numpy(zero_copy_only=False) - unit.epoch
+    bad = ~(np.abs(since) <= limit)
+    since = np.where(bad, 0.0, since)
     # The product of a large whole part would lose what the fraction still says.
-    whole = np.floor(numbers)
-    fraction = np.rint((numbers - whole) * factor).astype(np.int64)
-    return whole.astype(np.int64) * factor + fraction, bad
+    whole = np.floor(since)
+    fraction = np.rint((since - whole) * factor / unit.step).astype(np.int64) * unit.step
+    time = whole.astype(np.int64) * factor + fraction - unit.shift
+    return np.where(bad, 0, time), bad
+
+
+def _from_decimals(values: pa.Array, unit: TimeUnit) -> Nanoseconds:
+    """Return exact times of decimal128 with as many digits as there are nanoseconds in a unit."""
+    words = np.frombuffer(values.buffers()[1], np.int64)
+    words = words[2 * values.offset : 2 * (values.offset + len(values))].reshape(-1, 2)
+    low, high = words[:, 0], words[:, 1]
+    bad = _is_null(values) | (high != low >> 63)
+    epoch = unit.epoch * unit.nanoseconds
+    bad |= (low > min(epoch + TIME_LIMIT, 2**63 - 1)) | (low < epoch - TIME_LIMIT)
+    return np.where(bad, 0, low - epoch), bad
+
+
+def _as_decimals(texts: pa.Array, digits: int) -> pa.Array:
+    """Read texts as decimals, rounded to some digits.
+
+    Raises:
+        pa.ArrowInvalid: if one is no number, or has more than 18 digits after the point.
+    """
+    kind = pa.decimal128(38, digits)
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid:
+        return pc.round(texts.cast(pa.decimal128(38, _DECIMALS)), digits).cast(kind)
+
+
+def _as_digits(values: pa.Array) -> pa.Array:
+    """Write whole numbers as texts, for a format: 20260301 is one of "%Y%m%d"."""
+    if not pa.types.is_integer(values.type):
+        reals = values.cast(pa.float64())
+        whole = pc.and_(pc.equal(reals, pc.trunc(reals)), pc.less(pc.abs(reals), 2.0**53))
+        values = pc.if_else(whole, reals, None).cast(pa.int64())
+    return values.cast(pa.string())
 
 
 def change_between(zone: str, first: int, last: int) -> int:
@@ -130,7 +175,7 @@ def change_between(zone: str, first: int, last: int) -> int:
         first: Before the change, which is at a whole second.
         last: After it, or at it.
     """
-    second = UNITS["s"]
+    second = NANOSECONDS["s"]
     instants = np.arange(first // second, -(-last // second) + 1, dtype=np.int64)
     ahead = _ahead(instants, zone)
     return int(instants[np.argmax(ahead != ahead[0])]) * second
@@ -169,7 +214,7 @@ def _localise(
     if not whole:
         time = numbers.copy()
         time[at] = first
-    end = (_LAST_RULES - _EPOCH) // timedelta(microseconds=1) * UNITS["us"]
+    end = (_LAST_RULES - _EPOCH) // timedelta(microseconds=1) * NANOSECONDS["us"]
     if int(first.max()) >= end and _lacks_rules(zone):
         again = np.zeros(len(numbers), dtype=np.int64) if again is None else again
         again[naive & (time >= end)] = UNKNOWN
@@ -194,15 +239,52 @@ def _lacks_rules(zone: str) -> bool:
 
 def _from_text(values: pa.Array, unit: str, zone: str, time_format: str | None) -> Times:
     """Parse distinct texts: times repeat when models share a clock."""
+    if time_format is None and _begins_with_a_number(values):
+        found = _all_digits(values, UNITS[unit])
+        if found is not None:
+            numbers, bad = found
+            return _localise(numbers, bad, ~bad, zone) if UNITS[unit].local else Times(*found)
     distinct = encode(values)
-    known = pa.array(texts_of(distinct.dictionary), pa.string())
+    known = _as_utf8(distinct.dictionary)
     if time_format is None:
         numbers, bad, naive = _from_iso(known)
         rest = np.flatnonzero(bad)
-        numbers[rest], bad[rest] = _from_digits(known.take(pa.array(rest)), unit)
+        others = known.take(pa.array(rest))
+        numbers[rest], bad[rest] = _from_digits(others, UNITS[unit])
+        naive[rest] = ~bad[rest] & UNITS[unit].local
+        rest = np.flatnonzero(bad)
+        others = pc.utf8_trim_whitespace(known.take(pa.array(rest)))
+        numbers[rest], bad[rest], naive[rest] = parse_iso(others, zone)
     else:
-        numbers, bad, naive = _from_format(known, time_format)
-    return _spread(distinct, _localise(numbers, bad, naive, zone))
+        numbers, bad, naive = parse_format(known, time_format, zone)
+    return _spread(distinct, _localise(numbers, bad, naive & ~bad, zone))
+
+
+def _as_utf8(texts: pa.Array) -> pa.Array:
+    """Return texts that are UTF-8 for sure; others are null."""
+    try:
+        return as_bytes(texts).cast(pa.string())
+    except pa.ArrowException:
+        return pa.array(texts_of(texts), pa.string())
+
+
+def _begins_with_a_number(values: pa.Array) -> bool:
+    for value in as_bytes(values[:1]).to_pylist():
+        return (
+            value is not None and re.fullmatch(_REAL, value.strip().decode("latin-1")) is not None
+        )
+    return False
+
+
+def _all_digits(values: pa.Array, unit: TimeUnit) -> Nanoseconds | None:
+    """Read texts that are all plain numbers; None if one is not."""
+    if unit.digits is None:
+        return None
+    try:
+        texts = pc.utf8_trim_whitespace(as_bytes(values).cast(pa.string()))
+        return _from_decimals(_as_decimals(texts, unit.digits), unit)
+    except pa.ArrowException:
+        return None
 
 
 def _from_iso(texts: pa.Array) -> Parsed:
@@ -230,74 +312,39 @@ def _cast_texts(texts: pa.Array, kind: pa.DataType) -> Nanoseconds:
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
-def _from_digits(texts: pa.Array, unit: str) -> Nanoseconds:
-    """Read texts that are numbers: a text file's first rows may not have told so."""
+def _from_digits(texts: pa.Array, unit: TimeUnit) -> Nanoseconds:
+    """Read texts that are numbers; as `_all_digits` reads them, whatever is beside them."""
     numbers = np.zeros(len(texts), dtype=np.int64)
     bad = np.ones(len(texts), dtype=bool)
     texts = pc.utf8_trim_whitespace(texts)
-    is_whole = pc.match_substring_regex(texts, f"^{_WHOLE}$").fill_null(False)
-    is_real = pc.and_not(pc.match_substring_regex(texts, f"^{_REAL}$").fill_null(False), is_whole)
-    for mask, kind in ((is_whole, pa.int64()), (is_real, pa.float64())):
+    is_number = pc.match_substring_regex(texts, f"^{_REAL}$").fill_null(False)
+    if unit.digits is not None:
+        at = np.flatnonzero(_mask(is_number))
+        numbers[at], bad[at] = _cast_numbers(texts.take(pa.array(at)), unit)
+        return numbers, bad
+    texts = pc.replace_substring_regex(texts, r"^(-?[0-9]{1,18})\.0*$", r"\1")
+    is_whole = pc.match_substring_regex(texts, "^-?[0-9]{1,18}$").fill_null(False)
+    for mask, kind in (
+        (is_whole, pa.int64()),
+        (pc.and_not(is_number, is_whole), pa.float64()),
+    ):
         at = np.flatnonzero(_mask(mask))
-        numbers[at], bad[at] = _from_numbers(texts.take(pa.array(at)).cast(kind), UNITS[unit])
+        numbers[at], bad[at] = _from_numbers(texts.take(pa.array(at)).cast(kind), unit)
     return numbers, bad
 
 
-def _from_format(texts: pa.Array, time_format: str) -> Parsed:
-    """Rewrite the usual formats as ISO 8601; leave the rest to Python's strptime.
-
-    Arrow has a strptime too, but it takes 30 February for 2 March.
-    """
-    numbers = np.zeros(len(texts), dtype=np.int64)
-    bad = np.ones(len(texts), dtype=bool)
-    naive = np.zeros(len(texts), dtype=bool)
-    rewriting = _iso_rewriting(time_format)
-    if rewriting is not None:
-        pattern, replacement = rewriting
-        usual = _mask(pc.match_substring_regex(texts, pattern).fill_null(False))
-        iso = pc.replace_substring_regex(texts, pattern, replacement)
-        numbers, bad, naive = _from_iso(pc.if_else(pa.array(usual), iso, None))
-        bad = bad | ~usual
-    rest = np.flatnonzero(bad)
-    others = texts.take(pa.array(rest))
-    numbers[rest], bad[rest], naive[rest] = _from_python_format(others, time_format)
-    return numbers, bad, naive
-
-
-def _iso_rewriting(time_format: str) -> tuple[str, str] | None:
-    """Return a pattern of texts in a format, and what makes them ISO 8601; None if nothing does."""
-    pieces = re.split("%(.)", time_format)
-    literals, directives = pieces[::2], pieces[1::2]
-    order = "".join(sorted(directives, key="YmdHMSf".find))
-    if order not in _REWRITTEN:
-        return None
-    groups = [_DIGITS.get(directive, "[0-9]{2}") for directive in directives]
-    pattern = re.escape(literals[0])
-    for group, literal in zip(groups, literals[1:], strict=True):
-        pattern += f"({group}){re.escape(literal)}"
-    place = {directive: f"\\{i}" for i, directive in enumerate(directives, start=1)}
-    marks = zip(order, ("", "-", "-", "T", ":", ":", "."), strict=False)
-    return f"^{pattern}$", "".join(mark + place[directive] for directive, mark in marks)
-
-
-def _from_python_format(texts: pa.Array, time_format: str) -> Parsed:
-    """Parse formats that only Python's strptime knows, several microseconds a distinct text."""
-    numbers = np.zeros(len(texts), dtype=np.int64)
-    bad = np.zeros(len(texts), dtype=bool)
-    naive = np.zeros(len(texts), dtype=bool)
-    for i, text in enumerate(texts.to_pylist()):
-        try:
-            moment = datetime.strptime(text or "", time_format)
-            naive[i] = moment.tzinfo is None
-            if moment.tzinfo is not None:
-                moment = moment.astimezone(timezone.utc).replace(tzinfo=None)
-        except (ValueError, OverflowError):
-            bad[i] = True
-            continue
-        nanoseconds = (moment - _EPOCH) // timedelta(microseconds=1) * UNITS["us"]
-        bad[i] = abs(nanoseconds) > TIME_LIMIT
-        numbers[i] = 0 if bad[i] else nanoseconds
-    return np.where(bad, 0, numbers), bad, naive & ~bad
+def _cast_numbers(texts: pa.Array, unit: TimeUnit) -> Nanoseconds:
+    """Read numbers exactly; halve them where one is too long for that."""
+    if not len(texts):
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
+    try:
+        return _from_decimals(_as_decimals(texts, unit.digits or 0), unit)
+    except pa.ArrowInvalid:
+        if len(texts) == 1:
+            return _from_numbers(texts.cast(pa.float64()), unit)
+    middle = len(texts) // 2
+    parts = [_cast_numbers(texts[:middle], unit), _cast_numbers(texts[middle:], unit)]
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 def _spread(encoded: pa.DictionaryArray, times: Times) -> Times:

@@ -176,6 +176,7 @@ class FileInfo:
         text: Whether values are text, so that a column can be read as another type.
         suggested: Columns whose meaning the format fixes.
         decimals: Columns of texts that are numbers with another decimal mark, with that mark.
+        decimal: The decimal mark that text is read with.
         constants: Columns that are not in the file, with one text for all of its rows.
     """
 
@@ -187,6 +188,7 @@ class FileInfo:
     text: bool = False
     suggested: Suggested = field(default_factory=Suggested)
     decimals: Mapping[str, str] = field(default_factory=dict)
+    decimal: str = "."
     constants: Mapping[str, str | None] = field(default_factory=dict)
 
     def is_text(self, name: str) -> bool:

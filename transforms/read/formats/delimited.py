@@ -14,7 +14,13 @@ from kerneltrack.errors import ConfigError, DataError, shorten
 from transforms.read.format_options import NULL_VALUES, FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested, batch_rows, check_names
 from transforms.read.formats.endings import split_ending
-from transforms.read.formats.fields import Dialect, field_texts, number_pattern, parse_fields
+from transforms.read.formats.fields import (
+    WHOLE,
+    Dialect,
+    field_texts,
+    number_pattern,
+    parse_fields,
+)
 from transforms.read.formats.lines import BLOCK_BYTES, Lines, read_lines
 from transforms.read.kinds import is_number
 
@@ -205,7 +211,15 @@ def _info(piece: DelimitedPiece, name: str, lines: Lines, suggested: Suggested) 
         if pa.types.is_string(field.type) and is_number(_guess(texts[field.name], other))
     }
     return FileInfo(
-        piece.path, name, schema, None, (piece,), text=True, suggested=suggested, decimals=decimals
+        piece.path,
+        name,
+        schema,
+        None,
+        (piece,),
+        text=True,
+        suggested=suggested,
+        decimals=decimals,
+        decimal=dialect.decimal,
     )
 
 
@@ -220,7 +234,7 @@ def _guess(values: pa.BinaryArray, dialect: Dialect) -> pa.DataType:
     numeric = pc.match_substring_regex(values, number_pattern(dialect.decimal))
     if 2 * pc.sum(numeric).as_py() <= len(values):
         return pa.string()
-    whole = pc.match_substring_regex(values.filter(numeric), r"^[ \t]*-?[0-9]{1,18}[ \t]*$")
+    whole = pc.match_substring_regex(values.filter(numeric), WHOLE)
     return pa.int64() if pc.all(whole).as_py() else pa.float64()
 
 

@@ -24,7 +24,9 @@ _MOST_COLUMNS = 16_384
 """Columns that Arrow converts at a time: each takes 10 kB of its memory, however few its rows."""
 
 _TRUE, _FALSE = ("1", "True", "TRUE", "true"), ("0", "False", "FALSE", "false")
-_WHOLE = r"^[ \t]*-?[0-9]{1,18}[ \t]*$"
+WHOLE = r"^[ \t]*-?([0-9]{1,18}|[1-8][0-9]{18})[ \t]*$"
+"""Whole numbers that an int64 holds for sure."""
+
 _UNBALANCED = "line: quotes that do not close"
 
 
@@ -324,7 +326,7 @@ def _surely_reads(
 ) -> npt.NDArray[np.bool_]:
     """Return which values are plainly of a type, so that the others can be tried one by one."""
     if kind == pa.int64():
-        pattern = _WHOLE
+        pattern = WHOLE
     elif kind == pa.float64():
         pattern = number_pattern(dialect.decimal)
     elif kind == pa.string():
