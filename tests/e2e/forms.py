@@ -88,6 +88,19 @@ def _milliseconds(rows: list[Row]) -> None:
     )
 
 
+def _central_european(rows: list[Row]) -> None:
+    hour = datetime.timedelta(hours=1)
+    written("%Y-%m-%d %H:%M:%S CET")([r._replace(time=r.time + hour) for r in rows])
+
+
+def _excel(rows: list[Row]) -> None:
+    lines = ["device,time,flow,heat"]
+    for r in rows:
+        serial = (r.time - datetime.datetime(1899, 12, 30)) / DAY
+        lines.append(f"{r.device},{serial:.8f},{r.flow},{r.heat}")
+    save("pumps.csv", lines)
+
+
 def _headerless(rows: list[Row]) -> None:
     save("pumps.csv", [f"{r.device},{r.time.isoformat()},{r.flow},{r.heat}" for r in rows])
 
@@ -120,6 +133,10 @@ def _long(rows: list[Row]) -> None:
 FORMS: dict[str, Form] = {
     "a row a line, times in ISO 8601": Form(written("%Y-%m-%dT%H:%M:%SZ")),
     "semicolons, decimal commas, times such as 01.03.2026 00:10": Form(_european),
+    "times with the name of a zone, such as 2026-03-01 01:00:00 CET": Form(_central_european),
+    "times such as Sun Mar 1 00:00:00 2026": Form(written("%a %b %d %H:%M:%S %Y")),
+    "times such as 202603010000, as numbers or texts": Form(written("%Y%m%d%H%M")),
+    "times of Excel or MATLAB, LabVIEW, Windows, .NET": Form(_excel),
     "times as numbers": Form(_milliseconds),
     "no header": Form(_headerless),
     "a file for each device": Form(_by_device("pumps/{device}.csv")),

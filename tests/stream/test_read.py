@@ -473,7 +473,7 @@ def test_pipeline(tmp_path: Path) -> None:
                        for r in part.batch.to_pylist())  # fmt: skip
         assert found == [
             (0, 3, "id = null: no model id (1 to 1024 bytes of UTF-8)"),
-            (1, 1, "t = 'oops': not a number"),
+            (1, 1, "t = 'oops': no time in the years 1685 to 2255"),
             (1, 2, "line: 2 fields instead of 3"),
         ]
 

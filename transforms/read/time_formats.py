@@ -189,14 +189,15 @@ class _Found:
             texts = pc.utf8_rpad(texts, 9, "0")
         else:
             texts = pc.if_else(pc.equal(texts, ""), str(default), texts)
-        numbers = texts.cast(pa.int64()).fill_null(default)
-        return np.asarray(numbers.to_numpy(zero_copy_only=False), np.int64)
+        numbers: Ints = texts.cast(pa.int64()).fill_null(default).to_numpy(zero_copy_only=False)
+        return numbers
 
     def named(self, name: str, value_of: Callable[[str], int]) -> Ints:
         """Return what the texts of a part stand for, 0 where none is; each is asked for once."""
         coded = self.texts(name).fill_null("").dictionary_encode()
         values = [value_of(text) if text else 0 for text in coded.dictionary.to_pylist()]
-        return np.array(values, np.int64)[coded.indices.to_numpy(zero_copy_only=False)]
+        found: Ints = np.array(values, np.int64)[coded.indices.to_numpy(zero_copy_only=False)]
+        return found
 
 
 _UNKNOWN = 10**6
