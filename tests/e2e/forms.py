@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -116,6 +117,18 @@ def _by_device(path: str) -> Callable[[list[Row]], None]:
     return write
 
 
+def _json_lines(rows: list[Row]) -> None:
+    save(
+        "pumps.jsonl",
+        [
+            json.dumps(
+                {"pump": {"name": r.device}, "time": r.time.isoformat(), "x": [r.flow, r.heat]}
+            )
+            for r in rows
+        ],
+    )
+
+
 def _snapshots(rows: list[Row]) -> None:
     for r in rows:
         save(f"pumps/{r.device}/{r.time:%Y.%m.%d.%H.%M.%S}", [f"{r.flow}\t{r.heat}"])
@@ -144,6 +157,7 @@ FORMS: dict[str, Form] = {
         _by_device("pumps/device={device}/part-0.csv")
     ),
     "a file for each moment, device and time in its path": Form(_snapshots),
+    "JSON, an object a line": Form(_json_lines),
     "a row for each value (InfluxDB, Home Assistant, PI, OPC UA)": Form(_long),
 }
 """By the first cell of the table's row."""

@@ -441,6 +441,8 @@ def _kind(info: FileInfo, name: str, first: FileInfo | None = None) -> pa.DataTy
         DataError: if the file lacks it.
     """
     index = info.schema.get_field_index(name)
+    if index < 0 and info.sparse:
+        return pa.null()
     if index < 0:
         which = f", which {first.path} has" if first and first is not info else ""
         raise DataError(info.path, f"no column {name!r}{which}")

@@ -29,6 +29,7 @@ class Format(NamedTuple):
 FORMATS = {
     "parquet": Format("parquet:inspect_parquet", (".parquet", ".parq", ".pq")),
     "csv": Format("delimited:inspect_csv", (".csv", ".tsv", ".tab", ".txt", ".data"), text=True),
+    "jsonl": Format("json_lines:inspect_json_lines", (".jsonl", ".ndjson", ".json"), text=True),
     "arrow": Format("arrow_ipc:inspect_arrow", (".arrow", ".arrows", ".feather", ".ipc")),
     "libsvm": Format("libsvm:inspect_libsvm", (".libsvm", ".svm", ".svmlight"), text=True),
     "npy": Format("arrays:inspect_npy", (".npy",)),

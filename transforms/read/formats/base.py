@@ -178,6 +178,7 @@ class FileInfo:
         decimals: Columns of texts that are numbers with another decimal mark, with that mark.
         decimal: The decimal mark that text is read with.
         constants: Columns that are not in the file, with one text for all of its rows.
+        sparse: Whether a row may lack any column, so that others than these can be read, too.
     """
 
     path: str
@@ -190,6 +191,7 @@ class FileInfo:
     decimals: Mapping[str, str] = field(default_factory=dict)
     decimal: str = "."
     constants: Mapping[str, str | None] = field(default_factory=dict)
+    sparse: bool = False
 
     def is_text(self, name: str) -> bool:
         """Check whether a column's values are text, so that they can be read as another type."""

@@ -268,7 +268,7 @@ def _parse_cells(
         rows = np.flatnonzero(refused[distinct.indices.to_numpy()])
         values = raw.column(name).take(pa.array(rows)).to_pylist()
         for row, value in zip(rows.tolist(), values, strict=True):
-            unread.setdefault(row, f"{name} = {shorten(value)}: {_MEANING[kind]}")
+            unread.setdefault(row, f"{name} = {shorten(value)}: {MEANING[kind]}")
     clean = {name: kind for name, kind in types.items() if name not in mended}
     if not clean:
         batch = pa.RecordBatch.from_pydict(mended)
@@ -303,12 +303,13 @@ def _without_cells(
     return _parse(lines, only, {"value": kind}).column(0).take(distinct.indices)
 
 
-_MEANING = {
+MEANING = {
     pa.string(): "not UTF-8",
     pa.int64(): "not a whole number",
     pa.float64(): "not a number",
     pa.bool_(): "neither true nor false",
 }
+"""What is said of a value that is not of a type."""
 
 
 def _refused(values: pa.BinaryArray, kind: pa.DataType, dialect: Dialect) -> npt.NDArray[np.bool_]:

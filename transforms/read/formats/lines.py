@@ -153,6 +153,15 @@ def read_lines(path: str, encoding: str = "utf-8", quote: int | None = None) -> 
         yield Lines(data, np.array([len(data) - 1], dtype=np.int64))
 
 
+def first_bytes(path: str, encoding: str = "utf-8") -> bytes:
+    """Return the begin of a text file as `read_lines` reads it, a block at most.
+
+    Raises:
+        DataError: if the file is missing or damaged.
+    """
+    return next(_blocks(path, encoding), b"")
+
+
 def _blocks(path: str, encoding: str) -> Iterator[bytes]:
     """Stream the text as UTF-8 with line feeds as the only line ends."""
     name = codecs.lookup(encoding).name
