@@ -322,6 +322,39 @@ def test_windows_predictions_and_alerts_are_drawn(tmp_path: Path, look: Look, da
     assert seen["images"] == "0"
 
 
+def test_rows_of_wild_clocks_are_on_the_axis_of_rows_alone(tmp_path: Path, look: Look) -> None:
+    table = recordings()
+    time = table["time"].cast(pa.int64()).to_numpy().copy()
+    time[:2] = [0, 60 * SECOND]
+    time[-1] = 4_070_908_800 * SECOND
+    place = table.column_names.index("time")
+    table = table.set_column(place, "time", pa.array(time).cast(pa.timestamp("ns", "UTC")))
+    after = """
+      note("notes", text("loss-note"));
+      note("clocks", text("outside"));
+      const ends = (name) => {
+        press("loss", "Home");
+        note(`${name}-first`, text("loss-readout"));
+        press("loss", "End");
+        note(`${name}-last`, text("loss-readout"));
+      };
+      document.querySelector("#axis input[value=time]").click();
+      setTimeout(() => {
+        ends("time");
+        document.querySelector("#axis input[value=row]").click();
+        setTimeout(() => ends("row"), 200);
+      }, 200);
+    """
+    seen = look(report(tmp_path / "out", table, parts=all_parts({"m1": 3000})), after=after)
+    assert is_sound(seen, " ".join(name for name in ALL_PLOTS.split() if name != "score-all"))
+    assert seen["data-time-first"].startswith("02:40:00.2")
+    assert seen["data-time-last"].startswith("03:44:59")
+    assert "after 2017-07-14 03:44:59 (up to 2099-01-01 00:00:00)" in seen["data-notes"]
+    assert "3 rows of 1 of 1 model" in seen["data-clocks"]
+    assert seen["data-row-first"].startswith("row 1 ")
+    assert seen["data-row-last"].startswith("row 2,99")
+
+
 def test_the_new_tables_can_be_sorted_and_filtered(tmp_path: Path, look: Look) -> None:
     models = [f"m{k}" for k in range(1, 15)]
     table = pa.concat_tables([features(name, 300) for name in models])

@@ -178,6 +178,27 @@ def test_lines_break_where_nothing_was_recorded() -> None:
     assert np.isnan(got.rates["censored"]).sum() == 1
 
 
+@pytest.mark.parametrize("most_blocks", [10**6, 100])
+def test_rows_of_wild_clocks_lie_outside_of_the_time_axis(most_blocks: int) -> None:
+    seconds = np.arange(1_000, 1_600)
+    time = START + np.concatenate([[0, 60], 10**8 + seconds, [2 * 10**9]]) * SECOND
+    part, size = gather(features(603, time=time), [features(603, time=time)], most_blocks)
+    # Also where a block has rows of both clocks.
+    assert size == (1 if most_blocks > 603 else 8)
+    got = curve_of(part, size, 60)
+    skipped = 0 if size == 1 else 5
+    assert got.start == START + (10**8 + 1_000 + skipped) * SECOND
+    assert got.outside.startswith("before 2020-09-13 12:43:")
+    assert got.outside.endswith(" (up to 2080-11-28 06:13:20)")
+    assert got.covered == 1.0
+    shown = got.loss["time"][np.isfinite(got.loss["time"])]
+    assert 0 <= shown[0] < 20 and 570 < shown[-1] <= 600
+    assert np.all(np.diff(shown) > 0)
+    # The axis of rows has all of them.
+    assert np.isfinite(got.loss["row"]).all()
+    assert got.loss["row"][0] < 8 and got.loss["row"][-1] > 590
+
+
 def test_a_step_as_long_as_the_others_is_no_gap() -> None:
     assert curve(features(3, time=START + np.array([0, 5, 10]) * SECOND), 10).gaps == 0
 

@@ -258,6 +258,39 @@ def test_the_heat_map_has_a_line_a_model_the_odd_ones_first(tmp_path: Path, time
     assert heat["episodes"][1:] == [[], []]
 
 
+def test_a_device_in_1970_and_a_row_of_2099_leave_the_others_their_map(tmp_path: Path) -> None:
+    models = ["m1", "m2", "m3", "lost"]
+    table = rows(models)
+    times = table["time"].cast(pa.int64()).to_numpy().copy()
+    times[3 * ROWS :] -= times[0]
+    times[ROWS - 1] = 4_070_908_800 * SECOND
+    place = table.column_names.index("time")
+    table = table.set_column(place, "time", pa.array(times).cast(pa.timestamp("ns", "UTC")))
+    output = run_folder(tmp_path / "out", table, **RUN)
+    off = [episode("m2"), episode("lost", last_index=99)]
+    for name in ("start", "last", "detected", "time"):
+        off[1][name] -= START
+    put(output, "episodes", pa.Table.from_pylist(off, episodes_schema(True, 3)))
+    page = page_of(output)
+    heat = data_of(page)["heat"]
+    cells = np.frombuffer(base64.b64decode(heat["cells"]), np.uint8).reshape(4, heat["bins"])
+    lines = dict(zip(heat["models"], cells, strict=True))
+    assert (heat["last"] - heat["first"]) / 1e3 == pytest.approx(80, abs=2)
+    assert np.all(lines["lost"] == NOTHING)
+    for name in ("m1", "m2", "m3"):
+        assert np.count_nonzero(lines[name] == 9 * STEPS) >= 20
+    episodes = dict(zip(heat["models"], heat["episodes"], strict=True))
+    assert episodes["lost"] == [] and len(episodes["m2"]) == 1
+    assert (
+        "Check the clocks: 101 rows of 2 of 4 models have times far from the others. The time axes "
+        "show 2017-07-14 02:40:00 to 2017-07-14 02:41:39 (UTC) and leave out lost (100 rows, "
+        "1970-01-01 00:00:00 to 1970-01-01 00:01:39), m1 (1 row, 2099-01-01 00:00:00)."
+    ) in text_of(page).replace(" )", ")").replace("lost  ", "lost ")
+    curves = {curve["id"]: curve for curve in data_of(page)["curves"]}
+    assert curves["m1"]["outside"] == ("after 2017-07-14 02:41:38 (up to 2099-01-01 00:00:00)")
+    assert curves["lost"]["outside"] == "" and curves["lost"]["start"] == 0
+
+
 @pytest.mark.parametrize("bare", [100, 900])
 def test_a_long_heat_map_has_no_more_parts_than_it_has_room_for(tmp_path: Path, bare: int) -> None:
     index = np.arange(1_000)

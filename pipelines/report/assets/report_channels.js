@@ -57,7 +57,7 @@
       }
       chart({
         id: `channel-${k}`, x: axis.x, isTime: axis.isTime, extent, episodes,
-        series: [{ values: channels[k], ink: "average", width: 1.5, name: stretch.names[k] }],
+        series: [{ values: axis.pick(channels[k]), ink: "average", width: 1.5, name: stretch.names[k] }],
         where: (idx) => axis.words(axis.x[idx]), format: (values, idx) => worded(values[idx]),
         name: `Channel ${stretch.names[k]} of ${curve.id} around an episode: ${titleOf(shown, stretch)}.`,
         yRange: (u, min, max) => (min === null ? [0, 1] : uPlot.rangeNum(min, max, 0.1, true)),

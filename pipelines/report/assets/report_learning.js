@@ -53,7 +53,7 @@
     const values = valuesOf(curve);
     const axis = axes.along(by, curve.start, values, values.time ?? []);
     chart({
-      id: "score-all", x: axis.x, series: seriesOf(values), isTime: axis.isTime, xLabel: axis.xLabel,
+      id: "score-all", x: axis.x, series: axes.picked(axis, seriesOf(values)), isTime: axis.isTime, xLabel: axis.xLabel,
       where: (idx) => axis.words(axis.x[idx]), ...more(`Running ${what} over all models.`),
     });
   };

@@ -29,21 +29,28 @@
   };
 
   /* Positions along an axis, its name, and how one is put into words. `times` is the extent that
-     the unit is chosen by: that of all charts of a model. */
+     the unit is chosen by: that of all charts of a model. Places without a time lie outside of an
+     axis of time: `pick` leaves out their values. */
   const along = (by, start, parts, times) => {
     if (by === "row" || !parts.time) {
-      return { x: parts.row, isTime: false, xLabel: "row of the model", words: (x) => `row ${count(Math.round(x))}`, place: ([row]) => row };
+      return { x: parts.row, isTime: false, xLabel: "row of the model", words: (x) => `row ${count(Math.round(x))}`, place: ([row]) => row, pick: (values) => values };
     }
-    const span = times.length ? times[times.length - 1] - times[0] : 0;
+    const known = times.filter((t) => t !== null);
+    const span = known.length ? known[known.length - 1] - known[0] : 0;
+    const kept = parts.time.map((t, k) => k).filter((k) => parts.time[k] !== null);
+    const pick = (values) => (kept.length === values.length ? values : kept.map((k) => values[k]));
     if (span < finest) {
       const fine = ([, t]) => 1e6 * t;
-      return { x: parts.time.map((t) => fine([null, t])), isTime: false, xLabel: "time since the first row (µs)", words: (x) => `${figure(x)} µs`, place: fine };
+      return { x: pick(parts.time).map((t) => fine([null, t])), isTime: false, xLabel: "time since the first row (µs)", words: (x) => `${figure(x)} µs`, place: fine, pick };
     }
     const ms = ([, t]) => start + 1e3 * t;
     const from = span < 86400 ? 11 : 0;
     const words = (x) => new Date(x).toISOString().slice(from, 22).replace("T", " ");
-    return { x: parts.time.map((t) => ms([null, t])), isTime: true, xLabel: "time (UTC)", words, place: ms };
+    return { x: pick(parts.time).map((t) => ms([null, t])), isTime: true, xLabel: "time (UTC)", words, place: ms, pick };
   };
+
+  const picked = (axis, series) =>
+    series.map(({ values, shown, ...others }) => ({ ...others, values: axis.pick(values), shown: shown && axis.pick(shown) }));
 
   const axisFor = (curve, parts) => along(axisOf(curve), curve.start, parts, unpack(current).loss.time ?? []);
 
@@ -67,7 +74,7 @@
   const draw = (id, curve, axis, series, { aside, ...more }) => {
     const whole = axisFor(curve, unpack(current).loss).x;
     const extent = [whole[0], whole[whole.length - 1]];
-    const [x, wide] = widened(axis, series, extent);
+    const [x, wide] = widened(axis, picked(axis, series), extent);
     const regimes = regimesOf(curve, axis);
     const where = (idx) => {
       const label = labelAt(regimes, x[idx]);
@@ -193,6 +200,7 @@
     const sentences = [];
     if (curve.labelChanges && curve.regimes === null) sentences.push(`The label changes ${count(curve.labelChanges)} times, too often to shade.`);
     if (curve.gaps) sentences.push(`Nothing was recorded for longer spells ${count(curve.gaps)} ${curve.gaps === 1 ? "time" : "times"}: lines break there.`);
+    if (curve.outside) sentences.push(`Rows ${curve.outside} lie outside the time axis; choose Rows to see them.`);
     if (data.timed && !hasTime(curve)) sentences.push("The times do not order this model’s rows, so the axis counts rows.");
     if (curve.mean === null) sentences.push("All rows of this model are start rows, which count in no mean.");
     const alerts = data.alerts?.counts[current] ?? 0;
@@ -313,7 +321,7 @@
   }
 
   /* What other scripts draw with: `along` and `axisFor` give axes, `wanted` the reader's choice. */
-  const axes = { along, axisFor, axisOf, draw, wanted: () => wanted };
+  const axes = { along, axisFor, axisOf, draw, picked, wanted: () => wanted };
   Object.assign(kerneltrack, { select: choose, current: () => (curves.length ? current : -1) });
 
   if (!curves.length) {

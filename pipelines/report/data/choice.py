@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipelines.report.data.columns import Floats, Ints
+from pipelines.report.data.time_axis import TimeAxis
 from pipelines.report.data.totals import Totals
 from pipelines.report.text import natural
 
@@ -31,12 +32,14 @@ class Choice:
         shown: Names of the models in tables, in natural order.
         starts: For each model drawn the time (ns) that its axis counts from, None if times do not
             order its rows.
+        axis: The times of all models that are shown together; None without times.
     """
 
     models: Mapping[str, int]
     drawn: list[str]
     shown: list[str]
     starts: list[int | None]
+    axis: TimeAxis | None = None
 
     def numbers(self) -> dict[str, int]:
         """Return a copy of `models`, to number further models in."""

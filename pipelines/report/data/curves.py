@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from pipelines.report.data.choice import codes_of, slots_of
 from pipelines.report.data.columns import Floats, Ints, array_of, mean_of, surprise_of, times_of
-from pipelines.report.data.groups import Bins, Blocks, Part
+from pipelines.report.data.groups import Bins, Blocks, Part, axis_of
 from pipelines.report.data.labels import NO_LABEL, label_values
+from pipelines.report.data.time_axis import TimeAxis
 from pipelines.report.data.totals import FATES, Totals, fates_of
 
 WINDOW = 200
@@ -53,10 +54,11 @@ class Curve:
     numeric label `target`, and where rows were held against a reference `surprise` and `odd`, the
     mean and the most of -log₁₀ p over the rows that have one. `rates` does so in coarser bins:
     `row`, `time`, `novelty`, `novel`, `censored`, `replaced`, `dropped` (shares of the bin's rows).
-    `start` is in ns.
+    `start` is in ns; `outside` says which times lie outside of the axis of time.
     """
 
     start: int | None
+    outside: str
     gaps: int
     covered: float
     label_changes: int
@@ -170,7 +172,8 @@ def curve_of(part: Part, size: int, most: int) -> Curve:
         size: Rows of a block.
         most: About how many bins; a run of labels or a gap can add one each.
     """
-    start, rows = _start_of(part), int(part.rows.sum())
+    axis, rows = _axis_of(part), int(part.rows.sum())
+    start = None if axis is None else axis.first
     rates = Bins(part, min(RATE_BINS, max(1, rows // _ROWS_OF_A_RATE)), start)
     label = part.high.get("label", np.full(len(part.rows), NO_LABEL))
     changes = np.flatnonzero(label[1:] != label[:-1]) + 1
@@ -179,6 +182,7 @@ def curve_of(part: Part, size: int, most: int) -> Curve:
     loss = Bins(part, most, start, changes.tolist() if has_runs else ())
     return Curve(
         start=start,
+        outside="" if axis is None else axis.words(),
         gaps=len(loss.gaps),
         covered=loss.covered,
         label_changes=len(changes),
@@ -188,14 +192,14 @@ def curve_of(part: Part, size: int, most: int) -> Curve:
     )
 
 
-def _start_of(part: Part) -> int | None:
-    """Return the first time if times can serve as an axis: in order, and not all the same."""
+def _axis_of(part: Part) -> TimeAxis | None:
+    """Return the axis if times can serve as one: in order, and not all the same."""
     if "time" not in part.low:
         return None
     first, last = part.low["time"], part.high["time"]
     if last[-1] <= first[0] or np.any(first[1:] < last[:-1]):
         return None
-    return int(first[0])
+    return axis_of(part)
 
 
 def moving_average(part: Part, size: int) -> Floats:

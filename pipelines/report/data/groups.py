@@ -14,7 +14,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.report.data.columns import Floats, Ints
+from pipelines.report.data.columns import Bools, Floats, Ints
+from pipelines.report.data.time_axis import TimeAxis, time_axis
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -147,25 +148,24 @@ class Bins:
         starts: First blocks of the bins, shape (bins,).
         gaps: Blocks before which nothing was recorded for long.
         covered: Share of the time in which rows came.
-        axes: Middle of each bin: `row` and, with times, `time` (s since `start`).
+        axes: Middle of each bin: `row` and, with times, `time` (s since `start`, NaN outside of
+            the `TimeAxis` of the blocks).
     """
 
     def __init__(self, part: Part, most: int, start: int | None, cuts: Sequence[int] = ()) -> None:
         """Cut; see the class."""
-        timed = start is not None and "time" in part.low
-        self.gaps = gaps_of(part) if timed else np.zeros(0, dtype=np.int64)
+        times = None if start is None or "time" not in part.low else _Shown(part)
+        self.gaps = np.zeros(0, dtype=np.int64) if times is None else times.gaps
         cuts = np.union1d(self.gaps, np.array(cuts, dtype=np.int64)).tolist()
         self.starts = bin_starts(cuts, len(part.rows), most)
         ends = np.append(self.starts[1:], len(part.rows)) - 1
         self.axes = {"row": (part.low["index"][self.starts] + part.high["index"][ends]) / 2}
         self.covered = 1.0
-        if timed:
-            first, last = part.low["time"], part.high["time"]
-            begin = first[self.starts]
-            self.axes["time"] = (begin - start + (last[ends] - begin) / 2) / 1e9
-            if len(self.gaps):
-                silent = first[self.gaps] - last[self.gaps - 1]
-                self.covered -= float(silent.sum()) / float(last[-1] - first[0])
+        if times is not None:
+            begin, inside = times.first[self.starts], times.inside[self.starts]
+            middle = (begin - start + (times.last[ends] - begin) / 2) / 1e9
+            self.axes["time"] = np.where(inside, middle, np.nan)
+            self.covered = times.covered
 
     def total(self, values: npt.NDArray[Any]) -> Floats:
         """Add up blocks."""
@@ -196,12 +196,37 @@ def bin_starts(cuts: Sequence[int], length: int, most: int) -> Ints:
     return np.concatenate(starts).astype(np.int64)
 
 
-def gaps_of(part: Part) -> Ints:
-    """Return the blocks before which nothing was recorded for long.
+class _Shown:
+    """Where blocks stand on their own time axis.
 
-    Long is over ten times the usual step and wide enough to be seen, a 200th of the whole.
+    Args:
+        part: Blocks in the order of their times.
+
+    Attributes:
+        first, last: Times of each block; of one that reaches beyond the axis what lies on it.
+        inside: Which blocks do.
+        gaps: Blocks before which nothing was recorded for long: over ten times the usual step and
+            wide enough to be seen, a 200th of the axis.
+        covered: Share of the axis in which rows came.
     """
-    step = np.diff(part.low["time"])
-    usual = float(np.median(step[step > 0])) if np.any(step > 0) else 0.0
-    extent = float(part.high["time"][-1] - part.low["time"][0])
-    return np.flatnonzero(step > max(_GAP_STEPS * usual, extent * _GAP_SHARE)) + 1
+
+    def __init__(self, part: Part) -> None:
+        """Choose the axis; see the class."""
+        axis = axis_of(part)
+        first, last = part.low["time"], part.high["time"]
+        self.inside: Bools = (last >= axis.first) & (first <= axis.last)
+        self.first = np.where(self.inside, np.maximum(first, axis.first), first)
+        self.last = np.where(self.inside, np.minimum(last, axis.last), last)
+        extent = float(axis.last - axis.first)
+        step = np.diff(self.first)
+        own = self.inside[1:] & self.inside[:-1]
+        usual = float(np.median(step[own & (step > 0)])) if np.any(step[own] > 0) else 0.0
+        long = own & (step > max(_GAP_STEPS * usual, extent * _GAP_SHARE))
+        self.gaps = np.flatnonzero(long | (self.inside[1:] != self.inside[:-1])) + 1
+        silent = float((self.first[1:] - self.last[:-1])[long].sum())
+        self.covered = 1.0 - silent / extent if silent else 1.0
+
+
+def axis_of(part: Part) -> TimeAxis:
+    """Return the time axis of blocks that are in the order of their times."""
+    return time_axis(part.low["time"], part.high["time"], part.rows)

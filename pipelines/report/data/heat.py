@@ -12,6 +12,7 @@ import pyarrow as pa
 from pipelines.report.data.choice import codes_of, slots_of
 from pipelines.report.data.columns import Ints, array_of, surprise_of, times_of
 from pipelines.report.data.groups import Groups
+from pipelines.report.data.time_axis import TimeAxis
 from pipelines.report.data.totals import Totals
 from pipelines.report.text import natural
 
@@ -68,16 +69,17 @@ class HeatRows:
         totals: What the first pass found.
         models: The models on it.
         odd: How many of them are off or unlike the others.
+        axis: The times that the map shows; None without times.
     """
 
-    def __init__(self, totals: Totals, models: list[str], odd: int) -> None:
+    def __init__(self, totals: Totals, models: list[str], odd: int, axis: TimeAxis | None) -> None:
         """Allocate; see the class."""
         self._models, self._slots, self._odd = models, slots_of(totals.models, models), odd
-        self._timed = totals.span is not None
+        self._timed = axis is not None
         lengths = totals.length[codes_of(totals.models, models)]
         longest = int(lengths.max(initial=1))
-        self._first, last = totals.span or (0, longest - 1)
-        width = last - self._first + 1
+        self._first, self._last = (0, longest - 1) if axis is None else (axis.first, axis.last)
+        width = self._last - self._first + 1
         self._step = -(-width // min(_FINER * MOST_BINS, longest, width))
         self._bins = -(-width // self._step)
         self._cells = Groups({}, {"surprise": np.float64}, size=len(models) * self._bins)
@@ -86,8 +88,8 @@ class HeatRows:
         """Add a batch of features; `model` has the number of each row's model."""
         slot = self._slots[model]
         held, surprise = surprise_of(batch)
-        keep = (slot >= 0) & held
         places = times_of(batch.column("time")) if self._timed else array_of(batch, "index")
+        keep = (slot >= 0) & held & (places >= self._first) & (places <= self._last)
         place = (places[keep] - self._first) // self._step
         self._cells.add(slot[keep] * self._bins + place, {"surprise": surprise[keep]})
 

@@ -305,6 +305,10 @@ class _Blocks(Blocks):
         low, high = scores.scored.low, scores.scored.high
         if "time" in low:
             self._ends = int(low["time"].min()), int(high["time"].max())
+        if choice.axis is not None:
+            # Rows with times far from all others count at the ends.
+            first = max(self._ends[0], choice.axis.first)
+            self._ends = first, max(first, min(self._ends[1], choice.axis.last))
         super().__init__(
             np.append(-(-lengths // self._size), [MOST_BLOCKS, MOST_BLOCKS]),
             dict.fromkeys(PREDICTORS, np.float64),
@@ -324,6 +328,7 @@ class _Blocks(Blocks):
             self.put(every, index * MOST_BLOCKS // self._longest, values)
             if "time" in values:
                 first, last = self._ends
+                values["time"] = np.clip(values["time"], first, last)
                 place = (values["time"] - first) // ((last - first) // MOST_BLOCKS + 1)
                 self.put(every + 1, place, values)
 

@@ -21,6 +21,7 @@ from pipelines.report.data.learning import Learning, learning_of
 from pipelines.report.data.mismatch import Mismatch, mismatch_of
 from pipelines.report.data.models import ShownModels
 from pipelines.report.data.neighbours import Fleet, fleet_of
+from pipelines.report.data.outside import Outside, OutsideRows
 from pipelines.report.data.plane import Plane, planes_of
 from pipelines.report.data.totals import Totals, add_up, columns_for_totals
 from transforms.read.look import Input
@@ -48,6 +49,7 @@ class Report:
     channels: Channels | None
     planes: Mapping[str, Plane]
     heat: Heat | None
+    outside: Outside | None
     fleet: Fleet | None
     failures: Sequence[FailureKind]
 
@@ -72,14 +74,16 @@ def report_of(output: str, run: Mapping[str, Any], inputs: Input | None = None) 
     fields = fields_of(paths)
     names = fields.names
     totals = add_up(read_batches(paths, columns_for_totals(names)))
+    axis = totals.times.axis()
     episodes, fleet = episodes_of(output, run), fleet_of(output, run)
     odd = _odd_ones(episodes, fleet)
     drawn = models_with_curves(totals, odd)
     shown = models_shown(totals, drawn)
     on_map = models_on_map(totals, odd) if episodes is not None and "p" in names else []
-    heat = HeatRows(totals, on_map, len(set(odd) & set(on_map))) if on_map else None
-    curves, table = _second_pass(paths, names, totals, drawn, shown, heat)
-    choice = Choice(totals.models, drawn, shown, [curves[name].start for name in drawn])
+    heat = HeatRows(totals, on_map, len(set(odd) & set(on_map)), axis) if on_map else None
+    outside = OutsideRows(axis)
+    curves, table = _second_pass(paths, names, totals, drawn, shown, heat, outside)
+    choice = Choice(totals.models, drawn, shown, [curves[name].start for name in drawn], axis)
     bands = bands_of(output, {*drawn, *on_map})
     ends = totals.length[codes_of(totals.models, drawn)].tolist()
     lengths = dict(zip(drawn, ends, strict=True))
@@ -102,6 +106,7 @@ def report_of(output: str, run: Mapping[str, Any], inputs: Input | None = None) 
         channels=channels,
         planes=planes_of(paths, fields, totals, lengths, bands),
         heat=None if heat is None else heat.heat(),
+        outside=outside.outside(list(totals.models)),
         fleet=fleet,
         failures=failures_of(output),
     )
@@ -121,6 +126,7 @@ def _second_pass(
     drawn: list[str],
     shown: list[str],
     heat: HeatRows | None,
+    outside: OutsideRows,
 ) -> tuple[dict[str, Curve], dict[str, npt.NDArray[Any]]]:
     curves, table = Curves(totals, drawn, names), ShownModels(totals, shown)
     wanted = [*columns_for_totals(names), *({"novelty", "p"} & set(names))]
@@ -128,6 +134,7 @@ def _second_pass(
         model = model_numbers(batch, totals.models)
         curves.add(batch, model)
         table.add(batch, model)
+        outside.add(batch, model)
         if heat is not None:
             heat.add(batch, model)
     return curves.curves(), table.table()

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pipelines.report.data.columns import Bools, Floats, Ints, array_of, model_numbers, times_of
 from pipelines.report.data.groups import Groups
 from pipelines.report.data.labels import LabelCodes
+from pipelines.report.data.time_axis import Times
 
 FATES = ("censored", "evicted", "dropped")
 """Counts kept of rows: left the subspace as it was; evicted a stored row, itself included;
@@ -87,7 +88,7 @@ class Totals:
         loss: Moments of each model's loss; rows marked `initial`, which the tracker starts from,
             are left out.
         by_label: The same of each label, at its code + 1; at 0 of the rows without one.
-        span: Times of the oldest and the newest row of all, ns since 1970; None without times.
+        times: Times of all rows, if there are any.
     """
 
     def __init__(self) -> None:
@@ -97,7 +98,7 @@ class Totals:
         self.counts = Groups(dict.fromkeys(FATES, np.int64), {"index": np.int64})
         self.loss = Moments()
         self.by_label = Moments()
-        self.span: tuple[int, int] | None = None
+        self.times = Times()
 
     @property
     def length(self) -> Ints:
@@ -112,11 +113,8 @@ class Totals:
         """Add a batch of features with the columns of `columns_for_totals`."""
         model = model_numbers(batch, self.models)
         self.counts.add(model, {"index": array_of(batch, "index"), **fates_of(batch)})
-        if "time" in batch.schema.names and len(model):
-            times = times_of(batch.column("time"))
-            first, last = int(times.min()), int(times.max())
-            known = self.span or (first, last)
-            self.span = min(first, known[0]), max(last, known[1])
+        if "time" in batch.schema.names:
+            self.times.add(times_of(batch.column("time")))
         kept = ~array_of(batch, "initial")
         loss = array_of(batch, "loss")[kept]
         self.loss.add(model[kept], loss, len(self.models))

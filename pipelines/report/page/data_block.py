@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -16,10 +16,12 @@ from pipelines.report.data.alerts import Alerts
 from pipelines.report.data.channels import Stretch
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.columns import Floats
+from pipelines.report.data.episodes import Band
 from pipelines.report.data.heat import STEPS, Heat
 from pipelines.report.data.learning import Learning, ScoreCurve
 from pipelines.report.data.mismatch import KINDS, Mismatch
 from pipelines.report.data.report import Report
+from pipelines.report.data.time_axis import time_axis
 from pipelines.report.data.totals import Totals
 from pipelines.report.page.learning import references_of, score_table, sentence
 from pipelines.report.page.summary import target_rate
@@ -66,6 +68,7 @@ def _curve(report: Report, name: str) -> dict[str, Any]:
         "rows": int(totals.counts.rows[code]),
         "mean": _number(totals.means()[code]),
         "start": None if curve.start is None else curve.start / 1e6,
+        "outside": curve.outside,
         "gaps": curve.gaps,
         "covered": _number(curve.covered),
         "labelChanges": curve.label_changes,
@@ -199,8 +202,9 @@ def _stretch(stretch: Stretch) -> dict[str, Any]:
     from_base = dict(enumerate(stretch.values - np.array(base)[:, None]))
     start, time = None, None
     if stretch.time is not None:
-        start = int(stretch.time[0])
-        time = _packed({"time": (stretch.time - start) / 1e9})["time"]
+        axis = time_axis(stretch.time, stretch.time, np.ones_like(stretch.time))
+        start, seconds = axis.first, (stretch.time - axis.first) / 1e9
+        time = _packed({"time": np.where(axis.holds(stretch.time), seconds, np.nan)})["time"]
     return {
         "episode": stretch.episode,
         "step": stretch.step,
@@ -235,17 +239,9 @@ def _planes(report: Report) -> list[dict[str, Any] | None]:
 
 def _heat(report: Report, heat: Heat) -> dict[str, Any]:
     """Return the heat map: its cells, and the episodes of each line as shares of its width."""
-    timed = report.totals.span is not None
+    timed = report.choice.axis is not None
     unit = 1e6 if timed else 1
     bins = heat.cells.shape[1]
-    width = bins * heat.step
-    ends = [
-        [
-            band.times or (heat.first, heat.first) if timed else band.rows
-            for band in report.bands[name]
-        ]
-        for name in heat.models
-    ]
     return {
         "models": heat.models,
         "odd": heat.odd,
@@ -254,12 +250,21 @@ def _heat(report: Report, heat: Heat) -> dict[str, Any]:
         "steps": STEPS,
         "timed": timed,
         "first": heat.first / unit,
-        "last": (heat.first + width) / unit,
-        "episodes": [
-            [[_number((edge - heat.first) / width) for edge in pair] for pair in own]
-            for own in ends
-        ],
+        "last": (heat.first + bins * heat.step) / unit,
+        "episodes": [_on_map(heat, report.bands[name], timed) for name in heat.models],
     }
+
+
+def _on_map(heat: Heat, bands: Sequence[Band], timed: bool) -> list[list[float | None]]:
+    """Return where episodes begin and end, as shares of the map; nothing of those beyond it."""
+    width = heat.cells.shape[1] * heat.step
+    ends = [band.times or (heat.first, heat.first) if timed else band.rows for band in bands]
+    shares = [[(edge - heat.first) / width for edge in pair] for pair in ends]
+    return [
+        [_number(min(max(share, 0.0), 1.0)) for share in pair]
+        for pair in shares
+        if pair[0] <= 1 and pair[1] >= 0
+    ]
 
 
 def _first(report: Report) -> int | None:

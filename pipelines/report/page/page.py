@@ -67,6 +67,7 @@ def render_page(report: Report) -> str:
         alerts=report.alerts,
         episodes=report.episodes,
         heat=report.heat,
+        outside=report.outside,
         channels=report.channels,
         most_channels=MOST_CHANNELS,
         planes=report.planes,
