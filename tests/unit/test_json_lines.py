@@ -117,7 +117,7 @@ SCALARS = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-(2**65), 2**65),
-    st.sampled_from([2**63, -(2**63), 2**53 + 1]),
+    st.sampled_from([2**63, -(2**63), 2**53 + 1, 0.5, -2.0, 1e300]),
     st.floats(allow_nan=False),
     st.sampled_from(["1", "-2.5e3", " 7 ", "1_0", "nan", "", "x", "0x1", "true"]),
 )

@@ -261,10 +261,12 @@ def _column(name: str, values: list[Any], kind: pa.DataType, unread: Unread) -> 
     """Return values as a column; one that is not of its type is null, and its row unread."""
     # An integer too long for the type, a text that is no UTF-8, a value of another type.
     errors = (pa.ArrowException, OverflowError, UnicodeError, TypeError, ValueError)
-    try:
-        return pa.array(values, kind)
-    except errors:
-        pass
+    # Arrow would cut off fractions without a word.
+    if set(map(type, values)) <= _NATIVE.get(kind.id, {list, type(None)}):
+        try:
+            return pa.array(values, kind)
+        except errors:
+            pass
     convert, why = _CONVERTERS.get(kind.id, (_number, MEANING[pa.float64()]))
     if pa.types.is_fixed_size_list(kind):
         convert, why = _list_of(kind.list_size), f"not a list of {kind.list_size} numbers"
@@ -325,3 +327,11 @@ _CONVERTERS: dict[int, tuple[Callable[[Any], Any], str]] = {
     pa.string().id: (_text, "not a text"),
     pa.bool_().id: (_truth, MEANING[pa.bool_()]),
 }
+
+_NATIVE: dict[int, set[type]] = {
+    pa.float64().id: {int, float, type(None)},
+    pa.int64().id: {int, type(None)},
+    pa.string().id: {str, type(None)},
+    pa.bool_().id: {bool, type(None)},
+}
+"""What values of a type are without conversion; of no other: lists."""
