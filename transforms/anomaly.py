@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ class ReferenceDetector(AnomalyDetector):
     """How odd a row is beside a key's first rows: -log₁₀ of the share of normal rows as odd.
 
     A score of 3 is one normal row in 1,000. Until `rows` rows have come it is NaN, "not ready"; of
-    a row with a value that is missing or no number it is None, and nothing is learned of that.
+    a row with a field that is missing or no number it is None, and nothing is learned of that.
     What the numbers rest on: `kerneltrack.monitor.reference`.
 
     Between two rows its state travels as bytes in the safetensors format; no object is pickled
@@ -51,7 +52,8 @@ class ReferenceDetector(AnomalyDetector):
         rank: Dimension of the kernel subspace.
         budget: Rows that it stores.
         model_id: As of all detectors, like the three that follow.
-        features: Fields of the channels; None: all.
+        features: Fields of the channels; None: all that a key's first row has, which must be
+            numbers.
         target: Not used.
         threshold_criterion: By default a score above 4.
 
@@ -77,9 +79,11 @@ class ReferenceDetector(AnomalyDetector):
         threshold_criterion: ThresholdFn | None = None,
     ) -> None:
         """Check the arguments; see the class."""
+        # Beam ends a job at a row without one of the fields: they are taken here instead.
+        self._channels = tuple(features or ())
         super().__init__(
             model_id=model_id,
-            features=features,
+            features=None,
             target=target,
             threshold_criterion=threshold_criterion or FixedThreshold(CUTOFF),
         )
@@ -101,7 +105,8 @@ class ReferenceDetector(AnomalyDetector):
         # The row is learned next, most likely.
         self._ahead = values, after
         p = float(scores.p[0])
-        return p if math.isnan(p) else -math.log10(p)
+        # Among equal rows another one may have p = 0.
+        return p if math.isnan(p) else -math.log10(max(p, sys.float_info.min))
 
     def learn_one(self, x: beam.Row) -> None:
         """Take a row in; a bad one leaves no trace."""
@@ -125,19 +130,25 @@ class ReferenceDetector(AnomalyDetector):
     def _values(self, x: beam.Row) -> FloatArray | None:
         """Return a row's channels, None if one is missing or no number.
 
+        Without `features` the first row's fields are the channels, in whatever order later rows
+        have them.
+
         Raises:
-            DataError: for a row of other fields than the first had.
+            DataError: for a field that the first row did not have, without `features`.
         """
         fields = x._asdict()
-        names = tuple(fields)
         if not self._names:
-            self._names = names
-        if names != self._names:
-            have, want = ", ".join(names), ", ".join(self._names)
-            raise DataError("row", f"has the fields {have}; the first one had {want}")
+            self._names = self._channels or tuple(fields)
+        if self._channels:
+            fields = {name: fields[name] for name in self._channels if name in fields}
+        more = [name for name in fields if name not in self._names]
+        if more:
+            have, want = ", ".join(more), ", ".join(self._names)
+            reason = f"has {have} besides the first one's {want}: name the channels by features="
+            raise DataError("row", reason)
         try:
-            values = np.array([float(value) for value in fields.values()])
-        except (TypeError, ValueError):
+            values = np.array([float(fields[name]) for name in self._names])
+        except (KeyError, TypeError, ValueError, OverflowError):
             return None
         return values if np.isfinite(values).all() else None
 

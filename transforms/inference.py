@@ -223,5 +223,5 @@ def _number(value: Any) -> float:
     """Return a channel's value; NaN, which no model takes, for what is none."""
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return float("nan")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,28 @@ SMOOTHING = 0.1
 WELL_ABOVE = 2.0
 """A decision score well above those of normal rows, which are about 1."""
 MOST_CONTAMINATION = 0.5
+LEAST_ROWS = 2 * reference.BLOCK
+PARTS = 8
+"""Parts that fitted rows are cut into, each scored by a reference of the others."""
 
 
 class ReferenceDetector:
     """Rows that do not look like those that it was fitted to; see `kerneltrack.monitor.reference`.
 
-    Rows are a device's, in the order of time: those of `decision_function`, `predict` and
-    `partial_fit` follow the last that the detector went on to. `fit` takes all of its rows as
-    normal, whatever the spec's `rows` say.
+    Rows are a device's, in the order of time. `fit` takes all of its rows as normal, whatever the
+    spec's `rows` say. `decision_function`, `predict` and `in_episode` look at rows that follow the
+    last one of `fit` and `partial_fit`, and change nothing: asked twice, they say the same.
+
+    **In a stream** give each batch to `predict`, then to `partial_fit`, or to `update`, which does
+    both in one pass. Scores, labels and episodes are then the same, bit for bit, however the rows
+    are cut into batches: the smoothing goes on from one to the next. Without `partial_fit` each
+    call of `predict` is about rows that follow the fitted ones at once: a fault that lasts is not
+    found row by row that way.
 
     The conventions are PyOD's: larger scores are odder, labels are 1 for odd rows, which are those
-    with a score above `threshold_`, and `contamination` is the share of the fitted rows that are
-    above it. What it has beyond them are the episodes, at the spec's rate of false alarms.
+    with a score above `threshold_`, and `contamination` is the share of normal rows that are above
+    it, of those fitted and of new ones like them. What it has beyond them are the episodes, at the
+    spec's rate of false alarms. scikit-learn sees an outlier detector.
 
     Args:
         spec: Settings, by default `ReferenceSpec()`.
@@ -39,13 +50,16 @@ class ReferenceDetector:
             them is.
 
     Attributes:
-        decision_scores_: (n,) scores of the rows that it was fitted to.
+        decision_scores_: (n,) scores of the rows that it was fitted to, each by a reference made
+            without that eighth of them which the row is in: as those of new rows are.
         threshold_: Score above which a row is called odd: their 1 - `contamination` quantile;
             without, the largest of them, and 2 at the least.
         labels_: (n,) 1 for the fitted rows above it, else 0.
         n_features_in_: Channels D.
+        feature_names_in_: (D,) their names, where the fitted rows were a data frame.
         spec_: The spec in force, with `rows` of the fit.
         state_: The reference's state after the rows seen by `fit` and `partial_fit`.
+        level_: The decision score of the last of them.
         scores_: What the last of these calls said of its rows.
         episodes_: Episodes that were opened or closed so far, in the order of the rows.
 
@@ -90,31 +104,55 @@ class ReferenceDetector:
         given = [f"{name}={value!r}" for name, value in self.get_params().items() if value]
         return f"{type(self).__name__}({', '.join(given)})"
 
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn asks: an outlier detector that needs no targets."""
+        # Only scikit-learn calls this.
+        from sklearn.utils import InputTags, Tags, TargetTags  # noqa: PLC0415
+
+        return Tags(
+            estimator_type="outlier_detector",
+            target_tags=TargetTags(required=False),
+            transformer_tags=None,
+            classifier_tags=None,
+            regressor_tags=None,
+            input_tags=InputTags(),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Check whether rows were seen."""
+        return hasattr(self, "state_")
+
     def fit(self, X: npt.ArrayLike, y: object = None) -> ReferenceDetector:
         """Make the reference from rows (n, D), n >= 256, taken as normal.
+
+        It is made nine times, once of all rows and eight times of seven eighths of them.
 
         Raises:
             ConfigError: for other rows, or a contamination out of range.
         """
-        least = 2 * reference.BLOCK
+        least = LEAST_ROWS
         rows = _matrix(X, f"a finite array of shape (n >= {least}, D >= 1)", least)
         share = self.contamination
         if share is not None and not 0 < share <= MOST_CONTAMINATION:
             raise ConfigError("contamination", share, f"above 0, at most {MOST_CONTAMINATION}")
-        self.spec_ = dataclasses.replace(self.spec or ReferenceSpec(), rows=len(rows))
+        self.spec_, self.state_, self.scores_, self.episodes_ = _made_of(self.spec, rows)
         self.n_features_in_ = rows.shape[1]
-        state = reference.init(self.spec_, rows)
-        self.state_, self.scores_, self.episodes_ = reference.update(self.spec_, state, rows)
-        # By the finished reference, from the first row on: it learns nothing any more.
-        again = reference.restarted(self.state_)
-        score = reference.update(self.spec_, again, rows, learn=False)[1].score
-        self.decision_scores_ = _smooth(score)
+        self._keep_names(X)
+        self.decision_scores_ = _scores_of_others(self.spec, rows)
+        self.level_ = float(self.decision_scores_[-1])
         if share is None:
             self.threshold_ = max(float(self.decision_scores_.max()), WELL_ABOVE)
         else:
             self.threshold_ = float(np.quantile(self.decision_scores_, 1.0 - share))
         self.labels_ = (self.decision_scores_ > self.threshold_).astype(np.int64)
         return self
+
+    def _keep_names(self, X: npt.ArrayLike) -> None:
+        names = _names_of(X)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def fit_predict(self, X: npt.ArrayLike, y: object = None) -> IntArray:
         """Fit, and return `labels_`."""
@@ -125,22 +163,34 @@ class ReferenceDetector:
 
         Before `fit` it is that. `threshold_` stays as it is.
         """
-        if not hasattr(self, "state_"):
-            return self.fit(X)
-        self.state_, self.scores_, told = self._update(X)
+        if hasattr(self, "state_"):
+            self.update(X)
+            return self
+        return self.fit(X)
+
+    def update(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the decision scores of further rows, (n,), and go on with them.
+
+        It is `decision_function` and `partial_fit` in one pass.
+
+        Raises:
+            ConfigError: for other rows, or before `fit`.
+        """
+        self.state_, self.scores_, told = self._looked_at(X)
         self.episodes_ = [*self.episodes_, *told]
-        return self
+        smooth, self.level_ = _smooth(self.scores_.score, self.level_)
+        return smooth
 
     def score_rows(self, X: npt.ArrayLike) -> Scores:
         """Return what `partial_fit` would say of further rows, without going on."""
-        return self._update(X)[1]
+        return self._looked_at(X)[1]
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Return how odd further rows are, (n,): their scores, smoothed over some ten rows.
 
-        About 1 while all is well.
+        About 1 while all is well. The smoothing goes on from the last row of `partial_fit`.
         """
-        return _smooth(self.score_rows(X).score)
+        return _smooth(self.score_rows(X).score, self.level_)[0]
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
         """Return 1 for further rows whose decision score is above `threshold_`, else 0, (n,)."""
@@ -151,7 +201,7 @@ class ReferenceDetector:
 
         Unlike `predict` it keeps to the spec's rate of false alarms.
         """
-        told = self._update(X)[2]
+        told = self._looked_at(X)[2]
         odd = np.zeros(len(np.asarray(X)), dtype=np.int64)
         before = int(self.state_.tables.counts[reference.SEEN])
         if self.state_.tables.counts[reference.OPENED] >= 0:
@@ -162,12 +212,65 @@ class ReferenceDetector:
                 odd[episode.row - before :] = 0
         return odd
 
-    def _update(self, X: npt.ArrayLike) -> tuple[ReferenceState, Scores, list[Episode]]:
+    def _looked_at(self, X: npt.ArrayLike) -> tuple[ReferenceState, Scores, list[Episode]]:
         if not hasattr(self, "state_"):
             raise ConfigError("detector", "not fitted", "fitted first: call fit")
         width = self.n_features_in_
         rows = _matrix(X, f"a finite array of shape (n, {width}), as in fit", 0, width)
+        self._check_names(X)
         return reference.update(self.spec_, self.state_, rows)
+
+    def _check_names(self, X: npt.ArrayLike) -> None:
+        """Check that the columns are those of `fit`, in their order; warn where one has none."""
+        names, known = _names_of(X), getattr(self, "feature_names_in_", None)
+        if names is not None and known is not None and names != known.tolist():
+            allowed = f"the columns of fit, in their order: {', '.join(known)}"
+            raise ConfigError("columns of X", ", ".join(names), allowed)
+        if (names is None) != (known is None):
+            one, other = ("X", "fit") if names is None else ("fit", "X")
+            text = f"{one} had no names of columns, {other} has: their order cannot be checked"
+            warnings.warn(text, stacklevel=4)
+
+
+def _made_of(
+    spec: ReferenceSpec | None, rows: FloatArray
+) -> tuple[ReferenceSpec, ReferenceState, Scores, list[Episode]]:
+    """Return the reference of rows, all taken as normal, and what it said of them."""
+    spec = dataclasses.replace(spec or ReferenceSpec(), rows=len(rows))
+    return spec, *reference.update(spec, reference.init(spec, rows), rows)
+
+
+def _scores_of_others(spec: ReferenceSpec | None, rows: FloatArray) -> FloatArray:
+    """Return the decision scores of rows, each part's by a reference made of the others."""
+    found = []
+    for part in np.array_split(np.arange(len(rows)), PARTS):
+        others = np.delete(rows, part, axis=0)
+        if len(others) < LEAST_ROWS:
+            # Few rows: some of them count twice.
+            others = np.concatenate([others, others[: LEAST_ROWS - len(others)]])
+        made, state, _, _ = _made_of(spec, others)
+        again = reference.restarted(state)
+        score = reference.update(made, again, rows[part], learn=False)[1].score
+        found.append(_smooth(score, float(score.mean()))[0])
+    return np.concatenate(found)
+
+
+def _names_of(X: Any) -> list[str] | None:
+    """Return the names of a data frame's columns, None where there are none or they are no texts.
+
+    As in scikit-learn: pandas', polars' and Arrow's frames have some.
+    """
+    columns = getattr(X, "column_names", None)
+    columns = getattr(X, "columns", None) if columns is None else columns
+    try:
+        names = [] if columns is None else list(columns)
+    except TypeError:
+        return None
+    return [str(name) for name in names] if names and _all_texts(names) else None
+
+
+def _all_texts(names: list[Any]) -> bool:
+    return all(isinstance(name, str) for name in names)
 
 
 def _matrix(X: npt.ArrayLike, allowed: str, least: int, width: int | None = None) -> FloatArray:
@@ -190,12 +293,18 @@ def _matrix(X: npt.ArrayLike, allowed: str, least: int, width: int | None = None
     return rows
 
 
-def _smooth(score: FloatArray) -> FloatArray:
-    """Return moving averages of scores whose rows before are as usual."""
+def _smooth(score: FloatArray, before: float) -> tuple[FloatArray, float]:
+    """Return moving averages of scores, and the last: what the next ones go on from.
+
+    Args:
+        score: (n,) scores.
+        before: The average before the first.
+    """
     if not len(score):
-        return np.zeros(0)
+        return np.zeros(0), before
     # It takes longer to import than all of kerneltrack.
     from scipy.signal import lfilter  # noqa: PLC0415
 
-    smooth, _ = lfilter([SMOOTHING], [1.0, SMOOTHING - 1.0], score, zi=[1.0 - SMOOTHING])
-    return np.asarray(smooth)
+    start = [(1.0 - SMOOTHING) * before]
+    smooth, _ = lfilter([SMOOTHING], [1.0, SMOOTHING - 1.0], score, zi=start)
+    return np.asarray(smooth), float(smooth[-1])

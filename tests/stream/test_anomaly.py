@@ -15,12 +15,12 @@ import pytest
 from apache_beam.ml.anomaly.specifiable import Spec, Specifiable
 from apache_beam.ml.anomaly.thresholds import FixedThreshold
 from apache_beam.ml.anomaly.transforms import AnomalyDetection
-from apache_beam.testing.util import assert_that
+from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.yaml.yaml_transform import YamlTransform
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.monitor import ReferenceSpec, find_episodes
-from transforms.anomaly import ReferenceDetector
+from transforms.anomaly import CUTOFF, ReferenceDetector
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, COUNT = 256, 400
@@ -65,11 +65,39 @@ def test_a_detector_goes_on_from_its_bytes(cut: int) -> None:
 
 def test_bad_rows_have_no_score_and_leave_no_trace() -> None:
     detector = ReferenceDetector(rows=ROWS)
-    for bad in (None, math.nan, math.inf, "seven"):
+    for bad in (None, math.nan, math.inf, "seven", 10**400):
         assert run(detector, [beam.Row(flow=1.0, heat=bad)]) == [None]
     np.testing.assert_array_equal(np.array(run(detector, rows_of(X)), float), expected())
-    with pytest.raises(DataError, match="has the fields flow; the first one had flow, heat"):
-        detector.score_one(beam.Row(flow=1.0))
+    assert run(detector, [beam.Row(flow=1.0)]) == [None]
+    other = [beam.Row(heat=float(heat), flow=float(flow)) for flow, heat in X]
+    np.testing.assert_array_equal(
+        np.array(run(ReferenceDetector(rows=ROWS), rows_of(X[:9]) + other[9:]), float), expected()
+    )
+    with pytest.raises(DataError, match="has oil besides the first one's flow, heat: name the"):
+        detector.score_one(beam.Row(flow=1.0, heat=1.0, oil=1.0))
+
+
+def test_named_features_are_taken_from_any_row() -> None:
+    detector = ReferenceDetector(rows=ROWS, features=["flow", "heat"])
+    rows = [beam.Row(id="a", heat=float(heat), flow=float(flow)) for flow, heat in X]
+    assert run(detector, [beam.Row(id="a", flow=1.0)]) == [None]
+    np.testing.assert_array_equal(np.array(run(detector, rows), float), expected())
+    with beam.Pipeline() as pipeline:
+        keyed = [("a", row) for row in [*rows, beam.Row(id="a", flow=1.0)]]
+        apart = beam.FlatMap(lambda rows: rows).with_output_types(tuple[str, beam.Row])
+        detect = AnomalyDetection(ReferenceDetector(rows=ROWS, features=["flow", "heat"]))
+        odd = pipeline | beam.Create([keyed]) | apart | detect
+        scores = odd | beam.Map(lambda one: one[1].predictions[0].score is None)
+        count = scores | beam.combiners.Count.PerElement()
+        assert_that(count, equal_to([(False, COUNT), (True, 1)]))
+
+
+def test_equal_rows_are_normal_after_equal_rows() -> None:
+    same, other = beam.Row(flow=1.0, heat=2.0), beam.Row(flow=1.0, heat=3.0)
+    detector = ReferenceDetector(rows=ROWS)
+    said = run(detector, [same] * (ROWS + 200))[ROWS:]
+    assert max(float(score or 0.0) for score in said) < CUTOFF
+    assert float(run(detector, [other])[0] or 0.0) > CUTOFF
 
 
 def test_arguments_are_checked_when_it_is_made_and_go_through_its_spec() -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
-from sklearn.base import clone
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone, is_outlier_detector
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import Episode, ReferenceDetector, ReferenceSpec, find_episodes, reference
@@ -143,3 +151,102 @@ def test_an_open_episode_is_told_as_it_stands() -> None:
 
 def _plain(episode: Episode) -> tuple[Any, ...]:
     return tuple(x.tolist() if isinstance(x, np.ndarray) else x for x in episode)
+
+
+FURTHER = broken()[600:1100]
+FITTED = ReferenceDetector(contamination=0.05).fit(broken()[:600])
+SCORES = FITTED.decision_function(FURTHER)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(0, len(FURTHER)), max_size=12), st.booleans())
+def test_scores_are_the_same_however_rows_are_cut_into_calls(
+    cuts: list[int], at_once: bool
+) -> None:
+    detector: ReferenceDetector = pickle.loads(pickle.dumps(FITTED))
+    labels, scores = [], []
+    for part in np.split(FURTHER, sorted(cuts)):
+        scores.append(detector.decision_function(part))
+        labels.append(detector.predict(part))
+        if at_once:
+            assert detector.update(part).tobytes() == scores[-1].tobytes()
+        else:
+            detector.partial_fit(part)
+    assert np.concatenate(scores).tobytes() == SCORES.tobytes()
+    assert np.concatenate(labels).tolist() == FITTED.predict(FURTHER).tolist()
+    whole = pickle.loads(pickle.dumps(FITTED)).partial_fit(FURTHER)
+    told = [_plain(episode) for episode in detector.episodes_]
+    assert told == [_plain(episode) for episode in whole.episodes_]
+
+
+def test_a_lasting_fault_is_found_row_by_row() -> None:
+    rows = normal(6, 1200)
+    rows[1000:, 1] += 3
+    detector = ReferenceDetector().fit(rows[:800])
+    found = []
+    for row in rows[800:, np.newaxis]:
+        found.append(int(detector.predict(row)[0]))
+        detector.partial_fit(row)
+    assert (sum(found[:200]), sum(found[230:])) == (0, 170)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1])
+@pytest.mark.parametrize("width", [1, 3])
+def test_new_normal_rows_keep_the_contamination(share: float, width: int) -> None:
+    found = []
+    for seed in range(30):
+        rows = normal(seed, 3000, width)
+        detector = ReferenceDetector(contamination=share).fit(rows[:1000])
+        found.append(detector.predict(rows[1000:]).mean())
+    assert share / 1.5 < np.mean(found) < 1.5 * share
+
+
+@pytest.mark.parametrize("share", [None, 0.1])
+@pytest.mark.parametrize("count", [256, 500])
+def test_equal_rows_are_normal_after_equal_rows(share: float | None, count: int) -> None:
+    detector = ReferenceDetector(contamination=share).fit(np.full((count, 3), 1.5))
+    assert not detector.labels_.any()
+    for size in (1, 100):
+        same = np.full((size, 3), 1.5)
+        assert not detector.predict(same).any()
+        assert not detector.partial_fit(same).in_episode(same).any()
+    other = np.full((50, 3), 2.5)
+    assert detector.predict(other).all()
+
+
+def test_scikit_learn_sees_an_outlier_detector() -> None:
+    rows = broken()
+    assert is_outlier_detector(ReferenceDetector())
+    pipeline = make_pipeline(StandardScaler(), ReferenceDetector()).fit(rows[:700])
+    assert is_outlier_detector(pipeline)
+    assert pipeline.predict(rows[700:])[[0, 150, -1]].tolist() == [0, 1, 0]
+    assert pipeline.decision_function(rows[700:]).shape == (900,)
+
+
+FRAMES: dict[str, Any] = {
+    "pandas": lambda rows, names: pd.DataFrame(rows, columns=names),
+    "polars": lambda rows, names: pl.DataFrame(rows, schema=names),
+    "Arrow": lambda rows, names: pa.table(list(rows.T), names=names),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_names_of_columns_are_remembered(kind: str) -> None:
+    rows, names = normal(8, 400), ["flow", "heat", "oil"]
+    frame = FRAMES[kind](rows, names)
+    detector = ReferenceDetector().fit(frame)
+    assert detector.feature_names_in_.tolist() == names
+    plain = ReferenceDetector().fit(rows)
+    assert plain.decision_function(rows).tolist() == detector.decision_function(frame).tolist()
+    for other in (["oil", "heat", "flow"], ["flow", "heat", "water"]):
+        with pytest.raises(ConfigError, match=r"columns of X = .* flow, heat, oil"):
+            detector.predict(FRAMES[kind](rows, other))
+    with pytest.warns(UserWarning, match="X had no names"):
+        detector.predict(rows)
+    with pytest.warns(UserWarning, match="fit had no names"):
+        plain.predict(frame)
+    assert not hasattr(detector.fit(rows), "feature_names_in_")
+
+
+def test_names_that_are_no_texts_are_none() -> None:
+    assert not hasattr(ReferenceDetector().fit(pd.DataFrame(normal(9, 300))), "feature_names_in_")
