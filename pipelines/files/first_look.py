@@ -67,6 +67,7 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     """
     warnings = [
         *_file_warnings(infos, columns),
+        *_notes(infos),
         *_decimal_warnings(infos, columns),
         *_drop_warnings(columns),
         *long_table_warnings(infos, columns),
@@ -103,6 +104,18 @@ def _file_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     return [
         f"the {len(infos):,} files are one model (--model-id COLUMN if they name the device, "
         "--model-id-from path if each file is one)"
+    ]
+
+
+def _notes(infos: Sequence[FileInfo]) -> list[str]:
+    """Return what was decided by looking at the files."""
+    found: dict[str, list[str]] = {}
+    for info in infos:
+        for note in info.notes:
+            found.setdefault(note, []).append(info.path)
+    return [
+        f"{paths[0]}{f' and {len(paths) - 1:,} more files' if len(paths) > 1 else ''}: {note}"
+        for note, paths in found.items()
     ]
 
 

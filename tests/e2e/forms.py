@@ -143,6 +143,38 @@ def _long(rows: list[Row]) -> None:
     save("pumps.csv", ["device,time,metric,value", *lines])
 
 
+def _lines(rows: list[Row], header: str = "device,time,flow,heat") -> list[str]:
+    """The lines of a plain CSV file."""
+    return [header, *(f"{r.device},{r.time.isoformat()},{r.flow},{r.heat}" for r in rows)]
+
+
+def _toa5(rows: list[Row]) -> None:
+    above = ['"TOA5","plant","CR1000","1234","CR1000.Std.32","CPU:pumps.CR1","5678","minute"']
+    names = '"TIMESTAMP","RECORD","device","flow","heat"'
+    units = ['"TS","RN","","l/s","Deg C"', '"","","Smp","Avg","Avg"']
+    lines = [f'"{r.time}",{at},"{r.device}",{r.flow},{r.heat}' for at, r in enumerate(rows)]
+    save("pumps.dat", [*above, names, *units, *lines])
+
+
+def _influx(rows: list[Row]) -> None:
+    above = [
+        "#group,false,false,false,true,false,false",
+        "#datatype,string,long,dateTime:RFC3339,string,double,double",
+        "#default,_result,,,,,",
+        ",result,table,_time,device,flow,heat",
+    ]
+    table = {name: at for at, name in enumerate(DEVICES)}
+    lines = [
+        f",,{table[r.device]},{r.time.isoformat()}Z,{r.device},{r.flow},{r.heat}" for r in rows
+    ]
+    save("pumps.csv", [*above, *lines])
+
+
+def _indexed(rows: list[Row]) -> None:
+    first, *others = _lines(rows)
+    save("pumps.csv", ["," + first, *(f"{at},{line}" for at, line in enumerate(others))])
+
+
 FORMS: dict[str, Form] = {
     "a row a line, times in ISO 8601": Form(written("%Y-%m-%dT%H:%M:%SZ")),
     "semicolons, decimal commas, times such as 01.03.2026 00:10": Form(_european),
@@ -159,5 +191,20 @@ FORMS: dict[str, Form] = {
     "a file for each moment, device and time in its path": Form(_snapshots),
     "JSON, an object a line": Form(_json_lines),
     "a row for each value (InfluxDB, Home Assistant, PI, OPC UA)": Form(_long),
+    "lines above the header": Form(
+        lambda rows: save("pumps.csv", ["Pumps, all of them", "2026", "", *_lines(rows)])
+    ),
+    "Excel's line `sep=;`": Form(
+        lambda rows: save("pumps.csv", ["sep=;", *(x.replace(",", ";") for x in _lines(rows))])
+    ),
+    "units below the header": Form(
+        lambda rows: save("pumps.csv", [_lines(rows)[0], ",,l/s,°C", *_lines(rows)[1:]])
+    ),
+    "Campbell's TOA5": Form(_toa5),
+    "InfluxDB's annotated CSV, after `pivot`": Form(_influx),
+    "a delimiter at the end of lines": Form(
+        lambda rows: save("pumps.csv", [_lines(rows)[0], *(f"{x}," for x in _lines(rows)[1:])])
+    ),
+    "the index of pandas' `to_csv`": Form(_indexed),
 }
 """By the first cell of the table's row."""

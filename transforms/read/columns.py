@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,9 +30,11 @@ from transforms.read.matrix import Feature, to_matrix
 
 __all__ = ["HAS_MISSING", "ColumnOptions", "Columns", "resolve"]
 
+_NO_VALUE = "no value in the rows that were looked at (--features takes it)"
 HAS_MISSING = "has missing values"
 """Why `missing="drop"` leaves a channel out."""
 
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+(_level_\d+)?")
 _SHOWN = 12
 _NAME = 80
 
@@ -275,14 +278,20 @@ def _choose_features(
                 left_out.append((name, "excluded"))
             elif name in hints:
                 left_out.append((name, hints[name]))
+            elif _PANDAS_INDEX.fullmatch(name):
+                left_out.append((name, "pandas' index"))
             elif not is_feature(kind := _merged_kind(infos, name)):
-                left_out.append((name, f"no numbers ({kind})"))
+                left_out.append((name, _NO_VALUE if pa.types.is_null(kind) else _no_numbers(kind)))
             else:
                 chosen.append(name)
         known = set(names)
         for name in sorted({n for info in infos for n in info.schema.names} - known):
             left_out.append((name, f"not in {first.path}"))
     return [_feature(infos, name) for name in chosen], left_out
+
+
+def _no_numbers(kind: pa.DataType) -> str:
+    return f"no numbers ({kind})"
 
 
 def _feature(infos: Sequence[FileInfo], name: str) -> Feature:

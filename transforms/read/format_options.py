@@ -64,13 +64,19 @@ class FormatOptions(Settings):
     ] = '"'
     header: Annotated[
         bool | None,
-        """Whether the first CSV line names the columns. Without: it does unless every field of it
-        is a number (0, 1, 2 ... in order count as names).""",
+        """Whether the first CSV line names the columns. Without: it does unless it is like the
+        lines after it: numbers where they have numbers (0, 1, 2 ... in order count as names).""",
     ] = None
     names: Annotated[
         Sequence[str] | None,
         "Column names of a CSV file without a header line; without: f0, f1, ...",
     ] = None
+    skip_lines: Annotated[
+        int,
+        Range(0, 1_000_000),
+        """Lines above the header of a CSV file, blank ones among them, that are skipped. A line
+        `sep=;`, TOA5's first line and InfluxDB's `#` lines are skipped without.""",
+    ] = 0
     comment: Annotated[str, """CSV lines that begin with this are skipped; "" for none."""] = ""
     encoding: Annotated[str, "Encoding of CSV, by Python's name."] = "utf-8"
     decimal: Annotated[str, "Decimal mark of CSV numbers."] = "."

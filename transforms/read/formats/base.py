@@ -179,6 +179,7 @@ class FileInfo:
         decimal: The decimal mark that text is read with.
         constants: Columns that are not in the file, with one text for all of its rows.
         sparse: Whether a row may lack any column, so that others than these can be read, too.
+        notes: What was decided by looking at it, for the user to check.
     """
 
     path: str
@@ -192,6 +193,7 @@ class FileInfo:
     decimal: str = "."
     constants: Mapping[str, str | None] = field(default_factory=dict)
     sparse: bool = False
+    notes: tuple[str, ...] = ()
 
     def is_text(self, name: str) -> bool:
         """Check whether a column's values are text, so that they can be read as another type."""

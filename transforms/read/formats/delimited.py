@@ -21,6 +21,15 @@ from transforms.read.formats.fields import (
     number_pattern,
     parse_fields,
 )
+from transforms.read.formats.head import (
+    LOOKED_AT,
+    Cells,
+    Head,
+    check_titles,
+    cut,
+    names_of,
+    special_of,
+)
 from transforms.read.formats.lines import BLOCK_BYTES, Lines, read_lines
 from transforms.read.kinds import is_number
 
@@ -56,15 +65,17 @@ class DelimitedPiece(Piece):
 
     Attributes:
         dialect: How lines are cut.
-        header: Whether the first line names the columns.
+        head: Lines above the data: titles, the header, units. Blank ones and comments come on top.
         comment: Prefix of lines to skip.
         encoding: The text's encoding.
+        skip: Lines of the file that are skipped, whatever they are.
     """
 
     dialect: Dialect
-    header: bool
+    head: int
     comment: str
     encoding: str
+    skip: int = 0
 
     def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
         """Stream the named columns, parsed as the given types."""
@@ -96,14 +107,18 @@ class DelimitedPiece(Piece):
 
     def blocks(self) -> Iterator[Lines]:
         """Stream the data lines: without header, blank lines and comments."""
-        header, dialect = self.header, self.dialect
+        skip, head, dialect = self.skip, self.head, self.dialect
         quote = ord(dialect.quote) if dialect.quote and dialect.multiline else None
         for block in read_lines(self.path, self.encoding, quote):
-            lines = block.without_blank(self.comment.encode())
+            skipped = min(skip, len(block))
+            skip -= skipped
+            lines = block.slice(skipped, len(block)) if skipped else block
+            lines = lines.without_blank(self.comment.encode())
             if dialect.delimiter == " ":
                 lines = collapse_blanks(lines)
-            if header and len(lines):
-                lines, header = lines.slice(1, len(lines)), False
+            if head and len(lines):
+                above = min(head, len(lines))
+                lines, head = lines.slice(above, len(lines)), head - above
             if len(lines):
                 yield lines
 
@@ -132,23 +147,91 @@ def inspect_csv(path: str, options: FormatOptions) -> FileInfo:
         null_values=(*NULL_VALUES, *options.null_values),
         multiline=options.multiline,
     )
-    piece = DelimitedPiece(path, 0, None, dialect, False, options.comment, options.encoding)
+    piece = DelimitedPiece(
+        path, 0, None, dialect, 0, options.comment, options.encoding, options.skip_lines
+    )
     lines = _first_lines(piece)
-    if options.delimiter is None:
+    special = special_of(lines.text(0))
+    if special.comment and not options.comment:
+        piece = replace(piece, comment=special.comment)
+        _check_one_table(piece)
+    if special.delimiter is not None and options.delimiter is None:
+        dialect = replace(dialect, delimiter=special.delimiter)
+    piece = replace(piece, dialect=dialect, head=special.lines)
+    lines = _first_lines(piece)
+    if options.delimiter is None and special.delimiter is None:
         _check_delimiter(path, lines.slice(0, _DELIMITER_LINES), delimiter, options.quote)
+    head = _head(piece, lines, options)
+    piece = replace(
+        piece, dialect=replace(dialect, names=head.names), head=special.lines + head.lines
+    )
+    suggested = Suggested(exclude={**special.exclude, **head.exclude})
+    info = _info(piece, "csv", lines.slice(head.lines, _TYPING_LINES), suggested)
+    return replace(info, notes=head.notes)
+
+
+def _head(piece: DelimitedPiece, lines: Lines, options: FormatOptions) -> Head:
+    """Find out what the first lines are, and the names of the columns.
+
+    Raises:
+        ConfigError: if lines stand above the table.
+        DataError: if names and lines do not go together.
+    """
+    path, dialect = piece.path, piece.dialect
     first = _split_line(path, lines.text(0), dialect)
+    texts = [lines.text(at).decode("utf-8", "replace") for at in range(min(len(lines), LOOKED_AT))]
+    rows = [first, *(cut(text, dialect.delimiter, dialect.quote) for text in texts[1:])]
+    cells = Cells(rows, dialect.decimal, dialect.null_values)
+    if options.names is not None:
+        names, above = tuple(options.names), int(bool(options.header))
+        width = len(rows[above]) if len(rows) > above else len(first)
+        if len(names) != width:
+            raise DataError(path, f"{width} columns instead of the {len(names)} named")
+        check_names(path, names)
+        return Head(above, names)
+    if options.header is None and not piece.head:
+        check_titles(path, cells, options.skip_lines, _places(piece, LOOKED_AT))
     header = options.header
     if header is None:
-        header = options.names is None and not _is_data(first, dialect)
-    if options.names is not None:
-        names = tuple(options.names)
-        if len(names) != len(first):
-            raise DataError(path, f"{len(first)} columns instead of the {len(names)} named")
-    else:
-        names = tuple(first) if header else tuple(f"f{i}" for i in range(len(first)))
-    check_names(path, names)
-    piece = replace(piece, dialect=replace(dialect, names=names), header=header)
-    return _info(piece, "csv", lines.slice(int(header), _TYPING_LINES), Suggested())
+        header = not cells.is_data(len(rows[1]) if len(rows) > 1 else len(first))
+    if header:
+        return names_of(path, cells, sure=options.header is True)
+    mixed = options.header is None and not all(map(cells.is_number, first))
+    note = "has no header: its first line is like those after it (--header if it names the columns)"
+    names = tuple(f"f{at}" for at in range(len(first)))
+    return Head(0, names, notes=(note,) if mixed else ())
+
+
+def _places(piece: DelimitedPiece, most: int) -> list[int]:
+    """Return where in the file the first lines stand that are neither blank nor comments."""
+    comment = piece.comment.encode()
+    for block in read_lines(piece.path, piece.encoding):
+        texts = [block.text(at) for at in range(min(len(block), most + piece.skip))]
+        return [
+            at
+            for at, text in enumerate(texts)
+            if at >= piece.skip and text and not (comment and text.startswith(comment))
+        ]
+    return []
+
+
+def _check_one_table(piece: DelimitedPiece) -> None:
+    """Refuse a file of InfluxDB's that holds several tables, whose columns differ.
+
+    Raises:
+        DataError: naming the line at which the second begins.
+    """
+    at, data = 0, False
+    for block in read_lines(piece.path, piece.encoding):
+        begins = block.first_bytes() == ord("#")
+        # Lines of data, a header among them, then annotations: another table.
+        seen = np.logical_or.accumulate(np.concatenate([[data], ~begins & ~block.is_blank()]))
+        again = np.flatnonzero(begins & seen[:-1])
+        if len(again):
+            where = f"line {at + int(again[0]) + 1}"
+            reason = "another table begins here, with columns of its own: write a file for each"
+            raise DataError(piece.path, reason, where)
+        at, data = at + len(block), bool(seen[-1])
 
 
 def inspect_pamap2(path: str, options: FormatOptions) -> FileInfo:
@@ -158,11 +241,13 @@ def inspect_pamap2(path: str, options: FormatOptions) -> FileInfo:
         DataError: if the file has no line or its first line has another number of fields.
     """
     dialect = Dialect(names=PAMAP2_NAMES, delimiter=" ", quote="")
-    piece = DelimitedPiece(path, 0, None, dialect, False, options.comment, options.encoding)
+    piece = DelimitedPiece(path, 0, None, dialect, 0, options.comment, options.encoding)
     lines = _first_lines(piece)
+    if special_of(lines.text(0)).delimiter:
+        return inspect_csv(path, options)
     fields = len(lines.text(0).split(b" "))
     if fields != len(PAMAP2_NAMES):
-        reason = f"{fields} columns instead of PAMAP2's 54 (set the format for other text)"
+        reason = f"{fields} columns instead of PAMAP2's 54 (other text: --format csv)"
         raise DataError(path, reason, "line 1")
     types = dict.fromkeys(PAMAP2_NAMES, pa.float64()) | {"activity_id": pa.int64()}
     suggested = Suggested(time="time", label="activity_id", exclude=_PAMAP2_EXCLUDED)
@@ -266,14 +351,7 @@ def _fields(texts: list[str], delimiter: str, quote: str) -> list[int]:
         return [len(text.split()) for text in texts]
     if not quote:
         return [text.count(delimiter) + 1 for text in texts]
-    return [len(_cut(text, delimiter, quote)) for text in texts]
-
-
-def _cut(text: str, delimiter: str, quote: str) -> list[str]:
-    try:
-        return next(python_csv.reader([text], delimiter=delimiter, quotechar=quote), [])
-    except python_csv.Error:
-        return []
+    return [len(cut(text, delimiter, quote)) for text in texts]
 
 
 def _split_line(path: str, line: bytes, dialect: Dialect) -> list[str]:
@@ -290,13 +368,3 @@ def _split_line(path: str, line: bytes, dialect: Dialect) -> list[str]:
     except python_csv.Error as error:
         raise DataError(path, str(error), "line 1") from None
     return rows[0]
-
-
-def _is_data(fields: list[str], dialect: Dialect) -> bool:
-    """Check whether a first line is data: all numbers, but not 0, 1, 2 ... in order."""
-    if len(fields) > 1 and fields == [str(i) for i in range(len(fields))]:
-        return False
-    nulls = {"", *dialect.null_values}
-    values = pa.array([field for field in fields if field not in nulls], pa.string())
-    matched = pc.match_substring_regex(values, number_pattern(dialect.decimal))
-    return len(values) > 0 and bool(pc.all(matched).as_py())

@@ -90,6 +90,14 @@ class Lines:
         positions = np.flatnonzero(self.bytes_array() == byte)
         return np.diff(np.searchsorted(positions, self.ends), prepend=0)
 
+    def first_bytes(self) -> npt.NDArray[np.uint8]:
+        """Return the first byte of each line; a blank one's is its line feed."""
+        return self.bytes_array()[self.starts]
+
+    def is_blank(self) -> npt.NDArray[np.bool_]:
+        """Return which lines are empty."""
+        return np.equal(self.ends, self.starts)
+
     def without_blank(self, comment: bytes = b"") -> Lines:
         """Drop empty lines and, if a prefix is given, those that begin with it."""
         starts, data = self.starts, self.bytes_array()
