@@ -13,7 +13,9 @@ from pipelines.cli import input_options
 from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
+from transforms.read.long_table import LongTable
 from transforms.read.matrix import Feature
+from transforms.track.order import MERGE
 
 
 def check(args: argparse.Namespace) -> Columns:
@@ -46,7 +48,13 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
         "--time": given.time,
         "--sequence": given.sequence,
         "--label": given.label,
+        "--metric": given.metric,
+        "--value": given.value,
     }
+    table = None
+    if given.metric is not None and given.value is not None:
+        table = LongTable(given.metric, given.value, tuple(given.features or ()))
+        features = ()
     named = [*((flag, name) for flag, name in roles.items() if name)]
     named += [("--features", feature.name) for feature in features]
     seen: dict[str, str] = {}
@@ -67,6 +75,8 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
         dtype="float64",
         requests={},
         options=dataclasses.replace(given, features=tuple(f.name for f in features)),
+        long=table,
+        partial=table is not None or args.duplicates == MERGE,
     )
 
 
@@ -85,8 +95,16 @@ def label_columns(args: argparse.Namespace, columns: Columns) -> Columns:
         label=label,
         label_type=_label_type(columns.options, label),
         features=(),
+        long=None,
+        partial=False,
         options=dataclasses.replace(
-            columns.options, label=label, sequence=args.label_index, features=(), missing="fail"
+            columns.options,
+            metric=None,
+            value=None,
+            label=label,
+            sequence=args.label_index,
+            features=(),
+            missing="fail",
         ),
     )
 

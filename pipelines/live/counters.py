@@ -67,7 +67,10 @@ def waiting(totals: Mapping[str, int]) -> int:
         >>> waiting({"rows_read": 100, "rows_tracked": 60, "rows_late": 1, "rows_failed": 2})
         37
     """
-    gone = ("rows_tracked", "rows_late", "rows_failed", "rows_learned_before", "rows_duplicate")
+    gone = (
+        *("rows_tracked", "rows_late", "rows_failed", "rows_learned_before", "rows_duplicate"),
+        *("rows_merged", "rows_unnamed"),
+    )
     return max(totals.get("rows_read", 0) - sum(totals.get(name, 0) for name in gone), 0)
 
 

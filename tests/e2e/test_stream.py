@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.cli.main import main
 from tests.e2e.clusters import PATIENCE, LocalCluster
 from tests.e2e.jobs import COLUMNS, command, environment, table_of, track
 from tests.e2e.kills import Killer
-from tests.e2e.live import SPECS, Live, Recording, assert_same_bits, record, settled
+from tests.e2e.live import CHANNELS, SPECS, Live, Recording, assert_same_bits, record, settled
 
 ROWS = 1500
 SEED = 5
@@ -81,6 +82,33 @@ def test_a_live_job_gives_the_bytes_of_the_file_job(
     log = (cluster.folder / "logs" / "taskmanager.log").read_text()
     readers = re.findall(r"is reading from sources: \[(.*)\]", log)[-parallelism:]
     assert [names.count("@") for names in readers] == [1] * parallelism
+
+
+def as_long(file: Path, folder: Path) -> Path:
+    """Write a file's rows as a row for each value."""
+    table, path = pq.read_table(file), folder / f"long-{file.name}"
+    others = table.drop_columns(list(CHANNELS))
+    parts = [
+        others.append_column("metric", pa.array([name] * len(table))).append_column(
+            "value", table[name]
+        )
+        for name in CHANNELS
+    ]
+    pq.write_table(pa.concat_tables(parts), path)
+    return path
+
+
+def test_a_long_table_gives_the_bytes_of_the_wide_one(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    live = Live(cluster, "long", "json")
+    live.make_topic(PARTITIONS)
+    long = ("--metric", "metric", "--value", "value")
+    first, second = (as_long(file, tmp_path) for file in recording.files)
+    assert main(live.replay(first, 50, *long, "--speed", "0")) == 0
+    with live.running("--parallelism=2", *long):
+        assert main(live.replay(second, 4, *long, "--speed", "0")) == 0
+        assert_same_as_file_job(live, recording, tmp_path)
 
 
 def test_killed_workers_lose_and_change_nothing(

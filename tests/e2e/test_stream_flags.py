@@ -51,6 +51,13 @@ JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service
             ["--features", "x", "--duplicates", "drop", "--max-disorder", "0"],
             "--duplicates = 'drop': must be keep where --max-disorder is 0",
         ),
+        (["--features", "x", "--metric", "m"], "--value = None: must be the column of values"),
+        (["--metric", "m", "--value", "v"], "--features = '': must be the names of the fields"),
+        (["--features", "x", "--metric", "m", "--value", "m"], "another field than --metric"),
+        (
+            ["--features", "x", "--metric", "m", "--value", "v", "--max-disorder", "0"],
+            "--max-disorder = '0': must be over 0 with --metric",
+        ),
         (["--features", "x", "--expire-after", "60"], "left out without --snapshots"),
         (["--features", "x", "--devices-topic", "d"], "left out without --reference"),
         (["--features", "x", "--overlap", "drop"], "left out without --warm-start"),

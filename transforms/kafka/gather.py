@@ -66,12 +66,21 @@ _KINDS = {
 """Arrow's type for values of a record's field: each of them is read by itself, whatever values
 are beside it in the bundle."""
 
-_ALLOWED = {"model_id": is_id, "time": is_time, "sequence": is_sequence, "label": is_label}
+_ALLOWED = {
+    "model_id": is_id,
+    "time": is_time,
+    "sequence": is_sequence,
+    "label": is_label,
+    "metric": is_id,
+    "value": is_label,
+}
 _TEXTS = {
     "model_id": "a text or a whole number",
     "time": "a time, a number or a text",
     "sequence": "a whole number",
     "label": "a text or a number",
+    "metric": "a text or a whole number",
+    "value": "a number, or a text that is one",
 }
 
 
@@ -154,20 +163,24 @@ class Gathering:
     def chunks(self) -> Iterator[tuple[str, Chunk]]:
         """Yield the good rows of all messages, by model; to be called once."""
         parsed: list[ParsedRows] = []
+        # Rows between those of a group may be in another.
+        merge = len(self._groups) == 1
         for group in self._groups.values():
             batch, messages, places = self._typed(group)
             if not len(messages):
                 continue
             rows = position(self._of(messages, "offset"), places)
             sources = self._of(messages, "partition").astype(np.int32)
-            good, failed = parse(Rows(batch, rows), sources, self._columns)
+            good, failed = parse(Rows(batch, rows), sources, self._columns, merge=merge)
             parsed.append(good)
             good.local.add_to_counters(self._counted_as)
+            good.merged.add_to_counters(self._counted_as)
             if failed.batch.num_rows:
                 self._refuse_rows(Chunk(failed.batch), group)
         count("messages_read", len(self._messages))
         count(f"{self._counted_as}_read", self.rows)
-        count(f"{self._counted_as}_failed", self.rows - sum(len(part) for part in parsed))
+        good_rows = sum(len(part) + part.merged.rows + part.merged.unnamed for part in parsed)
+        count(f"{self._counted_as}_failed", self.rows - good_rows)
         yield from _as_records(list(split(parsed, self._columns)))
 
     def dead_letters(self) -> Iterator[Outgoing]:
@@ -179,7 +192,7 @@ class Gathering:
 
     def _add_batch(self, number: int, batch: pa.RecordBatch) -> None:
         arrays, names = [], []
-        for role, name in self._roles.items():
+        for role, name in [*self._roles.items(), *self._cells()]:
             array = _only_column(batch, name)
             if not _ALLOWED[role](array.type):
                 raise BadMessageError(f"{name} is {array.type}: not {_TEXTS[role]}")
@@ -203,6 +216,11 @@ class Gathering:
         group.messages.extend([number] * count_of_rows)
         group.places.extend(range(count_of_rows))
         self.rows += count_of_rows
+
+    def _cells(self) -> list[tuple[str, str]]:
+        """Return the columns of metrics and values, of a long table."""
+        table = self._columns.long
+        return [] if table is None else [("metric", table.metric), ("value", table.value)]
 
     def _add_records(self, number: int, records: Sequence[Any]) -> None:
         roles = list(self._roles.items())
@@ -261,6 +279,9 @@ class Gathering:
             kind = _KINDS[role].get(_type_of(records[0].get(name)), pa.string())
             values = [record.get(name) for record in records]
             columns[name] = _column(name, values, kind, bad, _TEXTS[role])
+        for role, name in self._cells():
+            own = [record.get(name) for record in records]
+            columns[name] = (_metrics if role == "metric" else _values)(name, own, bad)
         for feature in self._columns.features:
             kind = pa.float64()
             if feature.width is not None:
@@ -386,6 +407,31 @@ def _column(
             good.append(None)
             bad.setdefault(row, f"{name} = {_shown(value)}: not {allowed}")
     return pa.array(good, kind)
+
+
+def _metrics(name: str, values: list[Any], bad: dict[int, str]) -> pa.Array:
+    """Make the column of a long table's metrics."""
+    texts = [str(value) if type(value) is int else value for value in values]
+    return _column(name, texts, pa.string(), bad, _TEXTS["metric"])
+
+
+def _values(name: str, values: list[Any], bad: dict[int, str]) -> pa.Array:
+    """Make the column of a long table's values: numbers, or if some are texts, all as texts."""
+    try:
+        return pa.array(values, pa.float64())
+    except _MISFITS:
+        pass
+    texts: list[str | None] = []
+    for row, value in enumerate(values):
+        text = value if isinstance(value, str) else None
+        if isinstance(value, bool):
+            text = str(value)
+        elif isinstance(value, int | float):
+            text = repr(value)
+        elif value is not None and text is None:
+            bad.setdefault(row, f"{name} = {_shown(value)}: not {_TEXTS['value']}")
+        texts.append(text)
+    return _column(name, texts, pa.string(), bad, _TEXTS["value"])
 
 
 _MISFITS = (pa.ArrowException, ValueError, TypeError, OverflowError)

@@ -110,7 +110,9 @@ class _Refusals:
             self.reasons.setdefault(row, f"{name} = {value}: {why}")
 
 
-def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRows, Failures]:
+def parse(
+    rows: Rows, source: npt.ArrayLike, columns: Columns, *, merge: bool = True
+) -> tuple[ParsedRows, Failures]:
     """Convert one batch; each of its rows comes out once, as a good row or a failure.
 
     Args:
@@ -118,6 +120,8 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
             could not even be read.
         source: int32, rank of the file, one for all rows or one a row.
         columns: What each column is.
+        merge: Whether rows of a long table are merged that follow one another here: they do in
+            their source, too, but for rows of other models and those that are refused.
 
     Returns:
         The good rows, and the failures: a value that could not be read, no or no usable model id,
@@ -148,7 +152,7 @@ def parse(rows: Rows, source: npt.ArrayLike, columns: Columns) -> tuple[ParsedRo
     keep[list(reasons)] = False
     good = select(parsed, keep) if reasons else parsed
     if cells is not None:
-        good = _wide(good, cells.channel[keep], columns.width)
+        good = _wide(good, cells.channel[keep], columns.width, merge)
     device = rows.constants.get(columns.model_id) if columns.model_id is not None else None
     return good, _failures(parsed, reasons, rows.bad, source, device)
 
@@ -185,13 +189,14 @@ def _cells(batch: pa.RecordBatch, columns: Columns, table: LongTable, refusals: 
     return cells
 
 
-def _wide(long: ParsedRows, channel: npt.NDArray[np.int64], width: int) -> ParsedRows:
+def _wide(long: ParsedRows, channel: npt.NDArray[np.int64], width: int, merge: bool) -> ParsedRows:
     """Return one row for rows of one model and time that follow one another in their source."""
     rows = len(long)
     wanted = channel >= 0
     if not wanted.all():
         long, channel = select(long, wanted), channel[wanted]
     keys = [key for key in (long.time, long.sequence, long.source) if key is not None]
+    keys += [] if merge else [long.row]
     runs = runs_of(long.model, keys)
     value = long.x[:, 0]
     x = spread(runs, channel, value, width)
