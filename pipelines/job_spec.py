@@ -122,9 +122,10 @@ class Job:
             "snapshot_every": self.snapshot_every,
             "start_from": self.start and self.start.digest(),
             "extras": list(self.extras),
+            "times": self.columns.options.how_times(),
             "columns": {
                 "model_id": self.columns.model_id,
-                "time": self.columns.time,
+                "time": " ".join(self.columns.times) or None,
                 "sequence": self.columns.sequence,
                 "label": self.columns.label,
                 "features": list(self.columns.channels),

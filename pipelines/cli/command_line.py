@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import functools
+import os
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -244,6 +245,39 @@ def refuse_words(
         if not hint and isinstance(inputs, list):
             hint = f" (inputs stand together: {' '.join(inputs)})"
         raise UsageError(f"{word!r} was not understood{why}{hint}")
+
+
+def inputs_after_time(given: Sequence[str]) -> list[str]:
+    """Keep `--time`, which takes a column or two, from taking a file as the second one.
+
+    Args:
+        given: A command line.
+
+    Returns:
+        The command line, with `--time=COLUMN` where a file comes after it.
+
+    Example:
+        >>> inputs_after_time(["track", "--time", "t", "rows.csv"])
+        ['track', '--time=t', 'rows.csv']
+        >>> inputs_after_time(["track", "rows.csv", "--time", "Date", "Time"])
+        ['track', 'rows.csv', '--time', 'Date', 'Time']
+    """
+    words = list(given)
+    for at, word in enumerate(words[:-2]):
+        if word == _TIME and not words[at + 1].startswith("-") and _names_files(words[at + 2]):
+            return [*words[:at], f"{_TIME}={words[at + 1]}", *words[at + 2 :]]
+    return words
+
+
+_TIME = "--time"
+
+
+def _names_files(word: str) -> bool:
+    # Not for every command: the package of formats takes longer to import than a look.
+    from transforms.read.formats.endings import ENDINGS, split_ending  # noqa: PLC0415
+
+    known = split_ending(word)[0] in ENDINGS
+    return known or word == "-" or "/" in word or "*" in word or os.path.exists(word)
 
 
 _MANY = ("+", "*")

@@ -31,6 +31,7 @@ from pipelines.cli.command_line import (
     flags_named,
     flags_of,
     greedy_flag,
+    inputs_after_time,
     refuse_flags,
     refuse_words,
 )
@@ -250,6 +251,7 @@ def read(given: Sequence[str]) -> tuple[Parser, Any, list[str]]:
         hint = f": did you mean {near[0]}?" if near else f", which are {', '.join(COMMANDS)}"
         raise UsageError(f"{name!r} is none of the commands{hint}")
     parser = parser_of(name)
+    given = inputs_after_time(given)
     args, rest = _parse(parser, given)
     beam = name is not None and bool(COMMANDS[name].check)
     if not beam:

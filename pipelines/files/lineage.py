@@ -115,6 +115,7 @@ def input_dataset(path: str, columns: Columns, rows: int | None) -> Facet:
     named = [
         (columns.model_id, "model id"),
         (columns.time, "time"),
+        (columns.time_of_day, "time of day"),
         (columns.label, "label"),
         *((feature.name, "channel") for feature in columns.features),
         *(() if table is None else ((table.metric, "metric"), (table.value, "value"))),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from transforms.read.columns import Columns
+from transforms.read.date_and_time import time_column
 from transforms.read.formats import FileInfo, Rows
 from transforms.read.kinds import codes_of, encode, is_number, is_text, value_type
 
@@ -57,14 +58,14 @@ def long_table_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str
 
 def _texts(info: FileInfo, columns: Columns) -> list[str]:
     """Return the columns that may name metrics: texts that have no other meaning."""
-    taken = {columns.model_id, columns.time, columns.sequence, columns.label}
+    taken = {columns.model_id, *columns.times, columns.sequence, columns.label}
     names = [field.name for field in info.schema if field.name not in taken]
     return [name for name in names if is_text(value_type(info.schema.field(name).type))]
 
 
 def _values(info: FileInfo, columns: Columns) -> list[str]:
     """Return the columns that may hold values: channels, or texts that are named so."""
-    taken = {columns.model_id, columns.time, columns.sequence, columns.label}
+    taken = {columns.model_id, *columns.times, columns.sequence, columns.label}
     found = []
     for field in info.schema:
         number = is_number(value_type(field.type))
@@ -115,7 +116,7 @@ def _value_of(metric: str, values: Sequence[str]) -> str | None:
 
 def _places(batch: pa.RecordBatch, columns: Columns) -> Codes:
     """Return a number for each row, the same for rows of one device and time."""
-    times, _ = _codes(batch.column(columns.time))
+    times, _ = _codes(time_column(batch, columns))
     if columns.model_id is None:
         return times
     models, count = _codes(batch.column(columns.model_id))

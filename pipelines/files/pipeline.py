@@ -56,6 +56,7 @@ def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
     settings = job.settings()
     found: dict[str, Any] = {
         "columns": settings["columns"],
+        "times": settings["times"],
         "tracker": job.spec.tracker,
         "spec": {**settings["tracker"], "digest": job.spec.digest()},
         "learner": job.learner and {**settings["learner"], "digest": job.learner.digest()},

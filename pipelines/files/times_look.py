@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from kerneltrack.errors import DataError
 from transforms.read.columns import Columns
+from transforms.read.date_and_time import time_column
 from transforms.read.formats import FileInfo, Rows
 from transforms.read.kinds import as_bytes, is_number, is_text, texts_of
 from transforms.read.local_times import read_times
@@ -76,10 +77,9 @@ def check_times(info: FileInfo, rows: Rows, columns: Columns) -> list[str]:
     Raises:
         DataError: if most cannot be read, or may well be something else, with the flag to give.
     """
-    name = columns.time
-    if name is None or not rows.batch.num_rows:
+    if columns.time is None or not rows.batch.num_rows:
         return []
-    values = rows.batch.column(name)
+    values, name = time_column(rows.batch, columns), " ".join(columns.times)
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     there = values.filter(values.is_valid())

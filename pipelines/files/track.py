@@ -61,7 +61,7 @@ def _labels(args: argparse.Namespace, files: Input, job: Job) -> ReadLabels | No
         given = dataclasses.replace(given, model_id=files.columns.model_id, model_id_from=None)
     columns = dataclasses.replace(
         given,
-        time=None if args.label_index else files.columns.time,
+        time=None if args.label_index else files.columns.times,
         sequence=args.label_index,
         label=args.label_column or args.label or "label",
         features=(),

@@ -45,7 +45,7 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
         raise ConfigError("--features", "", "the names of the fields that are features")
     roles = {
         "--model-id": given.model_id,
-        "--time": given.time,
+        "--time": given.times[0] if given.times else None,
         "--sequence": given.sequence,
         "--label": given.label,
         "--metric": given.metric,
@@ -55,7 +55,9 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     if given.metric is not None and given.value is not None:
         table = LongTable(given.metric, given.value, tuple(given.features or ()))
         features = ()
+    of_day = given.times[1] if len(given.times) > 1 else None
     named = [*((flag, name) for flag, name in roles.items() if name)]
+    named += [] if of_day is None else [("--time", of_day)]
     named += [("--features", feature.name) for feature in features]
     seen: dict[str, str] = {}
     for flag, name in named:
@@ -67,7 +69,8 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     label = given.label or None
     return Columns(
         model_id=given.model_id or MESSAGE_KEY,
-        time=given.time or RECORD_TIME,
+        time=given.times[0] if given.times else RECORD_TIME,
+        time_of_day=of_day,
         sequence=given.sequence,
         label=label,
         label_type=_label_type(given, label),
@@ -91,6 +94,7 @@ def label_columns(args: argparse.Namespace, columns: Columns) -> Columns:
     return dataclasses.replace(
         columns,
         time=None if args.label_index else columns.time,
+        time_of_day=None if args.label_index else columns.time_of_day,
         sequence=args.label_index,
         label=label,
         label_type=_label_type(columns.options, label),

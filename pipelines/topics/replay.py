@@ -32,6 +32,7 @@ from transforms.kafka.secrets import resolve
 from transforms.kafka.send import SETTINGS
 from transforms.read.column_options import LABEL_TYPES
 from transforms.read.columns import Columns
+from transforms.read.date_and_time import time_column
 from transforms.read.formats import Rows
 from transforms.read.local_times import LocalTimes, Places, read_times, settle, with_passages
 from transforms.read.look import Input
@@ -160,7 +161,7 @@ def _shortened(columns: Columns, table: pa.Table) -> tuple[Columns, pa.Table]:
 
 def _placed(rows: Rows, source: int, columns: Columns) -> tuple[Any, Any, Any, LocalTimes]:
     """Return rows' times and ids, which of them have both, and how many times were in doubt."""
-    times = read_times(rows.batch.column(columns.time), columns)
+    times = read_times(time_column(rows.batch, columns), columns)
     names, model = model_ids(rows.batch, columns)
     places = Places(names, model, np.full(len(model), source, dtype=np.int32), rows.row)
     settled = settle(times, columns, places)

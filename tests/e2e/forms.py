@@ -102,6 +102,14 @@ def _excel(rows: list[Row]) -> None:
     save("pumps.csv", lines)
 
 
+def _two_columns(rows: list[Row]) -> None:
+    save(
+        "pumps.csv",
+        ["device,Date,Time,flow,heat"]
+        + [f"{r.device},{r.time:%d/%m/%Y,%H:%M:%S},{r.flow},{r.heat}" for r in rows],
+    )
+
+
 def _headerless(rows: list[Row]) -> None:
     save("pumps.csv", [f"{r.device},{r.time.isoformat()},{r.flow},{r.heat}" for r in rows])
 
@@ -178,6 +186,7 @@ def _indexed(rows: list[Row]) -> None:
 FORMS: dict[str, Form] = {
     "a row a line, times in ISO 8601": Form(written("%Y-%m-%dT%H:%M:%SZ")),
     "semicolons, decimal commas, times such as 01.03.2026 00:10": Form(_european),
+    "date and time of day in two columns": Form(_two_columns),
     "times with the name of a zone, such as 2026-03-01 01:00:00 CET": Form(_central_european),
     "times such as Sun Mar 1 00:00:00 2026": Form(written("%a %b %d %H:%M:%S %Y")),
     "times such as 202603010000, as numbers or texts": Form(written("%Y%m%d%H%M")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import math
@@ -118,6 +119,48 @@ def test_one_object_is_one_row_of_key_and_record_time() -> None:
     assert letters == []
     (row,) = found
     assert (row["time"], row["x"]) == (1_600_000_000_000 * 10**6, [1.0, 1.0])
+
+
+@pytest.mark.parametrize("form", ["json", "arrow", "avro"])
+def test_a_date_and_a_time_of_day_are_one_time(form: str) -> None:
+    day, clocks = datetime.date(2026, 3, 1), [datetime.time(1, at) for at in range(3)]
+    moments = [datetime.datetime.combine(day, clock) for clock in clocks]
+    if form == "json":
+        dates, times = [str(day)] * 3, [str(clock) for clock in clocks]
+        value = json.dumps(
+            [{"Date": d, "Time": t, "a": 1, "b": 2} for d, t in zip(dates, times, strict=True)]
+        ).encode()
+    elif form == "arrow":
+        value = encode_batch(
+            pa.RecordBatch.from_pydict(
+                {"Date": [day] * 3, "Time": clocks, "a": [1.0] * 3, "b": [2.0] * 3}
+            )
+        )
+    else:
+        kinds = {
+            "Date": {"type": "int", "logicalType": "date"},
+            "Time": {"type": "long", "logicalType": "time-micros"},
+            "a": "double",
+            "b": "double",
+        }
+        fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+        handle = io.BytesIO()
+        rows = [{"Date": day, "Time": clock, "a": 1.0, "b": 2.0} for clock in clocks]
+        fastavro.writer(handle, {"type": "record", "name": "r", "fields": fields}, rows)
+        value = handle.getvalue()
+    found, letters = gather(
+        [message(value)],
+        form,
+        time="Date",
+        time_of_day="Time",
+        label=None,
+        options=ColumnOptions(time=("Date", "Time")),
+    )
+    assert letters == []
+    epoch = datetime.datetime(1970, 1, 1)
+    assert [row["time"] for row in found] == [
+        (moment - epoch) // datetime.timedelta(microseconds=1) * 1000 for moment in moments
+    ]
 
 
 def test_values_are_read_each_by_itself() -> None:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
         ),
         (
             "track --output o --model-id site dev --time t a.csv",
-            "'a.csv' was not understood: --time takes one value (inputs stand together: dev)",
+            "'a.csv' was not understood (inputs stand together: dev)",
         ),
         (
             "track a.csv b.csv --output o c.csv",

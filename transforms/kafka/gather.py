@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime, time
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from transforms.metrics import count
 from transforms.read.columns import Columns
 from transforms.read.files import split
 from transforms.read.formats.base import Rows
-from transforms.read.kinds import is_feature, is_id, is_label, is_sequence, is_time
+from transforms.read.kinds import is_feature, is_id, is_label, is_sequence, is_time, is_time_of_day
 from transforms.read.matrix import Feature
 from transforms.read.parse import ParsedRows, parse
 
@@ -59,7 +59,9 @@ _KINDS = {
         str: pa.string(),
         datetime: pa.timestamp("ns", "UTC"),
         _LocalTime: pa.timestamp("ns"),
+        date: pa.date32(),
     },
+    "time_of_day": {str: pa.string(), int: pa.int64(), time: pa.time64("us")},
     "sequence": {int: pa.int64(), float: pa.float64()},
     "label": {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()},
 }
@@ -69,6 +71,7 @@ are beside it in the bundle."""
 _ALLOWED = {
     "model_id": is_id,
     "time": is_time,
+    "time_of_day": is_time_of_day,
     "sequence": is_sequence,
     "label": is_label,
     "metric": is_id,
@@ -77,6 +80,7 @@ _ALLOWED = {
 _TEXTS = {
     "model_id": "a text or a whole number",
     "time": "a time, a number or a text",
+    "time_of_day": "a time of day, a whole number or a text",
     "sequence": "a whole number",
     "label": "a text or a number",
     "metric": "a text or a whole number",
@@ -127,6 +131,7 @@ class Gathering:
         named = {
             "model_id": columns.model_id,
             "time": columns.time,
+            "time_of_day": columns.time_of_day,
             "sequence": columns.sequence,
             "label": columns.label,
         }

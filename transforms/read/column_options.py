@@ -38,7 +38,9 @@ class ColumnOptions(Settings):
         that is called device, or the only one.""",
     ] = None
     time: Annotated[
-        str | None, "Column of event times; without: rows are in the order of file and row."
+        Sequence[str] | str | None,
+        """Column of event times, or two, of the date and the time of day; without: rows are in the
+        order of file and row.""",
     ] = None
     time_unit: Annotated[
         str | None,
@@ -98,6 +100,26 @@ class ColumnOptions(Settings):
         value of the model's channel stands in for it (forward fill).""",
     ] = "fail"
 
+    def resolve(self) -> None:
+        """Take the name of a single column of times for a list of one."""
+        if isinstance(self.time, str):
+            self.replace("time", (self.time,) if self.time else None)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Return the columns of event times: none, one, or those of date and time of day."""
+        return tuple(self.time or ())
+
+    def how_times(self) -> dict[str, str | None]:
+        """Return how times are written: what a job that goes on with other rows has to know."""
+        return {
+            "format": self.time_format,
+            "unit": self.unit,
+            "zone": self.time_zone,
+            "ambiguous": self.time_ambiguous,
+            "nonexistent": self.time_nonexistent,
+        }
+
     def check_together(self) -> None:
         """Check that what is said goes together; check zone and format of times."""
         if self.model_id is not None and self.model_id_from is not None:
@@ -107,6 +129,11 @@ class ColumnOptions(Settings):
             missing = "value" if self.value is None else "metric"
             allowed = "the column of values" if self.value is None else "the column of metrics"
             raise ConfigError(missing, None, f"{allowed}: a long table has both")
+        if len(self.times) > 2:
+            raise ConfigError("time", self.time, "one column, or those of date and time of day")
+        if len(self.times) > 1 and self.time_unit is not None:
+            allowed = "left out: dates and times of day have no unit"
+            raise ConfigError("time_unit", self.time_unit, allowed)
         if self.metric is not None and self.missing == "drop":
             allowed = "fail or hold with a long table: its rows are not whole before the job"
             raise ConfigError("missing", "drop", allowed)

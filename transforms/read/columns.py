@@ -23,10 +23,12 @@ from transforms.read.kinds import (
     is_number,
     is_sequence,
     is_time,
+    is_time_of_day,
     value_type,
 )
 from transforms.read.long_table import LongTable, Numbers, find_channels
 from transforms.read.matrix import Feature, to_matrix
+from transforms.read.time_units import UNITS
 
 __all__ = ["HAS_MISSING", "ColumnOptions", "Columns", "resolve"]
 
@@ -62,6 +64,7 @@ class Columns:
         from_path: Columns that are not in the files but in their paths.
         long: Of a long table, which columns hold the channels; there are no `features` then.
         partial: Whether a row may lack channels that other rows of its time have.
+        time_of_day: Column of times of day, None if `time` has the whole time.
     """
 
     model_id: str | None
@@ -78,6 +81,7 @@ class Columns:
     from_path: frozenset[str] = frozenset()
     long: LongTable | None = None
     partial: bool = False
+    time_of_day: str | None = None
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -85,6 +89,11 @@ class Columns:
         if self.long is not None:
             return self.long.channels
         return tuple(name for feature in self.features for name in feature.channels)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Return the columns of times: none, one, or those of date and time of day."""
+        return tuple(name for name in (self.time, self.time_of_day) if name is not None)
 
     @property
     def width(self) -> int:
@@ -96,10 +105,12 @@ class Columns:
         options = self.options
         label = f"{self._shown(self.label)} ({self.label_type})" if self.label else "none"
         model_id = self._shown(self.model_id) or f"none (one model, called {ONLY_MODEL!r})"
-        time = self._shown(self.time) or "none (file and row number are the order)"
+        time = (
+            " and ".join(map(self._shown, self.times)) or "none (file and row number are the order)"
+        )
         lines = [
             f"model id: {model_id}",
-            f"time:     {time}",
+            f"time:     {time or _NO_TIME}{self._how_times()}",
             f"sequence: {self._shown(self.sequence) or 'none (file and row number decide)'}",
             *self._long_lines(),
             f"label:    {label}",
@@ -116,6 +127,17 @@ class Columns:
         """Return a column's name, "" without one."""
         return fit(name or "", _NAME) + (" (from the path)" if name in self.from_path else "")
 
+    def _how_times(self) -> str:
+        """Return what was said of how times are written."""
+        options, said = self.options, ""
+        if self.time is None:
+            return said
+        if options.time_format is not None:
+            said += f", as {options.time_format}"
+        if options.time_unit is not None:
+            said += f", numbers: {UNITS[options.time_unit].about}"
+        return said + ("" if options.time_zone == "UTC" else f", local: {options.time_zone}")
+
     def _long_lines(self) -> list[str]:
         if self.long is None:
             return []
@@ -123,6 +145,7 @@ class Columns:
         return [f"metric:   {metric}, its value in {value}; rows of one time become one"]
 
 
+_NO_TIME = "none (file and row number are the order)"
 _MISSING_TEXT = {
     "fail": "rows with a missing feature go to the failures",
     "drop": "channels with a missing value are left out",
@@ -166,6 +189,7 @@ def resolve(
     columns = Columns(
         model_id=roles.get("model_id"),
         time=roles.get("time"),
+        time_of_day=roles.get("time_of_day"),
         sequence=roles.get("sequence"),
         label=roles.get("label"),
         label_type=label_type,
@@ -196,6 +220,7 @@ def _resolve_long(
     return Columns(
         model_id=roles.get("model_id"),
         time=roles["time"],
+        time_of_day=roles.get("time_of_day"),
         sequence=roles.get("sequence"),
         label=roles.get("label"),
         label_type=label_type,
@@ -227,7 +252,8 @@ def _roles(infos: Sequence[FileInfo], options: ColumnOptions) -> dict[str, str]:
     first = infos[0]
     named = {
         "model_id": options.model_id,
-        "time": options.time or _common(info.suggested.time for info in infos),
+        "time": options.times[0] if options.times else _common(i.suggested.time for i in infos),
+        "time_of_day": options.times[1] if len(options.times) > 1 else None,
         "sequence": options.sequence,
         "label": _common(info.suggested.label for info in infos)
         if options.label is None
@@ -242,7 +268,7 @@ def _roles(infos: Sequence[FileInfo], options: ColumnOptions) -> dict[str, str]:
             kind = _kind(info, name, first)
             if not info.is_text(name) and not _ROLE_ALLOWED[role](kind):
                 allowed = f"a column of {_ROLE_TEXT[role]}; in {info.path} it is {kind}"
-                raise ConfigError(role, name, allowed)
+                raise ConfigError(role.partition("_of_")[0], name, allowed)
         other = next((r for r in roles if r != role and roles[r] == name), None)
         if other:
             raise ConfigError(role, name, f"another column than {other}")
@@ -346,7 +372,9 @@ def _role_requests(
         words = any(pa.types.is_boolean(kind) for kind in kinds) and label_type != pa.string()
         # True and False are the labels 1 and 0, as in files that know their types.
         requests[roles["label"]] = pa.bool_() if words else label_type
-    if "time" in roles:
+    if "time_of_day" in roles:
+        requests |= {roles["time"]: pa.string(), roles["time_of_day"]: pa.string()}
+    elif "time" in roles:
         kinds = [_kind(info, roles["time"]) for info in infos if info.is_text(roles["time"])]
         kinds = [kind for kind in kinds if not pa.types.is_null(kind)]
         reals = bool(kinds) and all(is_number(kind) for kind in kinds)
@@ -472,6 +500,7 @@ def _common(values: Iterable[str | None]) -> str | None:
 _ROLE_ALLOWED = {
     "model_id": is_id,
     "time": is_time,
+    "time_of_day": is_time_of_day,
     "sequence": is_sequence,
     "label": is_label,
     "metric": is_id,
@@ -480,6 +509,7 @@ _ROLE_ALLOWED = {
 _ROLE_TEXT = {
     "model_id": "texts or whole numbers",
     "time": "times, numbers or texts",
+    "time_of_day": "times of day, numbers or texts",
     "sequence": "whole numbers",
     "label": "texts or numbers",
     "metric": "texts or whole numbers",

@@ -69,6 +69,13 @@ def is_time(kind: pa.DataType) -> bool:
     return moment or is_text(kind) or (is_number(kind) and not pa.types.is_boolean(kind))
 
 
+def is_time_of_day(kind: pa.DataType) -> bool:
+    """Check whether a column can be times of day."""
+    kind = value_type(kind)
+    number = is_number(kind) and not pa.types.is_boolean(kind)
+    return cast(bool, pa.types.is_time(kind) or is_text(kind) or number)
+
+
 def is_sequence(kind: pa.DataType) -> bool:
     """Check whether a column can be sequence numbers."""
     return cast(bool, pa.types.is_integer(kind) or pa.types.is_floating(kind))

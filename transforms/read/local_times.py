@@ -33,9 +33,11 @@ import pyarrow as pa
 
 from transforms.metrics import count
 from transforms.read.columns import Columns, Passages
+from transforms.read.date_and_time import time_column
 from transforms.read.formats.base import FileInfo, Rows
 from transforms.read.kinds import is_text, value_type
 from transforms.read.model_ids import model_ids
+from transforms.read.time_units import UNITS
 from transforms.read.times import NEVER, UNKNOWN, Times, change_between, to_nanoseconds
 
 _NONE = np.iinfo(np.int64).min
@@ -216,24 +218,25 @@ def with_passages(infos: Sequence[FileInfo], columns: Columns, first_source: int
 
 def _may_be_local(info: FileInfo, columns: Columns) -> bool:
     """Check whether a file's times can be without a zone."""
-    name = columns.time or ""
+    name, options = columns.time or "", columns.options
     text = info.is_text(name)
     kind = columns.requests[name] if text else value_type(info.schema.field(name).type)
     if pa.types.is_timestamp(kind):
         return kind.tz is None
-    return is_text(kind) or pa.types.is_date(kind)
+    local = is_text(kind) or pa.types.is_date(kind)
+    return local or options.time_format is not None or UNITS[options.unit].local
 
 
 def _timed(info: FileInfo, columns: Columns) -> Iterator[tuple[Rows, Times]]:
     """Read a file's rows, as far as times and model ids go, in its order."""
     wanted = {
         name: columns.requests[name]
-        for name in (columns.model_id, columns.time)
+        for name in (columns.model_id, *columns.times)
         if name is not None
     }
     for piece in info.pieces:
         for rows in piece.read(wanted):
-            yield rows, read_times(rows.batch.column(columns.time), columns)
+            yield rows, read_times(time_column(rows.batch, columns), columns)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from kerneltrack.errors import MOST_VALUE, shorten
 from transforms.chunks import FAILURE_SCHEMA, Failures, reasons_column
 from transforms.metrics import count
 from transforms.read.columns import Columns
+from transforms.read.date_and_time import time_column
 from transforms.read.formats.base import FileInfo, Rows
 from transforms.read.kinds import as_bytes, codes_of, encode, is_bytes, is_text, texts_of
 from transforms.read.local_times import NONE_IN_DOUBT, LocalTimes, Places, read_times, settle
@@ -227,13 +228,13 @@ def _time(
 ) -> tuple[npt.NDArray[np.int64] | None, LocalTimes]:
     if columns.time is None:
         return None, NONE_IN_DOUBT
-    values = batch.column(columns.time)
+    values, name = time_column(batch, columns), " ".join(columns.times)
     times = read_times(values, columns)
     for bad, why in why_bad(values, times.bad, columns.options):
-        refusals.add(columns.time, values, bad, why)
+        refusals.add(name, values, bad, why)
     settled = settle(times, columns, places)
     for refused, why in settled.refused:
-        refusals.add(columns.time, values, refused, why, _as_local)
+        refusals.add(name, values, refused, why, _as_local)
     return settled.time, settled.counts
 
 

@@ -66,7 +66,7 @@ def with_path_columns(
         chosen = FILE_NAME
         _check_file_names(infos)
     elif columns.model_id_from is not None:
-        taken = {columns.time, columns.sequence, columns.label}
+        taken = {*columns.times, columns.sequence, columns.label}
         chosen = _device(groups or {name for values in named for name in values}, taken)
     if stored_first and chosen is not None and all(chosen in info.schema.names for info in infos):
         groups = ()

@@ -77,7 +77,7 @@ def to_nanoseconds(
     if pa.types.is_dictionary(kind):
         return _spread(values, to_nanoseconds(values.dictionary, unit, zone, time_format))
     if time_format is not None and is_number(kind):
-        return _from_text(_as_digits(values), unit, zone, time_format)
+        return _from_text(as_digits(values), unit, zone, time_format)
     if is_text(kind):
         return _from_text(values, unit, zone, time_format)
     if pa.types.is_date(kind):
@@ -158,7 +158,7 @@ def _as_decimals(texts: pa.Array, digits: int) -> pa.Array:
         return pc.round(texts.cast(pa.decimal128(38, _DECIMALS)), digits).cast(kind)
 
 
-def _as_digits(values: pa.Array) -> pa.Array:
+def as_digits(values: pa.Array) -> pa.Array:
     """Write whole numbers as texts, for a format: 20260301 is one of "%Y%m%d"."""
     if not pa.types.is_integer(values.type):
         reals = values.cast(pa.float64())
@@ -245,7 +245,7 @@ def _from_text(values: pa.Array, unit: str, zone: str, time_format: str | None) 
             numbers, bad = found
             return _localise(numbers, bad, ~bad, zone) if UNITS[unit].local else Times(*found)
     distinct = encode(values)
-    known = _as_utf8(distinct.dictionary)
+    known = as_utf8(distinct.dictionary)
     if time_format is None:
         numbers, bad, naive = _from_iso(known)
         rest = np.flatnonzero(bad)
@@ -260,7 +260,7 @@ def _from_text(values: pa.Array, unit: str, zone: str, time_format: str | None) 
     return _spread(distinct, _localise(numbers, bad, naive & ~bad, zone))
 
 
-def _as_utf8(texts: pa.Array) -> pa.Array:
+def as_utf8(texts: pa.Array) -> pa.Array:
     """Return texts that are UTF-8 for sure; others are null."""
     try:
         return as_bytes(texts).cast(pa.string())
