@@ -64,7 +64,8 @@ def size_of(files: Input) -> int:
     """Return about how many bytes the rows of an input take in memory."""
     if files.rows is not None:
         return files.rows * (8 * files.columns.width + _ROW_BYTES)
-    return _TEXT_SIZE * sum(os.path.getsize(path) for path in files.paths if is_local(path))
+    stored = {piece.path for info in files.infos for piece in info.pieces}
+    return _TEXT_SIZE * sum(os.path.getsize(path) for path in stored if is_local(path))
 
 
 def _are_small(inputs: Sequence[Input]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -137,6 +138,13 @@ def _json_lines(rows: list[Row]) -> None:
     )
 
 
+def _zipped(rows: list[Row]) -> None:
+    _ISO(rows)
+    with zipfile.ZipFile("pumps.csv.zip", "w") as archive:
+        archive.write("pumps.csv")
+    Path("pumps.csv").unlink()
+
+
 def _snapshots(rows: list[Row]) -> None:
     for r in rows:
         save(f"pumps/{r.device}/{r.time:%Y.%m.%d.%H.%M.%S}", [f"{r.flow}\t{r.heat}"])
@@ -183,6 +191,8 @@ def _indexed(rows: list[Row]) -> None:
     save("pumps.csv", ["," + first, *(f"{at},{line}" for at, line in enumerate(others))])
 
 
+_ISO = written("%Y-%m-%dT%H:%M:%SZ")
+
 FORMS: dict[str, Form] = {
     "a row a line, times in ISO 8601": Form(written("%Y-%m-%dT%H:%M:%SZ")),
     "semicolons, decimal commas, times such as 01.03.2026 00:10": Form(_european),
@@ -199,6 +209,8 @@ FORMS: dict[str, Form] = {
     ),
     "a file for each moment, device and time in its path": Form(_snapshots),
     "JSON, an object a line": Form(_json_lines),
+    "compressed text, a zip of one file": Form(_zipped),
+    "standard input": Form(_ISO),
     "a row for each value (InfluxDB, Home Assistant, PI, OPC UA)": Form(_long),
     "lines above the header": Form(
         lambda rows: save("pumps.csv", ["Pumps, all of them", "2026", "", *_lines(rows)])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 import shlex
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +43,12 @@ def test_a_form_is_read_by_its_example(
     form = FORMS[what]
     monkeypatch.chdir(tmp_path)
     form.write(form.rows)
-    assert main(["track", *EXAMPLES[what], *SMALL, "--output", "out"]) == 0
+    arguments = EXAMPLES[what]
+    with ExitStack() as stack:
+        if "<" in arguments:
+            *arguments, _, name = arguments
+            monkeypatch.setattr(sys, "stdin", stack.enter_context(open(name, "rb")))
+        assert main(["track", *arguments, *SMALL, "--output", "out"]) == 0
     output = tmp_path / "out"
     assert failures_of(output) == []
     assert record_of(output)["counts"]["rows_out"] == len(form.rows)

@@ -14,6 +14,7 @@ from kerneltrack.errors import DataError
 from transforms.read.format_options import FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, batch_rows, check_names
 from transforms.read.formats.files import open_file, reading
+from transforms.read.formats.signatures import FEATHER1
 
 _FILE_MAGIC, _FEATHER1_MAGIC = b"ARROW1", b"FEA1"
 
@@ -54,7 +55,7 @@ def inspect_arrow(path: str, options: FormatOptions) -> FileInfo:
             magic = handle.read(len(_FILE_MAGIC))
             handle.seek(0)
         if magic.startswith(_FEATHER1_MAGIC):
-            raise DataError(path, "is Feather version 1; write it again as version 2")
+            raise DataError(path, FEATHER1.reason())
         stream = magic != _FILE_MAGIC
         with reading(path):
             schema = _open(handle, stream).schema

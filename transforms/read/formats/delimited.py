@@ -359,7 +359,7 @@ def _split_line(path: str, line: bytes, dialect: Dialect) -> list[str]:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError:
-        reason = f"{shorten(line)} is not UTF-8 (set the encoding)"
+        reason = f"{shorten(line)} is not UTF-8 (--encoding says another, such as cp1252)"
         raise DataError(path, reason, "line 1") from None
     if not dialect.quote:
         return text.split(dialect.delimiter)

@@ -6,7 +6,7 @@ import os
 
 from transforms.read.format_options import FORMATS
 
-COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd", ".zip": "zip"}
 """Compression of text files by their last ending."""
 
 ENDINGS = {ending: name for name, found in FORMATS.items() for ending in found.endings}

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from kerneltrack.errors import DataError, one_line
 from kerneltrack.paths import as_stored, is_local, remote
+from transforms.read.formats import signatures
 from transforms.read.formats.endings import split_ending
 from transforms.read.formats.folders import (
     Found,
@@ -27,6 +28,9 @@ from transforms.read.formats.folders import (
     is_left_by_tools,
     of_one_kind,
 )
+from transforms.read.formats.spool import STANDARD, is_stream
+
+_SHOWN = 5
 
 READ_ERRORS = (
     OSError,
@@ -96,11 +100,14 @@ def open_file(path: str) -> IO[bytes]:
 
 
 def decompressed(handle: IO[bytes], path: str) -> IO[bytes]:
-    """Wrap an open file so that it reads decompressed, by the path's last ending.
+    """Wrap an open file so that it reads decompressed: as its ending says, or its first bytes.
 
     Beam's own decompression takes a truncated file for a complete one; these raise.
+
+    Raises:
+        DataError: for a zip archive of several files.
     """
-    _, compression = split_ending(path)
+    compression = split_ending(path)[1] or _compression_of(handle)
     if compression == "gzip":
         return cast(IO[bytes], gzip.GzipFile(fileobj=handle, mode="rb"))
     if compression == "bzip2":
@@ -109,17 +116,62 @@ def decompressed(handle: IO[bytes], path: str) -> IO[bytes]:
         return cast(IO[bytes], lzma.LZMAFile(handle, mode="rb"))
     if compression == "zstd":
         return cast(IO[bytes], pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), "zstd"))
+    if compression == "zip":
+        archive = zipfile.ZipFile(handle)
+        return archive.open(only_member(archive, path))
     return handle
 
 
+def _compression_of(handle: IO[bytes]) -> str | None:
+    head = handle.read(max(map(len, signatures.COMPRESSIONS)))
+    handle.seek(0)
+    marks = (marks for marks in signatures.COMPRESSIONS if head.startswith(marks))
+    return next((signatures.COMPRESSIONS[found] for found in marks), None)
+
+
+def first_bytes(path: str) -> bytes:
+    """Return a file's first bytes as they are.
+
+    Raises:
+        DataError: if it cannot be read.
+    """
+    with open_file(path) as handle, reading(path):
+        return handle.read(signatures.HEAD)
+
+
+def only_member(archive: zipfile.ZipFile, path: str) -> str:
+    """Return the name of the only file in a zip archive, but for what tools leave beside data.
+
+    Raises:
+        DataError: naming its files, if there is not just one.
+    """
+    names = [
+        info.filename
+        for info in archive.infolist()
+        if not info.is_dir() and not any(map(is_beside_data, info.filename.split("/")))
+    ]
+    names = [name for name in names if not name.startswith("__MACOSX/")]
+    if len(names) == 1:
+        return names[0]
+    if "[Content_Types].xml" in names:
+        raise DataError(path, signatures.BY_ENDING[".xlsx"].reason())
+    shown = ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
+    raise DataError(
+        path, f"a zip archive of {len(names):,} files, not one: {shown}; unpack it first"
+    )
+
+
 def _match_one(pattern: str, form: str | None) -> Found:
+    if is_stream(pattern):
+        return Found([pattern])
     if is_local(pattern):
         if os.path.isdir(pattern):
             return _in_folder(pattern, form)
         if os.path.isfile(pattern):
             return Found([pattern])
         if os.path.exists(pattern):
-            raise DataError(pattern, "is a pipe or a device: save it first, files are read twice")
+            reason = "is a pipe or a device: give it as standard input (-), or save it first"
+            raise DataError(pattern, reason)
     paths = _listed(pattern)
     if is_local(pattern):
         paths = [path for path in paths if os.path.isfile(path)]
@@ -160,6 +212,8 @@ def _is_beside(path: str, folder: str) -> bool:
 
 
 def _identity(path: str) -> str:
+    if is_stream(path):
+        return "-" if path in STANDARD else path
     return os.path.realpath(path) if is_local(path) else path
 
 

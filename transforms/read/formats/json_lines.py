@@ -20,7 +20,7 @@ from kerneltrack.errors import DataError, shorten
 from transforms.read.format_options import FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, batch_rows
 from transforms.read.formats.fields import MEANING, number_pattern
-from transforms.read.formats.lines import Lines, first_bytes, read_lines
+from transforms.read.formats.lines import Lines, first_block, read_lines
 
 _TYPING_LINES = 5_000
 """Columns are those of this many lines at most, of the first block."""
@@ -97,7 +97,7 @@ def inspect_json_lines(path: str, options: FormatOptions) -> FileInfo:
     Raises:
         DataError: if the first line is no object.
     """
-    _refuse_other_json(path, first_bytes(path, options.encoding).lstrip()[:_HEAD])
+    _refuse_other_json(path, first_block(path, options.encoding).lstrip()[:_HEAD])
     piece = JsonLinesPiece(path, 0, None, options.encoding, ())
     lines = next(piece.blocks(), None)
     if lines is None:

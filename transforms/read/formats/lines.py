@@ -5,12 +5,14 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import DataError
 from transforms.read.formats.files import decompressed, open_file, reading
+from transforms.read.formats.signatures import no_text
 
 BLOCK_BYTES = 4 << 20
 """Text is read and parsed in blocks of this size."""
@@ -21,6 +23,15 @@ MAX_LINE_BYTES = 64 << 20
 _NEWLINE = 10
 _ASCII_END = 0x80
 _UTF8_NAMES = ("utf-8", "ascii")
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Encoding by its byte order mark, which no text in UTF-8 begins with; that of UTF-32 first, which
+begins with that of UTF-16."""
+_HEAD, _LEAST = 1_000, 100
 
 
 @dataclass(frozen=True)
@@ -161,11 +172,11 @@ def read_lines(path: str, encoding: str = "utf-8", quote: int | None = None) -> 
         yield Lines(data, np.array([len(data) - 1], dtype=np.int64))
 
 
-def first_bytes(path: str, encoding: str = "utf-8") -> bytes:
+def first_block(path: str, encoding: str = "utf-8") -> bytes:
     """Return the begin of a text file as `read_lines` reads it, a block at most.
 
     Raises:
-        DataError: if the file is missing or damaged.
+        DataError: if the file is missing, damaged or no text.
     """
     return next(_blocks(path, encoding), b"")
 
@@ -173,15 +184,18 @@ def first_bytes(path: str, encoding: str = "utf-8") -> bytes:
 def _blocks(path: str, encoding: str) -> Iterator[bytes]:
     """Stream the text as UTF-8 with line feeds as the only line ends."""
     name = codecs.lookup(encoding).name
-    utf8 = name in _UTF8_NAMES
-    decoder = codecs.getincrementaldecoder(name)(errors="surrogateescape")
-    with open_file(path) as raw, decompressed(raw, path) as handle:
+    with open_file(path) as raw, _decompressed(raw, path) as handle:
         held, lines, first, done = b"", 0, True, False
+        decoder: codecs.IncrementalDecoder | None = None
         while not done:
             with reading(path, f"after line {lines}"):
                 data = handle.read(BLOCK_BYTES)
                 done = not data
-                if not utf8:
+                if first:
+                    name = _encoding_of(path, data, name)
+                    if name not in _UTF8_NAMES:
+                        decoder = codecs.getincrementaldecoder(name)(errors="surrogateescape")
+                if decoder is not None:
                     data = decoder.decode(data, done).encode("utf-8", "surrogateescape")
             if first and data:
                 data, first = data.removeprefix(codecs.BOM_UTF8), False
@@ -194,3 +208,29 @@ def _blocks(path: str, encoding: str) -> Iterator[bytes]:
             lines += data.count(b"\n")
             if data:
                 yield data
+
+
+def _decompressed(raw: IO[bytes], path: str) -> IO[bytes]:
+    with reading(path):
+        return decompressed(raw, path)
+
+
+def _encoding_of(path: str, head: bytes, said: str) -> str:
+    """Return a text's encoding: that of its byte order mark, unless another one is said.
+
+    Raises:
+        DataError: if the file is no text, or of an encoding that has no such mark.
+    """
+    if said not in _UTF8_NAMES:
+        return said
+    for mark, name in _MARKS.items():
+        if head.startswith(mark):
+            return name
+    other = no_text(head)
+    if other is not None:
+        raise DataError(path, other.reason())
+    even, odd = head[:_HEAD:2].count(0), head[1:_HEAD:2].count(0)
+    if max(even, odd) >= _LEAST and 9 * min(even, odd) < max(even, odd):
+        name = "utf-16-be" if even > odd else "utf-16-le"
+        raise DataError(path, f"every other byte is NUL: try --encoding {name}")
+    return said
