@@ -14,6 +14,7 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.frames import model as steps
+from kerneltrack.frames.long_table import widen
 from kerneltrack.frames.model import Model, Specs, Told
 from kerneltrack.frames.plot import Plot, Span, draw
 from kerneltrack.frames.table import (
@@ -40,6 +41,7 @@ IntArray = npt.NDArray[np.int64]
 
 COLUMNS = "columns.json"
 """Names of a fleet's columns, beside its snapshots."""
+COLUMNS_VERSION = 2
 SURPRISING = ("ref_loss", "ref_distance", "p")
 MOST_SHOWN = 10
 """Episodes that a summary shows."""
@@ -60,6 +62,17 @@ class _Waiting(NamedTuple):
     x: FloatArray
     time: IntArray | None
     label: list[Any] | None
+
+
+class _Long(NamedTuple):
+    """Columns of metrics and values, of a long table."""
+
+    metric: str | None = None
+    value: str | None = None
+
+    def of(self, before: _Long, frame: Any) -> _Long:
+        """Return those of a frame, or those before it: it may be wide, as well."""
+        return before if self == _Long() and before.metric in frame.columns else self
 
 
 class Fleet:
@@ -199,7 +212,7 @@ class Fleet:
 
     # Rows in.
 
-    def update(
+    def update(  # noqa: PLR0913 - a column each
         self,
         df: Any,
         *,
@@ -208,6 +221,8 @@ class Fleet:
         label: str | None = None,
         features: Sequence[str] | None = None,
         time_unit: str = "s",
+        metric: str | None = None,
+        value: str | None = None,
         wait: bool = False,
     ) -> Any:
         """Take rows: say what each is like, then learn it.
@@ -222,6 +237,10 @@ class Fleet:
             label: Column of the class or target to learn, missing where it is not known.
             features: The channels; without, all other numeric columns.
             time_unit: Unit of times that are numbers: "s", "ms", "us" or "ns".
+            metric: Column of the names of channels, of a long table: a row for each value. Rows
+                of one model and time become one, at the place of the first. `features` are
+                metrics then; without, all whose values are numbers, in the order of their names.
+            value: Column of the values, of a long table.
             wait: Let the rows of a new model wait until the warm-up is full.
 
         Returns:
@@ -229,12 +248,14 @@ class Fleet:
             the time, `index` (number among the model's rows), `loss`, `novelty`, `ref_loss`,
             `ref_distance` and `p` (under the reference), `informative`, the features `z0`, `z1`,
             ..., with a learner `prediction` and what goes with it, and `reason`, why a row was not
-            taken. Values of rows that were not taken are missing.
+            taken. Values of rows that were not taken are missing. Of a long table a line for each
+            model and time, in the order in which they first come.
 
         Raises:
             ConfigError: naming the column or argument that is wrong; nothing is learned then.
         """
-        frame, rows = self._read(df, model_id, time, label, features, time_unit)
+        long = _Long(metric, value)
+        frame, rows = self._read(df, model_id, time, label, features, time_unit, long=long)
         out = _Output(self._specs, len(rows.x))
         for key, places in _by_model(rows, out):
             self._take(key, places, rows, wait, out)
@@ -296,6 +317,8 @@ class Fleet:
         label: str | None,
         features: Sequence[str] | None,
         unit: str,
+        *,
+        long: _Long | None = None,
         labelled: bool = True,
     ) -> tuple[Any, Rows]:
         """Read a frame; nothing of the fleet changes if that fails."""
@@ -309,7 +332,16 @@ class Fleet:
             raise ConfigError("fleet", "without models", "one that rows came to: call update")
         if not labelled and label is not None and label not in frame.columns:
             label = None
-        columns = choose_columns(frame, model_id, time, label, features)
+        before = _Long() if known is None else _Long(known.metric, known.value)
+        long = (long or _Long()).of(before, frame)
+        if long.metric is not None or long.value is not None:
+            table = Columns(model_id, time, label, (), *long)
+            frame = widen(frame, table, features)
+            others = (model_id, time, label)
+            features = [name for name in frame.columns if name not in others]
+        columns = choose_columns(frame, model_id, time, label, features)._replace(
+            **(before if long == _Long() else long)._asdict()
+        )
         if known is not None and columns.features != known.features:
             missing = [name for name in known.features if name not in columns.features]
             wrong = ", ".join(missing or columns.features)
@@ -545,7 +577,9 @@ class Fleet:
         specs = specs_of(*self._specs)
         write_singly(str(place), specs, self._states())
         if self.columns is not None:
-            text = json.dumps({"version": 1, **self.columns._asdict(), "time_unit": self._unit})
+            text = json.dumps(
+                {"version": COLUMNS_VERSION, **self.columns._asdict(), "time_unit": self._unit}
+            )
             write_whole(str(place / COLUMNS), text.encode())
 
     def _states(self) -> Iterator[PackedState]:
@@ -610,14 +644,19 @@ def read_columns(folder: Path) -> tuple[Columns, str] | None:
 
 
 def _of_fleet(text: Mapping[str, Any]) -> tuple[Columns, str]:
-    named = Columns(text["model_id"], text["time"], text["label"], tuple(text["features"]))
+    if text["version"] != COLUMNS_VERSION:
+        raise ValueError(f"version {text['version']!r}: this code reads {COLUMNS_VERSION}")
+    own = {**text, "features": tuple(text["features"])}
+    named = Columns(*(own[name] for name in Columns._fields))
     return named, text["time_unit"]
 
 
 def _of_job(text: Mapping[str, Any]) -> tuple[Columns, str]:
     columns = text["columns"]
     label = columns["label"] if text["learner"] else None
-    return Columns(columns["model_id"], columns["time"], label, tuple(columns["features"])), "s"
+    long = columns.get("metric"), columns.get("value")
+    features = tuple(columns["features"])
+    return Columns(columns["model_id"], columns["time"], label, features, *long), "s"
 
 
 def _state_of(found: SnapshotFolder, key: str, kind: str) -> tuple[bytes, str]:

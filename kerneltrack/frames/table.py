@@ -31,12 +31,16 @@ class Columns(NamedTuple):
         time: Event time; None: rows come in their order.
         label: What is to be learned; None: nothing.
         features: The channels, in order.
+        metric: Of a long table, the names of channels; None: it is a wide one.
+        value: Their values.
     """
 
     model_id: str | None
     time: str | None
     label: str | None
     features: tuple[str, ...]
+    metric: str | None = None
+    value: str | None = None
 
 
 class Rows(NamedTuple):
