@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import fastavro
 import numpy as np
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -87,11 +89,30 @@ def json_lines(table: Table, device: bool = True) -> str:
     )
 
 
-def parquet(table: Table, device: bool = True) -> bytes:
+def arrow(table: Table, device: bool) -> pa.Table:
     rows = [(name, *row) for name, own in table.items() for row in own]
     columns = dict(zip(("device", "t", "a", "b"), map(list, zip(*rows, strict=True)), strict=True))
+    return pa.table({k: v for k, v in columns.items() if device or k != "device"})
+
+
+def parquet(table: Table, device: bool = True) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(pa.table({k: v for k, v in columns.items() if device or k != "device"}), sink)
+    pq.write_table(arrow(table, device), sink)
+    return sink.getvalue()
+
+
+def orc(table: Table, device: bool = True) -> bytes:
+    sink = io.BytesIO()
+    pyarrow.orc.write_table(arrow(table, device), sink)
+    return sink.getvalue()
+
+
+def avro(table: Table, device: bool = True) -> bytes:
+    sink, kinds = io.BytesIO(), {"device": "string", "t": "long", "a": "double", "b": "double"}
+    rows = arrow(table, device)
+    fields = [{"name": name, "type": kinds[name]} for name in rows.column_names]
+    schema = fastavro.parse_schema({"type": "record", "name": "r", "fields": fields})
+    fastavro.writer(sink, schema, rows.to_pylist())
     return sink.getvalue()
 
 
@@ -106,6 +127,8 @@ WRITERS: dict[str, Callable[..., Any]] = {
     "csv": csv,
     "jsonl": json_lines,
     "parquet": parquet,
+    "orc": orc,
+    "avro": avro,
     "csv.zip": zipped,
 }
 
@@ -115,7 +138,7 @@ def save(path: Path, content: str | bytes) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(table=TABLES)
 @pytest.mark.parametrize("ending", WRITERS)
 def test_one_file_or_one_for_each_device(

@@ -30,6 +30,8 @@ FORMATS = {
     "parquet": Format("parquet:inspect_parquet", (".parquet", ".parq", ".pq")),
     "csv": Format("delimited:inspect_csv", (".csv", ".tsv", ".tab", ".txt", ".data"), text=True),
     "jsonl": Format("json_lines:inspect_json_lines", (".jsonl", ".ndjson", ".json"), text=True),
+    "avro": Format("avro:inspect_avro", (".avro",)),
+    "orc": Format("orc:inspect_orc", (".orc",)),
     "arrow": Format("arrow_ipc:inspect_arrow", (".arrow", ".arrows", ".feather", ".ipc")),
     "libsvm": Format("libsvm:inspect_libsvm", (".libsvm", ".svm", ".svmlight"), text=True),
     "npy": Format("arrays:inspect_npy", (".npy",)),

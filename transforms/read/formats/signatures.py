@@ -16,6 +16,7 @@ READ = {
     b"PAR1": "parquet",
     b"ARROW1\0\0": "arrow",
     b"\x93NUMPY": "npy",
+    b"Obj\x01": "avro",
 }
 """Format by the first bytes of a file whose name does not say it."""
 
@@ -99,9 +100,7 @@ BY_ENDING = {
 """Formats that are not read, by the ending of their files."""
 
 _BINARY = {
-    b"PAR1": Other("a Parquet file", "--format parquet"),
-    b"ARROW1\0\0": Other("an Arrow file", "--format arrow"),
-    b"\x93NUMPY": Other("a NumPy array", "--format npy"),
+    **{marks: Other(f"a file of {name}", f"try --format {name}") for marks, name in READ.items()},
     b"FEA1": FEATHER1,
     b"SQLite format 3\0": _SQLITE,
     b"\x89HDF\r\n\x1a\n": _HDF,
