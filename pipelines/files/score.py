@@ -44,6 +44,7 @@ from pipelines.files.record import (
     versions,
     write_record,
 )
+from pipelines.files.time_span import span_lines, span_warnings, time_span
 from pipelines.job import explain, say
 from pipelines.job_spec import measure_from_flags
 from pipelines.report.data.episodes import MOST_NAMED, off_lines
@@ -96,6 +97,8 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         totals = counters(result)
         found = _counts(args.output, totals, parts, learner)
         judged, failed = outcome.judge(found, allowed), failures_of(args.output)
+        span = time_span(args.output, layout.SCORES)
+        odd = span_warnings(span, columns.sequence)
         record = {
             "kerneltrack": kerneltrack.__version__,
             "versions": versions(),
@@ -108,7 +111,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             "columns": {"features": list(columns.channels)},
             "reference": snapshots.reference_spec and snapshots.reference_spec.to_dict(),
             "measure": job.measure and job.measure.to_dict(),
-            "warnings": warnings,
+            "warnings": [*warnings, *odd],
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),
@@ -116,9 +119,15 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **unreferenced(result, snapshots.reference_spec),
             "models_scored_again": model_names(result, SCORED_AGAIN),
             **local_times(columns, counted(totals)),
+            **span,
         }
         write_record(args.output, record)
-    said = [*failure_lines(failed), *missing_lines(record)]
+    said = [
+        *span_lines(record, columns.sequence),
+        *(f"warning:  {line}" for line in odd),
+        *failure_lines(failed),
+        *missing_lines(record),
+    ]
     if snapshots.reference_spec is None:
         said = [*said, NO_REFERENCE]
     else:

@@ -21,6 +21,7 @@ from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
 from pipelines.files import outcome, output_folder, partitioned
 from pipelines.files.first_look import look_and_warn
+from pipelines.files.layout import FEATURES
 from pipelines.files.lineage import START, Lineage, input_dataset
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.max_failures import read_limit
@@ -38,6 +39,7 @@ from pipelines.files.record import (
     versions,
     write_record,
 )
+from pipelines.files.time_span import span_lines, span_warnings, time_span
 from pipelines.files.workers import workers_of
 from pipelines.job import explain, say
 from pipelines.job_spec import Job, job_from_flags, transforms_of
@@ -179,6 +181,8 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         late = job.late is not None and job.late.most_rows > 1
         found = counts(args.output, totals, parts, job.learner, late)
         judged, failed = outcome.judge(found, allowed), failures_of(args.output)
+        span = time_span(args.output, FEATURES)
+        odd = span_warnings(span, columns.sequence)
         record = {
             "kerneltrack": kerneltrack.__version__,
             "versions": versions(),
@@ -189,10 +193,11 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             "seconds": {"prepare": round(ready - begin, 3), "track": round(ended - ready, 3)},
             "inputs": input_files(files.infos),
             **settings_of(job, ends, args.start_from),
-            "warnings": warnings,
+            "warnings": [*warnings, *odd],
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),
+            **span,
             **missing_values(totals, columns),
             **models_without_rows(args.output, int(found["rows_failed"])),
             **({} if job.reference is None else {UNREFERENCED: bare}),
@@ -210,6 +215,8 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         write_record(args.output, record)
         lineage.complete(args.output, parts)
     said = [
+        *span_lines(record, columns.sequence),
+        *(f"warning:  {line}" for line in odd),
         *off_lines(
             args.output,
             record,
