@@ -142,6 +142,7 @@ EXTRAS = {
     "pyarrow": "beam",
     "confluent_kafka": "live",
     "fastavro": "live",
+    "python_calamine": "excel",
 }
 """The extra that a module comes with; `pip install kerneltrack` brings neither."""
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tests.workbooks import workbook
+
 MINUTE = datetime.timedelta(minutes=1)
 DAY = datetime.timedelta(days=1)
 DEVICES = ("north", "south")
@@ -145,6 +147,11 @@ def _zipped(rows: list[Row]) -> None:
     Path("pumps.csv").unlink()
 
 
+def _workbook(rows: list[Row]) -> None:
+    cells = [[r.device, r.time, r.flow, r.heat] for r in rows]
+    Path("pumps.xlsx").write_bytes(workbook(Sheet1=[["device", "time", "flow", "heat"], *cells]))
+
+
 def _snapshots(rows: list[Row]) -> None:
     for r in rows:
         save(f"pumps/{r.device}/{r.time:%Y.%m.%d.%H.%M.%S}", [f"{r.flow}\t{r.heat}"])
@@ -209,6 +216,7 @@ FORMS: dict[str, Form] = {
     ),
     "a file for each moment, device and time in its path": Form(_snapshots),
     "JSON, an object a line": Form(_json_lines),
+    "an Excel workbook": Form(_workbook),
     "compressed text, a zip of one file": Form(_zipped),
     "standard input": Form(_ISO),
     "a row for each value (InfluxDB, Home Assistant, PI, OPC UA)": Form(_long),

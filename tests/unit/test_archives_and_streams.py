@@ -100,10 +100,6 @@ def test_a_zip_of_what_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "b.zip").write_bytes(b"PK\x03\x04" + bytes(50))
     with pytest.raises(DataError, match=r"b\.zip: cannot be read: File is not a zip file"):
         look(tmp_path / "b.zip")
-    (tmp_path / "c.xlsx").write_bytes(zipped(**{"[Content_Types].xml": "", "xl/a.xml": ""}))
-    for form in (None, "csv"):
-        with pytest.raises(DataError, match="an Excel workbook"):
-            look(tmp_path / "c.xlsx", form)
 
 
 def test_tar_archives_are_named(tmp_path: Path) -> None:
@@ -111,7 +107,7 @@ def test_tar_archives_are_named(tmp_path: Path) -> None:
     for name, mode in (("a.tar.gz", "w:gz"), ("a.tgz", "w:gz"), ("a.tar", "w"), ("a.csv", "w:gz")):
         with tarfile.open(tmp_path / name, mode) as archive:  # type: ignore[call-overload]
             archive.add(tmp_path / "rows.csv")
-        with pytest.raises(DataError, match=r"is a tar archive, .* unpack it first"):
+        with pytest.raises(DataError, match="is a tar archive: unpack it first"):
             look(tmp_path / name)
         with pytest.raises(DataError, match="is a tar archive"):
             look(tmp_path / name, "csv")
@@ -156,15 +152,15 @@ def sqlite(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.sqlite", None, "an SQLite database, which is not read: .*sqlite3 -csv -header"),
-        ("a.duckdb", bytes(8) + b"DUCK" + bytes(9), "a DuckDB database, .*COPY NAME TO"),
-        ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(9), r"an HDF5 file, .*pandas\.read_hdf"),
+        ("a.sqlite", None, "an SQLite database: .*sqlite3 -csv -header"),
+        ("a.duckdb", bytes(8) + b"DUCK" + bytes(9), "a DuckDB database: .*COPY NAME TO"),
+        ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(9), r"an HDF5 file: .*pandas\.read_hdf"),
         ("a.pkl", pickle.dumps([0] * 9), r"a pickle, which may run any code .*read_pickle"),
-        ("a.mat", b"MATLAB 5.0 MAT-file, " + bytes(99), "a MATLAB file, .*writetable"),
-        ("a.xml", b'<?xml version="1.0"?>\n<rows/>', r"XML, .*pandas\.read_xml"),
-        ("a.gpx", b'<?xml version="1.0"?>\n<gpx version="1.1">', "GPS tracks, .*gpsbabel"),
-        ("a.nc", b"CDF\x01" + bytes(9), r"netCDF file, .*open_dataset"),
-        ("a.7z", b"7z\xbc\xaf\x27\x1c" + bytes(9), "an archive, .*unpack"),
+        ("a.mat", b"MATLAB 5.0 MAT-file, " + bytes(99), "a MATLAB file: .*writetable"),
+        ("a.xml", b'<?xml version="1.0"?>\n<rows/>', r"XML: .*pandas\.read_xml"),
+        ("a.gpx", b'<?xml version="1.0"?>\n<gpx version="1.1">', "GPS tracks: .*gpsbabel"),
+        ("a.nc", b"CDF\x01" + bytes(9), r"netCDF file: .*open_dataset"),
+        ("a.7z", b"7z\xbc\xaf\x27\x1c" + bytes(9), "an archive: .*unpack"),
     ],
 )
 def test_formats_that_are_not_read_say_how_to_convert(
@@ -188,7 +184,7 @@ def test_formats_that_are_not_read_say_how_to_convert(
 
 def test_feather_of_version_1_says_how_to_convert(tmp_path: Path) -> None:
     (tmp_path / "a.feather").write_bytes(b"FEA1" + bytes(20))
-    with pytest.raises(DataError, match=r"Feather version 1, .*read_feather"):
+    with pytest.raises(DataError, match=r"Feather version 1: .*read_feather"):
         inspect(str(tmp_path / "a.feather"))
 
 

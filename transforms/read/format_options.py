@@ -31,6 +31,7 @@ FORMATS = {
     "csv": Format("delimited:inspect_csv", (".csv", ".tsv", ".tab", ".txt", ".data"), text=True),
     "jsonl": Format("json_lines:inspect_json_lines", (".jsonl", ".ndjson", ".json"), text=True),
     "avro": Format("avro:inspect_avro", (".avro",)),
+    "excel": Format("excel:inspect_excel", (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")),
     "orc": Format("orc:inspect_orc", (".orc",)),
     "arrow": Format("arrow_ipc:inspect_arrow", (".arrow", ".arrows", ".feather", ".ipc")),
     "libsvm": Format("libsvm:inspect_libsvm", (".libsvm", ".svm", ".svmlight"), text=True),
@@ -100,7 +101,9 @@ class FormatOptions(Settings):
         """Names of the `.npz` arrays to read as columns; without: X and, if there, y (which is then
         the label), else every array that has the first one's length.""",
     ] = None
-
+    sheet: Annotated[
+        str | None, "Sheet of an Excel workbook; without: the only one that holds cells."
+    ] = None
     path_pattern: Annotated[
         str | None,
         """Regular expression that is looked for in each file's path; its named groups are columns,

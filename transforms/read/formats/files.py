@@ -154,7 +154,7 @@ def only_member(archive: zipfile.ZipFile, path: str) -> str:
     if len(names) == 1:
         return names[0]
     if "[Content_Types].xml" in names:
-        raise DataError(path, signatures.BY_ENDING[".xlsx"].reason())
+        raise DataError(path, signatures.EXCEL.reason())
     shown = ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
     raise DataError(
         path, f"a zip archive of {len(names):,} files, not one: {shown}; unpack it first"

@@ -40,7 +40,7 @@ class Other(NamedTuple):
 
     def reason(self) -> str:
         """Return why a file cannot be read."""
-        return f"is {self.name}, which is not read: {self.how}"
+        return f"is {self.name}: {self.how}"
 
 
 def _by_pandas(call: str) -> str:
@@ -61,7 +61,7 @@ _XML = Other("XML", _by_pandas("read_xml"))
 _TRACKS = Other(
     "a file of GPS tracks", "convert it (gpsbabel -i gpx -f FILE -o unicsv -F FILE.csv)"
 )
-_EXCEL = Other("an Excel workbook", "save its sheet as CSV")
+EXCEL = Other("an Excel workbook", "try --format excel")
 _NETCDF = Other(
     "a netCDF file",
     "convert it (in Python xarray.open_dataset('FILE').to_dataframe().to_parquet('FILE.parquet'))",
@@ -86,7 +86,6 @@ BY_ENDING = {
     **dict.fromkeys((".pkl", ".pickle"), _PICKLE),
     ".xml": _XML,
     **dict.fromkeys((".gpx", ".tcx", ".fit"), _TRACKS),
-    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), _EXCEL),
     ".nc": _NETCDF,
     ".tdms": _TDMS,
     **dict.fromkeys((".mf4", ".mdf"), _MDF),
@@ -109,7 +108,7 @@ _BINARY = {
     b"CDF\x02": _NETCDF,
     b"TDSm": _TDMS,
     b"MDF     ": _MDF,
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": _EXCEL,
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": EXCEL,
     b"7z\xbc\xaf\x27\x1c": _ARCHIVE,
     b"Rar!\x1a\x07": _ARCHIVE,
     **{bytes([0x80, version]): _PICKLE for version in range(2, 6)},

@@ -37,9 +37,7 @@ def spooled(path: str) -> str:
     stream = sys.stdin if name in STANDARD else None
     if name in _kept and _kept[name][0] is stream:
         return _kept[name][1]
-    folder = tempfile.mkdtemp(prefix="kerneltrack-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    stored = os.path.join(folder, "stdin" if stream is not None else os.path.basename(name))
+    stored = new_file("stdin" if stream is not None else os.path.basename(name))
     try:
         with open(stored, "wb") as file, _opened(path, stream) as handle:
             shutil.copyfileobj(handle, file, 1 << 20)
@@ -47,6 +45,13 @@ def spooled(path: str) -> str:
         raise DataError(path, f"cannot be read: {error}") from error
     _kept[name] = stream, stored
     return stored
+
+
+def new_file(name: str) -> str:
+    """Return the path of a new temporary file of a name; it goes when the process ends."""
+    folder = tempfile.mkdtemp(prefix="kerneltrack-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return os.path.join(folder, name)
 
 
 def _opened(path: str, stream: Any) -> IO[bytes]:
