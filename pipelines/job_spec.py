@@ -102,6 +102,16 @@ class Job:
     devices: bool = False
     drop_overlap: bool = False
 
+    def _text_settings(self) -> dict[str, Any]:
+        """Return how texts and marks of missing values are read, where there are some."""
+        columns = self.columns
+        found = {
+            "words": {name: list(words) for name, words in columns.words.items()},
+            "units": columns.units,
+            "null_values": [*columns.nulls, *columns.null_texts],
+        }
+        return {name: value for name, value in found.items() if value}
+
     def _long_settings(self) -> dict[str, str]:
         table = self.columns.long
         return {} if table is None else {"metric": table.metric, "value": table.value}
@@ -130,6 +140,7 @@ class Job:
                 "label": self.columns.label,
                 "features": list(self.columns.channels),
                 **self._long_settings(),
+                **self._text_settings(),
             },
         }
 

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 from typing import TYPE_CHECKING
 
+from pipelines.cli import handed_on
 from pipelines.cli.setting_flags import FlagsOf
 from transforms.read.column_options import ColumnOptions
 from transforms.read.format_options import FormatOptions
@@ -13,7 +14,7 @@ from transforms.read.format_options import FormatOptions
 _NAMES = ("model_id", "time", "sequence", "label", "features", "exclude", "metric", "value")
 _COLUMN = dict.fromkeys(_NAMES, "COLUMN")
 COLUMNS = FlagsOf(ColumnOptions, metavars={**_COLUMN, "time_zone": "ZONE", "time_format": "FORMAT"})
-_CHAR = dict.fromkeys(("delimiter", "quote", "decimal"), "CHAR")
+_CHAR = dict.fromkeys(("delimiter", "quote", "decimal", "thousands"), "CHAR")
 FORMATS = FlagsOf(FormatOptions, metavars={**_CHAR, "path_pattern": "REGEX"})
 
 
@@ -37,7 +38,9 @@ def look_at_input(args: argparse.Namespace) -> Input:
     # Not for the help: Arrow takes longer to import than that takes.
     from transforms.read.look import look_at_files  # noqa: PLC0415
 
-    found = look_at_files(args.input, COLUMNS.read(args), formats_from_flags(args))
+    before = getattr(args, "warm_start", None) or getattr(args, "snapshots", None)
+    columns = handed_on.columns_of(COLUMNS.read(args), before)
+    found = look_at_files(args.input, columns, formats_from_flags(args))
     # Of rows that are merged one alone may lack channels.
     partial = found.columns.partial or getattr(args, "duplicates", None) == "merge"
     return dataclasses.replace(found, columns=dataclasses.replace(found.columns, partial=partial))

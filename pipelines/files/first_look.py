@@ -25,6 +25,9 @@ from transforms.reasons import kinds_of
 ROWS = 1_000
 """Rows that are looked at, of the first file that has any."""
 
+_MOST_ROWS, _MOST_VALUES = 20_000, 2_000_000
+"""Rows, and values in them, that are searched for marks of missing values."""
+
 _FEWEST = 20
 """Of fewer rows nothing is said but what their columns' names say."""
 _CLASSES = 32
@@ -78,20 +81,24 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     found = _first_rows(infos, columns)
     if found is None:
         return warnings
-    info, rows = found
+    info, many = found
+    rows = many.slice(ROWS)
     _refuse_texts(info, rows, columns)
     if columns.time is not None:
         warnings += check_times(info, rows, columns)
     if columns.options.features is None:
         good, _ = parse(rows, 0, columns)
         warnings += _feature_warnings(good, columns)
+    if columns.long is None:
+        warnings += _sentinel_lines(parse(many, 0, columns)[0].x, columns)
     return warnings
 
 
 def _first_rows(infos: Sequence[FileInfo], columns: Columns) -> tuple[FileInfo, Rows] | None:
+    most = max(ROWS, min(_MOST_ROWS, _MOST_VALUES // max(columns.width, 1)))
     for info in infos:
         for piece in info.pieces:
-            rows = piece.first(columns.requests, ROWS)
+            rows = piece.first(columns.requests, most)
             if rows is not None:
                 return info, rows
     return None
@@ -120,18 +127,30 @@ def _notes(infos: Sequence[FileInfo]) -> list[str]:
 
 
 def _decimal_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
-    """Return which columns are left out only because of their decimal mark."""
+    """Return which columns are left out only because of the marks of their numbers."""
     out = {name for name, _ in columns.left_out}
-    found: dict[str, list[str]] = {}
-    for info in infos:
-        for name, mark in info.decimals.items():
-            if columns.options.features is None and name in out:
-                found.setdefault(mark, []).append(name)
-    return [
-        f"{_names(dict.fromkeys(names))}: left out, but numbers with the decimal mark {mark!r} "
-        f"(--decimal {shlex.quote(mark)})"
-        for mark, names in found.items()
-    ]
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for info in infos if columns.options.features is None else ():
+        marks = {**{name: (mark, "") for name, mark in info.decimals.items()}, **info.thousands}
+        for name, each in marks.items():
+            if name in out:
+                decimal = "" if each[0] == info.decimal else each[0]
+                found.setdefault((decimal, each[1]), {})[name] = None
+    lines = []
+    for (decimal, thousands), names in found.items():
+        marks_of = [
+            f"{what} {mark!r}"
+            for what, mark in (("the decimal mark", decimal), ("thousands marked by", thousands))
+            if mark
+        ]
+        flags = [
+            f"{flag} {shlex.quote(mark)}"
+            for flag, mark in (("--decimal", decimal), ("--thousands", thousands))
+            if mark
+        ]
+        text = f"{_names(names)}: left out, but numbers with {' and '.join(marks_of)}"
+        lines.append(f"{text} ({' '.join(flags)})")
+    return lines
 
 
 def _drop_warnings(columns: Columns) -> list[str]:
@@ -202,6 +221,37 @@ _ODD = {
     ),
     "constant": ("the same value in {rows}", ()),
 }
+_SENTINEL = re.compile(
+    r"-?9{2,}(\.(0+|9+|25))?|-?32768|32767|65535|-?2147483648|2147483647|-?[0-9.]+e\+(2[0-9]|3[0-9])"
+)
+_FEWEST_SENTINELS = 3
+
+
+def _sentinel_lines(x: npt.NDArray[np.floating], columns: Columns) -> list[str]:
+    """Return which numbers may stand for missing values: as 9999 does, far away, several times."""
+    found: dict[str, list[str]] = {}
+    for at, name in enumerate(columns.channels):
+        text = _sentinel(x[:, at])
+        if text is not None:
+            found.setdefault(text, []).append(name)
+    return [
+        f"{_names(names)}: {text} comes again and again, far from all other values, as a mark of "
+        f"missing values does (--null-values {text})"
+        for text, names in found.items()
+    ]
+
+
+def _sentinel(values: npt.NDArray[np.floating]) -> str | None:
+    values = values[np.isfinite(values)]
+    for value in (values.min(), values.max()) if len(values) else ():
+        rest = values[values != value]
+        if len(values) - len(rest) < _FEWEST_SENTINELS or len(rest) < _FEWEST:
+            continue
+        text = f"{float(value):.10g}"
+        gap, spread = np.abs(rest - value).min(), np.ptp(rest)
+        if gap > spread and _SENTINEL.fullmatch(text):
+            return text
+    return None
 
 
 def _odd_line(look: str, names: Sequence[str], rows: int, free: Sequence[str]) -> str:

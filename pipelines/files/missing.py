@@ -15,10 +15,11 @@ from pipelines.files import layout
 from pipelines.report.data.files import parquet_files, read_batches
 from pipelines.report.text import counted
 from transforms.read.columns import Columns
-from transforms.read.parse import MISSING
+from transforms.read.parse import MISSING, NULLS
 from transforms.track.step import NOTHING_HELD
 
 KEY = "missing"
+TAKEN_OUT = "null_values"
 GONE = "models_without_rows"
 _MOST = 100
 _SHOWN = 6
@@ -37,15 +38,18 @@ def missing_values(totals: Mapping[str, int], columns: Columns) -> dict[str, Any
         for name, amount in totals.items()
         if name.startswith(MISSING)
     }
+    taken = {TAKEN_OUT: {"numbers": list(columns.nulls), "met": totals.get(NULLS, 0)}}
+    taken = taken if columns.nulls else {}
     if not rows:
-        return {}
+        return taken
     ranked = sorted(rows.items(), key=lambda item: (-item[1], item[0]))
     return {
+        **taken,
         KEY: {
             "channels": len(rows),
             "of": columns.width,
             "rows": dict(ranked[:_MOST]),
-        }
+        },
     }
 
 
@@ -72,6 +76,10 @@ def models_without_rows(output: str, failed: int) -> dict[str, Any]:
 def missing_lines(record: Mapping[str, Any]) -> list[str]:
     """Return which channels lack values, what each `--missing` would leave, and who has no row."""
     lines = []
+    nulls = record.get(TAKEN_OUT)
+    if nulls is not None:
+        numbers = " ".join(f"{number:g}" for number in nulls["numbers"])
+        lines.append(f"missing:  --null-values {numbers}: {counted(nulls['met'], 'value')}")
     found = record.get(KEY)
     if found is not None:
         left = found["of"] - found["channels"]

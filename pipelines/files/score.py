@@ -108,7 +108,11 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             "seconds": {"total": round(time.monotonic() - begin, 3)},
             "inputs": input_files(files.infos),
             "snapshots": snapshots.folder,
-            "columns": {"features": list(columns.channels)},
+            "columns": {
+                "features": list(columns.channels),
+                **({"words": columns.words} if columns.words else {}),
+                **({"units": columns.units} if columns.units else {}),
+            },
             "reference": snapshots.reference_spec and snapshots.reference_spec.to_dict(),
             "measure": job.measure and job.measure.to_dict(),
             "warnings": [*warnings, *odd],

@@ -9,12 +9,14 @@ import re
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
-from pipelines.cli import input_options
+from pipelines.cli import handed_on, input_options
 from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
-from transforms.read.column_options import ColumnOptions
+from transforms.read.column_options import ColumnOptions, units_of, words_of
 from transforms.read.columns import Columns
+from transforms.read.format_options import NULL_VALUES
 from transforms.read.long_table import LongTable
 from transforms.read.matrix import Feature
+from transforms.read.numbers import Numbers, nulls_of
 from transforms.track.order import MERGE
 
 
@@ -31,7 +33,8 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     Raises:
         ConfigError: for a bad flag, a field with two meanings, or no features.
     """
-    given = input_options.COLUMNS.read(args)
+    given = handed_on.columns_of(input_options.COLUMNS.read(args), args.warm_start)
+    numbers = Numbers(missing=(*NULL_VALUES, *(args.null_values or ())))
     if args.missing == "drop":
         raise ConfigError("--missing", "drop", "fail or hold: a stream cannot be looked at whole")
     if args.time_ambiguous == "infer":
@@ -40,7 +43,7 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
             "infer",
             "fail, earliest or latest: what comes later would tell, and no row can wait for it",
         )
-    features = tuple(_feature(text) for text in given.features or ())
+    features = tuple(_feature(text, given, numbers) for text in given.features or ())
     if not features:
         raise ConfigError("--features", "", "the names of the fields that are features")
     roles = {
@@ -66,6 +69,10 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
         seen[name] = flag
     if given.exclude:
         raise ConfigError("--exclude", given.exclude[0], "left out: features are named")
+    for field, settings in (("--words", words_of(given.words)), ("--units", units_of(given.units))):
+        for name in settings:
+            if name not in {feature.name for feature in features}:
+                raise ConfigError(field, name, "one of --features")
     label = given.label or None
     return Columns(
         model_id=given.model_id or MESSAGE_KEY,
@@ -80,6 +87,8 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
         options=dataclasses.replace(given, features=tuple(f.name for f in features)),
         long=table,
         partial=table is not None or args.duplicates == MERGE,
+        nulls=nulls_of(numbers),
+        null_texts=tuple(args.null_values or ()),
     )
 
 
@@ -117,6 +126,13 @@ def _label_type(given: ColumnOptions, label: str | None) -> pa.DataType | None:
     return None if label is None else pa.type_for_alias(given.label_type or "string")
 
 
-def _feature(text: str) -> Feature:
+def _feature(text: str, given: ColumnOptions, numbers: Numbers) -> Feature:
     sized = re.fullmatch(r"(.+)\[([1-9][0-9]{0,6})\]", text)
-    return Feature(sized[1], int(sized[2])) if sized else Feature(text)
+    if sized:
+        return Feature(sized[1], int(sized[2]))
+    words, units = words_of(given.words), units_of(given.units)
+    if text in words:
+        return Feature(text, numbers=numbers._replace(words=words[text]))
+    if text in units:
+        return Feature(text, numbers=numbers._replace(unit=units[text]))
+    return Feature(text)

@@ -12,6 +12,7 @@ from pipelines.cli.command_line import Parser
 from pipelines.cli.job_flags import COMMON
 from pipelines.cli.setting_flags import FlagsOf
 from transforms.kafka.formats import INPUT_FORMATS, OUTPUT_FORMATS
+from transforms.read.format_options import FormatOptions
 from transforms.track.order import DROP, Order
 
 MAX_DISORDER = 1.0
@@ -48,6 +49,9 @@ _ABOUTS = {
     "time_nonexistent": """what a local time is that never comes, when clocks are put forward:
     "fail": the row goes to the dead letters; "shift": the instant at which they were (fail, shift;
     default fail)""",
+    "words": "COLUMN=ZERO,ONE: a field of two words, and which is 0 and which 1",
+    "units": "COLUMN=UNIT: a field of texts, numbers with this after each",
+    "null_values": "texts and numbers that mean a missing value, beside null",
     "missing": """what becomes of missing features: "fail": the row goes to the dead letters;
     "hold": the last value of the model's channel stands in for it (forward fill) (fail, hold;
     default fail)""",
@@ -63,7 +67,10 @@ def add_flags(parser: Parser) -> None:
     )
     _add_kafka_flags(parser)
     _add_place_flags(parser)
-    input_options.COLUMNS.add(parser.add_argument_group("columns"), _ABOUTS, "model_id_from")
+    columns = parser.add_argument_group("columns")
+    input_options.COLUMNS.add(columns, _ABOUTS, "model_id_from")
+    of_files = set(settings_of(FormatOptions)) - {"null_values"}
+    input_options.FORMATS.add(columns, _ABOUTS, *of_files)
     without = {
         "max_disorder": f"{MAX_DISORDER:g}; 0: order of arrival",
         "max_jump": f"{MAX_JUMP:g}",

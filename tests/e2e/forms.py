@@ -200,6 +200,17 @@ def _indexed(rows: list[Row]) -> None:
 
 _ISO = written("%Y-%m-%dT%H:%M:%SZ")
 
+
+def _with_units(rows: list[Row]) -> None:
+    lines = [f"{r.device},{r.time.isoformat()},{r.flow} l/s,{r.heat}°C" for r in rows]
+    save("pumps.csv", ["device,time,flow,heat", *lines])
+
+
+def _with_thousands(rows: list[Row]) -> None:
+    lines = [f'{r.device},{r.time.isoformat()},"{r.flow:,}",{r.heat}' for r in rows]
+    save("pumps.csv", ["device,time,flow,heat", *lines])
+
+
 FORMS: dict[str, Form] = {
     "a row a line, times in ISO 8601": Form(written("%Y-%m-%dT%H:%M:%SZ")),
     "semicolons, decimal commas, times such as 01.03.2026 00:10": Form(_european),
@@ -235,5 +246,9 @@ FORMS: dict[str, Form] = {
         lambda rows: save("pumps.csv", [_lines(rows)[0], *(f"{x}," for x in _lines(rows)[1:])])
     ),
     "the index of pandas' `to_csv`": Form(_indexed),
+    "a unit after each number": Form(_with_units),
+    "marks between the thousands": Form(
+        _with_thousands, [r._replace(flow=round(1000 * r.flow, 2)) for r in PLANT]
+    ),
 }
 """By the first cell of the table's row."""

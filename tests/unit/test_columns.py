@@ -207,7 +207,10 @@ def test_true_and_false_are_read_alike_from_text_and_from_types(tmp_path: Path) 
         ({"features": ["ay"]}, r"features = 'ay': must be a column \(did you mean 'ax'\?\)"),
         ({"features": ["w*"]}, r"features = 'w\*': must be a column: id, t, seq"),
         ({"exclude": ["vv"]}, "exclude = 'vv': must be a column"),
-        ({"features": ["note"]}, "features = 'note': must be a column of numbers; in a.parquet"),
+        (
+            {"features": ["note"]},
+            "features = 'note': must be a column of numbers; in a.parq",
+        ),
         ({"features": ["t"], "time": "t"}, "features = 't': must be no column with another"),
         ({"model_id": "ax"}, "model_id = 'ax': must be a column of texts or whole numbers; in a"),
         ({"time": "v"}, "time = 'v': must be a column of times, numbers or texts; in a.parquet"),

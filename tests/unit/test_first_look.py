@@ -219,7 +219,7 @@ def test_some_bad_times_are_left_to_the_failures(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("features", [["x", "state"], ["*"]])
 def test_a_text_column_named_as_a_feature_is_refused(features: list[str], tmp_path: Path) -> None:
-    path = csv(tmp_path / "a.csv", "x,state", NOISE, ["walk", "run"] * (N // 2))
+    path = csv(tmp_path / "a.csv", "x,state", NOISE, ["walk", "run", "sit", "walk"] * (N // 4))
     with pytest.raises(ConfigError) as caught:
         look(path, {"features": features})
     assert str(caught.value) == (

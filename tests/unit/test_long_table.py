@@ -22,8 +22,8 @@ from transforms.chunks import Chunk
 from transforms.read.column_options import ColumnOptions
 from transforms.read.files import split
 from transforms.read.format_options import FormatOptions
-from transforms.read.long_table import Numbers, values_of
 from transforms.read.look import Input, look_at_files
+from transforms.read.numbers import Numbers, values_of
 from transforms.read.parse import parsed_of
 from transforms.track.merge import merge_times
 

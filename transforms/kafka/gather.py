@@ -32,7 +32,15 @@ from transforms.metrics import count
 from transforms.read.columns import Columns
 from transforms.read.files import split
 from transforms.read.formats.base import Rows
-from transforms.read.kinds import is_feature, is_id, is_label, is_sequence, is_time, is_time_of_day
+from transforms.read.kinds import (
+    is_feature,
+    is_id,
+    is_label,
+    is_sequence,
+    is_text,
+    is_time,
+    is_time_of_day,
+)
 from transforms.read.matrix import Feature
 from transforms.read.parse import ParsedRows, parse
 
@@ -137,6 +145,7 @@ class Gathering:
         }
         own = (MESSAGE_KEY, RECORD_TIME)
         self._roles = {role: name for role, name in named.items() if name and name not in own}
+        self._nulls = frozenset(columns.null_texts)
         self._messages: list[Message] = []
         self._groups: dict[Any, _Group] = {}
         self._reasons: dict[int, list[Reason]] = {}
@@ -206,7 +215,8 @@ class Gathering:
         for feature in self._columns.features:
             array = _only_column(batch, feature.name)
             width = array.type.list_size if pa.types.is_fixed_size_list(array.type) else None
-            if not is_feature(array.type) or width != feature.width:
+            fits = is_feature(array.type) if feature.numbers is None else is_text(array.type)
+            if not fits or width != feature.width:
                 raise BadMessageError(f"{feature.name} is {array.type}: not {_numbers(feature)}")
             arrays.append(array)
             names.append(feature.name)
@@ -288,10 +298,12 @@ class Gathering:
             own = [record.get(name) for record in records]
             columns[name] = (_metrics if role == "metric" else _values)(name, own, bad)
         for feature in self._columns.features:
-            kind = pa.float64()
+            kind = pa.float64() if feature.numbers is None else pa.string()
             if feature.width is not None:
                 kind = pa.list_(kind, feature.width)
             values = [record.get(feature.name) for record in records]
+            if self._columns.null_texts:
+                values = [None if _is_one(value, self._nulls) else value for value in values]
             columns[feature.name] = _column(feature.name, values, kind, bad, _numbers(feature))
         return columns, bad
 
@@ -392,7 +404,15 @@ def _only_column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return batch.column(places[0])
 
 
+def _is_one(value: Any, texts: frozenset[str]) -> bool:
+    return isinstance(value, str) and value in texts
+
+
 def _numbers(feature: Feature) -> str:
+    numbers = feature.numbers
+    if numbers is not None:
+        words = " or ".join(map(repr, numbers.words))
+        return f"a text: {words or f'a number in {numbers.unit}'}"
     return "a number" if feature.width is None else f"a list of {feature.width} numbers"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from kerneltrack.errors import ConfigError
@@ -17,6 +18,8 @@ MISSING = ("fail", "drop", "hold")
 AMBIGUOUS = ("fail", "earliest", "latest", "infer")
 NONEXISTENT = ("fail", "shift")
 LABEL_TYPES = ("string", "int64", "float64")
+_WORDS = re.compile(r"(.+)=([^=,:]+),([^=,:]+)", re.DOTALL)
+_UNIT = re.compile(r"(.+)=([^=]+)", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,6 +95,16 @@ class ColumnOptions(Settings):
         whose values are numbers, in the order of their names.""",
     ] = None
     value: Annotated[str | None, "Column of the values, in a long table."] = None
+    words: Annotated[
+        Sequence[str],
+        """COLUMN=ZERO,ONE: a feature of two words, and which is 0 and which 1. Without: found by
+        the first rows, of features that are named.""",
+    ] = ()
+    units: Annotated[
+        Sequence[str],
+        """COLUMN=UNIT: a feature whose numbers are texts with this after each. Without: found by
+        the first rows.""",
+    ] = ()
     missing: Annotated[
         str,
         OneOf(MISSING),
@@ -122,6 +135,8 @@ class ColumnOptions(Settings):
 
     def check_together(self) -> None:
         """Check that what is said goes together; check zone and format of times."""
+        words_of(self.words)
+        units_of(self.units)
         if self.model_id is not None and self.model_id_from is not None:
             allowed = f"left out: the model id is the column {self.model_id!r}"
             raise ConfigError("model_id_from", self.model_id_from, allowed)
@@ -155,3 +170,38 @@ class ColumnOptions(Settings):
     def unit(self) -> str:
         """Unit of times that are numbers, whether it was given or not."""
         return self.time_unit or "s"
+
+
+def words_of(settings: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the two words of each column.
+
+    Raises:
+        ConfigError: for a setting that is not COLUMN=ZERO,ONE.
+
+    Example:
+        >>> words_of(["valve=off,on"])
+        {'valve': ('off', 'on')}
+    """
+    found = {}
+    for text in settings:
+        parts = _WORDS.fullmatch(text)
+        if parts is None or parts[2].strip() == parts[3].strip():
+            allowed = "COLUMN=ZERO,ONE: two words without comma, colon and equals sign"
+            raise ConfigError("words", text, allowed)
+        found[parts[1]] = (parts[2].strip(), parts[3].strip())
+    return found
+
+
+def units_of(settings: Iterable[str]) -> dict[str, str]:
+    """Return the unit of each column.
+
+    Raises:
+        ConfigError: for a setting that is not COLUMN=UNIT.
+    """
+    found = {}
+    for text in settings:
+        parts = _UNIT.fullmatch(text)
+        if parts is None or not parts[2].strip():
+            raise ConfigError("units", text, "COLUMN=UNIT")
+        found[parts[1]] = parts[2].strip()
+    return found

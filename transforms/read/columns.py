@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import fnmatch
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,13 +27,14 @@ from transforms.read.kinds import (
     is_time_of_day,
     value_type,
 )
-from transforms.read.long_table import LongTable, Numbers, find_channels
-from transforms.read.matrix import Feature, to_matrix
+from transforms.read.long_table import LongTable, find_channels
+from transforms.read.matrix import Feature, read_texts, to_matrix
+from transforms.read.numbers import Numbers, nulls_of, without_nulls
+from transforms.read.text_columns import Texts
 from transforms.read.time_units import UNITS
 
 __all__ = ["HAS_MISSING", "ColumnOptions", "Columns", "resolve"]
 
-_NO_VALUE = "no value in the rows that were looked at (--features takes it)"
 HAS_MISSING = "has missing values"
 """Why `missing="drop"` leaves a channel out."""
 
@@ -65,6 +67,8 @@ class Columns:
         long: Of a long table, which columns hold the channels; there are no `features` then.
         partial: Whether a row may lack channels that other rows of its time have.
         time_of_day: Column of times of day, None if `time` has the whole time.
+        nulls: Numbers that mean a missing value.
+        null_texts: Texts that mean one in records of JSON or Avro.
     """
 
     model_id: str | None
@@ -82,6 +86,8 @@ class Columns:
     long: LongTable | None = None
     partial: bool = False
     time_of_day: str | None = None
+    nulls: tuple[float, ...] = ()
+    null_texts: tuple[str, ...] = ()
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -115,6 +121,7 @@ class Columns:
             *self._long_lines(),
             f"label:    {label}",
             f"features: {self.width} as {self.dtype}: {_join(self.channels)}",
+            *self._text_lines(),
             f"missing:  {_MISSING_TEXT[options.missing]}",
         ]
         reasons: dict[str, list[str]] = {}
@@ -137,6 +144,29 @@ class Columns:
         if options.time_unit is not None:
             said += f", numbers: {UNITS[options.time_unit].about}"
         return said + ("" if options.time_zone == "UTC" else f", local: {options.time_zone}")
+
+    @property
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """The two words of each feature that has them: the first is 0, the other 1."""
+        texts = {each.name: each.numbers for each in self.features if each.numbers is not None}
+        return {name: numbers.words for name, numbers in texts.items() if numbers.words}
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each feature whose texts end with one."""
+        texts = {each.name: each.numbers for each in self.features if each.numbers is not None}
+        return {name: numbers.unit for name, numbers in texts.items() if numbers.unit}
+
+    def _text_lines(self) -> list[str]:
+        """Return how texts are read as numbers, with the flags that say so."""
+        lines = []
+        for name, (zero, one) in self.words.items():
+            flag = shlex.quote(f"{name}={zero},{one}")
+            lines.append(f"words:    {fit(name, _NAME)}: {zero} is 0, {one} is 1 (--words {flag})")
+        for name, unit in self.units.items():
+            flag = shlex.quote(f"{name}={unit}")
+            lines.append(f"unit:     {fit(name, _NAME)}: in {fit(unit)} (--units {flag})")
+        return lines
 
     def _long_lines(self) -> list[str]:
         if self.long is None:
@@ -170,9 +200,11 @@ def resolve(
         DataError: if a file does not have what the first one has.
     """
     roles = _roles(infos, options)
+    numbers = numbers or Numbers()
     if options.metric is not None and options.value is not None:
-        return _resolve_long(infos, options, roles, numbers or Numbers())
-    features, left_out = _choose_features(infos, options, set(roles.values()))
+        return _resolve_long(infos, options, roles, numbers)
+    texts = Texts.of(infos, options, numbers)
+    features, left_out = _choose_features(infos, options, set(roles.values()), texts)
     if not features and options.features != ():
         raise _no_features(infos, options)
     requests = {name: pa.float64() for name in (feature.name for feature in features)}
@@ -180,6 +212,9 @@ def resolve(
     for feature in features:
         kinds = [_kind(info, feature.name) for info in infos]
         requests[feature.name] = _request(infos, feature, kinds)
+        if feature.numbers is not None:
+            exact &= bool(feature.numbers.words)
+            continue
         exact &= all(
             is_exact(requests[feature.name] if info.is_text(feature.name) else kind)
             for info, kind in zip(infos, kinds, strict=True)
@@ -199,6 +234,7 @@ def resolve(
         options=options,
         left_out=tuple(left_out),
         from_path=frozenset(name for info in infos for name in info.constants),
+        nulls=nulls_of(numbers),
     )
     return _without_missing(infos, columns) if options.missing == "drop" else columns
 
@@ -232,6 +268,7 @@ def _resolve_long(
         from_path=frozenset(name for info in infos for name in info.constants),
         long=replace(table, channels=channels),
         partial=True,
+        nulls=nulls_of(numbers),
     )
 
 
@@ -239,6 +276,10 @@ def _no_features(infos: Sequence[FileInfo], options: ColumnOptions) -> ConfigErr
     """Return why no column of numbers is left."""
     allowed = "a choice that leaves a column of numbers"
     for info in infos:
+        for name, (decimal, mark) in info.thousands.items():
+            hint = f"{mark!r} to read numbers in {name} of {info.path} (try thousands {mark!r})"
+            if decimal == info.decimal:
+                return ConfigError("thousands", "", hint)
         for name, mark in info.decimals.items():
             hint = f"{mark!r} to read numbers in {name} of {info.path} (try decimal {mark!r})"
             return ConfigError("decimal", "." if mark == "," else ",", hint)
@@ -276,9 +317,16 @@ def _roles(infos: Sequence[FileInfo], options: ColumnOptions) -> dict[str, str]:
 
 
 def _choose_features(
-    infos: Sequence[FileInfo], options: ColumnOptions, taken: set[str]
+    infos: Sequence[FileInfo], options: ColumnOptions, taken: set[str], texts: Texts
 ) -> tuple[list[Feature], list[tuple[str, str]]]:
-    """Choose the feature columns, and say why the others are left out."""
+    """Choose the feature columns, and say why the others are left out.
+
+    Args:
+        infos: All input files.
+        options: What the user says.
+        taken: Columns with another meaning.
+        texts: How columns of texts are read as numbers.
+    """
     first = infos[0]
     names = list(first.schema.names)
     excluded = set(_expand("exclude", options.exclude, names))
@@ -306,21 +354,22 @@ def _choose_features(
                 left_out.append((name, hints[name]))
             elif _PANDAS_INDEX.fullmatch(name):
                 left_out.append((name, "pandas' index"))
-            elif not is_feature(kind := _merged_kind(infos, name)):
-                left_out.append((name, _NO_VALUE if pa.types.is_null(kind) else _no_numbers(kind)))
-            else:
+            elif is_feature(kind := _merged_kind(infos, name)) or texts.is_given(name):
                 chosen.append(name)
+            else:
+                left_out.append((name, texts.why_none(name, kind)))
         known = set(names)
         for name in sorted({n for info in infos for n in info.schema.names} - known):
             left_out.append((name, f"not in {first.path}"))
-    return [_feature(infos, name) for name in chosen], left_out
+    texts.check_given([*chosen, *(name for name, _ in left_out)])
+    named = options.features is not None
+    return [_feature(infos, name, texts, named) for name in chosen], left_out
 
 
-def _no_numbers(kind: pa.DataType) -> str:
-    return f"no numbers ({kind})"
-
-
-def _feature(infos: Sequence[FileInfo], name: str) -> Feature:
+def _feature(infos: Sequence[FileInfo], name: str, texts: Texts, named: bool) -> Feature:
+    numbers = texts.numbers_of(name, [_kind(info, name, infos[0]) for info in infos], named)
+    if numbers is not None:
+        return Feature(name, numbers=numbers)
     widths = set()
     for info in infos:
         kind = _kind(info, name, infos[0])
@@ -345,6 +394,8 @@ def _request(
     if feature.width is not None:
         lists = [kind.value_type for kind in kinds if pa.types.is_fixed_size_list(kind)]
         return pa.list_(lists[0], feature.width)
+    if feature.numbers is not None:
+        return pa.string()
     if all(pa.types.is_boolean(kind) for kind in kinds):
         return pa.bool_()
     return pa.float64()
@@ -407,10 +458,14 @@ def _without_missing(infos: Sequence[FileInfo], columns: Columns) -> Columns:
     for info in infos:
         for piece in info.pieces:
             for rows in piece.read(wanted):
-                matrix = to_matrix(rows.batch, columns.features, columns.dtype)
+                batch, wrong = read_texts(rows.batch, columns.features)
+                matrix, _ = without_nulls(
+                    to_matrix(batch, columns.features, columns.dtype), columns.nulls
+                )
                 # A row with a value that is no number fails, whatever else it lacks.
-                unread = [place for place, _ in rows.unread]
-                missing |= np.isnan(np.delete(matrix, unread, axis=0)).any(axis=0)
+                unread = {place for place, _ in rows.unread}
+                unread.update(at for each in wrong for at in np.flatnonzero(each.rows).tolist())
+                missing |= np.isnan(np.delete(matrix, list(unread), axis=0)).any(axis=0)
     if missing.all():
         raise ConfigError("missing", "drop", "'fail' or 'hold': every channel has missing values")
     features, start = [], 0

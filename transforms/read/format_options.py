@@ -83,10 +83,15 @@ class FormatOptions(Settings):
     comment: Annotated[str, """CSV lines that begin with this are skipped; "" for none."""] = ""
     encoding: Annotated[str, "Encoding of CSV, by Python's name."] = "utf-8"
     decimal: Annotated[str, "Decimal mark of CSV numbers."] = "."
+    thousands: Annotated[
+        str,
+        """Mark between the thousands of CSV numbers, as in 1,004.27; a space stands for no-break
+        ones, too; "" for none.""",
+    ] = ""
     null_values: Annotated[
         Sequence[str],
         """More texts that mean a missing number in CSV; the empty one, NA, N/A, null and NaN always
-        do.""",
+        do. A number among them, such as -999, means one in every format, however it is written.""",
     ] = ()
     multiline: Annotated[bool, "Whether a quoted CSV field may hold line ends."] = False
     width: Annotated[
@@ -122,6 +127,10 @@ class FormatOptions(Settings):
         if not _is_mark(self.decimal) or self.decimal == self.delimiter:
             raise ConfigError(
                 "decimal", self.decimal, "one ASCII character other than the delimiter"
+            )
+        if self.thousands and (not _is_mark(self.thousands) or self.thousands == self.decimal):
+            raise ConfigError(
+                "thousands", self.thousands, "one ASCII character other than the decimal mark"
             )
         if "\n" in self.comment or "\r" in self.comment:
             raise ConfigError("comment", self.comment, "a text without line ends")

@@ -125,3 +125,20 @@ def _decode(value: bytes | None) -> str | None:
         return None if value is None else value.decode("utf-8")
     except UnicodeDecodeError:
         return None
+
+
+def flat(array: pa.Array) -> npt.NDArray[np.floating]:
+    """Return a column of numbers as an array; null becomes NaN."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind = array.type
+    if (
+        pa.types.is_decimal(kind)
+        or pa.types.is_null(kind)
+        or (array.null_count and not pa.types.is_floating(kind))
+    ):
+        array = array.cast(pa.float64())
+    elif pa.types.is_boolean(kind):
+        array = array.cast(pa.uint8())
+    result: npt.NDArray[np.floating] = array.to_numpy(zero_copy_only=False)
+    return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,40 +10,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kerneltrack.errors import ConfigError, shorten
-from transforms.read.format_options import NULL_VALUES
 from transforms.read.formats.base import FileInfo
-from transforms.read.formats.fields import number_pattern
-from transforms.read.kinds import as_bytes, codes_of, encode, is_bytes, is_text, texts_of
-from transforms.read.matrix import Feature, to_matrix
+from transforms.read.kinds import codes_of, encode, texts_of
+from transforms.read.numbers import PLAIN, Numbers, values_of
 
 MOST_METRICS = 4_096
 """Metrics that a scan finds at most: a table of more has another column for its metrics."""
 
 NO_CHANNEL, NO_METRIC = -1, -2
-_WORDS = {b"true": 1.0, b"false": 0.0, b"True": 1.0, b"False": 0.0, b"TRUE": 1.0, b"FALSE": 0.0}
 _MANY = 3
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-
-
-class Numbers(NamedTuple):
-    """How numbers are written in a column of texts.
-
-    Attributes:
-        decimal: The decimal mark.
-        missing: Texts of a missing value.
-    """
-
-    decimal: str = "."
-    missing: tuple[str, ...] = NULL_VALUES
-
-
-PLAIN = Numbers()
 
 
 @dataclass(frozen=True)
@@ -93,65 +72,6 @@ def cells_of(batch: pa.RecordBatch, table: LongTable, dtype: npt.DTypeLike) -> C
     codes = codes_of(encoded)
     value, wrong = values_of(batch.column(table.value), table.numbers, dtype)
     return Cells(names, codes, np.array(of_names, dtype=np.int64)[codes], value, wrong)
-
-
-def values_of(
-    values: pa.Array, numbers: Numbers, dtype: npt.DTypeLike = np.float64
-) -> tuple[npt.NDArray[np.floating], BoolArray]:
-    """Return values as numbers, NaN where they are missing, and which are none."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if not is_text(values.type):
-        only = pa.RecordBatch.from_arrays([values], ["value"])
-        found = to_matrix(only, [Feature("value")], dtype)[:, 0]
-        return found, np.zeros(len(found), dtype=np.bool_)
-    texts = as_bytes(values)
-    return _read_texts(texts if is_bytes(texts.type) else texts.cast(pa.binary()), numbers)
-
-
-def _read_texts(texts: pa.Array, numbers: Numbers) -> tuple[FloatArray, BoolArray]:
-    none = pa.array([text.encode() for text in numbers.missing], texts.type)
-    missing = pc.or_(pc.is_null(texts), pc.is_in(texts, value_set=none))
-    plain = pc.if_else(missing, pa.scalar(None, texts.type), texts)
-    if numbers.decimal != ".":
-        # A point is none of its digits.
-        plain = pc.replace_substring(plain, ".", " ? ")
-        plain = pc.replace_substring(plain, numbers.decimal, ".")
-    try:
-        # Bytes that are not UTF-8 are no number either.
-        return _cast(plain), np.zeros(len(texts), dtype=np.bool_)
-    except pa.ArrowInvalid:
-        pass
-    sure = pc.match_substring_regex(plain, number_pattern()).fill_null(True)
-    found = _cast(pc.if_else(sure, plain, pa.scalar(None, plain.type)))
-    rest = encode(pc.if_else(sure, pa.scalar(None, plain.type), plain))
-    read = [*map(_word, rest.dictionary.to_pylist()), math.nan]
-    none_of_them = [*(value is None for value in read[:-1]), False]
-    codes = codes_of(rest)
-    values = np.array([math.nan if value is None else value for value in read])[codes]
-    wrong = np.array(none_of_them, dtype=np.bool_)[codes]
-    return np.where(sure.to_numpy(zero_copy_only=False), found, values), wrong
-
-
-def _cast(texts: pa.Array) -> FloatArray:
-    """Read texts.
-
-    Raises:
-        pa.ArrowInvalid: if one of them is no number.
-    """
-    trimmed = pc.utf8_trim(pc.cast(texts, pa.string()), " \t")
-    found: FloatArray = pc.cast(trimmed, pa.float64()).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _word(text: bytes) -> float | None:
-    """Read a text that is no plain number; None if it is none at all."""
-    if text in _WORDS:
-        return _WORDS[text]
-    try:
-        return float(_cast(pa.array([text], pa.binary()))[0])
-    except pa.ArrowInvalid:
-        return None
 
 
 class Runs(NamedTuple):

@@ -13,7 +13,7 @@ from transforms.read.columns import Columns, resolve
 from transforms.read.format_options import NULL_VALUES
 from transforms.read.formats import FileInfo, FormatOptions, inspect
 from transforms.read.formats.files import find
-from transforms.read.long_table import Numbers
+from transforms.read.numbers import Numbers
 from transforms.read.path_columns import describe_paths, with_path_columns
 
 _LOOKS = 8
@@ -94,5 +94,6 @@ def look_at_files(
     infos, columns = with_path_columns(
         infos, columns, formats.path_pattern, stored_first=stored_first
     )
-    numbers = Numbers(formats.decimal, (*NULL_VALUES, *formats.null_values))
+    missing = (*NULL_VALUES, *formats.null_values)
+    numbers = Numbers(formats.decimal, missing, formats.thousands)
     return Input(infos, resolve(infos, columns, numbers), found.skipped)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from transforms.read.kinds import flat, is_text, value_type
+from transforms.read.numbers import Numbers, values_of
 
 MAX_MAGNITUDE = 1e100
 """Greatest absolute value of a feature: its square still leaves room for sums."""
@@ -21,11 +25,13 @@ class Feature:
         name: Name of the column.
         width: None for a column of numbers, else the length of its fixed-size lists.
         keep: Which numbers of each list are channels; None: all.
+        numbers: How its numbers are written where they are texts; None: they are no texts.
     """
 
     name: str
     width: int | None = None
     keep: tuple[int, ...] | None = None
+    numbers: Numbers | None = None
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -33,6 +39,43 @@ class Feature:
         if self.width is None:
             return (self.name,)
         return tuple(f"{self.name}[{i}]" for i in self.keep or range(self.width))
+
+
+class Unread(NamedTuple):
+    """The texts of a column that are no numbers.
+
+    Attributes:
+        name: The column.
+        values: All of its values.
+        rows: (n,) which of them.
+        why: What they are not.
+    """
+
+    name: str
+    values: pa.Array
+    rows: npt.NDArray[np.bool_]
+    why: str
+
+
+def read_texts(
+    batch: pa.RecordBatch, features: Sequence[Feature]
+) -> tuple[pa.RecordBatch, list[Unread]]:
+    """Read the features that are written as texts, and return which texts are no numbers.
+
+    Returns:
+        The batch with float64 in their place, NaN where a text is missing or no number.
+    """
+    unread = []
+    for feature in features:
+        at = batch.schema.get_field_index(feature.name)
+        if feature.numbers is None or not is_text(value_type(batch.schema.field(at).type)):
+            continue
+        values = batch.column(at)
+        found, wrong = values_of(values, feature.numbers)
+        batch = batch.set_column(at, feature.name, pa.array(found))
+        if wrong.any():
+            unread.append(Unread(feature.name, values, wrong, feature.numbers.meaning))
+    return batch, unread
 
 
 def to_matrix(
@@ -98,27 +141,11 @@ def refusal(values: npt.NDArray[np.floating], channels: Sequence[str], hold: boo
 def _numbers(array: pa.Array, feature: Feature) -> npt.NDArray[np.floating]:
     """Return a column as shape (n, 1), or (n, width) for fixed-size lists."""
     if feature.width is None:
-        return _flat(array)[:, None]
+        return flat(array)[:, None]
     size = feature.width
     # flatten() would leave out the lists that are null.
     first = array.offset * size
-    values = _flat(array.values.slice(first, len(array) * size)).reshape(len(array), size)
+    values = flat(array.values.slice(first, len(array) * size)).reshape(len(array), size)
     if array.null_count:
         values = np.where(array.is_null().to_numpy(zero_copy_only=False)[:, None], np.nan, values)
     return values
-
-
-def _flat(array: pa.Array) -> npt.NDArray[np.floating]:
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    kind = array.type
-    if (
-        pa.types.is_decimal(kind)
-        or pa.types.is_null(kind)
-        or (array.null_count and not pa.types.is_floating(kind))
-    ):
-        array = array.cast(pa.float64())
-    elif pa.types.is_boolean(kind):
-        array = array.cast(pa.uint8())
-    result: npt.NDArray[np.floating] = array.to_numpy(zero_copy_only=False)
-    return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from transforms.metrics import count
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
 from transforms.read.formats.base import FileInfo, Rows
-from transforms.read.kinds import as_bytes, codes_of, encode, is_bytes, is_text, texts_of
+from transforms.read.kinds import as_bytes, codes_of, encode, is_bytes, is_number, is_text, texts_of
 from transforms.read.local_times import NONE_IN_DOUBT, LocalTimes, Places, read_times, settle
 from transforms.read.long_table import (
     NO_METRIC,
@@ -29,13 +29,17 @@ from transforms.read.long_table import (
     runs_of,
     spread,
 )
-from transforms.read.matrix import refusal, refused_rows, to_matrix
+from transforms.read.matrix import read_texts, refusal, refused_rows, to_matrix
 from transforms.read.merged import NOTHING_MERGED, Merged
 from transforms.read.model_ids import MAX_ID_BYTES, model_ids
+from transforms.read.numbers import without_nulls
 from transforms.read.time_reasons import why_bad
 
 MISSING = "missing of "
 """How the counters of missing values begin: the channel's name follows."""
+
+NULLS = "values_null"
+"""Counter of the values that `null_values` took out."""
 
 _MOST_COUNTED = 2_048
 """Missing values are counted for this many channels at most."""
@@ -56,6 +60,7 @@ class ParsedRows:
         label: string, int64 or float64; None without labels.
         local: How many rows of the batch, those refused among them, had a doubtful local time.
         missing: Rows that were refused for want of a value, by the channels that lack one.
+        nulls: Values that are one of the numbers that mean a missing value.
         merged: What became of the rows of a long table that are not among these.
     """
 
@@ -70,6 +75,7 @@ class ParsedRows:
     local: LocalTimes = NONE_IN_DOUBT
     missing: Mapping[str, int] = field(default_factory=dict)
     merged: Merged = NOTHING_MERGED
+    nulls: int = 0
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -86,6 +92,7 @@ class ParsedRows:
         self.merged.add_to_counters(counted_as)
         for channel, rows in self.missing.items():
             count(MISSING + channel, rows)
+        count(NULLS, self.nulls)
 
 
 @dataclass
@@ -134,20 +141,25 @@ def parse(
     models, model = _models(batch, columns, refusals)
     time, local = _time(batch, columns, refusals, Places(models, model, sources, rows.row))
     sequence = _sequence(batch, columns, refusals)
-    label = _label(batch, columns, refusals)
+    label = _known(_label(batch, columns, refusals), columns.nulls)
     cells = None if columns.long is None else _cells(batch, columns, columns.long, refusals)
     missing: dict[str, int] = {}
     if cells is not None:
-        x = cells.value[:, None]
+        x, nulls = without_nulls(cells.value[:, None], columns.nulls)
     else:
+        batch, unread = read_texts(batch, columns.features)
+        for each in unread:
+            refusals.add(each.name, each.values, each.rows, each.why)
         x = to_matrix(batch, columns.features, columns.dtype)
+        x, nulls = without_nulls(x, columns.nulls)
         hold = columns.partial or columns.options.missing == "hold"
         refused = refused_rows(x, hold)
-        missing = {} if hold else _missing(x, refused, rows.unread, columns)
+        missing = {} if hold else _missing(x, refused, refusals.reasons, columns)
         for at in refused.tolist():
             if at not in refusals.reasons:
                 refusals.reasons[at] = refusal(x[at], columns.channels, hold)
     parsed = ParsedRows(models, model, time, sequence, sources, rows.row, x, label, local, missing)
+    parsed = replace(parsed, nulls=nulls)
     reasons = refusals.reasons
     keep = np.ones(len(parsed), dtype=bool)
     keep[list(reasons)] = False
@@ -161,11 +173,11 @@ def parse(
 def _missing(
     x: npt.NDArray[np.floating],
     refused: npt.NDArray[np.int64],
-    unread: Sequence[tuple[int, str]],
+    reasons: Collection[int],
     columns: Columns,
 ) -> dict[str, int]:
-    """Count the missing values of refused rows by channel; cells that are no numbers are there."""
-    refused = np.setdiff1d(refused, [place for place, _ in unread])
+    """Count the missing values by channel, of rows that are refused for nothing else."""
+    refused = np.setdiff1d(refused, list(reasons)).astype(np.int64)
     counts = np.isnan(x[refused]).sum(axis=0)
     lacking = np.flatnonzero(counts)[:_MOST_COUNTED].tolist()
     channels = columns.channels if lacking else ()
@@ -291,6 +303,14 @@ def _label(batch: pa.RecordBatch, columns: Columns, refusals: _Refusals) -> pa.A
     return pa.array([*converted, None], kind).take(pa.array(codes))
 
 
+def _known(label: pa.Array | None, nulls: Sequence[float]) -> pa.Array | None:
+    """Return labels with null for the numbers that mean a missing one."""
+    if label is None or not nulls or not is_number(label.type):
+        return label
+    met = pc.is_in(label.cast(pa.float64()), value_set=pa.array(nulls, pa.float64()))
+    return pc.if_else(met, pa.scalar(None, label.type), label)
+
+
 def _to_label(value: object, kind: pa.DataType) -> object:
     """Convert one distinct label; an empty text and NaN are no label, which is allowed.
 
@@ -334,6 +354,7 @@ def select(parsed: ParsedRows, keep: npt.NDArray[np.bool_] | npt.NDArray[np.int6
         parsed.local,
         parsed.missing,
         parsed.merged,
+        parsed.nulls,
     )
 
 

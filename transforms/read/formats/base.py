@@ -180,6 +180,10 @@ class FileInfo:
         constants: Columns that are not in the file, with one text for all of its rows.
         sparse: Whether a row may lack any column, so that others than these can be read, too.
         notes: What was decided by looking at it, for the user to check.
+        thousands: Columns of texts that are numbers with marks between the thousands, with their
+            decimal mark and this one.
+        units: Columns of texts that are numbers, each with the same unit after it.
+        words: The first different texts of columns that are no numbers.
     """
 
     path: str
@@ -194,6 +198,9 @@ class FileInfo:
     constants: Mapping[str, str | None] = field(default_factory=dict)
     sparse: bool = False
     notes: tuple[str, ...] = ()
+    thousands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def is_text(self, name: str) -> bool:
         """Check whether a column's values are text, so that they can be read as another type."""

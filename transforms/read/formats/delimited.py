@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import csv as python_csv
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kerneltrack.errors import ConfigError, DataError, shorten
 from transforms.read.format_options import NULL_VALUES, FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested, batch_rows, check_names
 from transforms.read.formats.endings import split_ending
 from transforms.read.formats.fields import (
-    WHOLE,
     Dialect,
     field_texts,
     number_pattern,
     parse_fields,
 )
+from transforms.read.formats.guess import Guess, guess
 from transforms.read.formats.head import (
     LOOKED_AT,
     Cells,
@@ -31,11 +31,11 @@ from transforms.read.formats.head import (
     special_of,
 )
 from transforms.read.formats.lines import BLOCK_BYTES, Lines, read_lines
-from transforms.read.kinds import is_number
 
 _TYPING_LINES = 20_000
 """Types are guessed from this many lines at most."""
 
+_LATER_BYTES = 256 << 20
 _DELIMITER_LINES = 100
 _DELIMITERS = (";", "\t", "|", ",", " ")
 
@@ -136,6 +136,9 @@ def inspect_csv(path: str, options: FormatOptions) -> FileInfo:
     delimiter = options.delimiter
     if delimiter is None:
         delimiter = "\t" if split_ending(path)[0] in (".tsv", ".tab") else ","
+    if options.thousands == delimiter and not options.quote:
+        allowed = f"another character than the delimiter of {path}, or numbers in quotes"
+        raise ConfigError("thousands", options.thousands, allowed)
     for field, mark in (("quote", options.quote), ("decimal", options.decimal)):
         if mark == delimiter:
             raise ConfigError(field, mark, f"another character than the delimiter of {path}")
@@ -144,8 +147,9 @@ def inspect_csv(path: str, options: FormatOptions) -> FileInfo:
         delimiter=delimiter,
         quote=options.quote,
         decimal=options.decimal,
-        null_values=(*NULL_VALUES, *options.null_values),
+        null_values=(*NULL_VALUES, *_texts_among(options.null_values, options.decimal)),
         multiline=options.multiline,
+        thousands=options.thousands,
     )
     piece = DelimitedPiece(
         path, 0, None, dialect, 0, options.comment, options.encoding, options.skip_lines
@@ -168,6 +172,13 @@ def inspect_csv(path: str, options: FormatOptions) -> FileInfo:
     suggested = Suggested(exclude={**special.exclude, **head.exclude})
     info = _info(piece, "csv", lines.slice(head.lines, _TYPING_LINES), suggested)
     return replace(info, notes=head.notes)
+
+
+def _texts_among(null_values: Sequence[str], decimal: str) -> list[str]:
+    """Return those that are no numbers: numbers are met as such, however they are written."""
+    number = re.compile(number_pattern(decimal))
+    plain = re.compile(number_pattern())
+    return [text for text in null_values if not (number.match(text) or plain.match(text))]
 
 
 def _head(piece: DelimitedPiece, lines: Lines, options: FormatOptions) -> Head:
@@ -287,40 +298,52 @@ def _first_lines(piece: DelimitedPiece) -> Lines:
 
 def _info(piece: DelimitedPiece, name: str, lines: Lines, suggested: Suggested) -> FileInfo:
     texts, dialect = field_texts(lines, piece.dialect), piece.dialect
-    schema = pa.schema([(key, _guess(texts[key], dialect)) for key in dialect.names])
-    mark = "." if dialect.decimal == "," else ","
-    other = replace(dialect, decimal=mark)
-    decimals = {
-        field.name: mark
-        for field in schema
-        if pa.types.is_string(field.type) and is_number(_guess(texts[field.name], other))
-    }
+    found = {key: guess(texts[key], dialect) for key in dialect.names}
+    nothing = [key for key, each in found.items() if each.kind == pa.null()]
+    if nothing:
+        found |= _later(piece, nothing, len(lines))
+    marks = {key: (each.decimal, each.thousands) for key, each in found.items() if each.decimal}
     return FileInfo(
         piece.path,
         name,
-        schema,
+        pa.schema([(key, each.kind) for key, each in found.items()]),
         None,
         (piece,),
         text=True,
         suggested=suggested,
-        decimals=decimals,
+        decimals={
+            key: decimal
+            for key, (decimal, between) in marks.items()
+            if decimal != dialect.decimal and not between
+        },
         decimal=dialect.decimal,
+        thousands={key: marks[key] for key in marks if marks[key][1]},
+        units={key: each.unit for key, each in found.items() if each.unit},
+        words={key: each.words for key, each in found.items() if each.words},
     )
 
 
-def _guess(values: pa.BinaryArray, dialect: Dialect) -> pa.DataType:
-    """Guess a column's type: null, bool, int64, float64 or string."""
-    nulls = pa.array([text.encode() for text in ("", *dialect.null_values)], pa.binary())
-    values = values.filter(pc.invert(pc.is_in(values, value_set=nulls)))
-    if not len(values):
-        return pa.null()
-    if pc.all(pc.match_substring_regex(values, "^(true|True|TRUE|false|False|FALSE)$")).as_py():
-        return pa.bool_()
-    numeric = pc.match_substring_regex(values, number_pattern(dialect.decimal))
-    if 2 * pc.sum(numeric).as_py() <= len(values):
-        return pa.string()
-    whole = pc.match_substring_regex(values.filter(numeric), WHOLE)
-    return pa.int64() if pc.all(whole).as_py() else pa.float64()
+def _later(piece: DelimitedPiece, names: Sequence[str], first: int) -> dict[str, Guess]:
+    """Guess what columns are that have no value in so many first lines, by those that follow.
+
+    The lines that are looked at take at most 256 MB.
+    """
+    found: dict[str, Guess] = {}
+    wanted, seen, size = dict.fromkeys(names, pa.binary()), 0, 0
+    for lines in piece.blocks():
+        size += len(lines.data)
+        seen += len(lines)
+        if seen <= first:
+            continue
+        batch = parse_fields(lines, piece.dialect, wanted).batch
+        for name in list(wanted):
+            each = guess(batch.column(name), piece.dialect)
+            if each.kind != pa.null():
+                found[name] = each
+                del wanted[name]
+        if not wanted or size > _LATER_BYTES:
+            break
+    return found
 
 
 def _check_delimiter(path: str, lines: Lines, delimiter: str, quote: str) -> None:

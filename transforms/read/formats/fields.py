@@ -7,6 +7,7 @@ they would be without the bad ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -41,6 +42,7 @@ class Dialect:
         decimal: Decimal mark.
         null_values: Texts of a missing number, beside the empty one.
         multiline: Whether a line may hold line feeds inside quotes.
+        thousands: Mark between the thousands of numbers, "" for none.
     """
 
     names: tuple[str, ...]
@@ -49,6 +51,7 @@ class Dialect:
     decimal: str = "."
     null_values: tuple[str, ...] = NULL_VALUES
     multiline: bool = False
+    thousands: str = ""
 
 
 @dataclass(frozen=True)
@@ -339,10 +342,13 @@ def _surely_reads(
     return result
 
 
-def number_pattern(decimal: str = ".") -> str:
-    """Return a regular expression of plain decimal numbers."""
+def number_pattern(decimal: str = ".", thousands: str = "") -> str:
+    """Return a regular expression of plain decimal numbers, with marks between thousands or not."""
     mark = "[" + ("\\" if decimal in "\\]^-" else "") + decimal + "]"
-    return rf"^[ \t]*[+-]?([0-9]+{mark}?[0-9]*|{mark}[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
+    whole = "[0-9]+"
+    if thousands:
+        whole = f"(?:[0-9]{{1,3}}(?:{re.escape(thousands)}[0-9]{{3}})+|[0-9]+)"
+    return rf"^[ \t]*[+-]?({whole}({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 
 
 def _acceptance(kind: pa.DataType, dialect: Dialect) -> Callable[[bytes], bool]:

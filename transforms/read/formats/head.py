@@ -17,7 +17,7 @@ LOOKED_AT = 100
 
 MARKS = frozenset(
     "- -- --- n.a. none bad fail failed error err unavailable unknown undefined missing empty "
-    "offline invalid questionable . ? * x nil void n/d nd <na> #value! #ref! #div/0!".split()
+    "offline invalid questionable . ? * nil void n/d nd <na> #value! #ref! #div/0!".split()
 ) | {"no data", "i/o timeout", "not connected", "bad input", "comm fail", "pt created", "no value"}
 """What loggers and historians write where there is no value, in small letters. A column of
 numbers and of these is one of numbers; a row with one of them fails unless `null_values` has it."""

@@ -1,0 +1,178 @@
+"""How the texts of a column are read as numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.read.format_options import NULL_VALUES
+from transforms.read.formats.fields import number_pattern
+from transforms.read.kinds import as_bytes, codes_of, encode, flat, is_bytes, is_text
+
+NO_NUMBER = pa.scalar(b"?", pa.binary())
+_WORDS = {b"true": 1.0, b"false": 0.0, b"True": 1.0, b"False": 0.0, b"TRUE": 1.0, b"FALSE": 0.0}
+_BLANKS = ("\u00a0", "\u202f")
+_DIGIT = "[0-9]"
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Numbers(NamedTuple):
+    """How numbers are written in a column of texts.
+
+    Attributes:
+        decimal: The decimal mark.
+        missing: Texts of a missing value.
+        thousands: The mark between thousands, "" for none; a space stands for no-break ones, too.
+        unit: What stands after each number, "" for nothing.
+        words: The text that is 0 and the one that is 1, none for numbers.
+    """
+
+    decimal: str = "."
+    missing: tuple[str, ...] = NULL_VALUES
+    thousands: str = ""
+    unit: str = ""
+    words: tuple[str, ...] = ()
+
+    @property
+    def meaning(self) -> str:
+        """What a text is that cannot be read."""
+        if self.words:
+            return " nor ".join(["neither " + repr(self.words[0]), repr(self.words[1])])
+        return f"not a number in {self.unit}" if self.unit else "not a number"
+
+
+PLAIN = Numbers()
+
+
+def nulls_of(numbers: Numbers) -> tuple[float, ...]:
+    """Return the numbers among the texts of a missing value.
+
+    Example:
+        >>> nulls_of(Numbers(missing=("", "NaN", "-200", "Bad")))
+        (-200.0,)
+    """
+    found = []
+    for text in numbers.missing:
+        try:
+            value = float(text.replace(numbers.decimal, "."))
+        except ValueError:
+            continue
+        if not math.isnan(value):
+            found.append(value)
+    return tuple(found)
+
+
+def without_nulls(
+    values: npt.NDArray[np.floating], nulls: Sequence[float]
+) -> tuple[npt.NDArray[np.floating], int]:
+    """Return values with NaN for the numbers that mean a missing one, and how many there were."""
+    met = np.zeros(values.shape, dtype=np.bool_)
+    for number in nulls:
+        met |= values == values.dtype.type(number)
+    count = int(met.sum())
+    return (np.where(met, values.dtype.type(np.nan), values), count) if count else (values, 0)
+
+
+def values_of(
+    values: pa.Array, numbers: Numbers, dtype: npt.DTypeLike = np.float64
+) -> tuple[npt.NDArray[np.floating], BoolArray]:
+    """Return values as numbers, NaN where they are missing, and which are none."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not is_text(values.type):
+        found = flat(values).astype(dtype)
+        return found, np.zeros(len(found), dtype=np.bool_)
+    texts = as_bytes(values)
+    return _read_texts(texts if is_bytes(texts.type) else texts.cast(pa.binary()), numbers)
+
+
+def _read_texts(texts: pa.Array, numbers: Numbers) -> tuple[FloatArray, BoolArray]:
+    none = pa.array([text.encode() for text in numbers.missing], texts.type)
+    missing = pc.or_(pc.is_null(texts), pc.is_in(texts, value_set=none))
+    plain = pc.if_else(missing, pa.scalar(None, texts.type), texts)
+    if numbers.words:
+        return _read_words(plain, numbers.words)
+    if numbers.unit or numbers.thousands:
+        for blank in _BLANKS:
+            plain = pc.replace_substring(plain, blank, " ")
+    if numbers.unit:
+        plain = _without_unit(plain, numbers.unit.encode())
+    if numbers.thousands:
+        plain = _without_thousands(plain, numbers)
+    if numbers.decimal != ".":
+        # A point is none of its digits.
+        plain = pc.replace_substring(plain, ".", " ? ")
+        plain = pc.replace_substring(plain, numbers.decimal, ".")
+    try:
+        # Bytes that are not UTF-8 are no number either.
+        return _cast(plain), np.zeros(len(texts), dtype=np.bool_)
+    except pa.ArrowInvalid:
+        pass
+    sure = pc.match_substring_regex(plain, number_pattern()).fill_null(True)
+    found = _cast(pc.if_else(sure, plain, pa.scalar(None, plain.type)))
+    rest = encode(pc.if_else(sure, pa.scalar(None, plain.type), plain))
+    read = [*map(_word, rest.dictionary.to_pylist()), math.nan]
+    none_of_them = [*(value is None for value in read[:-1]), False]
+    codes = codes_of(rest)
+    values = np.array([math.nan if value is None else value for value in read])[codes]
+    wrong = np.array(none_of_them, dtype=np.bool_)[codes]
+    return np.where(sure.to_numpy(zero_copy_only=False), found, values), wrong
+
+
+def _cast(texts: pa.Array) -> FloatArray:
+    """Read texts.
+
+    Raises:
+        pa.ArrowInvalid: if one of them is no number.
+    """
+    trimmed = pc.utf8_trim(pc.cast(texts, pa.string()), " \t")
+    found: FloatArray = pc.cast(trimmed, pa.float64()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _word(text: bytes) -> float | None:
+    """Read a text that is no plain number; None if it is none at all."""
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        return float(_cast(pa.array([text], pa.binary()))[0])
+    except pa.ArrowInvalid:
+        return None
+
+
+def _read_words(texts: pa.Array, words: Sequence[str]) -> tuple[FloatArray, BoolArray]:
+    """Read the first word as 0 and the second as 1."""
+    numbers = {word.encode(): float(at) for at, word in enumerate(words)}
+    encoded = encode(texts)
+    read = [numbers.get(text.strip()) for text in encoded.dictionary.to_pylist()]
+    codes = codes_of(encoded)
+    values = np.array([*(math.nan if each is None else each for each in read), math.nan])
+    wrong = np.array([*(each is None for each in read), False], dtype=np.bool_)
+    return values[codes], wrong[codes]
+
+
+def _without_unit(texts: pa.Array, unit: bytes) -> pa.Array:
+    """Cut the unit off; a text without it is no number any more."""
+    trimmed = pc.replace_substring_regex(texts, "[ \t]+$", "")
+    has = pc.ends_with(trimmed, unit)
+    cut = pc.replace_substring_regex(pc.binary_slice(trimmed, 0, -len(unit)), "[ \t]+$", "")
+    # An empty text would be a missing number.
+    has = pc.and_(has, pc.greater(pc.binary_length(cut), 0))
+    return pc.if_else(has, cut, pc.if_else(pc.is_valid(texts), NO_NUMBER, texts))
+
+
+def _without_thousands(texts: pa.Array, numbers: Numbers) -> pa.Array:
+    """Take the marks between thousands out, where they stand between three digits each."""
+    pattern = number_pattern(numbers.decimal, numbers.thousands)
+    right = pc.match_substring_regex(texts, pattern)
+    bare = pc.replace_substring_regex(texts, f"({_DIGIT}){re.escape(numbers.thousands)}", r"\1")
+    return pc.if_else(right, bare, texts)
