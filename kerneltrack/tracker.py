@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ class Tracker:
     `run_all` over the rows that came, bit for bit.
 
     `learn` costs some microseconds more than the row loop (okfeb, covariance and oana; the others
-    some tens).
+    some tens). Threads may share a tracker: rows are learned one after the other, in any order.
 
     Args:
         tracker: Name of a tracker, or its spec.
@@ -73,6 +74,8 @@ class Tracker:
         elif settings:
             allowed = "left out where `tracker` is a spec"
             raise ConfigError("settings", ", ".join(settings), allowed)
+        if not isinstance(tracker, SubspaceSpec):
+            raise ConfigError("tracker", tracker, "a name, or a tracker's spec")
         if tracker.needs_times:
             raise ConfigError("tracker", tracker.tracker, "one whose settings go by rows, not time")
         self.spec = tracker
@@ -80,6 +83,7 @@ class Tracker:
         self._waiting: list[FloatArray] = []
         self._state: Any = None
         self._call: RowCall | None = None
+        self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         """Return what there is in a line."""
@@ -101,7 +105,8 @@ class Tracker:
     @property
     def state(self) -> Any:
         """A copy of the tracker's state; None before the warm-up is full."""
-        return None if self._state is None else copied(self._state)
+        with self._lock:
+            return None if self._state is None else copied(self._state)
 
     def learn(self, row: npt.ArrayLike) -> Row | None:
         """Say what a row is like, then learn it.
@@ -116,23 +121,28 @@ class Tracker:
             ConfigError: for a row of another length.
             DataError: for a row that is not finite or too large; nothing is learned of it.
         """
-        call = self._call
-        if call is None:
-            return self._learn_slowly(row)
-        out = call(row)
-        if not out.valid[0]:
-            self._refuse(row)
-        z = out.z if out.z.size else out.q
-        return Row(
-            int(out.number[0]),
-            z[0].copy(),
-            float(out.loss[0]),
-            float(out.novelty[0]),
-            bool(out.informative[0]),
-        )
+        with self._lock:
+            call = self._call
+            if call is None:
+                return self._learn_slowly(row)
+            try:
+                out = call(row)
+            except (TypeError, ValueError, OverflowError):
+                self._values_of(row)
+                raise
+            if not out.valid[0]:
+                self._refuse(row)
+            z = out.z if out.z.size else out.q
+            return Row(
+                int(out.number[0]),
+                z[0].copy(),
+                float(out.loss[0]),
+                float(out.novelty[0]),
+                bool(out.informative[0]),
+            )
 
     def _learn_slowly(self, row: npt.ArrayLike) -> Row | None:
-        values = np.array(row, dtype=np.float64)
+        values = self._values_of(row)
         if self._state is None:
             if self._waiting and values.shape != self._waiting[0].shape:
                 raise ConfigError("row", values.shape, f"of shape {self._waiting[0].shape}")
@@ -150,21 +160,32 @@ class Tracker:
         self._state, features = self._tracker.update(self.spec, self._state, values[np.newaxis])
         return self._told(features, row)
 
+    @staticmethod
+    def _values_of(row: npt.ArrayLike) -> FloatArray:
+        try:
+            values = np.array(row, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError("row", row, "numbers, of shape (D,)") from error
+        if not values.ndim:
+            raise ConfigError("row", row, "of shape (D,)")
+        return values
+
     def begin(self) -> Features:
         """End the warm-up now, with the rows that wait; return what is said of them.
 
         Raises:
             ConfigError: if there are none, or the model has begun.
         """
-        if self._state is not None or not self._waiting:
-            shown = "begun" if self._state is not None else "without rows"
-            raise ConfigError("tracker", shown, "one with rows that wait")
-        rows = np.stack(self._waiting)
-        state = self._tracker.init(self.spec, rows[: self.spec.rows_to_start])
-        state, features = self._tracker.update(self.spec, state, rows)
-        self._waiting = []
-        self._go_on(state)
-        return features
+        with self._lock:
+            if self._state is not None or not self._waiting:
+                shown = "begun" if self._state is not None else "without rows"
+                raise ConfigError("tracker", shown, "one with rows that wait")
+            rows = np.stack(self._waiting)
+            state = self._tracker.init(self.spec, rows[: self.spec.rows_to_start])
+            state, features = self._tracker.update(self.spec, state, rows)
+            self._waiting = []
+            self._go_on(state)
+            return features
 
     def look(self, row: npt.ArrayLike) -> Row | None:
         """Say what a row is like, without learning it; None before the warm-up is full.
@@ -173,12 +194,14 @@ class Tracker:
             ConfigError: for a row of another length.
             DataError: for a row that is not finite or too large.
         """
-        if self._state is None:
-            return None
-        values = np.array(row, dtype=np.float64)
-        if values.shape != self._state.scale.shape:
-            raise ConfigError("row", values.shape, f"of shape {self._state.scale.shape}")
-        return self._told(self._tracker.project(self.spec, self._state, values[np.newaxis]), row)
+        with self._lock:
+            if self._state is None:
+                return None
+            values = self._values_of(row)
+            if values.shape != self._state.scale.shape:
+                raise ConfigError("row", values.shape, f"of shape {self._state.scale.shape}")
+            project = self._tracker.project
+            return self._told(project(self.spec, self._state, values[np.newaxis]), row)
 
     def _told(self, features: Features, row: npt.ArrayLike) -> Row:
         if not features.valid[0]:
@@ -198,12 +221,14 @@ class Tracker:
         self._call = self._tracker.row_call(self.spec, state)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what holds addresses: it is laid out anew."""
-        return {**self.__dict__, "_call": None, "_tracker": None}
+        """Leave out what holds addresses: it is laid out anew. So is the lock."""
+        with self._lock:
+            return {**self.__dict__, "_call": None, "_tracker": None, "_lock": None}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         """Lay out again what `__getstate__` left out."""
         self.__dict__.update(values)
+        self._lock = threading.RLock()
         self._tracker = get_tracker(self.spec.tracker)
         if self._state is not None:
             self._go_on(copied(self._state))
@@ -214,10 +239,12 @@ class Tracker:
         Raises:
             ConfigError: before the warm-up is full.
         """
-        if self._state is None:
-            raise ConfigError("tracker", "in its warm-up", "one that has begun: call begin")
-        about = {"model_id": "", "rows": self.rows, "time": None, "until": None, "final": True}
-        write_whole(str(path), codec.encode(self.spec, self._state, about))
+        with self._lock:
+            if self._state is None:
+                raise ConfigError("tracker", "in its warm-up", "one that has begun: call begin")
+            about = {"model_id": "", "rows": self.rows, "time": None, "until": None, "final": True}
+            data = codec.encode(self.spec, self._state, about)
+        write_whole(str(path), data)
 
     @classmethod
     def load(cls, path: str | Path) -> Tracker:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
+import threading
+import warnings
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,17 +19,23 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.frames import model as steps
+from kerneltrack.frames.doubts import doubts
 from kerneltrack.frames.long_table import widen
 from kerneltrack.frames.model import Model, Specs, Told
+from kerneltrack.frames.names import name_of
 from kerneltrack.frames.plot import Plot, Span, draw
 from kerneltrack.frames.table import (
+    TIME_UNITS,
     Columns,
+    Frame,
+    Like,
     Rows,
     choose_columns,
     frame_of,
+    index_name,
+    like_of,
     make_frame,
     read_rows,
-    zone_of,
 )
 from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.usual import usual_inputs
@@ -41,7 +52,6 @@ IntArray = npt.NDArray[np.int64]
 
 COLUMNS = "columns.json"
 """Names of a fleet's columns, beside its snapshots."""
-COLUMNS_VERSION = 2
 SURPRISING = ("ref_loss", "ref_distance", "p")
 MOST_SHOWN = 10
 """Episodes that a summary shows."""
@@ -49,9 +59,15 @@ _MOMENTS = (("start", "start", 0), ("detected", "opened", 1), ("last", "last", 3
 _LEAST_SHARE = 0.05
 _MOST_CHANNELS = 3
 
+COLUMNS_VERSION = 3
+"""Of `COLUMNS`; 2 had neither `wait` nor `time_zone`."""
+
 NO_MODEL = "the model id is missing"
 NO_TIME = "the time is missing, or too far from 1970"
 LEARNED_BEFORE = "of a time that the model had learned from before"
+LEARNED_ALREADY = "the model has learned this row of its newest time already"
+LEARNED_BY_SNAPSHOT = "of the newest time of the snapshot, whose rows the model has learned already"
+WAITS_ALREADY = "waits for the warm-up already"
 NOT_BEGUN = "no row that a model can begin with"
 UNKNOWN = "no such model"
 
@@ -64,15 +80,41 @@ class _Waiting(NamedTuple):
     label: list[Any] | None
 
 
-class _Long(NamedTuple):
-    """Columns of metrics and values, of a long table."""
+class _Newest(NamedTuple):
+    """Which rows of its newest time, ns, a model has learned: how often each, by its digest."""
 
-    metric: str | None = None
-    value: str | None = None
+    time: int
+    rows: Counter[bytes]
 
-    def of(self, before: _Long, frame: Any) -> _Long:
-        """Return those of a frame, or those before it: it may be wide, as well."""
-        return before if self == _Long() and before.metric in frame.columns else self
+
+class _Asked(NamedTuple):
+    """What a call names; None: as before."""
+
+    model_id: Any = None
+    time: Any = None
+    label: Any = None
+    features: Any = None
+    time_unit: str | None = None
+    metric: Any = None
+    value: Any = None
+
+
+class _Kept(NamedTuple):
+    """What a fleet or a job left beside its snapshots.
+
+    Attributes:
+        columns: What its frames' columns are.
+        unit: Unit of times that are numbers; None: there were none.
+        zone: Zone of times without one.
+        wait: Whether rows of new models wait for the warm-up.
+        of_job: Whether a job left it: its files' names need not be a frame's.
+    """
+
+    columns: Columns
+    unit: str | None
+    zone: str
+    wait: bool
+    of_job: bool = False
 
 
 class Fleet:
@@ -85,7 +127,10 @@ class Fleet:
     a new model takes its scale and bandwidth from its first rows (the tracker's `warmup`, 500, or
     as many as the call has), and rows before the newest that a model has learned from are refused.
     With `wait=True` a new model begins only when as many rows are there: then results are the same
-    however the rows are cut into calls.
+    however the rows are cut into calls. What a call says of columns, units and waiting holds for
+    those that follow, and goes along with `save` and `load`. A row that comes again is refused.
+
+    Threads may share a fleet: calls run one after the other, in any order.
 
     Args:
         tracker: Name of a tracker, or its spec.
@@ -137,14 +182,33 @@ class Fleet:
             learner = kind(inputs=usual_inputs(kind, tracker))
         if isinstance(reference, str):
             reference = spec_from_dict(ReferenceSpec, {"learning": reference})
+        _check_spec("tracker", tracker, SubspaceSpec)
+        _check_spec("learner", learner, LearnerSpec)
+        _check_spec("reference", reference, ReferenceSpec)
         self._specs = Specs(tracker, learner, reference)
         self.columns: Columns | None = None
-        self._unit = "s"
+        self._unit: str | None = None
+        self._zone = "UTC"
+        self._wait = False
+        self._renamable = False
+        self._only = ""
+        self._newest: dict[str, _Newest] = {}
+        self._lock = threading.RLock()
         self._models: dict[str, Model] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._episodes: dict[tuple[str, int], Episode] = {}
         self._spans: dict[str, Span] = {}
-        self._like: Any = None
+        self._like: Like | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the lock."""
+        with self._lock:
+            return {**self.__dict__, "_lock": None}
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        """Make a new lock."""
+        self.__dict__.update(values)
+        self._lock = threading.RLock()
 
     # What is asked for.
 
@@ -216,32 +280,37 @@ class Fleet:
         self,
         df: Any,
         *,
-        model_id: str | None = None,
-        time: str | None = None,
-        label: str | None = None,
-        features: Sequence[str] | None = None,
-        time_unit: str = "s",
-        metric: str | None = None,
-        value: str | None = None,
-        wait: bool = False,
+        model_id: Any = None,
+        time: Any = None,
+        label: Any = None,
+        features: Sequence[Any] | None = None,
+        time_unit: str | None = None,
+        metric: Any = None,
+        value: Any = None,
+        wait: bool | None = None,
     ) -> Any:
         """Take rows: say what each is like, then learn it.
 
-        The names of the columns hold for the calls that follow.
+        What is named holds for the calls that follow; to name something else then is an error. Of a
+        first frame that may hold several devices without `model_id`, or numbers that are left out,
+        a warning says so.
 
         Args:
             df: A data frame: pandas', polars' or Arrow's.
             model_id: Column of the device that a row is of; without, all rows are of one model.
             time: Column of event times: datetimes (UTC, if they have no zone) or numbers; without,
-                rows come in their order.
-            label: Column of the class or target to learn, missing where it is not known.
-            features: The channels; without, all other numeric columns.
-            time_unit: Unit of times that are numbers: "s", "ms", "us" or "ns".
+                rows come in their order. It may be a level of pandas' index; True: the index.
+            label: Column of the class or target to learn, missing where it is not known. True and
+                False are the classes 1 and 0.
+            features: The channels; without, all other columns of numbers. Texts that are numbers
+                are channels only where they are named.
+            time_unit: Unit of times that are numbers: "s", "ms", "us" or "ns". Without, seconds,
+                and numbers that look like another unit are refused.
             metric: Column of the names of channels, of a long table: a row for each value. Rows
                 of one model and time become one, at the place of the first. `features` are
                 metrics then; without, all whose values are numbers, in the order of their names.
             value: Column of the values, of a long table.
-            wait: Let the rows of a new model wait until the warm-up is full.
+            wait: Let the rows of a new model wait until the warm-up is full; without, False.
 
         Returns:
             A frame of the same kind with a line for each of its rows, in their order: the model,
@@ -254,13 +323,21 @@ class Fleet:
         Raises:
             ConfigError: naming the column or argument that is wrong; nothing is learned then.
         """
-        long = _Long(metric, value)
-        frame, rows = self._read(df, model_id, time, label, features, time_unit, long=long)
-        out = _Output(self._specs, len(rows.x))
-        for key, places in _by_model(rows, out):
-            self._take(key, places, rows, wait, out)
-        self._like = frame
-        return self._frame(frame, rows, out)
+        with self._lock:
+            is_first = self.columns is None
+            asked = _Asked(model_id, time, label, features, time_unit, metric, value)
+            frame, rows = self._read(df, asked)
+            self._wait = self._wait if wait is None else bool(wait)
+            self._renamable = False
+            out = _Output(self._specs, len(rows.x))
+            for key, places in _by_model(rows, out, self._only):
+                self._take(key, places, rows, self._wait, out)
+            if self.columns is not None:
+                self._like = like_of(frame.frame, self.columns.time)
+            if is_first and self.columns is not None:
+                for line in _doubts_of(df, frame.frame, self.columns, rows):
+                    warnings.warn(line, stacklevel=2)
+            return self._frame(frame, rows, out)
 
     def score(self, df: Any) -> Any:
         """Say of rows what `update` would, without learning them: the models stay as they are.
@@ -271,23 +348,24 @@ class Fleet:
         Returns:
             A frame as `update` returns it; rows of unknown models have a `reason`.
         """
-        frame, rows = self._read(df, None, None, None, None, self._unit, labelled=False)
-        out = _Output(self._specs, len(rows.x))
-        for key, places in _by_model(rows, out):
-            known = self._models.get(key)
-            if known is None:
-                out.refuse(places, UNKNOWN)
-                continue
-            order = _ordered(rows, places)
-            told = steps.look(
-                self._specs,
-                known,
-                rows.x[order],
-                None if rows.time is None else rows.time[order],
-                None if rows.label is None else [rows.label[at] for at in order.tolist()],
-            )
-            out.put(order, told, self._why(known, rows.x[order], told))
-        return self._frame(frame, rows, out)
+        with self._lock:
+            frame, rows = self._read(df, _Asked(), labelled=False)
+            out = _Output(self._specs, len(rows.x))
+            for key, places in _by_model(rows, out, self._only):
+                known = self._models.get(key)
+                if known is None:
+                    out.refuse(places, UNKNOWN)
+                    continue
+                order = _ordered(rows, places)
+                told = steps.look(
+                    self._specs,
+                    known,
+                    rows.x[order],
+                    None if rows.time is None else rows.time[order],
+                    None if rows.label is None else [rows.label[at] for at in order.tolist()],
+                )
+                out.put(order, told, self._why(known, rows.x[order], told))
+            return self._frame(frame, rows, out)
 
     def predict(self, df: Any) -> Any:
         """Return the predictions of rows, without learning them.
@@ -300,48 +378,113 @@ class Fleet:
         """
         if self._specs.learner is None:
             raise ConfigError("learner", None, "one: Fleet(learner='ridge')")
-        _, rows = self._read(df, None, None, None, None, self._unit, labelled=False)
-        out = _Output(self._specs, len(rows.x))
-        plain = self._specs._replace(reference=None)
-        for key, places in _by_model(rows, out):
-            known = self._models.get(key)
-            if known is not None:
-                out.put(places, steps.look(plain, known, rows.x[places], None, None), {})
-        return out.columns["prediction"]
+        with self._lock:
+            _, rows = self._read(df, _Asked(), labelled=False)
+            out = _Output(self._specs, len(rows.x))
+            plain = self._specs._replace(reference=None)
+            for key, places in _by_model(rows, out, self._only):
+                known = self._models.get(key)
+                if known is not None:
+                    out.put(places, steps.look(plain, known, rows.x[places], None, None), {})
+            return out.columns["prediction"]
 
-    def _read(
-        self,
-        df: Any,
-        model_id: str | None,
-        time: str | None,
-        label: str | None,
-        features: Sequence[str] | None,
-        unit: str,
-        *,
-        long: _Long | None = None,
-        labelled: bool = True,
-    ) -> tuple[Any, Rows]:
+    def _read(self, df: Any, asked: _Asked, labelled: bool = True) -> tuple[Frame, Rows]:
         """Read a frame; nothing of the fleet changes if that fails."""
-        frame, known = frame_of(df), self.columns
-        if known is not None:
-            model_id = known.model_id if model_id is None else model_id
-            time = known.time if time is None else time
-            label = known.label if label is None else label
-            features = known.features if features is None else features
-        elif not labelled and not self._models:
+        known = self.columns
+        if known is None and not labelled and not self._models:
             raise ConfigError("fleet", "without models", "one that rows came to: call update")
-        if not labelled and label is not None and label not in frame.columns:
-            label = None
-        before = _Long() if known is None else _Long(known.metric, known.value)
-        long = (long or _Long()).of(before, frame)
-        if long.metric is not None or long.value is not None:
-            table = Columns(model_id, time, label, (), *long)
+        asked = self._settled(df, asked)
+        others = [name for name in (asked.model_id, asked.label) if name is not None]
+        found = frame_of(df, asked.time, tuple(others))
+        frame = found.frame
+        if not labelled and asked.label is not None and asked.label not in frame.columns:
+            asked = asked._replace(label=None)
+        features, long = asked.features, (asked.metric, asked.value)
+        # Later frames may be wide as well.
+        is_long = known is None or known.metric is None or known.metric in frame.columns
+        if long != (None, None) and is_long:
+            table = Columns(asked.model_id, asked.time, asked.label, (), *long)
             frame = widen(frame, table, features)
-            others = (model_id, time, label)
-            features = [name for name in frame.columns if name not in others]
-        columns = choose_columns(frame, model_id, time, label, features)._replace(
-            **(before if long == _Long() else long)._asdict()
+            found = found._replace(frame=frame)
+            features = [name for name in frame.columns if name not in table.named]
+        columns = choose_columns(frame, asked.model_id, asked.time, asked.label, features)
+        columns = columns._replace(metric=asked.metric, value=asked.value)
+        self._check_channels(columns)
+        learner = self._specs.learner
+        if labelled and asked.label is not None and learner is None:
+            allowed = "left out without a learner: Fleet(learner='ridge')"
+            raise ConfigError("label", asked.label, allowed)
+        if columns.time is None and self._needs_times:
+            raise ConfigError("time", None, "a column of event times: the settings go by them")
+        if columns.time is None and any(m.time is not None for m in self._models.values()):
+            raise ConfigError("time", None, "a column of event times, as the models have them")
+        kind = None if columns.time is None else frame[columns.time].dtype
+        if self._zone != "UTC" and kind is not None and kind.is_temporal():
+            if like_of(frame, columns.time).zone is None:
+                allowed = f"datetimes with a zone: the job read them in {self._zone}"
+                raise ConfigError(f"column {columns.time!r}", str(kind), allowed)
+        classes = learner is None or bool(learner.classifies)
+        rows = read_rows(frame, columns, asked.time_unit, classes=classes)
+        if labelled:
+            self.columns = columns
+            if kind is not None and kind.is_numeric():
+                self._unit = asked.time_unit or "s"
+        return found, rows
+
+    def _settled(self, df: Any, asked: _Asked) -> _Asked:
+        """Return what a call names together with what the calls before it named.
+
+        Raises:
+            ConfigError: where the two contradict each other.
+        """
+        if asked.time is True:
+            name = index_name(df)
+            if name is None:
+                raise ConfigError("time", True, "a column's name: the frame's index has no times")
+            asked = asked._replace(time=name)
+        names: dict[str, str | None] = {}
+        for field in ("model_id", "time", "label", "metric", "value"):
+            given = getattr(asked, field)
+            before = None if self.columns is None else getattr(self.columns, field)
+            names[field] = before if given is None else name_of(field, given)
+            if given is None or self.columns is None or names[field] == before:
+                continue
+            if self._renamable and before is not None:
+                continue
+            if before is not None:
+                raise ConfigError(field, given, f"{before!r}, as in the first call")
+            if field in ("model_id", "time") and self._models:
+                raise ConfigError(field, given, "left out, as in the first call")
+        return asked._replace(
+            **names, features=self._channels_of(asked), time_unit=self._unit_of(asked)
         )
+
+    def _unit_of(self, asked: _Asked) -> str | None:
+        unit: Any = asked.time_unit
+        if unit is None:
+            return self._unit
+        if not isinstance(unit, str) or unit not in TIME_UNITS:
+            raise ConfigError("time_unit", unit, f"one of {', '.join(TIME_UNITS)}")
+        if self._unit not in (None, unit):
+            raise ConfigError("time_unit", unit, f"{self._unit!r}, as in the first call")
+        return str(unit)
+
+    def _channels_of(self, asked: _Asked) -> tuple[str, ...] | None:
+        if asked.features is None:
+            return None if self.columns is None else self.columns.features
+        names = [asked.features] if isinstance(asked.features, str) else asked.features
+        try:
+            return tuple(name_of("features", name) for name in names)
+        except TypeError as error:
+            raise ConfigError("features", asked.features, "names of columns") from error
+
+    def _check_channels(self, columns: Columns) -> None:
+        """Check that channels are those of the models.
+
+        Raises:
+            ConfigError: if they are not.
+        """
+        known = self.columns
         if known is not None and columns.features != known.features:
             missing = [name for name in known.features if name not in columns.features]
             wrong = ", ".join(missing or columns.features)
@@ -352,17 +495,6 @@ class Fleet:
             allowed = f"{width}, as the models have; name them by `features`"
             shown = f"{len(columns.features)}: {', '.join(columns.features)}"
             raise ConfigError("number of features", shown, allowed)
-        learner = self._specs.learner
-        if labelled and label is not None and learner is None:
-            raise ConfigError("label", label, "left out without a learner: Fleet(learner='ridge')")
-        if columns.time is None and self._needs_times:
-            raise ConfigError("time", None, "a column of event times: the settings go by them")
-        if columns.time is None and any(m.time is not None for m in self._models.values()):
-            raise ConfigError("time", None, "a column of event times, as the models have them")
-        rows = read_rows(frame, columns, unit, classes=learner is None or bool(learner.classifies))
-        if labelled:
-            self.columns, self._unit = columns, unit
-        return frame, rows
 
     @property
     def _needs_times(self) -> bool:
@@ -379,7 +511,9 @@ class Fleet:
         if known is not None and rows.time is not None and known.until is not None:
             again = rows.time[places] < known.until
             out.refuse(places[again], LEARNED_BEFORE)
-            places = places[~again]
+            places = self._unless_learned(key, known.until, places[~again], rows, out)
+        elif rows.time is not None and key in self._waiting:
+            places = _unless_waiting(self._waiting[key], places, rows, out)
         order = _ordered(rows, places)
         if not len(order):
             return
@@ -402,10 +536,47 @@ class Fleet:
                     out.refuse(order, NOT_BEGUN)
                 return
             told = self._run(key, known, whole)
+            self._note_newest(key, whole)
             out.put(order, _part(told, mine), self._why(known, new.x, _part(told, mine)))
             return
         told = self._run(key, known, new)
+        self._note_newest(key, new)
         out.put(order, told, self._why(known, new.x, told))
+
+    def _unless_learned(
+        self, key: str, until: int, places: IntArray, rows: Rows, out: _Output
+    ) -> IntArray:
+        """Return the places of rows that are not those that the model learned at its newest time.
+
+        Rows of one time may come in several calls: the same row twice is refused. Which rows a
+        snapshot has learned at its newest time is not known: none of these are taken.
+        """
+        if rows.time is None:
+            return places
+        newest = self._newest.get(key)
+        same = rows.time[places] == until
+        if newest is None or newest.time != until:
+            out.refuse(places[same], LEARNED_BY_SNAPSHOT)
+            left_over: IntArray = places[~same]
+            return left_over
+        left, again = newest.rows.copy(), same.copy()
+        for at in np.flatnonzero(same).tolist():
+            digest = _digest(rows.x[places[at]])
+            again[at] = left[digest] > 0
+            left[digest] -= 1
+        out.refuse(places[again], LEARNED_ALREADY)
+        kept: IntArray = places[~again]
+        return kept
+
+    def _note_newest(self, key: str, rows: _Waiting) -> None:
+        """Keep which rows of the newest time a model has learned."""
+        if rows.time is None:
+            return
+        time, newest = int(rows.time[-1]), self._newest.get(key)
+        learned = Counter(_digest(row) for row in rows.x[rows.time == time])
+        if newest is not None and newest.time == time:
+            learned += newest.rows
+        self._newest[key] = _Newest(time, learned)
 
     @property
     def _least(self) -> int:
@@ -462,18 +633,16 @@ class Fleet:
     def _timed(self) -> bool:
         return any(model.time is not None for model in self._models.values())
 
-    def _frame(self, frame: Any, rows: Rows, out: _Output) -> Any:
+    def _frame(self, frame: Frame, rows: Rows, out: _Output) -> Any:
         columns: dict[str, Any] = {}
         known = self.columns
         if known is not None:
             for name in (known.model_id, known.time):
-                if name is not None:
-                    columns[name] = frame[name]
+                if name is not None and name not in frame.from_index:
+                    columns[name] = frame.frame[name]
         columns |= {name: out.shown(name) for name in out.columns}
-        return make_frame(frame, columns, zone=self._zone_of(frame), same_rows=True)
-
-    def _zone_of(self, frame: Any) -> str | None:
-        return zone_of(frame, None if self.columns is None else self.columns.time)
+        time = None if known is None else known.time
+        return make_frame(like_of(frame.frame, time, same_rows=True), columns)
 
     def _latest(self) -> list[tuple[str, Episode]]:
         """Return all episodes as they stand, the worst first, those that are open before."""
@@ -519,8 +688,9 @@ class Fleet:
         A frame of the kind of the last one that came, those that are open first, the worst first.
         After `load`, those that were open then and all that came since.
         """
-        lines, like = self._lines(), self._like
-        return lines if like is None else make_frame(like, lines, zone=self._zone_of(like))
+        with self._lock:
+            lines, like = self._lines(), self._like
+            return lines if like is None else make_frame(like, lines)
 
     @property
     def accuracy(self) -> float | None:
@@ -551,7 +721,10 @@ class Fleet:
         Returns:
             A picture that notebooks show; `save` writes it as SVG.
         """
-        return draw(self._latest(), self._spans, self._timed, len(self._models), most)
+        if not isinstance(most, Integral) or most < 1:
+            raise ConfigError("most", most, "a whole number of models, at least 1")
+        with self._lock:
+            return draw(self._latest(), self._spans, self._timed, len(self._models), most)
 
     # Snapshots.
 
@@ -565,22 +738,23 @@ class Fleet:
             ConfigError: for a folder that holds other snapshots.
             OSError: if a file cannot be written.
         """
-        place = Path(folder)
-        if place.exists() and any(place.iterdir()):
+        place = _path_of(folder)
+        if place.exists() and not (place.is_dir() and not any(place.iterdir())):
             raise ConfigError("folder", str(folder), "a folder that is empty or not there")
-        for key in list(self._waiting):
-            rows = self._waiting.pop(key)
-            known = self._begin(key, rows, wait=False)
-            if known is not None:
-                self._run(key, known, rows)
-        place.mkdir(parents=True, exist_ok=True)
-        specs = specs_of(*self._specs)
-        write_singly(str(place), specs, self._states())
-        if self.columns is not None:
-            text = json.dumps(
-                {"version": COLUMNS_VERSION, **self.columns._asdict(), "time_unit": self._unit}
-            )
-            write_whole(str(place / COLUMNS), text.encode())
+        with self._lock:
+            for key in list(self._waiting):
+                rows = self._waiting.pop(key)
+                known = self._begin(key, rows, wait=False)
+                if known is not None:
+                    self._run(key, known, rows)
+                    self._note_newest(key, rows)
+            place.mkdir(parents=True, exist_ok=True)
+            specs = specs_of(*self._specs)
+            write_singly(str(place), specs, self._states())
+            if self.columns is not None:
+                about = {"time_unit": self._unit, "time_zone": self._zone, "wait": self._wait}
+                text = json.dumps({"version": COLUMNS_VERSION, **self.columns._asdict(), **about})
+                write_whole(str(place / COLUMNS), text.encode())
 
     def _states(self) -> Iterator[PackedState]:
         for key in sorted(self._models):
@@ -591,7 +765,8 @@ class Fleet:
     def load(cls, folder: str | Path, models: Collection[str] | None = None) -> Fleet:
         """Return the fleet of a folder: of `save`, or the output of `kerneltrack track`.
 
-        The names of columns come from the folder, too, where they are known.
+        The names of columns come from the folder, too, where they are known; those of a job's files
+        may be named anew in the first call.
 
         Args:
             folder: Where the snapshots are.
@@ -601,14 +776,18 @@ class Fleet:
             ConfigError: for a model that is not there.
             DataError: if there are no snapshots, or they are damaged.
         """
-        place = snapshots_in(str(folder))
+        place = snapshots_in(str(_path_of(folder)))
         found = SnapshotFolder(place)
         if found.learner_spec is not None:
             found = found.with_learner()
         fleet = cls(found.spec, learner=found.learner_spec, reference=found.reference_spec)
         known = read_columns(Path(place))
         if known is not None:
-            fleet.columns, fleet._unit = known
+            fleet.columns, fleet._unit, fleet._zone, fleet._wait, fleet._renamable = known
+        if known is not None and known.columns.model_id is None and len(found.models) == 1:
+            (fleet._only,) = found.models
+        if models is not None and (isinstance(models, str) or not isinstance(models, Collection)):
+            raise ConfigError("models", models, "a list of ids")
         for key in found.models if models is None else models:
             if key not in found.models:
                 raise ConfigError("model", key, f"one that has a snapshot in {place}")
@@ -624,8 +803,8 @@ class Fleet:
         return fleet
 
 
-def read_columns(folder: Path) -> tuple[Columns, str] | None:
-    """Return the names of columns and the unit of times that a fleet or a job left by snapshots.
+def read_columns(folder: Path) -> _Kept | None:
+    """Return what a fleet or a job left by snapshots: columns, unit and zone of times.
 
     Args:
         folder: Of snapshots.
@@ -643,20 +822,24 @@ def read_columns(folder: Path) -> tuple[Columns, str] | None:
     return None
 
 
-def _of_fleet(text: Mapping[str, Any]) -> tuple[Columns, str]:
+def _of_fleet(text: Mapping[str, Any]) -> _Kept:
     if text["version"] != COLUMNS_VERSION:
         raise ValueError(f"version {text['version']!r}: this code reads {COLUMNS_VERSION}")
     own = {**text, "features": tuple(text["features"])}
     named = Columns(*(own[name] for name in Columns._fields))
-    return named, text["time_unit"]
+    return _Kept(named, text["time_unit"], text["time_zone"], bool(text["wait"]))
 
 
-def _of_job(text: Mapping[str, Any]) -> tuple[Columns, str]:
+def _of_job(text: Mapping[str, Any]) -> _Kept:
     columns = text["columns"]
     label = columns["label"] if text["learner"] else None
     long = columns.get("metric"), columns.get("value")
     features = tuple(columns["features"])
-    return Columns(columns["model_id"], columns["time"], label, features, *long), "s"
+    named = Columns(columns["model_id"], columns["time"], label, features, *long)
+    times = text.get("times") or {}
+    # Numbers that a format reads, such as 20260301, count in no unit.
+    unit = times.get("unit") if times.get("format") is None else None
+    return _Kept(named, unit, times.get("zone") or "UTC", wait=False, of_job=True)
 
 
 def _state_of(found: SnapshotFolder, key: str, kind: str) -> tuple[bytes, str]:
@@ -734,18 +917,67 @@ class _Output:
                 self.columns["correct"][place] = right[at]
 
 
-def _by_model(rows: Rows, out: _Output) -> Iterator[tuple[str, IntArray]]:
-    """Return the places of each model's usable rows, models in the order of their first rows."""
+def _check_spec(field: str, spec: Any, kind: type) -> None:
+    if not isinstance(spec, kind) and (spec is not None or field == "tracker"):
+        none = "" if field == "tracker" else ", or None"
+        raise ConfigError(field, spec, f"a name, or a spec of that kind{none}")
+
+
+def _path_of(folder: Any) -> Path:
+    try:
+        return Path(folder)
+    except TypeError as error:
+        raise ConfigError("folder", folder, "a path") from error
+
+
+def _by_model(rows: Rows, out: _Output, only: str) -> Iterator[tuple[str, IntArray]]:
+    """Return the places of each model's usable rows, models in the order of their first rows.
+
+    Args:
+        rows: The rows.
+        out: Is told why others are not taken.
+        only: The model of rows that do not name theirs.
+    """
     usable = np.array([key is not None for key in rows.model_id], np.bool_)
     out.refuse(np.flatnonzero(~usable), NO_MODEL)
     if rows.late is not None:
         out.refuse(np.flatnonzero(usable & rows.late), NO_TIME)
         usable &= ~rows.late
+    for place, reason in rows.wrong.items():
+        if usable[place]:
+            out.refuse(np.array([place]), reason)
+            usable[place] = False
     groups: dict[str, list[int]] = {}
     for place in np.flatnonzero(usable).tolist():
-        groups.setdefault(str(rows.model_id[place]), []).append(place)
+        groups.setdefault(rows.model_id[place] or only, []).append(place)
     for key, places in groups.items():
         yield key, np.array(places, np.int64)
+
+
+def _doubts_of(df: Any, frame: Any, columns: Columns, rows: Rows) -> Iterator[str]:
+    """Return what a person should look at in the first frame."""
+    if columns.time is None and index_name(df) is not None:
+        yield "rows are taken in their order, not by the index of times: time=True takes that"
+    yield from doubts(frame, columns, rows)
+
+
+def _digest(row: FloatArray) -> bytes:
+    return hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+
+
+def _unless_waiting(waiting: _Waiting, places: IntArray, rows: Rows, out: _Output) -> IntArray:
+    """Return the places of rows that do not wait already."""
+    if rows.time is None or waiting.time is None:
+        return places
+    left = Counter(zip(waiting.time.tolist(), map(_digest, waiting.x), strict=True))
+    again = np.zeros(len(places), np.bool_)
+    for at, place in enumerate(places.tolist()):
+        row = int(rows.time[place]), _digest(rows.x[place])
+        again[at] = left[row] > 0
+        left[row] -= 1
+    out.refuse(places[again], WAITS_ALREADY)
+    kept: IntArray = places[~again]
+    return kept
 
 
 def _ordered(rows: Rows, places: IntArray) -> IntArray:

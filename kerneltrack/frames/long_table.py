@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError, shorten
 from kerneltrack.frames.table import Columns
+from kerneltrack.missing import is_missing
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -98,7 +99,7 @@ def _check(frame: Any, columns: Columns) -> None:
 
 
 def _cells_of(frame: Any, metric: str, value: str) -> _Cells:
-    named = ["" if _is_missing(name) else str(name) for name in frame[metric].to_list()]
+    named = ["" if is_missing(name) else str(name) for name in frame[metric].to_list()]
     missing = named.count("")
     if missing:
         allowed = f"the name of a channel in every row; {missing:,} rows have none"
@@ -116,7 +117,7 @@ def _cells_of(frame: Any, metric: str, value: str) -> _Cells:
     values = np.full(len(named), np.nan)
     for place, cell in enumerate(column.to_list()):
         try:
-            values[place] = math.nan if cell is None else float(cell)
+            values[place] = math.nan if is_missing(cell) else float(cell)
         except (TypeError, ValueError, OverflowError):
             name = named[place]
             wrong[name] += 1
@@ -181,20 +182,10 @@ def _codes(column: Any) -> IntArray:
         return np.where(missing, -1 - np.arange(len(codes)), codes)
     places: dict[Any, int] = {}
     found = [
-        -1 - at if _is_missing(value) else places.setdefault(value, len(places))
+        -1 - at if is_missing(value) else places.setdefault(value, len(places))
         for at, value in enumerate(column.to_list())
     ]
     return np.array(found, dtype=np.int64)
-
-
-def _is_missing(value: Any) -> bool:
-    """Check for no value: None, NaN, or pandas' NA."""
-    if isinstance(value, str):
-        return False
-    try:
-        return bool(value is None or value != value)  # noqa: PLR0124
-    except TypeError:  # pandas' NA is neither
-        return True
 
 
 def _last_given(label: Any, first: IntArray, owner: IntArray) -> IntArray:

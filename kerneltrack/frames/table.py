@@ -6,14 +6,18 @@ A frame is pandas', polars' or Arrow's (a table or a record batch), or whatever 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, shorten
+from kerneltrack.frames.names import check_once
+from kerneltrack.frames.pandas_frames import index_of_times, plain
+from kerneltrack.learners.common.class_names import class_of
 from kerneltrack.limits import TIME_LIMIT
+from kerneltrack.missing import is_missing
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -21,6 +25,12 @@ IntArray = npt.NDArray[np.int64]
 TIME_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 """Nanoseconds of each unit of times that are numbers."""
 _SHOWN = 20
+_LIKELY = (788_918_400 * 10**9, 2_840_140_800 * 10**9)
+"""From 1995 to 2060, ns: numbers outside are not read in seconds where another unit is inside."""
+_MOST = 0.9
+"""Share of the times that another reading must suit."""
+_CALENDAR = (19_000_101, 21_001_231)
+"""Whole numbers that may be dates, such as 20260301."""
 
 
 class Columns(NamedTuple):
@@ -42,6 +52,24 @@ class Columns(NamedTuple):
     metric: str | None = None
     value: str | None = None
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that are no channels."""
+        names = (self.model_id, self.time, self.label)
+        return tuple(name for name in names if name is not None)
+
+
+class Frame(NamedTuple):
+    """A frame of narwhals, with all columns that are asked for.
+
+    Attributes:
+        frame: Names are texts, each once.
+        from_index: Columns that pandas' index had.
+    """
+
+    frame: Any
+    from_index: tuple[str, ...] = ()
+
 
 class Rows(NamedTuple):
     """A frame's rows.
@@ -52,6 +80,7 @@ class Rows(NamedTuple):
         late: (n,) True where the time is missing or out of range; None without times.
         label: n labels, None without.
         x: (n, D).
+        wrong: By place, why a row cannot be taken, whatever its channels are.
     """
 
     model_id: list[str | None]
@@ -59,24 +88,48 @@ class Rows(NamedTuple):
     late: npt.NDArray[np.bool_] | None
     label: list[Any] | None
     x: FloatArray
+    wrong: Mapping[int, str]
 
 
-def frame_of(data: Any) -> Any:
+def frame_of(data: Any, time: str | None = None, others: tuple[str, ...] = ()) -> Frame:
     """Return data as a frame of narwhals.
 
+    Args:
+        data: A data frame.
+        time: Column of event times; pandas' index may be it.
+        others: Further columns that are no channels; these, too, may lie in the index.
+
     Raises:
-        ConfigError: for what is no data frame.
+        ConfigError: for what is no data frame, or one with names that stand twice.
     """
+    from_index: tuple[str, ...] = ()
+    if nw.dependencies.is_pandas_dataframe(data):
+        data, from_index = plain(data, time, others)
+    if hasattr(data, "column_names"):
+        check_once(list(data.column_names))
     try:
-        return nw.from_native(data, eager_only=True)
+        return Frame(nw.from_native(data, eager_only=True), from_index)
     except TypeError:
         pass
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         import pyarrow as pa  # noqa: PLC0415 - whatever has Arrow's interface becomes its table
 
-        return nw.from_native(pa.table(data), eager_only=True)
+        try:
+            table = pa.table(data)
+        except (TypeError, ValueError):  # a single column, such as a series
+            table = None
+        if table is not None:
+            check_once(table.column_names)
+            return Frame(nw.from_native(table, eager_only=True))
     allowed = "a data frame: pandas', polars', or one with Arrow's interface (__arrow_c_stream__)"
+    if hasattr(data, "collect"):
+        allowed += "; call its collect() first"
     raise ConfigError("df", type(data).__name__, allowed)
+
+
+def index_name(data: Any) -> str | None:
+    """Return the name of a frame's index of times; None if it has none."""
+    return index_of_times(data) if nw.dependencies.is_pandas_dataframe(data) else None
 
 
 def choose_columns(
@@ -108,8 +161,9 @@ def choose_columns(
             raise ConfigError("features", name, f"columns of the frame: {_listed(names)}")
         if name in others or list(features).count(name) > 1:
             raise ConfigError("features", name, "columns that are named once")
-        if not _is_number(frame[name].dtype):
-            raise ConfigError(f"column {name!r}", str(frame[name].dtype), "numbers")
+        kind = frame[name].dtype
+        if not _is_number(kind) and not is_text(kind):
+            raise ConfigError(f"column {name!r}", str(kind), "numbers")
     if not features:
         raise ConfigError("features", [], "at least one column")
     return Columns(model_id, time, label, tuple(features))
@@ -124,13 +178,20 @@ def _is_number(kind: Any) -> bool:
     return bool(kind.is_numeric() or kind == nw.Boolean)
 
 
-def read_rows(frame: Any, columns: Columns, unit: str = "s", *, classes: bool = True) -> Rows:
+def is_text(kind: Any) -> bool:
+    """Check whether a column of this type holds texts."""
+    return kind in (nw.Categorical, nw.Enum, nw.String) or isinstance(kind, nw.Enum)
+
+
+def read_rows(
+    frame: Any, columns: Columns, unit: str | None = None, *, classes: bool = True
+) -> Rows:
     """Return a frame's rows.
 
     Args:
         frame: From `frame_of`.
         columns: What its columns are.
-        unit: Unit of times that are numbers.
+        unit: Unit of times that are numbers; None: seconds, and what looks like another is refused.
         classes: Whether labels are classes: numbers become texts; else they are targets.
 
     Raises:
@@ -140,53 +201,71 @@ def read_rows(frame: Any, columns: Columns, unit: str = "s", *, classes: bool = 
     time = late = None
     if columns.time is not None:
         time, late = _times(frame[columns.time], columns.time, unit)
-    return Rows(
-        [""] * count if columns.model_id is None else _texts(frame, columns.model_id, "model_id"),
-        time,
-        late,
-        None if columns.label is None else _labels(frame, columns.label, classes),
-        _matrix(frame, columns.features),
-    )
+    ids: list[str | None] = [""] * count
+    if columns.model_id is not None:
+        ids = _ids(frame[columns.model_id], columns.model_id)
+    labels: list[Any] | None = None
+    wrong: dict[int, str] = {}
+    if columns.label is not None:
+        labels, wrong = _labels(frame[columns.label], columns.label, classes)
+    return Rows(ids, time, late, labels, _matrix(frame, columns.features), wrong)
 
 
 def _matrix(frame: Any, names: Sequence[str]) -> FloatArray:
     rows = np.empty((len(frame), len(names)))
     for place, name in enumerate(names):
-        column = frame[name]
-        if column.dtype == nw.Boolean:
-            column = column.cast(nw.Int8)
-        rows[:, place] = column.cast(nw.Float64).to_numpy()
+        rows[:, place] = _reals(frame[name], name)
     return rows
 
 
-def _texts(frame: Any, name: str, field: str) -> list[str | None]:
-    column = frame[name]
-    kind = column.dtype
-    if kind in (nw.Categorical, nw.Enum, nw.String) or isinstance(kind, nw.Enum):
-        values = column.cast(nw.String).to_list()
-    elif kind.is_integer():
-        values = column.to_list()
-    elif kind == nw.Object:
-        values = column.to_list()
-        for value in values:
-            if not (_is_missing(value) or isinstance(value, str)):
-                raise ConfigError(f"column {name!r}", value, f"texts or whole numbers, as {field}")
-    else:
-        raise ConfigError(f"column {name!r}", str(kind), f"texts or whole numbers, as {field}")
-    return [None if _is_missing(value) else str(value) for value in values]
+def _reals(column: Any, name: str) -> FloatArray:
+    """Return a column's numbers, NaN where missing; texts must be some."""
+    if column.dtype == nw.Boolean:
+        column = column.cast(nw.Int8)
+    if not is_text(column.dtype):
+        return cast(FloatArray, column.cast(nw.Float64).to_numpy())
+    reals = np.full(len(column), np.nan)
+    for place, text in enumerate(column.to_list()):
+        if is_missing(text) or text == "":
+            continue
+        number = number_of_text(text)
+        if number is None:
+            raise ConfigError(f"column {name!r}", text, "numbers")
+        reals[place] = number
+    return reals
 
 
-def _is_missing(value: Any) -> bool:
-    """Check for no value: None, NaN, or pandas' NA."""
-    if isinstance(value, str):
-        return False
+def number_of_text(text: object) -> float | None:
+    """Return the number that a text is, None for what is none.
+
+    Example:
+        >>> number_of_text(" 1.5e3 "), number_of_text("1_000"), number_of_text("1.5 bar")
+        (1500.0, None, None)
+    """
+    text = str(text)
     try:
-        return bool(value is None or value != value)  # noqa: PLR0124
-    except TypeError:  # pandas' NA is neither
-        return True
+        return float(text) if text.isascii() and "_" not in text else None
+    except ValueError:
+        return None
 
 
-def _times(column: Any, name: str, unit: str) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+def _ids(column: Any, name: str) -> list[str | None]:
+    kind = column.dtype
+    if not (is_text(kind) or kind.is_integer() or kind == nw.Object):
+        allowed = "texts or whole numbers, as model_id"
+        raise ConfigError(f"column {name!r}", str(kind), allowed)
+    found: list[str | None] = []
+    for value in column.to_list():
+        if is_missing(value):
+            found.append(None)
+        elif isinstance(value, bool | np.bool_) or not isinstance(value, str | int | np.integer):
+            raise ConfigError(f"column {name!r}", value, "texts or whole numbers, as model_id")
+        else:
+            found.append(str(value))
+    return found
+
+
+def _times(column: Any, name: str, unit: str | None) -> tuple[IntArray, npt.NDArray[np.bool_]]:
     kind = column.dtype
     bad = column.is_null().to_numpy().astype(bool)
     if kind == nw.Date:
@@ -195,41 +274,95 @@ def _times(column: Any, name: str, unit: str) -> tuple[IntArray, npt.NDArray[np.
         # Missing ones have no whole number; they are marked.
         stamps = column.dt.timestamp("ns").fill_null(0)
         return stamps.to_numpy().astype(np.int64), bad
-    factor = TIME_UNITS.get(unit)
-    if factor is None:
+    if not (kind.is_integer() or kind.is_float()):
+        allowed = "times: datetimes, dates or numbers"
+        if is_text(kind):
+            allowed += ", not texts: make them datetimes first, such as by pd.to_datetime"
+        raise ConfigError(f"column {name!r}", str(kind), allowed)
+    if unit is not None and unit not in TIME_UNITS:
         raise ConfigError("time_unit", unit, f"one of {', '.join(TIME_UNITS)}")
+    if unit is None:
+        _check_seconds(column, name)
+    return _scaled(column, TIME_UNITS[unit or "s"], bad)
+
+
+def _scaled(
+    column: Any, factor: int, bad: npt.NDArray[np.bool_]
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
     limit = TIME_LIMIT // factor
-    if kind.is_integer():
-        whole = column.fill_null(0).to_numpy().astype(np.int64)
-        bad |= (whole > limit) | (whole < -limit)
-        return np.where(bad, 0, whole) * factor, bad
-    if kind.is_float():
-        reals = column.cast(nw.Float64).to_numpy().astype(np.float64)
-        bad = bad | ~(np.abs(reals) <= limit)
-        reals = np.where(bad, 0.0, reals)
-        # The product of a large whole part would lose what the fraction still says.
-        floor = np.floor(reals)
-        fraction = np.rint((reals - floor) * factor).astype(np.int64)
-        return floor.astype(np.int64) * factor + fraction, bad
-    raise ConfigError(f"column {name!r}", str(kind), "times: datetimes, dates or numbers")
+    if column.dtype.is_integer():
+        whole = column.fill_null(0).to_numpy()
+        bad = bad | (whole > limit)
+        if column.dtype.is_signed_integer():
+            bad |= whole < -limit
+        return np.where(bad, 0, whole).astype(np.int64) * factor, bad
+    reals = column.cast(nw.Float64).to_numpy().astype(np.float64)
+    bad = bad | ~(np.abs(reals) <= limit)
+    reals = np.where(bad, 0.0, reals)
+    # The product of a large whole part would lose what the fraction still says.
+    floor = np.floor(reals)
+    fraction = np.rint((reals - floor) * factor).astype(np.int64)
+    return floor.astype(np.int64) * factor + fraction, bad
 
 
-def _labels(frame: Any, name: str, classes: bool) -> list[Any]:
-    column = frame[name]
+def _check_seconds(column: Any, name: str) -> None:
+    """Refuse numbers that are seconds since 1970 only if nobody looks at them.
+
+    Raises:
+        ConfigError: if another unit, or a calendar, brings them into our days and seconds do not.
+    """
+    numbers = column.cast(nw.Float64).drop_nulls().to_numpy()
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
+        return
+    first, last = _LIKELY
+    for unit, factor in TIME_UNITS.items():
+        with np.errstate(over="ignore"):
+            at = numbers * factor
+        if np.mean((at >= first) & (at < last)) >= _MOST:
+            if unit == "s":
+                return
+            shown = str(np.datetime64(int(at[0]), "ns").astype("M8[s]")).replace("T", " ")
+            allowed = f"given: {unit!r} if {name} begins at {shown}, 's' if in 1970 or far from it"
+            raise ConfigError("time_unit", None, allowed)
+    low, high = _CALENDAR
+    parts = numbers // 100 % 100, numbers % 100
+    dates = (numbers >= low) & (numbers <= high) & (numbers % 1 == 0)
+    for part, most in zip(parts, (12, 31), strict=True):
+        dates &= (part >= 1) & (part <= most)
+    if np.mean(dates) >= _MOST:
+        allowed = "datetimes, by pd.to_datetime(..., format='%Y%m%d'); or give time_unit='s'"
+        raise ConfigError(f"column {name!r}", int(numbers[0]), allowed)
+
+
+def _labels(column: Any, name: str, classes: bool) -> tuple[list[Any], dict[int, str]]:
+    """Return a column's labels, None (or NaN) where missing, and the places of those of no use."""
     kind = column.dtype
-    if not classes:
-        if not _is_number(kind):
-            raise ConfigError(f"column {name!r}", str(kind), "numbers, for regression")
-        return [float("nan") if v is None else float(v) for v in column.to_list()]
-    if kind == nw.Boolean:
-        return [None if v is None else str(v).lower() for v in column.to_list()]
-    if kind.is_float():
-        # Whole numbers are the classes that they would be in a column of those.
-        return [
-            None if _is_missing(v) else str(int(v)) if v == int(v) else repr(v)
-            for v in column.to_list()
-        ]
-    return _texts(frame, name, "label")
+    if not classes and (_is_number(kind) or is_text(kind)):
+        return _reals(column, name).tolist(), {}
+    if not (_is_number(kind) or is_text(kind) or kind == nw.Object or _is_null(column)):
+        allowed = "texts or numbers" if classes else "numbers, for regression"
+        raise ConfigError(f"column {name!r}", str(kind), allowed)
+    labels: list[Any] = []
+    wrong: dict[int, str] = {}
+    for place, value in enumerate(column.to_list()):
+        try:
+            labels.append(class_of(value) if classes else _target(value))
+        except (TypeError, ValueError, OverflowError) as error:
+            labels.append(None if classes else float("nan"))
+            why = error if classes else "not a number"
+            wrong[place] = f"column {name!r} is {shorten(value)}: {why}"
+    return labels, wrong
+
+
+def _is_null(column: Any) -> bool:
+    return bool(column.is_null().all())
+
+
+def _target(value: Any) -> float:
+    if isinstance(value, str):
+        raise TypeError("a text")
+    return float("nan") if is_missing(value) else float(value)
 
 
 def _column(name: str, values: Any, backend: Any) -> Any:
@@ -246,35 +379,47 @@ def _column(name: str, values: Any, backend: Any) -> Any:
     return nw.new_series(name, values, kinds[type(there)], backend=backend)
 
 
-def zone_of(frame: Any, time: str | None) -> str | None:
-    """Return the zone of a frame's column of times, None where it has none."""
-    kind = None if time is None else frame[time].dtype
-    return kind.time_zone if isinstance(kind, nw.Datetime) else None
+class Like(NamedTuple):
+    """What a frame is made like.
+
+    Attributes:
+        implementation: Its library, as narwhals names it.
+        zone: Zone of its times; None: they have none.
+        index: pandas' index for the new frame's rows; None: its own.
+    """
+
+    implementation: Any
+    zone: str | None = None
+    index: Any = None
 
 
-def make_frame(
-    like: Any, columns: Mapping[str, Any], *, zone: str | None = None, same_rows: bool = False
-) -> Any:
-    """Return columns as a frame of the kind of another, in its own library.
+def like_of(frame: Any, time: str | None, *, same_rows: bool = False) -> Like:
+    """Return what a frame like another is made of.
 
     Args:
-        like: A frame of narwhals.
-        columns: By name.
-        zone: Time zone that times are told in; None: UTC, and they do not say so.
-        same_rows: Whether its rows are those of `like`, whose index pandas then keeps.
+        frame: A frame of narwhals.
+        time: Its column of times, whose zone others are told in.
+        same_rows: Whether the new one's rows are its own, whose index pandas then keeps.
     """
+    kind = None if time is None else frame[time].dtype
+    zone = kind.time_zone if isinstance(kind, nw.Datetime) else None
+    index = nw.maybe_get_index(frame) if same_rows else None
+    return Like(frame.implementation, zone, index)
+
+
+def make_frame(like: Like, columns: Mapping[str, Any]) -> Any:
+    """Return columns by name as a frame in the library of another."""
     backend = like.implementation
     made = {name: _column(name, values, backend) for name, values in columns.items()}
     frame = nw.from_dict(made, backend=backend)
-    if zone is not None:
+    if like.zone is not None:
         kinds = frame.schema.items()
         bare = [
             name for name, kind in kinds if isinstance(kind, nw.Datetime) and not kind.time_zone
         ]
-        told = nw.col(*bare).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+        told = nw.col(*bare).dt.replace_time_zone("UTC").dt.convert_time_zone(like.zone)
         frame = frame.with_columns(told) if bare else frame
     native = frame.to_native()
-    index = nw.maybe_get_index(like) if same_rows else None
-    if index is not None:
-        native.index = index
+    if like.index is not None:
+        native.index = like.index
     return native

@@ -1,0 +1,490 @@
+"""Fleets on frames as people bring them: what is taken, what is named, what holds between calls."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import pickle
+import threading
+import warnings
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kerneltrack as kt
+
+COUNT = 560
+X = np.random.default_rng(21).normal(size=(2 * COUNT, 2))
+MODE = X[:, 0] > 0
+
+
+def table() -> pd.DataFrame:
+    """Two pumps, a row a minute."""
+    return pd.DataFrame(
+        {
+            "pump": np.repeat(["a", "b"], COUNT),
+            "when": np.tile(pd.date_range("2026-03-01", periods=COUNT, freq="min"), 2),
+            "flow": X[:, 0],
+            "heat": X[:, 1],
+        }
+    )
+
+
+def fleet(**more: Any) -> kt.Fleet:
+    return kt.Fleet(rank=4, budget=8, **more)
+
+
+def update(some: kt.Fleet, rows: Any, **more: Any) -> Any:
+    return some.update(rows, **{"model_id": "pump", "time": "when", **more})
+
+
+EXPECTED = update(fleet(), table())
+
+
+def same(found: pd.DataFrame, expected: pd.DataFrame = EXPECTED) -> None:
+    for name in ("index", "loss", "p", "z0"):
+        np.testing.assert_array_equal(found[name].to_numpy(), expected[name].to_numpy())
+
+
+def decimals(values: Any) -> list[Decimal]:
+    return [Decimal(repr(value)) for value in values.tolist()]
+
+
+FORMS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+    "objects": lambda t: t.assign(flow=t.flow.astype(object)),
+    "decimals": lambda t: t.assign(flow=decimals(t.flow)),
+    "sparse": lambda t: t.assign(flow=pd.arrays.SparseArray(t.flow)),
+    "nullable": lambda t: t.assign(flow=t.flow.astype("Float64")),
+    "pyarrow": lambda t: t.convert_dtypes(dtype_backend="pyarrow"),
+    "object times": lambda t: t.assign(when=t.when.dt.to_pydatetime().astype(object)),
+    "periods": lambda t: t.assign(when=t.when.dt.to_period("min")),
+    "index of both": lambda t: t.set_index(["pump", "when"]),
+    "index of times": lambda t: t.set_index("when"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The behavior of DatetimeProperties:FutureWarning")
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_numbers_and_times_is_taken(form: str) -> None:
+    some = fleet()
+    same(update(some, FORMS[form](table())))
+    assert some.columns is not None
+    assert some.columns.features == ("flow", "heat")
+
+
+def test_texts_are_taken_where_they_are_named_and_told_of_where_not() -> None:
+    rows = table()
+    rows["flow"] = rows["flow"].map(repr)
+    same(update(fleet(), rows, features=["flow", "heat"]))
+    with pytest.warns(UserWarning, match="left out, though they hold numbers: 'flow'"):
+        update(fleet(), rows)
+    rows.loc[7, "flow"] = "1_000"
+    with pytest.raises(kt.ConfigError, match="column 'flow' = '1_000': must be numbers"):
+        update(fleet(), rows, features=["flow", "heat"])
+    for other in (X[:, 0] + 1j, pd.to_timedelta(np.arange(2 * COUNT), unit="s")):
+        with pytest.warns(UserWarning, match="left out, though they hold numbers: 'more'"):
+            update(fleet(), table().assign(more=other))
+
+
+@pytest.mark.parametrize("value", [None, pd.NA, np.nan, Decimal("NaN")])
+def test_missing_numbers_among_objects_are_missing(value: Any) -> None:
+    rows = table()
+    rows["flow"] = rows["flow"].astype(object)
+    rows.loc[3, "flow"] = value
+    out = update(fleet(), rows)
+    assert out["reason"][out["reason"].notna()].tolist() == ["column 'flow' is missing"]
+
+
+def test_an_index_of_times() -> None:
+    rows = table().query("pump == 'a'").drop(columns="pump").set_index("when")
+    expected = EXPECTED[:COUNT]
+    bare = rows.rename_axis(None)
+    for form in (rows, bare):
+        some = fleet()
+        out = some.update(form[:500], time=True)
+        assert "when" not in out.columns
+        assert out.index.equals(form.index[:500])
+        same(pd.concat([out, some.update(form[500:])]), expected)
+        assert some.update(form[:9])["reason"].nunique() == 1
+    with pytest.warns(UserWarning, match="not by the index of times: time=True takes that"):
+        fleet().update(bare)
+    for other in (pl.from_pandas(bare), table()):
+        with pytest.raises(kt.ConfigError, match="time = True"):
+            fleet().update(other, time=True)
+
+
+def test_names_of_columns_become_texts() -> None:
+    rows = table().set_axis(["pump", "when", 0, ("heat", "max")], axis=1)
+    some = fleet()
+    same(update(some, rows))
+    assert some.columns is not None
+    assert some.columns.features == ("0", "heat.max")
+    levels = [("pump", ""), ("when", ""), ("x", "flow"), ("x", "heat")]
+    several = table().set_axis(pd.MultiIndex.from_tuples(levels), axis=1)
+    same(update(fleet(), several, model_id=("pump", ""), time=("when", "")))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        table().set_axis(["pump", "when", "flow", "flow"], axis=1),
+        pa.table([["a"], [1], [1.0], [2.0]], names=["pump", "when", "flow", "flow"]),
+    ],
+)
+def test_a_name_that_stands_twice_is_refused(rows: Any) -> None:
+    with pytest.raises(kt.ConfigError, match="'flow': must be named once each"):
+        update(fleet(), rows)
+
+
+# Labels.
+
+MISSING = [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), ""]
+ONES = [True, np.bool_(True), 1, 1.0, np.int8(1), np.float32(1), Decimal("1.0"), "1"]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.sampled_from([*MISSING, *ONES, False, 0, "0"]), min_size=12, max_size=12))
+def test_labels_of_all_types_are_the_same_classes(labels: list[Any]) -> None:
+    rows = table()[:12]
+    expected = [
+        None
+        if any(label is one for one in MISSING)
+        else "1"
+        if any(label is one for one in ONES)
+        else "0"
+        for label in labels
+    ]
+    found = update(
+        fleet(learner="ridge"), rows.assign(y=pd.Series(labels, dtype=object)), label="y"
+    )
+    plain = update(fleet(learner="ridge"), rows.assign(y=expected), label="y")
+    assert found["reason"].isna().all()
+    assert found["correct"].tolist() == plain["correct"].tolist()
+
+
+BOOLS = [None if place % 7 == 0 else bool(one) for place, one in enumerate(MODE)]
+LABELS: dict[str, Callable[[], Any]] = {
+    "objects": lambda: np.array(BOOLS, dtype=object),
+    "nullable": lambda: pd.array(BOOLS, dtype="boolean"),
+    "nullable integers": lambda: pd.array(
+        [None if one is None else int(one) for one in BOOLS], dtype="Int64"
+    ),
+    "floats": lambda: [np.nan if one is None else float(one) for one in BOOLS],
+    "categories": lambda: pd.Categorical(BOOLS),
+    "texts": lambda: [None if one is None else str(int(one)) for one in BOOLS],
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_missing_labels_of_every_dtype_are_missing(kind: str) -> None:
+    rows = table().assign(y=LABELS[kind]())
+    some = fleet(learner="ridge")
+    out = update(some, rows, label="y")
+    assert set(out["prediction"].dropna()) == {"0", "1"}
+    assert out["correct"].isna().sum() == sum(one is None for one in BOOLS) + 2
+    frame = pl.DataFrame({**table().to_dict("list"), "y": BOOLS})
+    other = update(fleet(learner="ridge"), frame, label="y")
+    assert (
+        other["prediction"].to_list()
+        == out["prediction"].where(out["prediction"].notna(), None).tolist()
+    )
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "Float64", "object"])
+def test_missing_targets_are_missing(dtype: str) -> None:
+    targets = pd.array([None if place % 7 == 0 else place for place in range(2 * COUNT)], dtype)
+    some = fleet(learner=kt.RidgeSpec(task="regression"))
+    out = update(some, table().assign(y=targets), label="y")
+    # The first of each model has no prediction yet.
+    missing = {*range(0, 2 * COUNT, 7), 1, COUNT + 1}
+    assert set(np.flatnonzero(out["error"].isna())) == missing
+    assert out["reason"].isna().all()
+
+
+def test_labels_that_are_none_refuse_their_rows() -> None:
+    labels = MODE.astype(float)
+    labels[5] = np.inf
+    out = update(fleet(learner="ridge"), table().assign(y=labels), label="y")
+    assert out["reason"].dropna().tolist() == ["column 'y' is inf: not finite"]
+    objects = np.array([*MODE[:-1].tolist(), [1]], dtype=object)
+    out = update(fleet(learner="ridge"), table().assign(y=objects), label="y")
+    assert out["reason"].dropna().tolist() == ["column 'y' is [1]: not a text or a number"]
+
+
+# What holds between calls.
+
+
+def in_milliseconds() -> pd.DataFrame:
+    rows = table()
+    return rows.assign(when=rows["when"].to_numpy().astype("M8[ms]").astype(np.int64))
+
+
+def test_units_and_columns_of_the_first_call_hold(tmp_path: Path) -> None:
+    rows = in_milliseconds()
+    first, last = rows.groupby("pump").head(520), rows.groupby("pump").tail(COUNT - 520)
+    some = fleet()
+    update(some, first, time_unit="ms")
+    some.save(tmp_path / "kept")
+    for one in (
+        copy.deepcopy(some),
+        pickle.loads(pickle.dumps(some)),
+        kt.Fleet.load(tmp_path / "kept"),
+    ):
+        same(one.update(last), EXPECTED.loc[last.index])
+        for wrong in (
+            {"time_unit": "s"},
+            {"model_id": "when"},
+            {"time": "flow"},
+            {"features": ["flow"]},
+        ):
+            with pytest.raises(kt.ConfigError, match=next(iter(wrong))):
+                one.update(last, **wrong)
+        with pytest.raises(kt.ConfigError, match="model_id = 'pump': must be a column"):
+            one.update(last.drop(columns="pump"))
+
+
+def test_waiting_holds(tmp_path: Path) -> None:
+    rows = table()
+    some = fleet()
+    update(some, rows[:3], wait=True)
+    some.update(rows[3:100])
+    assert (len(some), len(some._waiting)) == (0, 1)
+    some.update(rows[100:600])
+    some.save(tmp_path / "kept")
+    other = kt.Fleet.load(tmp_path / "kept")
+    out = other.update(rows[-3:].assign(pump="c"))
+    assert set(out["reason"]) == {"waits for the warm-up of 500 rows"}
+
+
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [(1000, "'ms' if when begins at 2026-03-01 00:00:00"), (10**6, "'us'"), (10**9, "'ns'")],
+)
+def test_times_in_another_unit_are_refused(factor: int, message: str) -> None:
+    rows = table()
+    rows["when"] = rows["when"].to_numpy().astype("M8[s]").astype(np.int64) * factor
+    with pytest.raises(kt.ConfigError, match=f"time_unit = None: must be given: {message}"):
+        update(fleet(), rows)
+    # They may well be what they say.
+    out = update(fleet(), rows, time_unit="s")
+    assert (out["reason"] is not None) == (factor > 0)
+
+
+def test_dates_as_numbers_are_refused() -> None:
+    days = pd.date_range("2024-01-01", periods=COUNT).strftime("%Y%m%d").astype(int)
+    with pytest.raises(kt.ConfigError, match="column 'when' = 20240101: must be datetimes"):
+        update(fleet(), table().assign(when=np.tile(days, 2)))
+    update(fleet(), table().assign(when=np.tile(days, 2)), time_unit="s")
+
+
+def test_a_jobs_zone_holds(tmp_path: Path) -> None:
+    some = fleet()
+    update(some, table())
+    some.save(tmp_path / "kept")
+    place = tmp_path / "kept" / "columns.json"
+    about = json.loads(place.read_text())
+    place.write_text(json.dumps({**about, "time_zone": "Europe/Berlin"}))
+    other, rows = kt.Fleet.load(tmp_path / "kept"), table()
+    with pytest.raises(kt.ConfigError, match="the job read them in Europe/Berlin"):
+        other.update(rows)
+    rows["when"] = rows["when"].dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin")
+    assert other.score(rows)["loss"].notna().all()
+    place.write_text(json.dumps({**about, "version": 2}))
+    with pytest.raises(kt.DataError, match="version 2: this code reads 3"):
+        kt.Fleet.load(tmp_path / "kept")
+
+
+# Rows that come again.
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.integers(1, COUNT), max_size=5), st.booleans(), st.integers(1, 4))
+def test_a_row_that_comes_again_is_not_learned_again(
+    cuts: list[int], wait: bool, equal: int
+) -> None:
+    rows = table()[:COUNT].drop(columns="pump")
+    # Several rows may share a time.
+    rows["when"] = rows["when"].to_numpy()[np.arange(COUNT) // equal * equal]
+    once, often = fleet(reference=None), fleet(reference=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        once.update(rows[:510], time="when", wait=wait)
+        often.update(rows[:510], time="when", wait=wait)
+        expected = once.update(rows[510:])
+        parts = [510, *sorted(cut for cut in cuts if cut > 510), COUNT]
+        found = []
+        for begin, end in itertools.pairwise(parts):
+            # All rows so far, and the next.
+            found.append(often.update(rows[:end])[begin:][["index", "loss", "z0"]])
+    out = pd.concat(found)
+    same(out[["index", "loss", "z0"]].assign(p=0), expected[["index", "loss", "z0"]].assign(p=0))
+    assert repr(often) == repr(once)
+
+
+def test_rows_that_wait_are_not_taken_twice() -> None:
+    rows = table()[:COUNT]
+    some = fleet()
+    update(some, rows[:100], wait=True)
+    again = some.update(rows[:200])
+    assert again["reason"].value_counts().to_dict() == {
+        "waits for the warm-up already": 100,
+        "waits for the warm-up of 500 rows": 100,
+    }
+    assert some.update(rows)["index"].dropna().tolist() == list(range(200, COUNT))
+
+
+def test_after_a_load_rows_of_the_newest_time_are_refused(tmp_path: Path) -> None:
+    some = fleet()
+    update(some, table())
+    some.save(tmp_path / "kept")
+    out = kt.Fleet.load(tmp_path / "kept").update(table())
+    assert out["reason"].isna().sum() == 0
+    assert "of the newest time of the snapshot" in out["reason"].iloc[-1]
+
+
+# What a first frame is warned of.
+
+
+def machines(**more: Any) -> pd.DataFrame:
+    return table().drop(columns="pump").assign(**more)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (machines(), "560 of them have the time of another"),
+        (table().drop(columns="when"), "'pump' has 2 values, one after the other"),
+        (
+            pd.concat(
+                [machines()[:COUNT], machines()[COUNT:].assign(when=table().when + pd.Timedelta(7))]
+            ),
+            "their times begin anew",
+        ),
+    ],
+)
+def test_rows_of_several_machines_without_ids_are_warned_of(rows: Any, message: str) -> None:
+    time = "when" if "when" in rows else None
+    some = fleet()
+    with pytest.warns(UserWarning, match=f"all rows are of one model, but .*{message}.*model_id="):
+        some.update(rows, time=time)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        some.update(rows)
+
+
+def test_a_single_machine_is_not_warned_of() -> None:
+    rows = machines()[:COUNT].assign(mode=np.where(MODE[:COUNT], "on", "off"), note=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fleet().update(rows, time="when")
+        fleet().update(rows.sample(frac=1.0, random_state=1), time="when")
+        update(fleet(), table())
+
+
+# Misuse.
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: kt.Fleet(5),  # type: ignore[arg-type]
+        lambda: kt.Fleet(kt.RidgeSpec()),  # type: ignore[arg-type]
+        lambda: kt.Fleet(learner=kt.OKFEBSpec()),  # type: ignore[arg-type]
+        lambda: kt.Fleet(reference=True),  # type: ignore[arg-type]
+        lambda: update(fleet(), table(), model_id=["pump"]),
+        lambda: update(fleet(), table(), time=False),
+        lambda: update(fleet(), table(), features=5),
+        lambda: update(fleet(), table(), features=[["flow"]]),
+        lambda: update(fleet(), table(), time_unit=["s"]),
+        lambda: update(fleet(), table().groupby("pump")),
+        lambda: update(fleet(), pl.Series([1.0])),
+        lambda: update(fleet(), pl.from_pandas(table()).lazy()),
+        lambda: update(fleet(), table().assign(when=table().when.astype(str))),
+        lambda: fleet().plot("x"),  # type: ignore[arg-type]
+        lambda: fleet().save(5),  # type: ignore[arg-type]
+        lambda: kt.Fleet.load(None),  # type: ignore[arg-type]
+        lambda: kt.Tracker(None),  # type: ignore[arg-type]
+    ],
+)
+def test_misuse_is_a_config_error(make: Callable[[], Any]) -> None:
+    with pytest.raises(kt.ConfigError):
+        make()
+
+
+@pytest.mark.parametrize("row", [None, "x", 5, ["a", "b"], {"a": 1}, [10**400, 1], [1, 2, 3]])
+def test_a_row_that_is_none_is_a_config_error(row: Any) -> None:
+    tracker = kt.Tracker(rank=2, budget=4, warmup=5)
+    with pytest.raises(kt.ConfigError, match="row"):
+        kt.Tracker(rank=2, budget=4, warmup=5).learn(5 if row == [1, 2, 3] else row)
+    for values in X[:20]:
+        tracker.learn(values)
+    for call in (tracker.learn, tracker.look):
+        with pytest.raises(kt.ConfigError, match="row"):
+            call(row)
+    assert tracker.rows == 20
+
+
+# Threads.
+
+
+def in_threads(work: Callable[[int], None]) -> None:
+    failed: list[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_threads_share_a_fleet() -> None:
+    some = fleet(reference=None)
+    rows = table()[["pump", "flow", "heat"]]
+    some.update(rows, model_id="pump")
+
+    def work(_: int) -> None:
+        for at in range(0, 160, 8):
+            some.update(rows[at : at + 8])
+
+    in_threads(work)
+    assert repr(some).startswith(f"<Fleet: 2 models, {2 * COUNT + 4 * 160:,} rows")
+
+
+def test_threads_share_a_tracker() -> None:
+    tracker = kt.Tracker(rank=4, budget=8, warmup=50)
+    seen: list[int] = []
+
+    def work(number: int) -> None:
+        for row in X[number::4]:
+            said = tracker.learn(row)
+            if said is not None:
+                seen.append(said.index)
+                assert 0.0 <= said.loss <= 1.0 + 1e-9
+
+    in_threads(work)
+    assert tracker.rows == len(X)
+    assert sorted(seen) == list(range(50, len(X)))
+
+
+def test_the_last_frame_is_not_kept() -> None:
+    some = fleet()
+    update(some, table())
+    assert len(pickle.dumps(some)) < 300_000
+    assert isinstance(some.episodes, pd.DataFrame)
