@@ -88,8 +88,8 @@ def _add_order_flags(
     abouts = {
         "max_disorder": "rows that come later than this behind their model's newest are late data "
         f"and go to the {late} (default: {without['max_disorder']})",
-        "max_jump": "rows further ahead of their model's newest than this are refused "
-        f"(default: {without['max_jump']})",
+        "max_jump": "rows further ahead of their model's newest than this wait until --jump-rows "
+        f"of them agree; fewer are refused (default: {without['max_jump']})",
         "hold_for": "with --missing hold: how long a channel's last value stands in for a missing "
         f"one (default {HOLD_FOR:g})",
     }

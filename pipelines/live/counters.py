@@ -26,6 +26,7 @@ OTHERS = {
     "rows_merged": "merged into another row of their time",
     "rows_unnamed": "of metrics that are no features",
     "values_replaced": "values that came again for their time",
+    "rows_unconfirmed": "wait for others to confirm their time",
     "rows_ambiguous": "with a local time that comes twice",
     "rows_nonexistent": "with one that does not exist",
     "episodes": "episodes",
@@ -85,7 +86,7 @@ def shown(totals: Mapping[str, int]) -> dict[str, int | float | None]:
     found: dict[str, int | float | None] = {name: totals.get(name, 0) for name in ROWS}
     lag = mean_lag(totals)
     found |= {"rows_waiting": waiting(totals), "mean_lag": None if lag is None else round(lag, 3)}
-    return found | {name: totals[name] for name in OTHERS if totals.get(name)}
+    return found | {name: totals[name] for name in OTHERS if totals.get(name, 0) > 0}
 
 
 def describe(found: Mapping[str, int | float | None]) -> str:
@@ -105,7 +106,8 @@ def describe(found: Mapping[str, int | float | None]) -> str:
 
 def extras(totals: Mapping[str, int | float | None], *left_out: str) -> list[str]:
     """Write the counters of `OTHERS` that are not 0."""
-    return [counted(totals, name) for name in OTHERS if totals.get(name) and name not in left_out]
+    shown_of = (name for name in OTHERS if (totals.get(name) or 0) > 0 and name not in left_out)
+    return [counted(totals, name) for name in shown_of]
 
 
 def counted(totals: Mapping[str, int | float | None], name: str) -> str:

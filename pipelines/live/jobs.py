@@ -240,6 +240,10 @@ def _left_by(place: Place, record: Record) -> list[Path]:
     return found
 
 
+MAY_CHANGE = ("order.max_jump", "order.jump_rows", "order.idle_flush")
+"""Settings that nothing depends on of what a job has kept: rows yet to come go by the new ones."""
+
+
 def check_same(left: Left, settings: dict[str, Any]) -> None:
     """Refuse to go on with other settings, or with states of other formats.
 
@@ -255,7 +259,7 @@ def check_same(left: Left, settings: dict[str, Any]) -> None:
     # The record's came through JSON: tuples are lists there.
     before, now = _flat(left.record.settings), _flat(json.loads(json.dumps(settings)))
     for name in {**before, **now}:
-        if before.get(name) != now.get(name):
+        if name not in MAY_CHANGE and before.get(name) != now.get(name):
             allowed = f"{before.get(name)!r}, as in {left.path}"
             raise ConfigError(name, now.get(name), allowed)
 

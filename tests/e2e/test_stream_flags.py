@@ -219,8 +219,10 @@ def test_other_settings_are_named() -> None:
         check_same(left, {**SETTINGS, "tracker": {"rank": 4, "budget": 5}})
     with pytest.raises(ConfigError, match=r"order\.max_disorder = None: must be 1\.0"):
         check_same(left, {"tracker": SETTINGS["tracker"], "order": {}})
-    with pytest.raises(ConfigError, match=r"order\.max_jump = 9: must be None, as in"):
-        check_same(left, {**SETTINGS, "order": {"max_disorder": 1.0, "max_jump": 9}})
+    with pytest.raises(ConfigError, match=r"order\.duplicates = 'drop': must be None, as in"):
+        check_same(left, {**SETTINGS, "order": {"max_disorder": 1.0, "duplicates": "drop"}})
+    other = {"max_disorder": 1.0, "max_jump": 9, "jump_rows": 3, "idle_flush": None}
+    check_same(left, {**SETTINGS, "order": other})
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ def test_a_model_that_is_replaced_goes_on_as_the_snapshot_would() -> None:
 def test_a_model_that_was_not_known_begins_at_row_0_with_a_snapshot() -> None:
     step = Step(order=Order(max_disorder=0, max_jump=3600))
     step.push("new", as_chunk(Command(snapshot_of(make_rows(70)), None)))
-    outcome = step.push("new", make_rows(5, seed=2).chunk())
-    assert outcome.table("new")["index"].tolist() == list(range(5))
+    outcome = step.push("new", make_rows(9, seed=2).chunk())
+    assert outcome.table("new")["index"].tolist() == list(range(9))
     assert not outcome.table("new")["initial"].any()
 
 
@@ -305,3 +305,32 @@ def _gathered(gather: GatherFn, sent: Sequence[tuple[Any, Any, list[str]]]) -> l
         )  # fmt: skip
         found += gather.process(record, timestamp=0)
     return found
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("chunk", [1, 9])
+@pytest.mark.parametrize("disorder", [0.0, 5.0])
+def test_a_reset_forgets_a_clock_that_was_wrong(begun: bool, chunk: int, disorder: float) -> None:
+    """Eight rows of 2096 count, then all right ones are late; from the reset on they count."""
+    first = 60 if begun else 0
+    times = np.arange(200) * (SECOND // 2)
+    times[first : first + 8] += 4 * 10**18
+    rows = make_rows(200, times=times)
+    step = Step(order=Order(max_disorder=disorder, max_jump=3600))
+    for part in rows.take(np.arange(100)).cut([chunk]):
+        step.push("m", part)
+    refused = 100 - first - 8
+    assert len(step.outcome.late) == refused
+    step.push("m", as_chunk(RESET))
+    for part in rows.take(np.arange(100, 200)).cut([chunk]):
+        step.push("m", part)
+    outcome = step.finish()
+    assert len(outcome.late) == refused
+    table = outcome.table("m")
+    # Rows of the wrong time that waited when the model was reset are refused.
+    wild = [failure[2] for failure in outcome.failures]
+    assert wild == ([] if begun and disorder == 0 else [*range(first, first + 8)])
+    assert_same(
+        {name: values[-100:] for name, values in table.items()},
+        moved_on(core_alone(rows.take(np.arange(100, 200))), len(table["index"]) - 100),
+    )

@@ -24,7 +24,7 @@ def test_a_clock_is_read_and_written() -> None:
     assert make.CLOCK.encode() == data
 
 
-@pytest.mark.parametrize("version", [CLOCK_VERSION + 1, CLOCK_VERSION - 1, None, "4", 4.0, True])
+@pytest.mark.parametrize("version", [CLOCK_VERSION + 1, CLOCK_VERSION - 1, None, "5", 5.0, True])
 def test_clocks_of_other_versions_are_refused(version: object) -> None:
     values = {**json.loads(make.CLOCK.encode()), "version": version}
     found = f"format version {version!r}: this code reads version {CLOCK_VERSION}"
@@ -36,7 +36,7 @@ def test_clocks_of_other_versions_are_refused(version: object) -> None:
 def test_clocks_of_other_fields_are_refused(change: dict[str, object]) -> None:
     values = {**json.loads(make.CLOCK.encode()), **change}
     values = {name: value for name, value in values.items() if value is not ...}
-    with pytest.raises(DataError, match=r"^clock: damaged: its fields are before, due, "):
+    with pytest.raises(DataError, match=r"^clock: damaged: its fields are ahead, before, due, "):
         Clock.decode(json.dumps(values).encode())
 
 
@@ -68,11 +68,11 @@ def test_a_learner_goes_on() -> None:
 @pytest.mark.parametrize(
     ("formats", "found"),
     [
-        ({**FORMATS, "clock": CLOCK_VERSION + 1}, "clock version 5, this code reads version 4"),
-        ({**FORMATS, "clock": CLOCK_VERSION - 1}, "clock version 3, this code reads version 4"),
+        ({**FORMATS, "clock": CLOCK_VERSION + 1}, "clock version 6, this code reads version 5"),
+        ({**FORMATS, "clock": CLOCK_VERSION - 1}, "clock version 4, this code reads version 5"),
         ({**FORMATS, "gizmo": 1}, "gizmo version 1, this code reads version none"),
         (
-            {"clock": 4, "state": 1},
+            {"clock": 5, "state": 1},
             f"log version none, this code reads version {FORMATS['log']}",
         ),
     ],

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import DataError
+from kerneltrack.jumps import Standing, judge
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -33,14 +34,16 @@ from tests.stream.running import (
 )
 from transforms.chunks import Chunk
 from transforms.track import log
+from transforms.track.clock import jump_rule
 from transforms.track.log import MOST_ENTRIES
 from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.step import track_fn
+from transforms.track.transform import TrackSubspace
 
 DISORDERS = [0, 0.1, 1, 60]
 
-Reference = tuple[list[int], list[int], list[tuple[int, int]]]
+Reference = tuple[list[int], list[int], list[int]]
 
 
 def arrival(
@@ -142,62 +145,74 @@ def test_models_keep_their_own_clocks() -> None:
 
 
 def by_the_rules(times: npt.NDArray[np.int64], order: Order) -> Reference:
-    """Take rows one by one: the places that are kept, late, and wild with their lead in s."""
-    newest: int | None = None
-    kept, late, wild = [], [], []
+    """Take rows one by one: the places that are kept, in their turn, late, and unconfirmed."""
+    standing, rule = Standing(), jump_rule(order)
+    kept: list[int] = []
+    late: list[int] = []
+    refused: list[int] = []
+    waits: list[int] = []
     for place, time in enumerate(times.tolist()):
-        if newest is not None and time - newest > order.max_jump * SECOND:
-            wild.append((place, round((time - newest) / SECOND)))
-        elif newest is not None and time < newest - order.max_disorder * SECOND:
+        newest = standing.newest
+        if newest is not None and time < newest - order.max_disorder * SECOND:
             late.append(place)
-        else:
-            kept.append(place)
-            newest = time if newest is None else max(newest, time)
-    return kept, late, wild
+            continue
+        found = judge(rule, standing, times[place : place + 1])
+        standing = found.standing
+        refused += [at for at in waits if times[at] in found.refused]
+        (refused if not (found.counts | found.waits)[0] else waits).append(place)
+        waits = [at for at in waits if at not in refused]
+        kept += [at for at in waits if times[at] not in standing.ahead]
+        waits = [at for at in waits if times[at] in standing.ahead]
+    waits.sort(key=lambda at: int(times[at]))
+    found = judge(rule, standing._replace(ahead=()), times[waits], last=True)
+    kept += sorted(np.array(waits, np.int64)[found.counts].tolist())
+    refused += np.array(waits, np.int64)[~found.counts].tolist()
+    return kept, late, sorted(refused)
 
 
 def check_against_rules(rows: Rows, order: Order, outcome: Outcome) -> Reference:
-    kept, late, wild = by_the_rules(np.asarray(rows.time), order)
-    ordered = rows.take(kept) if order.max_disorder == 0 else rows.take(kept).in_order()
+    kept, late, refused = by_the_rules(np.asarray(rows.time), order)
+    ordered = rows.take(kept).in_order()
     assert_same(outcome.table("m"), core_alone(ordered))
     assert outcome.late == sorted(("m", 0, int(rows.row[place])) for place in late)
-    assert outcome.failures == sorted(
-        (
-            (
-                "m",
-                0,
-                int(rows.row[place]),
-                f"time is {lead} s ahead of the model's newest row: more than max_jump = "
-                f"{order.max_jump:g} s",
-            )
-            for place, lead in wild
-        ),
+    reason = (
+        f"its time is more than max_jump = {order.max_jump:g} s from the device's other rows, and "
+        f"fewer than jump_rows = {order.jump_rows} rows agree on it"
     )
-    return kept, late, wild
+    assert outcome.failures == [("m", 0, int(rows.row[place]), reason) for place in refused]
+    return kept, late, refused
 
 
-@settings(max_examples=10)
+@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from([0, 0.1, 1, 7]),
-    st.sampled_from([3.0, 10.0, math.inf]),
+    st.sampled_from([3.0, 10.0, 1e6]),
+    st.sampled_from([1, 2, 8]),
     st.lists(st.integers(1, 40), min_size=1, max_size=20),
     st.integers(0, 2**32),
 )
 def test_late_and_wild_rows_go_where_they_belong(
-    max_disorder: float, max_jump: float, sizes: list[int], seed: int
+    max_disorder: float, max_jump: float, jump_rows: int, sizes: list[int], seed: int
 ) -> None:
     """However the rows were cut, and in whatever order a chunk holds them."""
     rng = np.random.default_rng(seed)
-    steps = rng.choice([0, 1, 1, 1, 2, 4, -1, -3, -12, 40], size=90)
-    times = np.cumsum(steps) * SECOND + rng.choice([0, 0, SECOND // 20], size=90)
-    rows = make_rows(90, seed=2, times=times)
-    order = Order(max_disorder=max_disorder, max_jump=max_jump)
+    steps = rng.choice([0, 1, 1, 1, 2, 4, -1, -3, -12, 40], size=120)
+    times = np.cumsum(steps) * SECOND + rng.choice([0, 0, SECOND // 20], size=120)
+    # Some of another year, one by one or together.
+    times[rng.integers(0, 120, 3)] += 10**18
+    wild = int(rng.integers(0, 100))
+    times[wild : wild + int(rng.integers(0, 12))] += 10**18
+    rows = make_rows(120, seed=2, times=times)
+    order = Order(max_disorder=max_disorder, max_jump=max_jump, jump_rows=jump_rows)
     chunks = rows.cut(sizes)
     if max_disorder:
         # As they come out of the gathering of messages.
         chunks = [chunk.in_order() for chunk in chunks]
-    live = track_stream(bundles_of(chunks, [4]), order=order)
-    check_against_rules(rows, order, live)
+    step = Step(order=order)
+    for bundle in bundles_of(chunks, [4]):
+        step.push_all(bundle)
+    assume(len(by_the_rules(times, order)[0]) >= SPEC.rows_to_start)
+    check_against_rules(rows, order, step.finish())
 
 
 def test_between_partitions_none_is_late_by_its_own_chunk() -> None:
@@ -210,15 +225,15 @@ def test_between_partitions_none_is_late_by_its_own_chunk() -> None:
 
 
 def test_the_edges_of_late_and_wild() -> None:
-    """A row as old as max_disorder is in time, one as far ahead as max_jump is believed."""
-    seconds = [10, 12, 10, 10, 17, 15, 22, 22, 14]
-    nudges = [0, 0, 0, -1, 0, 0, 1, 0, 0]
+    """A row as old as max_disorder is in time, one as far ahead as max_jump is no jump."""
+    seconds = [10, 12, 10, 10, 17, 15, 22, 16, 22, 14]
+    nudges = [0, 0, 0, -1, 0, 0, 1, 0, 0, 0]
     times = np.array(seconds) * SECOND + np.array(nudges)
-    rows = make_rows(9, times=times)
-    order = Order(max_disorder=2.0, max_jump=5.0)
+    rows = make_rows(10, times=times)
+    order = Order(max_disorder=2.0, max_jump=5.0, jump_rows=2)
     live = track_stream(bundles_of(rows.cut([1]), [1]), order=order)
-    kept, late, wild = check_against_rules(rows, order, live)
-    assert (kept, late, wild) == ([0, 1, 2, 4, 5, 7], [3, 8], [(6, 5)])
+    kept, late, refused = check_against_rules(rows, order, live)
+    assert (kept, late, refused) == ([0, 1, 2, 4, 5, 7, 8], [3, 9], [6])
 
 
 def test_a_bounded_job_keeps_the_rules_too() -> None:
@@ -228,19 +243,94 @@ def test_a_bounded_job_keeps_the_rules_too() -> None:
     rows = make_rows(60, times=seconds * SECOND)
     order = Order(max_disorder=60.0, max_jump=200.0)
     outcome = track([("m", chunk) for chunk in rows.cut([1])], order=order)
-    _, late, wild = check_against_rules(rows, order, outcome)
-    assert (late, wild) == ([30, 45], [(20, 5010)])
+    _, late, refused = check_against_rules(rows, order, outcome)
+    assert (late, refused) == ([30, 45], [20])
 
 
-def test_one_wild_clock_does_not_make_the_rest_late() -> None:
+@pytest.mark.parametrize("place", [0, 40, 99])
+@pytest.mark.parametrize("wild", [-(10**18), 86_400 * SECOND, 10**18])
+def test_one_wild_clock_costs_its_row(place: int, wild: int) -> None:
     times = np.arange(100) * SECOND
-    times[40] = 10**18
+    times[place] = wild
     rows = make_rows(100, times=times)
     order = Order(max_disorder=2.0, max_jump=3600.0)
-    live = track_stream(bundles_of(rows.cut([1]), [5]), order=order)
-    assert_same(live.table("m"), core_alone(rows.take(np.delete(np.arange(100), 40))))
-    assert [failure[2] for failure in live.failures] == [40]
-    assert live.late == []
+    step = Step(order=order)
+    for bundle in bundles_of(rows.cut([1]), [5]):
+        step.push_all(bundle)
+    outcome = step.finish()
+    assert_same(outcome.table("m"), core_alone(rows.take(np.delete(np.arange(100), place))))
+    refused = [failure[2] for failure in outcome.failures] + [late[2] for late in outcome.late]
+    assert refused == [place]
+
+
+def stretches(rng: np.random.Generator, jump_rows: int) -> npt.NDArray[np.int64]:
+    """Times of a device that falls silent now and then, sorted, 120 at least."""
+    parts: list[npt.NDArray[np.int64]] = []
+    start = 0
+    while sum(len(part) for part in parts) < 120:
+        size = int(rng.integers(jump_rows, 60))
+        parts.append(start + np.cumsum(rng.integers(0, 3 * SECOND, size)))
+        start = int(parts[-1][-1]) + 3601 * SECOND + int(rng.integers(0, 10**15))
+    return np.concatenate(parts)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([0.0, 1.0, 60.0, math.inf]),
+    st.integers(1, 8),
+    st.lists(st.integers(1, 30), min_size=1, max_size=30),
+    st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
+def test_silences_and_wild_rows_give_what_the_sorted_rows_give(
+    max_disorder: float,
+    jump_rows: int,
+    sizes: list[int],
+    bundles: list[int],
+    whole: bool,
+    seed: int,
+) -> None:
+    """Any order of arrival within max_disorder, any cut: features, failures, snapshots' bytes."""
+    rng = np.random.default_rng(seed)
+    times = stretches(rng, jump_rows)
+    rows = make_rows(len(times), seed=1, times=times)
+    late_by = max_disorder if max_disorder < math.inf else 3600.0
+    arriving = rows.take(arrival(times, late_by, rng))
+    if jump_rows > 2:
+        places = rng.integers(0, len(times) + 1, 2)
+        extra = make_rows(2, seed=2, times=np.array([4, 5]) * 10**18)
+        extra = dataclasses.replace(extra, row=np.array([1000, 1001]))
+        joined = [
+            np.insert(getattr(arriving, n), places, getattr(extra, n), axis=0)
+            for n in ("time", "x", "source", "row")
+        ]
+        arriving = Rows(*joined)
+    order = Order(max_disorder=max_disorder, max_jump=3600.0, jump_rows=jump_rows)
+    step = Step(order=order)
+    for bundle in bundles_of(arriving.cut(sizes), bundles):
+        for part in [bundle] if whole else [[element] for element in bundle]:
+            step.push_all(part)
+    outcome = step.finish()
+    assert_same(outcome.table("m"), core_alone(rows))
+    assert [failure[2] for failure in outcome.failures] == ([1000, 1001] if jump_rows > 2 else [])
+    assert outcome.late == []
+    alone = Step(order=Order())
+    alone.push("m", rows.chunk())
+    assert outcome.snapshots == alone.finish().snapshots
+
+
+def test_sorted_rows_that_come_some_at_a_time_are_sifted_too() -> None:
+    times = np.sort(np.concatenate([np.arange(30), 10**7 + np.arange(50), [9 * 10**8]])) * SECOND
+    rows = make_rows(81, times=times)
+    order = Order(max_jump=3600.0)
+    for sizes in ([1], [7], [81]):
+        fn = TrackSubspace(SPEC, order).step()
+        outcome = Outcome()
+        for item in fn.finish_sorted("m", iter(rows.cut(sizes))):
+            outcome.keep(getattr(item, "tag", "features"), getattr(item, "value", item))
+        assert_same(outcome.table("m"), core_alone(rows.take(np.arange(80))))
+        assert [failure[2] for failure in outcome.failures] == [80]
 
 
 def test_times_at_the_ends_of_the_years() -> None:
@@ -354,6 +444,6 @@ def test_a_clock_of_another_version_is_refused() -> None:
     cells = empty_cells()
     cells["log"].encoded.append(log.CLOCK + b'{"version": 99}')
     (chunk,) = make_rows(1).cut([1])
-    with pytest.raises(DataError, match="format version 99: this code reads version 4"):
+    with pytest.raises(DataError, match="format version 99: this code reads version 5"):
         list(step.process(("m", chunk), **cells, end=_Timer(), timestamp=MIN_TIMESTAMP))
         list(end_of_bundle(step))

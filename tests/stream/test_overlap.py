@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from tests.stream.running import SPEC, Outcome, Rows, Step, assert_same, exact, step_through
+from tests.stream.running import (
+    SPEC,
+    Outcome,
+    Rows,
+    Step,
+    assert_same,
+    core_alone,
+    exact,
+    make_rows,
+    step_through,
+)
 from tests.stream.test_boundaries import (
     BOUNDED,
     DRIFT,
@@ -128,3 +138,27 @@ def test_without_it_they_are_refused_and_the_newest_one_counts_twice(tmp_path: P
 def test_it_needs_snapshots() -> None:
     with pytest.raises(ConfigError, match="drop_overlap = True: must be False without snapshots"):
         TrackSubspace(SPEC, Order(max_disorder=math.inf), drop_overlap=True)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [Order(), *(Order(max_disorder=seconds, max_jump=3600) for seconds in (0.0, 2.0, math.inf))],
+)
+@pytest.mark.parametrize("every", [None, 5.0])
+def test_a_row_that_no_model_can_take_moves_no_clock(
+    order: Order, every: float | None, tmp_path: Path
+) -> None:
+    """One of 2096 whose features are missing: the next job goes on after the rows before it."""
+    rows = make_rows(120)
+    first, last = rows.take(np.arange(80)), rows.take(np.arange(80, 120))
+    bad = make_rows(1, times=np.array([4 * 10**18]))
+    bad.x[0, 1] = np.nan
+    asked = {"order": order, "measure": MeasureMismatch(SlidingWindows(7, 3, 1))}
+    told = step_through([("m", first.chunk()), ("m", bad.chunk())], snapshot_every=every, **asked)
+    alone = step_through([("m", first.chunk())], snapshot_every=every, **asked)
+    assert [entry[3] for entry in told.failures] == ["channel 1 is NaN"]
+    assert in_time(told)[-1] == in_time(alone)[-1]
+    folder = write_folder(told, tmp_path)
+    live = step_through([("m", last.chunk())], warm=folder, order=order)
+    assert live.failures == []
+    assert_same(live.table("m"), later(core_alone(rows), 80))

@@ -157,6 +157,7 @@ def takes_blocks(steps: Steps) -> bool:
         and not (work.frozen or work.extras)
         and order.waits_for_end
         and order.duplicates in (KEEP, MERGE)
+        and not order.confirms
         and steps.track.begins_anew
         and (work.hold, work.every, work.window) == (None, None, None)
         and (work.reference is None or work.reference.until is None)

@@ -2,19 +2,21 @@
 
 Progress is the greatest time that the model has shown, less `max_disorder`. No watermark takes
 part, so that nothing depends on idle partitions, on timestamp policies or on how a runner fires
-timers.
+timers. Rows that jump ahead wait until enough of them agree (see `kerneltrack.jumps`).
 """
 
 from __future__ import annotations
 
 import json
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import DataError
+from kerneltrack.jumps import JumpRule, Standing, judge
 from transforms.chunks import Chunk
 from transforms.metrics import count
 from transforms.track.merge import merge_times
@@ -24,7 +26,7 @@ BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 SECOND = 1_000_000_000
-CLOCK_VERSION = 4
+CLOCK_VERSION = 5
 NEVER = int(np.iinfo(np.int64).max)
 
 
@@ -32,7 +34,7 @@ class Clock(NamedTuple):
     """What a model's rows have shown so far.
 
     Attributes:
-        newest: Greatest time taken in, ns; None before the first row.
+        newest: Greatest time that counts, ns; None before the first.
         oldest: Least time that waits in the buffer, ns.
         waiting: Rows in the buffer.
         started: Whether the model has a state.
@@ -41,6 +43,8 @@ class Clock(NamedTuple):
         flushed: Rows before this time, ns, were taken because no newer ones came; None if none
             were.
         before: Index of the next row, as long as there is no state.
+        reach: Longest step of the model's own time, ns, that is no jump, if more than `max_jump`.
+        ahead: Times of the rows that wait to be confirmed, ns, ascending.
     """
 
     newest: int | None = None
@@ -51,6 +55,17 @@ class Clock(NamedTuple):
     learned: int | None = None
     flushed: int | None = None
     before: int = 0
+    reach: int = 0
+    ahead: tuple[int, ...] = ()
+
+    @property
+    def standing(self) -> Standing:
+        """What the model's rows have shown of its time."""
+        return Standing(self.newest, self.reach, self.ahead)
+
+    def with_standing(self, standing: Standing) -> Clock:
+        """Return the clock by which the model's rows have shown this."""
+        return self._replace(**standing._asdict())
 
     def encode(self) -> bytes:
         """Write the clock as bytes, for Beam's state."""
@@ -72,14 +87,23 @@ class Clock(NamedTuple):
             raise DataError("clock", reason)
         if values.keys() != set(cls._fields):
             raise DataError("clock", f"damaged: its fields are {', '.join(sorted(values))}")
-        clock = cls(**values)
-        for name, value in clock._asdict().items():
-            like = cls._field_defaults[name]
-            least = 0 if name in ("waiting", "before") else -NEVER
-            whole = type(value) is int and least <= value <= NEVER
-            if not (type(value) is bool if name == "started" else whole or value is like is None):
+        for name, value in values.items():
+            if not _is_sound(name, value, cls._field_defaults[name]):
                 raise DataError("clock", f"damaged: {name} = {value!r}")
-        return clock
+        return cls(**{**values, "ahead": tuple(values["ahead"])})
+
+
+def _is_sound(name: str, value: Any, default: Any) -> bool:
+    if name == "started":
+        return type(value) is bool
+    if name == "ahead":
+        return isinstance(value, list) and all(_is_whole(time, -NEVER) for time in value)
+    least = 0 if name in ("waiting", "before", "reach") else -NEVER
+    return _is_whole(value, least) or value is default is None
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value <= NEVER
 
 
 class Admission(NamedTuple):
@@ -88,78 +112,130 @@ class Admission(NamedTuple):
     Attributes:
         clock: The clock after the rows that came in.
         late: (n,) rows behind the model's progress.
-        wild: (n,) rows further ahead than `max_jump`.
-        ahead: Seconds that each wild row is ahead.
+        refused: (n,) rows ahead that no others confirm, or that the model cannot take.
+        unwanted: Times, ns, of rows that waited to be confirmed and are refused now.
     """
 
     clock: Clock
     late: BoolArray
-    wild: BoolArray
-    ahead: list[float]
+    refused: BoolArray
+    unwanted: tuple[int, ...] = ()
 
 
-def admit(order: Order, clock: Clock, chunk: Chunk) -> Admission:
+def admit(
+    order: Order, clock: Clock, chunk: Chunk, usable: Callable[[Chunk], BoolArray]
+) -> Admission:
     """Compare a chunk's rows with the model's clock, in the order of their places in the source.
 
-    A row is late if it is older than the model's progress when it comes, and wild if it is more
-    than `max_jump` ahead of the newest row before it. Neither moves the clock. Rows of one source
-    come in its order, so that which of them are late is the same however they were cut into
+    A row is late if it is older than the model's progress when it comes. One that is ahead of it
+    by more than `max_jump` waits, and does not move the clock before others agree. Rows of one
+    source come in its order, so that what becomes of them is the same however they were cut into
     chunks; between sources there is no order but that of the chunks.
+
+    Args:
+        order: How rows are put in order.
+        clock: The model's.
+        chunk: The rows.
+        usable: Says which rows the model can take; asked where some are ahead.
     """
-    late = np.zeros(len(chunk), dtype=np.bool_)
+    none = np.zeros(len(chunk), dtype=np.bool_)
     if not chunk.has("time"):
         waiting = clock._replace(waiting=clock.waiting + len(chunk), oldest=0)
-        return Admission(waiting, late, late, [])
+        return Admission(waiting, none, none)
     times = chunk.column("time")
-    wild, ahead = _too_far(order, clock, chunk, times)
-    late = ~wild & (times < progress(order, clock))
-    # A wild row makes none late.
-    late |= ~wild & _behind(order, chunk, np.where(wild, times.min(initial=NEVER), times))
-    kept = times[~(late | wild)]
+    if clock.ahead and not order.confirms:
+        # The job was resumed without a limit.
+        clock = clock._replace(newest=max(clock.newest or -NEVER, clock.ahead[-1]), ahead=())
+    if _jumps(order, clock, times):
+        return _confirmed(order, clock, chunk, times, usable(chunk))
+    late = (times < progress(order, clock)) | _behind(order, chunk, times, None)
+    kept = times[~late]
     if len(kept):
         newest = int(kept.max())
-        clock = clock._replace(
-            newest=newest if clock.newest is None else max(clock.newest, newest),
-            oldest=min(clock.oldest, int(kept.min())),
-            waiting=clock.waiting + len(kept),
-        )
-    return Admission(clock, late, wild, ahead)
+        clock = clock._replace(newest=newest if clock.newest is None else max(clock.newest, newest))
+    return Admission(_with_rows(clock, kept), late, none)
 
 
-def _too_far(
-    order: Order, clock: Clock, chunk: Chunk, times: IntArray
-) -> tuple[BoolArray, list[float]]:
-    """Return which rows are wild, and by how many seconds."""
-    wild = np.zeros(len(times), dtype=np.bool_)
-    if order.max_jump == math.inf or not len(times):
-        return wild, []
+def _jumps(order: Order, clock: Clock, times: IntArray) -> bool:
+    """Check whether rows may be ahead, or others wait to be confirmed."""
+    if not order.confirms or not len(times):
+        return False
+    if clock.newest is None or clock.ahead:
+        return True
+    return int(times.max()) - clock.newest > reach_of(order, clock)
+
+
+def _confirmed(
+    order: Order, clock: Clock, chunk: Chunk, times: IntArray, usable: BoolArray
+) -> Admission:
+    """Admit rows some of which may be ahead."""
     places = _in_source(chunk)
-    newest = int(times[places[0]]) if clock.newest is None else clock.newest
-    reach = nanoseconds(order.max_jump)
-    lead = np.zeros(len(times))
-    # The newest only grows: most often one look is enough.
-    if int(times.max()) - newest > reach:
-        for place in places.tolist():
-            time = int(times[place])
-            if time - newest > reach:
-                wild[place] = True
-                lead[place] = (time - newest) / SECOND
-            else:
-                newest = max(newest, time)
-    return wild, lead[wild].tolist()
+    judged = judge(jump_rule(order), clock.standing, times[places], usable[places])
+    counts, waits, ahead, floor = (
+        _put_back(part, places)
+        for part in (judged.counts, judged.waits, judged.was_ahead, judged.floor)
+    )
+    # Rows that are ahead make none late before they count, and are not late themselves.
+    behind = _behind(order, chunk, np.where(ahead, times.min(), times), floor)
+    late = ~ahead & (behind | (times < progress(order, clock)))
+    clock = clock.with_standing(judged.standing)
+    clock = _with_rows(clock, times[(counts & ~late) | waits])
+    return Admission(clock, late, ~(counts | waits), judged.refused)
 
 
-def _behind(order: Order, chunk: Chunk, times: IntArray) -> BoolArray:
-    """Return which rows are late by what their own chunk holds before them."""
+def _put_back(part: npt.NDArray[Any], places: IntArray) -> npt.NDArray[Any]:
+    found = np.empty_like(part)
+    found[places] = part
+    return found
+
+
+def _with_rows(clock: Clock, times: IntArray) -> Clock:
+    """Return the clock once rows of these times wait, too."""
+    if not len(times):
+        return clock
+    return clock._replace(
+        oldest=min(clock.oldest, int(times.min())),
+        waiting=clock.waiting + len(times),
+    )
+
+
+def reach_of(order: Order, clock: Clock) -> int:
+    """Return how far ahead, ns, a row of this model is no jump."""
+    return max(_longest_step(order), clock.reach)
+
+
+def _longest_step(order: Order) -> int:
+    """Return `max_jump`, ns, or `max_disorder` if rows wait for longer than that."""
+    waits = order.max_disorder
+    return nanoseconds(order.max_jump if waits == math.inf else max(order.max_jump, waits))
+
+
+def jump_rule(order: Order) -> JumpRule:
+    """Return what is a jump, and what confirms it."""
+    return JumpRule(
+        _longest_step(order),
+        order.jump_rows,
+        nanoseconds(order.max_disorder),
+        times=order.duplicates == MERGE,
+    )
+
+
+def _behind(order: Order, chunk: Chunk, times: IntArray, floor: IntArray | None) -> BoolArray:
+    """Return which rows are late by what their own chunk holds before them.
+
+    `floor`: least that the newest time is before each, ns.
+    """
     behind = np.zeros(len(times), dtype=np.bool_)
     span = nanoseconds(order.max_disorder)
-    if not len(times) or int(times.max()) - int(times.min()) <= span:
+    if not len(times) or (floor is None and int(times.max()) - int(times.min()) <= span):
         return behind
     source, places = chunk.column("source"), _in_source(chunk)
     least = np.iinfo(np.int64).min
     for number in np.unique(source):
         own = places[source[places] == number]
         newest = np.maximum.accumulate(times[own])
+        if floor is not None:
+            newest = np.maximum(newest, floor[own])
         # The span may be as long as all time.
         behind[own] = times[own] < np.where(newest < least + span, least, newest - span)
     return behind
@@ -186,22 +262,51 @@ def flush(clock: Clock) -> Clock:
     return clock._replace(flushed=clock.newest + 1)
 
 
+def may_flush(clock: Clock | None) -> bool:
+    """Check whether rows wait for newer ones; those ahead wait for others that agree."""
+    return clock is not None and clock.waiting > len(clock.ahead)
+
+
 def may_release(order: Order, clock: Clock, rows_to_start: int) -> bool:
     """Check, without a look at the rows that wait, whether there may be something to do."""
     if clock.due <= progress(order, clock):
         return True
     if not clock.waiting or not (clock.started or clock.waiting >= rows_to_start):
         return False
-    return order.max_disorder == 0 or clock.oldest < progress(order, clock)
+    if order.max_disorder == 0:
+        return clock.waiting > len(clock.ahead)
+    return clock.oldest < progress(order, clock)
 
 
 def split_ready(order: Order, clock: Clock, waiting: Chunk) -> tuple[Chunk, Chunk]:
     """Split the rows that wait into those that are ready, in order, and the rest."""
-    if order.max_disorder == 0 or not waiting.has("time"):
+    if not waiting.has("time"):
         return waiting, waiting.slice(0, 0)
+    if order.max_disorder == 0:
+        return _split_arrived(order, clock, waiting)
     waiting = waiting.in_order()
     ready = int(np.searchsorted(waiting.column("time"), progress(order, clock), side="left"))
     return waiting.slice(0, ready), waiting.slice(ready, len(waiting))
+
+
+def _split_arrived(order: Order, clock: Clock, waiting: Chunk) -> tuple[Chunk, Chunk]:
+    """Split rows that are taken in the order in which they came."""
+    if not order.confirms:
+        return waiting, waiting.slice(0, 0)
+    if clock.newest is None:
+        return waiting.slice(0, 0), waiting
+    return in_turn(waiting.earlier_than(clock.newest + 1)), waiting.later_than(clock.newest)
+
+
+def in_turn(arrived: Chunk) -> Chunk:
+    """Return rows in the order of their times, those of one time as they came.
+
+    None that waits for no other is out of that order, but one may be that was ahead at first.
+    """
+    times = arrived.column("time")
+    if (times[1:] >= times[:-1]).all():
+        return arrived
+    return arrived.take(np.argsort(times, kind="stable"))
 
 
 def without_duplicates(order: Order, ready: Chunk) -> Chunk:
@@ -216,6 +321,20 @@ def without_duplicates(order: Order, ready: Chunk) -> Chunk:
         return ready
     count("rows_duplicate", int(again.sum()))
     return ready.take(np.flatnonzero(np.r_[True, ~again]))
+
+
+def unconfirmed(clock: Clock, waiting: Chunk, unwanted: tuple[int, ...]) -> BoolArray:
+    """Return which of the rows that wait no others confirm.
+
+    They are of the times that were found unwanted, or beyond the clock without being noted there:
+    they came before the model was reset.
+    """
+    times = waiting.column("time")
+    beyond = np.zeros(len(times), np.bool_)
+    if clock.newest is not None:
+        beyond = (times > clock.newest) & ~np.isin(times, np.array(clock.ahead, np.int64))
+    found: BoolArray = np.isin(times, np.array(unwanted, np.int64)) | beyond
+    return found
 
 
 def already_learned(clock: Clock, chunk: Chunk) -> BoolArray:

@@ -20,6 +20,7 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.keyed.timers import in_time
+from transforms.track.clock import may_flush
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog, Watch
 from transforms.track.model import Work
 from transforms.track.order import Order
@@ -45,7 +46,7 @@ class LiveTrackFn(TrackFn):
         """Note that the model has shown itself, and set the timers that are not set already."""
         now = time.time()
         _, idle, silent = log.watch
-        if self._idle_flush is not None and idle <= now and log.clock and log.clock.waiting:
+        if self._idle_flush is not None and idle <= now and may_flush(log.clock):
             idle = now + self._idle_flush
             timers.idle.set(Timestamp.of(idle))
         if self._expire_after is not None and silent <= now:
@@ -58,7 +59,7 @@ class LiveTrackFn(TrackFn):
         if key in self.held or not self._together:
             yield from self.run_held()
         log = self.log_of(key, cells)
-        if self._idle_flush is None or not (log.clock and log.clock.waiting):
+        if self._idle_flush is None or not may_flush(log.clock):
             return
         if not in_time(timers.idle, due, self._idle_flush, log.watch.seen):
             return

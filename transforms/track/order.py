@@ -7,6 +7,7 @@ import math
 from typing import Annotated
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.jumps import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.settings import OneOf, Range, Settings
 
 LEAST_FLUSH = 0.1
@@ -28,9 +29,17 @@ class Order(Settings):
     max_jump: Annotated[
         float,
         Range(0, math.inf),
-        """How far a row may be ahead of the newest one of its model; one further ahead is refused,
-        so that one wild clock cannot make the rest late. Infinity: any.""",
+        """How far a row may be ahead of the newest one of its model. Rows further ahead wait until
+        as many as `jump_rows` agree: the model goes on there, after a silence for one. Fewer are
+        refused, so that a wild clock cannot make the rest late. Less than `max_disorder` counts as
+        that. Infinity: any.""",
     ] = math.inf
+    jump_rows: Annotated[
+        int,
+        Range(1, MOST_JUMP_ROWS),
+        """Rows, each within `max_jump` of the next, that confirm a jump of a model's time by more
+        than that, and the time of its first rows.""",
+    ] = JUMP_ROWS
     hold_for: Annotated[
         float | None,
         Range(0, math.inf),
@@ -60,10 +69,23 @@ class Order(Settings):
             allowed = f"{KEEP} where max_disorder is 0: no row waits"
             raise ConfigError("duplicates", self.duplicates, allowed)
         if self.idle_flush is not None and self.waits_for_end:
-            allowed = "None where max_disorder and max_jump are infinite"
+            allowed = "None where max_disorder is infinite"
             raise ConfigError("idle_flush", self.idle_flush, allowed)
 
     @property
     def waits_for_end(self) -> bool:
         """Whether rows are only put in order once all have come."""
-        return self.max_disorder == math.inf and self.max_jump == math.inf
+        return self.max_disorder == math.inf
+
+    @property
+    def unconfirmed(self) -> str:
+        """Why a row ahead is refused."""
+        return (
+            f"its time is more than max_jump = {self.max_jump:g} s from the device's other rows, "
+            f"and fewer than jump_rows = {self.jump_rows} rows agree on it"
+        )
+
+    @property
+    def confirms(self) -> bool:
+        """Whether a model's rows confirm its time; else each row is believed."""
+        return self.max_jump < math.inf

@@ -93,7 +93,7 @@ class _Segment(NamedTuple):
     Attributes:
         rows: (n, D).
         times: (n,) ns, None without times.
-        clock: (n,) greatest time up to each row.
+        clock: (n,) greatest time up to each row that tells the time.
         opened: (w, 2) start of each window that begins to hold rows here, place of its first row.
     """
 
@@ -128,7 +128,7 @@ def run_rows(
         The state after the rows and what came out. The same, whatever calls the rows came in.
     """
     outcome = Outcome()
-    clock = None if times is None else _never_back(times, model.time)
+    clock = None if times is None else _clock_of(work, model, rows, times)
     newest = int(clock[-1]) if clock is not None and len(clock) else model.time
     opened = _opened(work, model, clock)
     start = 0
@@ -172,6 +172,22 @@ def _cut(
         None if clock is None else clock[start:stop],
         here,
     )
+
+
+def _clock_of(work: Work, model: Model, rows: npt.NDArray[Any], times: IntArray) -> IntArray:
+    """Return the greatest time up to each row; rows that no model can take move it nowhere."""
+    tells = _tells_time(work, rows)
+    if not tells.all() and (model.time is not None or tells.any()):
+        known = times[np.argmax(tells)] if model.time is None else model.time
+        times = np.where(tells, times, known)
+    return _never_back(times, model.time)
+
+
+def _tells_time(work: Work, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which rows are whole, or have a value that others can be held beside."""
+    finite = np.isfinite(rows)
+    tells: npt.NDArray[np.bool_] = finite.all(axis=1) if work.hold is None else finite.any(axis=1)
+    return tells
 
 
 def _never_back(times: IntArray, before: int | None) -> IntArray:
@@ -259,7 +275,7 @@ def _run_segment(work: Work, model: Model, segment: _Segment, outcome: Outcome) 
     clock = segment.clock
     stamps = None if clock is None else clock[good]
     model = model._replace(held=held)
-    if clock is not None:
+    if clock is not None and (model.time is not None or _tells_time(work, segment.rows).any()):
         model = model._replace(time=int(clock[-1]), until=int(clock[-1]))
     if sliding is not None:
         model = _note_moving(work, model, sliding, features, stamps, outcome)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor import reference
 from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.trackers.common.calls import refusal
 from transforms.chunks import Chunk, Failures
 from transforms.kafka.commands import Command, as_chunk, command_of
 from transforms.keyed.bundles import HoldingFn
@@ -30,7 +32,6 @@ from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
 from transforms.metrics import count, count_lags, count_losses, count_unreferenced
 from transforms.track.clock import (
-    NEVER,
     Clock,
     admit,
     already_learned,
@@ -39,6 +40,7 @@ from transforms.track.clock import (
     progress,
     split_ready,
     still_waiting,
+    unconfirmed,
     without_duplicates,
 )
 from transforms.track.devices import GONE, Device, begun, device_chunk, known_of
@@ -63,6 +65,7 @@ from transforms.track.outputs import (
 )
 from transforms.track.packed import Packed, unpack
 from transforms.track.segments import Outcome, next_event, run_rows
+from transforms.track.sifted_rows import SiftedRows
 from transforms.track.together import Visit, goes_together, run_together
 from transforms.track.windows import mismatch_chunk
 
@@ -231,34 +234,69 @@ class TrackFn(HoldingFn[Held]):
             yield from self._obey(key, command, now, log)
             return
         chunk = yield from self._unlearned(key, now, chunk)
-        now, late, wild, ahead = admit(self._order, now, chunk)
-        if wild.any():
-            reasons = [
-                f"time is {seconds:.0f} s ahead of the model's newest row: more than "
-                f"max_jump = {self._order.max_jump:g} s"
-                for seconds in ahead
-            ]
-            yield _failures(key, chunk.take(np.flatnonzero(wild)), reasons)
+        before = now
+        now, late, refused, unwanted = admit(self._order, now, chunk, self._usable_rows)
+        if refused.any():
+            yield self._unconfirmed(key, chunk.take(np.flatnonzero(refused)))
         if late.any():
             count("rows_late", int(late.sum()))
             yield pvalue.TaggedOutput(LATE, (key, chunk.take(np.flatnonzero(late))))
-        refused = late | wild
-        if refused.any():
-            chunk = chunk.take(np.flatnonzero(~refused))
+        if unwanted or (before.newest is None and before.waiting > len(before.ahead)):
+            now = yield from self._give_up(key, now, log, unwanted)
+        gone = late | refused
+        if gone.any():
+            chunk = chunk.take(np.flatnonzero(~gone))
         if len(chunk):
             log.add(chunk)
+        count("rows_unconfirmed", len(now.ahead) - len(before.ahead))
         if may_release(self._order, now, self._work.rows_to_start):
             now = yield from self._release(key, now, log)
         log.put_clock(now)
 
+    def _give_up(
+        self, key: str, now: Clock, log: ModelLog, unwanted: tuple[int, ...]
+    ) -> Generator[Any, None, Clock]:
+        """Refuse rows that wait and that no others confirm."""
+        chunks = log.drain()
+        if not chunks or not chunks[0].has("time"):
+            for chunk in chunks:
+                log.add(chunk)
+            return now
+        waiting = Chunk.concat(chunks)
+        refused = unconfirmed(now, waiting, unwanted)
+        if refused.any():
+            yield self._unconfirmed(key, waiting.take(np.flatnonzero(refused)))
+            waiting = waiting.take(np.flatnonzero(~refused))
+        if len(waiting):
+            log.add(waiting)
+        return now._replace(waiting=now.waiting - int(refused.sum()))
+
+    def _unconfirmed(self, key: str, rows: Chunk) -> pvalue.TaggedOutput[str, Failures]:
+        """Return failures: rows too far ahead, that no others confirm or the model cannot take."""
+        reasons = [
+            self._order.unconfirmed if usable else self._why_missing(row) or refusal(None, row)
+            for row, usable in zip(rows.column("x"), self._usable_rows(rows), strict=True)
+        ]
+        return _failures(key, rows, reasons)
+
+    def _usable_rows(self, rows: Chunk) -> npt.NDArray[np.bool_]:
+        """Return which rows have all values, or one where others may be filled."""
+        finite = np.isfinite(rows.column("x"))
+        fills = self._work.hold is not None or self._order.duplicates == MERGE
+        usable: npt.NDArray[np.bool_] = finite.any(axis=1) if fills else finite.all(axis=1)
+        return usable
+
     def _obey(self, key: str, command: Command, now: Clock, log: ModelLog) -> Iterator[Any]:
         """Let the model begin anew; the rows that wait are the first that it will have."""
         data, name = log.model, f"state of model {key!r}"
+        count("rows_unconfirmed", -len(now.ahead))
         known = None if data is None else self._decoded(key, data)
         rows = now.before if known is None else known.rows
+        # A clock that went wrong is forgotten: the next rows show the time anew.
+        now = Clock(oldest=now.oldest, waiting=now.waiting)
         if command.tracker is None:
             log.put_model(None)
-            now = now._replace(started=False, due=NEVER, before=rows)
+            now = now._replace(before=rows)
             count("models_reset", 1)
             if known is not None:
                 yield from self._tell(key, known, [Device(GONE, rows, known.time)])
@@ -287,6 +325,10 @@ class TrackFn(HoldingFn[Held]):
             ready = yield from self._unlearned(key, now, ready)
         if ready is not None and self._order.max_disorder > 0:
             ready = without_duplicates(self._order, ready.in_order())
+        sifted = SiftedRows(self._order, now.standing._replace(ahead=()), self._usable_rows)
+        ready, refused = sifted.take(ready, last=True)
+        if refused is not None:
+            yield self._unconfirmed(key, refused)
         after = yield from self._run(key, ready, encoded, math.inf, now.before)
         yield from self._end(key, after)
 
@@ -302,9 +344,13 @@ class TrackFn(HoldingFn[Held]):
         earlier = {} if model is None else self._tracker.counters(model.state)
         first: list[Chunk] = []
         held: Chunk | None = None
-        for chunk in self._wanted(chunks):
-            ready = yield from self._unlearned(key, now, chunk)
-            if not len(ready):
+        sifted = SiftedRows(self._order, now.standing, self._usable_rows)
+        for chunk in itertools.chain(self._wanted(chunks), [None]):
+            ready = None if chunk is None else (yield from self._unlearned(key, now, chunk))
+            ready, refused = sifted.take(ready, last=chunk is None)
+            if refused is not None:
+                yield self._unconfirmed(key, refused)
+            if ready is None or not len(ready):
                 continue
             if model is None:
                 first.append(ready)
@@ -372,7 +418,7 @@ class TrackFn(HoldingFn[Held]):
         if self._work.drop_overlap and model.time is not None and learned is not None:
             # All rows of one time come to the one job or to the other.
             learned = max(learned, model.time + 1)
-        return Clock(started=True, due=due, learned=learned), encoded
+        return Clock(newest=model.time, started=True, due=due, learned=learned), encoded
 
     def _unlearned(self, key: str, now: Clock, chunk: Chunk) -> Generator[Any, None, Chunk]:
         """Return the rows that were not learned from before this job.

@@ -31,7 +31,15 @@ from kerneltrack.trackers.okfeb.block import places_of
 from transforms.chunks import Chunk, pieces
 from transforms.keyed.bundles import MOST_BYTES
 from transforms.metrics import count, count_lags, count_losses
-from transforms.track.clock import NEVER, Clock, flush, may_release, nanoseconds, progress
+from transforms.track.clock import (
+    NEVER,
+    Clock,
+    flush,
+    may_release,
+    nanoseconds,
+    progress,
+    reach_of,
+)
 from transforms.track.features import alerts_of, feature_chunk, tell_alerts, tell_episodes
 from transforms.track.held_rows import HeldRows
 from transforms.track.log import ModelLog, Waiting
@@ -183,11 +191,11 @@ def run_together(
 def _admitted(order: Order, visit: Visit) -> Clock | None:
     """Return the clock after a visit's rows, None if they must be looked at one by one."""
     log, clock = visit.log, visit.log.clock
-    if clock is None or clock.newest is None:
+    if clock is None or clock.newest is None or clock.ahead:
         return None
     if log.spilled or (clock.started and not log.has_model):
         return None
-    reach = nanoseconds(order.max_jump)
+    reach = reach_of(order, clock)
     for chunk in visit.chunks:
         span = _span(order, chunk)
         if span is None:

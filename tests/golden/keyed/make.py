@@ -31,7 +31,15 @@ WORK = Work(
     drift=DriftSpec(settle=20),
     every=30 * SECOND,
 )
-CLOCK = Clock(newest=90 * SECOND, oldest=88 * SECOND, waiting=3, started=True, due=91 * SECOND)
+CLOCK = Clock(
+    newest=90 * SECOND,
+    oldest=88 * SECOND,
+    waiting=5,
+    started=True,
+    due=91 * SECOND,
+    reach=7200 * SECOND,
+    ahead=(10_000 * SECOND, 10_001 * SECOND),
+)
 BEFORE, AFTER = 60, 20
 """Rows before the bytes and after them; few after, so that rounding stays rounding."""
 
