@@ -84,7 +84,8 @@ def track_subspace(  # noqa: PLR0913 - the fields of rows beside the settings
         label: Field of the labels, for TrainLinear.
         targets: Whether labels are numbers to predict instead of classes.
         sequence: Field of whole numbers that order rows of equal time.
-        time_unit: Unit of times that are numbers, which is s, ms, us or ns.
+        time_unit: Unit of times that are numbers, which is s, ms, us or ns since 1970, or excel,
+            matlab, labview and others that kerneltrack track --time-unit takes.
         tracker: Settings of the tracker, as "kerneltrack list okfeb" names them, for instance
             rank and budget; "tracker" names another one.
         reference: Settings of the reference, {} for those by default; without, there is none.
@@ -127,7 +128,8 @@ def measure_mismatch(  # noqa: PLR0913
         period: Seconds between their starts; without, they follow one another.
         model_id: Field of the device that a row is of; without, all are of one.
         sequence: Field of whole numbers that order rows of equal time.
-        time_unit: Unit of times that are numbers, which is s, ms, us or ns.
+        time_unit: Unit of times that are numbers, which is s, ms, us or ns since 1970, or excel,
+            matlab, labview and others that kerneltrack track --time-unit takes.
         tracker: Settings of the tracker.
         max_disorder: Seconds that rows may be late by; without, rows wait for the input's end.
         error_handling: The output of rows that cannot be used.

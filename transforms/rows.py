@@ -30,7 +30,7 @@ from kerneltrack.missing import is_missing
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.metrics import count
 from transforms.read.column_options import ONLY_MODEL
-from transforms.read.time_units import NANOSECONDS as UNITS
+from transforms.read.time_units import UNITS, TimeUnit
 
 ROWS, FAILURES = "rows", "failures"
 MOST_GATHERED = 65_536
@@ -77,8 +77,8 @@ class RowFields:
                 raise ConfigError("fields", name, "named once")
 
     @property
-    def factor(self) -> int:
-        """Nanoseconds of a unit of times that are numbers."""
+    def unit(self) -> TimeUnit:
+        """How times that are numbers are counted."""
         return UNITS[self.time_unit]
 
 
@@ -102,7 +102,8 @@ class RowsToChunks(beam.PTransform[pvalue.PCollection[Any], dict[str, pvalue.PCo
         label: Field of the labels, missing where None, NaN, NaT, NA or an empty text; None: there
             are none. True and False are the classes 1 and 0.
         sequence: Field of whole numbers that order rows of equal time.
-        time_unit: Unit of times that are numbers: "s", "ms", "us" or "ns".
+        time_unit: Unit of times that are numbers, one of `transforms.read.time_units.UNITS`: "s",
+            "ms", "us" or "ns" since 1970, "excel", "matlab" and others.
         targets: Whether labels are numbers to predict instead of classes.
 
     Raises:
@@ -324,7 +325,7 @@ def _whole_of(name: str, value: Any) -> int:
 def _time_of(fields: RowFields, value: Any) -> int:
     """Return a time, ns since 1970."""
     try:
-        at = _nanoseconds(value, fields.factor)
+        at = _nanoseconds(value, fields.unit)
     except (ArithmeticError, TypeError, ValueError):  # of calendars and zones of other libraries
         at = None
     if at is None:
@@ -334,27 +335,19 @@ def _time_of(fields: RowFields, value: Any) -> int:
     return at
 
 
-def _nanoseconds(value: Any, factor: int) -> int | None:
+def _nanoseconds(value: Any, unit: TimeUnit) -> int | None:
     """Return a time, ns since 1970, in whatever range; None for what is none."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
-        return int(value) * factor
+        return unit.instant(int(value))
     if isinstance(value, float | np.floating | Decimal):
         # NumPy's own types overflow.
-        return _of_real(value if isinstance(value, Decimal) else float(value), factor)
+        real = value if isinstance(value, Decimal) else float(value)
+        return unit.instant(real) if math.isfinite(real) else None
     if isinstance(value, Timestamp):
         return int(value.micros) * 1000
     if is_missing(value) or not isinstance(value, date | np.datetime64):
         return None
     return _of_date(value) if isinstance(value, date) else _of_datetime64(value)
-
-
-def _of_real(value: Any, factor: int) -> int | None:
-    if not math.isfinite(value):
-        return None
-    # The product of a large whole part would lose what the fraction still says.
-    whole = math.floor(value)
-    at: int = whole * factor + round((value - whole) * factor)
-    return at
 
 
 def _of_date(value: date) -> int:

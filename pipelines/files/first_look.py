@@ -94,6 +94,12 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     return warnings
 
 
+def check_first_times(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
+    """Look at the first rows' times alone; what it returns and raises is as of `look_at`."""
+    found = _first_rows(infos, columns)
+    return [] if found is None else check_times(*found, columns)
+
+
 def _first_rows(infos: Sequence[FileInfo], columns: Columns) -> tuple[FileInfo, Rows] | None:
     most = max(ROWS, min(_MOST_ROWS, _MOST_VALUES // max(columns.width, 1)))
     for info in infos:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -63,6 +64,8 @@ _CALENDAR = ("%Y%m%d", "%Y%m%d%H", "%Y%m%d%H%M", "%Y%m%d%H%M%S", "%Y%m%d%H%M%S%f
 _LIKELY = ("1995-01-01", "2060-01-01")
 """Times outside of these are read as they are only where nothing else brings them into it."""
 _CALENDAR_YEARS = ("1900-01-01", "2100-01-01")
+_OTHER = "Etc/GMT-5"
+"""Any zone but UTC whose clock never changes."""
 _MOST = 0.9
 """Share of the first rows that a reading must suit: some rows may be wrong in each."""
 _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
@@ -93,8 +96,10 @@ def check_times(info: FileInfo, rows: Rows, columns: Columns) -> list[str]:
         look.check_numbers()
     else:
         look.check_texts()
+    lines = [f"{name}: {line}" for line in look.mixtures()]
     missing = len(values) - len(there)
-    lines = [f"{name}: missing in {missing:,} of the first {many}"] if missing else []
+    if missing:
+        lines.append(f"{name}: missing in {missing:,} of the first {many}")
     bad = read_times(there, columns).bad
     if bad.any():
         (example,) = plain(there.filter(pa.array(bad)).slice(0, 1))
@@ -151,6 +156,29 @@ class _Look:
         doubt = " (no day is above 12: which is meant?)" if len(formats) > 1 else ""
         self._refuse(f"are not {wanted}: try", tried, doubt)
 
+    def mixtures(self) -> list[str]:
+        """Return how times are read that are not written like the others."""
+        if not is_text(self._values.type):
+            return []
+        lines, options = [], self._options
+        numbers = _which_numbers(self._values)
+        if options.time_format is None and 0 < numbers.sum() < len(numbers):
+            (example,) = plain(self._values.filter(pa.array(numbers)).slice(0, 1))
+            lines.append(
+                f"numbers, such as {example}, among other times: they are read as "
+                f"{UNITS[options.unit].about}"
+            )
+        if options.time_zone == "UTC":
+            there = self._now()
+            elsewhere = to_nanoseconds(self._values, options.unit, _OTHER, options.time_format)
+            local = (there.time != elsewhere.time) & ~there.bad
+            if local.any() and not (local | there.bad | numbers).all():
+                lines.append(
+                    "some times name their zone, others do not: these are taken for UTC "
+                    "(--time-zone)"
+                )
+        return lines
+
     def _now(self) -> Times:
         # Whether a local time comes twice says nothing of how it is written.
         options = self._options
@@ -204,8 +232,14 @@ def _are_numbers(values: pa.Array) -> bool:
         return True
     if not is_text(values.type):
         return False
+    return bool(2 * _which_numbers(values).sum() > len(values))
+
+
+def _which_numbers(values: pa.Array) -> npt.NDArray[np.bool_]:
     texts = pa.array(texts_of(values), pa.string())
-    return bool(2 * pc.sum(pc.match_substring_regex(texts, _NUMBER)).as_py() > len(values))
+    found = pc.match_substring_regex(texts, _NUMBER).fill_null(False)
+    numbers: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def formats_of(texts: Sequence[str], zone: str) -> list[str]:

@@ -23,6 +23,7 @@ from kerneltrack.settings import Range, check_number
 from pipelines.cli import input_options
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
+from pipelines.files.first_look import check_first_times
 from pipelines.files.local_times import local_times, local_times_text
 from pipelines.job import say
 from pipelines.topics import options as replay_options
@@ -213,6 +214,8 @@ def run(args: argparse.Namespace) -> int:
     topics.check_output("--topic", args.topic)
     looked = input_options.look_at_input(args)
     files = Input(looked.infos, with_passages(looked.infos, looked.columns))
+    for warning in check_first_times(files.infos, files.columns):
+        say(f"warning:  {warning}")
     replay = Replay(files)
     messages = replay.messages(args.message_rows, round(args.disorder * SECOND))
     if args.rows is not None:

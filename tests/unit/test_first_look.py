@@ -167,6 +167,20 @@ def test_seconds_of_a_far_year_are_asked_for(tmp_path: Path) -> None:
     assert look(path, {"time": "t", "time_unit": "s"}) == []
 
 
+def test_times_written_in_two_ways_are_named(tmp_path: Path) -> None:
+    texts = [moment.isoformat() + ("Z" if at % 2 else "") for at, moment in enumerate(MOMENTS)]
+    path = parquet(tmp_path / "a.parquet", t=texts, x=NOISE)
+    said = "t: some times name their zone, others do not: these are taken for UTC (--time-zone)"
+    assert look(path, {"time": "t"}) == [said]
+    assert look(path, {"time": "t", "time_zone": "Asia/Tokyo"}) == []
+    texts = [moment.isoformat() for moment in MOMENTS]
+    texts[5] = "1700000000"
+    path = parquet(tmp_path / "b.parquet", t=texts, x=NOISE)
+    assert look(path, {"time": "t"}) == [
+        "t: numbers, such as '1700000000', among other times: they are read as seconds since 1970"
+    ]
+
+
 def test_a_job_without_a_time_that_can_be_read_ends(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet", t=["soon"] * N, x=NOISE)
     with pytest.raises(DataError) as caught:

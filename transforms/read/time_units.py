@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds of the units that count from 1970 UTC."""
@@ -33,19 +34,19 @@ class TimeUnit(NamedTuple):
     step: int = 1
     shift: int = 0
 
-    def instant(self, number: float) -> int:
-        """Return the time of a number, ns since 1970, the nearest one.
+    def instant(self, number: float | Decimal) -> int:
+        """Return the time of a finite number, ns since 1970, the nearest one.
 
         Example:
-            >>> UNITS["excel"].instant(25_569.5) // _DAY * 2 + 1
-            1
+            >>> UNITS["excel"].instant(25_569.5)
+            43200000000000
         """
         if isinstance(number, int):
             return (number - self.epoch) * self.nanoseconds - self.shift
-        since = number - self.epoch
+        since: Any = number - self.epoch
         whole = math.floor(since)
         # The product of a large whole part would lose what the fraction still says.
-        fraction = round((since - whole) * self.nanoseconds / self.step) * self.step
+        fraction: int = round((since - whole) * self.nanoseconds / self.step) * self.step
         return whole * self.nanoseconds + fraction - self.shift
 
 
