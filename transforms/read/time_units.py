@@ -44,7 +44,7 @@ class TimeUnit(NamedTuple):
         if isinstance(number, int):
             return (number - self.epoch) * self.nanoseconds - self.shift
         since: Any = number - self.epoch
-        whole = math.floor(since)
+        whole: int = math.floor(since)
         # The product of a large whole part would lose what the fraction still says.
         fraction: int = round((since - whole) * self.nanoseconds / self.step) * self.step
         return whole * self.nanoseconds + fraction - self.shift
