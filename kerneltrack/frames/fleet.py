@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import math
 import threading
 import warnings
 from collections import Counter
@@ -37,10 +38,12 @@ from kerneltrack.frames.table import (
     make_frame,
     read_rows,
 )
+from kerneltrack.jumps import JUMP_ROWS, MOST_JUMP_ROWS, JumpRule, Standing, judge
 from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.usual import usual_inputs
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
+from kerneltrack.settings import Range, check_int, check_number
 from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in, specs_of, write_singly
 from kerneltrack.snapshots.header import PackedState, packed_state
@@ -50,6 +53,9 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+MAX_JUMP = 1e8
+"""Seconds, about three years: a step that no device makes whose clock is right."""
+_LONGEST_JUMP = 9e9
 COLUMNS = "columns.json"
 """Names of a fleet's columns, beside its snapshots."""
 SURPRISING = ("ref_loss", "ref_distance", "p")
@@ -70,6 +76,11 @@ LEARNED_BY_SNAPSHOT = "of the newest time of the snapshot, whose rows the model 
 WAITS_ALREADY = "waits for the warm-up already"
 NOT_BEGUN = "no row that a model can begin with"
 UNKNOWN = "no such model"
+WAITS_AHEAD = "its time is more than max_jump ahead: it waits until jump_rows rows agree"
+UNCONFIRMED = (
+    "its time is more than max_jump from the device's other rows, and fewer than jump_rows rows "
+    "agree on it"
+)
 
 
 class _Waiting(NamedTuple):
@@ -78,6 +89,25 @@ class _Waiting(NamedTuple):
     x: FloatArray
     time: IntArray | None
     label: list[Any] | None
+
+
+class _Ahead(NamedTuple):
+    """What is kept of a model's rows that are further ahead than `max_jump`.
+
+    Attributes:
+        reach: Longest step, ns, that the model's own rows have shown to be no jump.
+        rows: Those that wait for others to agree, in order; None if there are none.
+    """
+
+    reach: int
+    rows: _Waiting | None
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """Their times, ns."""
+        if self.rows is None or self.rows.time is None:
+            return ()
+        return tuple(self.rows.time.tolist())
 
 
 class _Newest(NamedTuple):
@@ -138,6 +168,11 @@ class Fleet:
             labels are learned.
         reference: What rows are held against to find episodes: "first" (the model's first rows),
             "gated" (and those that came after and were not odd), a spec, or None.
+        max_jump: Seconds that a row may be ahead of the newest one of its model. Rows further ahead
+            wait until `jump_rows` of them agree; the model goes on there then. Rows that a later
+            one shows to be of a wild clock are left out. By default about three years, so that a
+            row of 2099 blocks no model; `math.inf`: each row is believed.
+        jump_rows: Rows, each within `max_jump` of the next, that confirm such a jump.
         settings: Settings of the tracker, where that is a name: `rank=10, budget=20`.
 
     Attributes:
@@ -169,6 +204,8 @@ class Fleet:
         *,
         learner: str | LearnerSpec | None = None,
         reference: str | ReferenceSpec | None = "first",
+        max_jump: float = MAX_JUMP,
+        jump_rows: int = JUMP_ROWS,
         **settings: Any,
     ) -> None:
         """Read the settings; see the class."""
@@ -186,6 +223,10 @@ class Fleet:
         _check_spec("learner", learner, LearnerSpec)
         _check_spec("reference", reference, ReferenceSpec)
         self._specs = Specs(tracker, learner, reference)
+        check_int("jump_rows", jump_rows, 1, MOST_JUMP_ROWS)
+        self._max_jump = check_number("max_jump", max_jump, Range(0, math.inf))
+        self._jump_rows = jump_rows
+        self._ahead: dict[str, _Ahead] = {}
         self.columns: Columns | None = None
         self._unit: str | None = None
         self._zone = "UTC"
@@ -514,19 +555,15 @@ class Fleet:
             places = self._unless_learned(key, known.until, places[~again], rows, out)
         elif rows.time is not None and key in self._waiting:
             places = _unless_waiting(self._waiting[key], places, rows, out)
-        order = _ordered(rows, places)
+        order, before = self._of_its_time(key, _ordered(rows, places), rows, wait, out)
         if not len(order):
             return
-        new = _Waiting(
-            rows.x[order],
-            None if rows.time is None else rows.time[order],
-            None if rows.label is None else [rows.label[at] for at in order.tolist()],
-        )
+        new = _of_frame(rows, order)
+        begins = self._waiting.pop(key, None)
+        if begins is not None:
+            before = begins if before is None else _joined(begins, before)[0]
+        whole, mine = (new, np.arange(len(order))) if before is None else _joined(before, new)
         if known is None:
-            before = self._waiting.pop(key, None)
-            whole, mine = new, np.arange(len(order))
-            if before is not None:
-                whole, mine = _joined(before, new)
             known = self._begin(key, whole, wait)
             if known is None:
                 if wait:
@@ -535,13 +572,56 @@ class Fleet:
                 else:
                     out.refuse(order, NOT_BEGUN)
                 return
-            told = self._run(key, known, whole)
-            self._note_newest(key, whole)
-            out.put(order, _part(told, mine), self._why(known, new.x, _part(told, mine)))
-            return
-        told = self._run(key, known, new)
-        self._note_newest(key, new)
-        out.put(order, told, self._why(known, new.x, told))
+        told = self._run(key, known, whole)
+        self._note_newest(key, whole)
+        out.put(order, _part(told, mine), self._why(known, new.x, _part(told, mine)))
+
+    def _of_its_time(
+        self, key: str, order: IntArray, rows: Rows, wait: bool, out: _Output
+    ) -> tuple[IntArray, _Waiting | None]:
+        """Return the places of rows that are not ahead, and earlier rows that are not any more.
+
+        Args:
+            key: The model.
+            order: Places of its rows, in order.
+            rows: The frame's.
+            wait: Whether a new model waits for its warm-up.
+            out: Where it is noted what becomes of the others.
+        """
+        if rows.time is None or self._max_jump == math.inf or not len(order):
+            return order, None
+        ahead = self._ahead.pop(key, _Ahead(0, None))
+        times = rows.time[order]
+        usable: npt.NDArray[np.bool_] = np.isfinite(rows.x[order]).all(axis=1)
+        rule = JumpRule(round(min(self._max_jump, _LONGEST_JUMP) * 1e9), self._jump_rows)
+        standing = Standing(self._newest_time(key), ahead.reach, ahead.times)
+        judged = judge(rule, standing, times, usable)
+        if judged.standing.newest is None and not wait:
+            judged = judge(rule, standing, times, usable, last=True)
+        waits = order[judged.waits]
+        out.refuse(waits, WAITS_AHEAD)
+        # What no model can take moves no clock: the tracker says why.
+        counts = judged.counts | ~usable
+        out.refuse(order[~(counts | judged.waits)], UNCONFIRMED)
+        before, still = None, None
+        if ahead.rows is not None and ahead.rows.time is not None:
+            known = ahead.rows.time
+            stays = np.isin(known, judged.standing.ahead)
+            still = _some(ahead.rows, stays)
+            before = _some(ahead.rows, ~stays & ~np.isin(known, judged.refused))
+        if len(waits):
+            new = _of_frame(rows, waits)
+            still = new if still is None else _joined(still, new)[0]
+        if still is not None or judged.standing.reach:
+            self._ahead[key] = _Ahead(judged.standing.reach, still)
+        return order[counts], before
+
+    def _newest_time(self, key: str) -> int | None:
+        """Return the newest time of a model's rows, ns, None before the first."""
+        known, begins = self._models.get(key), self._waiting.get(key)
+        if known is not None:
+            return known.time
+        return None if begins is None or begins.time is None else int(begins.time[-1])
 
     def _unless_learned(
         self, key: str, until: int, places: IntArray, rows: Rows, out: _Output
@@ -572,7 +652,10 @@ class Fleet:
         """Keep which rows of the newest time a model has learned."""
         if rows.time is None:
             return
-        time, newest = int(rows.time[-1]), self._newest.get(key)
+        newest, until = self._newest.get(key), self._models[key].until
+        if until is None:
+            return
+        time = int(until)
         learned = Counter(_digest(row) for row in rows.x[rows.time == time])
         if newest is not None and newest.time == time:
             learned += newest.rows
@@ -596,7 +679,7 @@ class Fleet:
         first = rows.time if rows.time is not None else told.features.index
         span = self._spans.get(key)
         begin = int(first[0]) if span is None else span.first
-        self._spans[key] = Span(begin, int(first[-1]))
+        self._spans[key] = Span(begin, int(first[-1]) if after.time is None else after.time)
         return told
 
     def _note(self, key: str, model: Model, episodes: Sequence[Episode]) -> None:
@@ -762,7 +845,14 @@ class Fleet:
                 yield packed_state(data, key)
 
     @classmethod
-    def load(cls, folder: str | Path, models: Collection[str] | None = None) -> Fleet:
+    def load(
+        cls,
+        folder: str | Path,
+        models: Collection[str] | None = None,
+        *,
+        max_jump: float = MAX_JUMP,
+        jump_rows: int = JUMP_ROWS,
+    ) -> Fleet:
         """Return the fleet of a folder: of `save`, or the output of `kerneltrack track`.
 
         The names of columns come from the folder, too, where they are known; those of a job's files
@@ -771,6 +861,8 @@ class Fleet:
         Args:
             folder: Where the snapshots are.
             models: Ids of those that are wanted; None: all.
+            max_jump: As of the class; so is `jump_rows`. Rows that waited ahead are not saved.
+            jump_rows: See `max_jump`.
 
         Raises:
             ConfigError: for a model that is not there.
@@ -780,7 +872,13 @@ class Fleet:
         found = SnapshotFolder(place)
         if found.learner_spec is not None:
             found = found.with_learner()
-        fleet = cls(found.spec, learner=found.learner_spec, reference=found.reference_spec)
+        fleet = cls(
+            found.spec,
+            learner=found.learner_spec,
+            reference=found.reference_spec,
+            max_jump=max_jump,
+            jump_rows=jump_rows,
+        )
         known = read_columns(Path(place))
         if known is not None:
             fleet.columns, fleet._unit, fleet._zone, fleet._wait, fleet._renamable = known
@@ -1002,6 +1100,24 @@ def _joined(before: _Waiting, new: _Waiting) -> tuple[_Waiting, IntArray]:
     place[order] = np.arange(len(order))
     labels = None if labels is None else [labels[at] for at in order.tolist()]
     return _Waiting(x[order], time[order], labels), place[len(before.x) :]
+
+
+def _of_frame(rows: Rows, places: IntArray) -> _Waiting:
+    """Return the rows at these places of a frame."""
+    return _Waiting(
+        rows.x[places],
+        None if rows.time is None else rows.time[places],
+        None if rows.label is None else [rows.label[at] for at in places.tolist()],
+    )
+
+
+def _some(rows: _Waiting, chosen: npt.NDArray[np.bool_]) -> _Waiting | None:
+    """Return some of the rows, None if there are none."""
+    places = np.flatnonzero(chosen)
+    if not len(places):
+        return None
+    labels = None if rows.label is None else [rows.label[at] for at in places.tolist()]
+    return _Waiting(rows.x[places], None if rows.time is None else rows.time[places], labels)
 
 
 def _part(told: Told, places: IntArray) -> Told:

@@ -157,8 +157,9 @@ def run(
         told = None if labels is None else [labels[place] for place in good.tolist()]
         learned, said = _learn(specs.learner, learned, inputs, stamps, told)
     after = model._replace(state=state, reference=held, learned=learned)
-    if times is not None:
-        after = after._replace(time=int(times[-1]), until=int(times[-1]))
+    if stamps is not None and len(stamps):
+        # A row that was refused moves no clock.
+        after = after._replace(time=int(stamps[-1]), until=int(stamps[-1]))
     return after, Told(features, scores, episodes, said)
 
 
