@@ -47,7 +47,7 @@ def look_at_input(args: argparse.Namespace) -> Input:
 
 
 def formats_from_flags(args: argparse.Namespace) -> FormatOptions:
-    """Build the format options; a tab may be written as a backslash and t."""
-    if args.delimiter == "\\t":
+    """Build the format options; a tab may be written as `tab`, or a backslash and t."""
+    if args.delimiter in ("\\t", "tab"):
         args = argparse.Namespace(**{**vars(args), "delimiter": "\t"})
     return FORMATS.read(args)

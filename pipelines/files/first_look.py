@@ -114,10 +114,12 @@ def _file_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     """Return that several files are one model, where rows do not name their device."""
     if len(infos) < 2 or columns.model_id is not None or not columns.width:
         return []
-    return [
-        f"the {len(infos):,} files are one model (--model-id COLUMN if they name the device, "
-        "--model-id-from path if each file is one)"
-    ]
+    names = [name for info in infos[:1] for name in info.constants]
+    if names:
+        how = f"--model-id {shlex.quote(names[0])} takes a column of their paths"
+    else:
+        how = "--model-id COLUMN if they name the device, --model-id-from path if each file is one"
+    return [f"the {len(infos):,} files are one model ({how})"]
 
 
 def _notes(infos: Sequence[FileInfo]) -> list[str]:

@@ -94,8 +94,8 @@ def test_every_line_is_read_or_has_its_reason(tmp_path: Path) -> None:
     assert values["none"] == [None] * 6
     assert reasons == {
         1: "z = [1]: not a list of 2 numbers",
-        2: '\'{"id": "c", "x": 2\': not JSON',
-        3: "[1]: not an object",
+        2: """line = '{"id": "c", "x": 2': not JSON""",
+        3: "line = [1]: not an object",
         5: "x = 'oops': not a number",
         6: "id = [1]: not a text",
         7: "id = '\\ud800': not a text",
@@ -193,11 +193,11 @@ def test_blocks_encodings_and_compression_change_nothing(
     ("text", "message"),
     [
         ('[{"x": 1},\n {"x": 2}]', r"an array of records: .* jq -c '\.\[\]' FILE .* lines=True"),
-        ('{\n  "x": 1\n}', r"line 1: '{': not JSON: .* as jq -c \. FILE writes them"),
+        ('{\n  "x": 1\n}', r"line 1: line = '{': not JSON: .* as jq -c \. FILE writes them"),
         ('{"x": {"0": 1, "1": 2}, "y": {"0": 3, "1": 4}}', "an object of columns: .*orient='rec"),
         ('{"rows": [{"x": 1}, {"x": 2}]}', r"in the list 'rows': .* jq -c '\.rows\[\]' FILE"),
         ('{"status": "success", "data": {"resultType": "matrix", "resu', r"Prometheus: .* jq -c"),
-        ("x,y\n1,2\n", "line 1: 'x,y': not JSON"),
+        ("x,y\n1,2\n", "line 1: line = 'x,y': not JSON"),
         ("\n\n", "has no line"),
     ],
 )

@@ -135,8 +135,8 @@ def test_a_group_may_be_each_of_the_roles(tmp_path: Path) -> None:
     assert run.label.to_pylist() == ["run", "run"]
     assert (run.sequence.tolist(), walk.x.tolist()) == ([8, 8], [[1.0, 2.5], [2.0, 2.5]])
     assert look(tmp_path, pattern, features=["*[!e]"]).columns.channels == ("x",)
-    with pytest.raises(DataError, match="label = 'run' in its path: not of type double"):
-        reasons(look(tmp_path, pattern, features=["label"]))
+    with pytest.raises(DataError, match="label = 'run' in its path: not of type int64"):
+        reasons(look(tmp_path, pattern, sequence="label"))
 
 
 def test_a_path_that_does_not_match_is_named(tmp_path: Path) -> None:

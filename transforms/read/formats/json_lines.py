@@ -151,8 +151,8 @@ def _decoded(text: bytes) -> Any:
             return json.loads(text.decode("utf-8"))
         # ValueError of text that is no JSON, or no UTF-8; nesting without end.
         except (ValueError, RecursionError):
-            return _NoJson(f"{shorten(text)}: not JSON")
+            return _NoJson(f"line = {shorten(text)}: not JSON")
 
 
 def _why_no_record(value: Any) -> str:
-    return str(value) if isinstance(value, _NoJson) else f"{shorten(value)}: not an object"
+    return str(value) if isinstance(value, _NoJson) else f"line = {shorten(value)}: not an object"
