@@ -91,3 +91,18 @@ def test_tune_and_landmarks(plant: Path, tmp_path: Path) -> None:
     assert main(["tune", folder, *EACH, *tuned]) == 0
     chosen = ("--output", str(tmp_path / "chosen.json"), "--sample", "200")
     assert main(["landmarks", folder, *EACH, *chosen]) == 0
+
+
+def test_texts_of_another_encoding_name_the_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"{name},{i},{i * i % 7}\n" for i in range(60) for name in ("pümp", "other"))
+    (tmp_path / "in.csv").write_bytes(f"device,time,x\n{rows}".encode("cp1252"))
+    columns = ("--model-id", "device", "--time", "time", "--rank", "1", "--budget", "3")
+    output = ("--output", str(tmp_path / "out"))
+    assert main(["track", str(tmp_path / "in.csv"), *columns, *output]) == 0
+    hint = "60 rows: device: not UTF-8 (--encoding says how the file is written, such as cp1252)"
+    assert hint in capsys.readouterr().out
+    again = (*output, "--overwrite", "--encoding", "cp1252")
+    assert main(["track", str(tmp_path / "in.csv"), *columns, *again]) == 0
+    assert record_of(tmp_path / "out")["counts"]["rows_failed"] == 0

@@ -106,7 +106,9 @@ def failure_lines(kinds: Sequence[FailureKind]) -> list[str]:
 
 
 def _hint(entry: FailureKind) -> str:
-    """Return which flag takes a text for a missing value, where a text is no number."""
+    """Return which flag reads the texts: as missing values where they are no numbers, or at all."""
+    if entry.kind.endswith(": not UTF-8"):
+        return " (--encoding says how the file is written, such as cp1252)"
     name, found, _ = entry.kind.rpartition(": not a number")
     if not found:
         return ""
