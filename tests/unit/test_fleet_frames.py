@@ -262,7 +262,7 @@ def test_waiting_holds(tmp_path: Path) -> None:
     some.update(rows[100:600])
     some.save(tmp_path / "kept")
     other = kt.Fleet.load(tmp_path / "kept")
-    out = other.update(rows[-3:].assign(pump="c"))
+    out = other.update(rows[-40:].assign(pump="c"))
     assert set(out["reason"]) == {"waits for the warm-up of 500 rows"}
 
 
