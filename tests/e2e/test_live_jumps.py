@@ -1,0 +1,85 @@
+"""Devices whose clocks jump, in a live job on a real Flink: none is shut out for ever."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+import confluent_kafka
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.cli.main import main
+from tests.e2e.clusters import LocalCluster, make_topics
+from tests.e2e.jobs import command, run_process
+from tests.e2e.live import Live
+
+BEGIN = 1_760_000_000
+MINUTES = 60.0 * np.arange(400)
+PATIENCE = 240.0
+
+Times = npt.NDArray[np.float64]
+
+
+def send(live: Live, devices: Mapping[str, Times]) -> None:
+    """Send a row at each time, device by device."""
+    producer = confluent_kafka.Producer(live.client)
+    rng = np.random.default_rng(0)
+    for device, times in devices.items():
+        for at in times.tolist():
+            flow, heat = rng.normal(size=2).tolist()
+            row = {"t": at, "flow": flow, "heat": heat}
+            producer.produce(live.topic, json.dumps(row), device)
+            producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def wait_for_rows(live: Live, wanted: Mapping[str, int]) -> None:
+    """Wait until so many different rows of each device have come out."""
+    consumer = confluent_kafka.Consumer(
+        {**live.client, "group.id": "jumps", "auto.offset.reset": "earliest"}
+    )
+    topic = f"{live.topic}-out"
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    consumer.assign([confluent_kafka.TopicPartition(topic, part, 0) for part in partitions])
+    found: dict[str, set[int]] = {}
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and {name: len(rows) for name, rows in found.items()} != wanted:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            lines = json.loads(message.value())
+            found.setdefault(message.key().decode(), set()).update(row["index"] for row in lines)
+    consumer.close()
+    assert {name: len(rows) for name, rows in found.items()} == wanted
+
+
+def test_silence_a_wrong_first_row_and_a_reset(cluster: LocalCluster) -> None:
+    live = Live(cluster, "jumps", "json")
+    make_topics(live.client, live.topic, partitions=2)
+    flags = ("--create-topics", "--time", "t", "--features", "flow", "heat", "--warmup", "50")
+    topics = ("--topic", live.topic, "--output-topic", f"{live.topic}-out")
+    size = ("--rank", "4", "--budget", "8", "--idle-flush", "3", "--detach")
+    done = run_process(command("stream", *live.place, *topics, *flags, *size))
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = done.stdout.split("(")[1].split(")")[0]
+    try:
+        days = BEGIN + MINUTES
+        after = days[-1] + 7200 + MINUTES
+        send(
+            live,
+            {
+                "steady": days,
+                "silent": np.r_[days, after],
+                "from-1970": np.r_[[30.0], days],
+                "a-day-fast": np.r_[[BEGIN + 86_400.0], days],
+                "wrong": np.r_[days, 4e9 + np.arange(9), after],
+            },
+        )
+        counted = {"steady": 400, "silent": 800, "from-1970": 400, "a-day-fast": 400, "wrong": 409}
+        wait_for_rows(live, counted)
+        assert main(["reset", "wrong", *live.place, "--topic", live.topic]) == 0
+        send(live, {"wrong": after[-1] + 60 + MINUTES})
+        wait_for_rows(live, {**counted, "wrong": 809})
+    finally:
+        assert main(["stop", *live.place, job]) == 0
