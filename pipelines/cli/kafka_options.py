@@ -79,8 +79,12 @@ def client_settings(args: argparse.Namespace, brokers: str) -> dict[str, Any]:
 
 
 def consumer_settings(args: argparse.Namespace, brokers: str) -> dict[str, str]:
-    """Return the settings of Java's consumer, secrets still by reference; see `client_settings`."""
-    given = _pairs("--consumer", args.consumer)
+    """Return the settings of Java's consumer, secrets still by reference; see `client_settings`.
+
+    Messages of transactions that were aborted, or are open yet, are not read unless
+    `isolation.level` says so.
+    """
+    given = {"isolation.level": "read_committed", **_pairs("--consumer", args.consumer)}
     providers = PROVIDERS if any("${" in value for value in given.values()) else {}
     return {**providers, **given, "bootstrap.servers": brokers, "enable.auto.commit": "false"}
 

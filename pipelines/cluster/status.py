@@ -54,7 +54,7 @@ def facts(folder: Folder, cluster: Cluster | None) -> dict[str, Any]:
         slots = taskmanager_state(cluster, taskmanager)
     jobs: list[dict[str, Any]] = []
     if parts["jobmanager"]["state"] == ANSWERS:
-        jobs = _jobs(cluster)
+        jobs = _jobs(cluster, parts["kafka"]["state"] == ANSWERS)
     workers = [process for name, process in processes.items() if name.startswith("worker-")]
     return {
         "folder": str(folder.root),
@@ -74,7 +74,7 @@ def facts(folder: Folder, cluster: Cluster | None) -> dict[str, Any]:
     }
 
 
-def _jobs(cluster: Cluster) -> list[dict[str, Any]]:
+def _jobs(cluster: Cluster, with_kafka: bool) -> list[dict[str, Any]]:
     """Return the jobs that have not ended."""
     flink, now = Flink(cluster.settings.address("flink")), time.time()
     found = []
@@ -90,7 +90,10 @@ def _jobs(cluster: Cluster) -> list[dict[str, Any]]:
                     "state": health.state,
                     "restarts": health.restarts,
                     "checkpoint_age": round(max(now - health.saved, 0.0), 1),
-                    "troubles": health.troubles(now, cluster.folder / "checkpoints"),
+                    "troubles": [
+                        *health.troubles(now, cluster.folder / "checkpoints"),
+                        *_unread(cluster, flink, job["jid"], with_kafka),
+                    ],
                     "counts": _counts(flink, job["jid"]),
                 }
             )
@@ -98,6 +101,19 @@ def _jobs(cluster: Cluster) -> list[dict[str, Any]]:
         # It has just gone; the next look says so.
         return found
     return found
+
+
+def _unread(cluster: Cluster, flink: Flink, job: str, with_kafka: bool) -> list[str]:
+    """Return what a job of ours does not read of its topics."""
+    path = cluster.folder.root / "jobs" / f"{job}.json"
+    if not with_kafka or not path.exists():
+        return []
+    # Only where there is a live job: this needs Kafka's client, and its modules need this one.
+    from pipelines.live.input import InputWatch  # noqa: PLC0415
+    from pipelines.live.jobs import read_record  # noqa: PLC0415
+
+    client = {"bootstrap.servers": cluster.settings.address("kafka")}
+    return InputWatch(client, read_record(path), flink).troubles()
 
 
 def _counts(flink: Flink, job: str) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pipelines.live.flink import ENDED, Flink
 from transforms.track.clock import CLOCK_VERSION
 from transforms.track.log import LOG_VERSION
 
-VERSION = 1
+VERSION = 2
 FORMATS = {"clock": CLOCK_VERSION, "log": LOG_VERSION, "state": codec.VERSION}
 """Versions of what a job keeps for each model; it reads these and no others."""
 SIDECAR = "kerneltrack.json"
@@ -93,6 +93,10 @@ class Record:
         digest: Hash of its settings.
         settings: All that its results depend on.
         formats: Versions of the states that it writes (`FORMATS`).
+        partitions: How many partitions it reads of each of its input topics.
+        source: Number of its source; partitions that were added are read by another one.
+        deleted: How many messages of each input topic Kafka had deleted before a job read them
+            when another went on from it, as far as is known.
     """
 
     job: str
@@ -102,6 +106,9 @@ class Record:
     digest: str
     settings: dict[str, Any]
     formats: dict[str, int]
+    partitions: dict[str, int] = field(default_factory=dict)
+    source: int = 0
+    deleted: dict[str, int] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write it down."""

@@ -51,6 +51,8 @@ class Ends:
         client: Settings of librdkafka's clients: producers, and the consumer that fetches
             messages whose rows were refused.
         expansion_service: Address of Beam's expansion service.
+        source: Number of the source. Flink finds the partitions and offsets of one by its label,
+            and keeps its partitions: those that were added take a source of another label.
         registry: Settings of the schema registry, None without.
         snapshots: Folder of the snapshots, None without.
         expiry: When models that are silent leave Flink's state; None: never.
@@ -64,6 +66,7 @@ class Ends:
     consumer: dict[str, str]
     client: dict[str, str]
     expansion_service: str
+    source: int = 0
     registry: dict[str, str] | None = None
     snapshots: str | None = None
     expiry: Expiry | None = None
@@ -104,10 +107,11 @@ def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
         ends: Where they come from, and results go to.
     """
     commands = Commands(job.spec, job.learner, job.columns.width)
-    read = pipeline | "Read" >> _reader(ends, ends.topic, job.columns, commands, "rows")
+    number = str(ends.source or "")
+    read = pipeline | f"Read{number}" >> _reader(ends, ends.topic, job.columns, commands, "rows")
     dead, labels = {"dead letters": read[kafka.DEAD_LETTERS]}, None
     if ends.labels is not None:
-        found = pipeline | "ReadLabels" >> _reader(
+        found = pipeline | f"ReadLabels{number}" >> _reader(
             ends, ends.labels.topic, ends.labels.columns, None, "labels"
         )
         dead["dead labels"] = found[kafka.DEAD_LETTERS]

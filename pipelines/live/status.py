@@ -21,6 +21,7 @@ from pipelines.job import say
 from pipelines.live.counters import counted, counters, extras, waiting
 from pipelines.live.flink import ENDED, FlinkError
 from pipelines.live.health import look
+from pipelines.live.input import InputWatch
 from pipelines.live.jobs import NotSubmittedError, Place, Record, how_to_go_on, stop
 from pipelines.live.pipeline import Ends
 from pipelines.topics.dead_letters import letter_of
@@ -297,9 +298,12 @@ def follow(
     """
     line = StatusLine(sys.stderr, show, said_of(record.settings))
     newest, refusals = NewestTime(ends), Refusals(ends, kafka)
+    inputs = InputWatch(ends.client, record, place.flink)
     try:
         with Interruption() as interruption:
-            if watch(lambda: _look(place, record, newest, refusals, line), line, interruption):
+            if watch(
+                lambda: _look(place, record, newest, refusals, inputs, line), line, interruption
+            ):
                 return 0
             line.end()
             say("stopping with a savepoint ...")
@@ -347,7 +351,12 @@ def watch(
 
 
 def _look(
-    place: Place, record: Record, newest: NewestTime, refusals: Refusals, line: StatusLine
+    place: Place,
+    record: Record,
+    newest: NewestTime,
+    refusals: Refusals,
+    inputs: InputWatch,
+    line: StatusLine,
 ) -> bool:
     """Look once, and tell; say whether the job has ended."""
     if _has_ended(place, record):
@@ -357,6 +366,8 @@ def _look(
     time_of_newest = newest.look()
     if newest.silent is not None:
         troubles.append(newest.silent)
+    else:
+        troubles += inputs.troubles()
     line.tell(troubles)
     if newest.silent is None and (refused := refusals.look()) is not None:
         line.write([refused])

@@ -25,6 +25,7 @@ from pipelines.job_spec import Job, job_from_flags
 from pipelines.live import options as stream_options
 from pipelines.live.columns import label_columns
 from pipelines.live.flink import ENDED
+from pipelines.live.input import Input, Inputs, begin, go_on
 from pipelines.live.jobs import (
     FORMATS,
     Left,
@@ -39,7 +40,7 @@ from pipelines.live.jobs import (
 from pipelines.live.pipeline import Ends, Labels, build, digest, outputs_of
 from pipelines.live.stable_ids import StableIds
 from pipelines.live.status import follow
-from pipelines.topics.admin import Topics, start_settings
+from pipelines.topics.admin import Topics
 from transforms.kafka.formats import RECORD_TIME
 from transforms.keyed.expiry import Expiry
 from transforms.read.columns import Columns
@@ -139,10 +140,12 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     name = _job_name(args.topic)
     large = job.reference is not None or job.learner is not None
     usual = {**DEFAULTS, **LARGE} if large else DEFAULTS
+    ends, taken = _ends(args, place, topics, job, name, left)
+    ends = dataclasses.replace(ends, snapshots=snapshots, expiry=expiry)
+    if left is not None and taken.source != left.record.source:
+        # The source's: all other steps are the same.
+        usual = {**usual, "allow_non_restored_state": True}
     options = _beam_options(beam_flags, usual, runner, place, name, left)
-    ends = dataclasses.replace(
-        _ends(args, place, topics, job, name), snapshots=snapshots, expiry=expiry
-    )
     pipeline = beam.Pipeline(options=options)
     pipeline.component_id_map = StableIds()  # type: ignore[no-untyped-call]
     build(pipeline, job, ends)
@@ -150,7 +153,18 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
         Path(snapshots).mkdir(parents=True, exist_ok=True)
     result = pipeline.run()
     flink_job = _wait_until_runs(place, name, result)
-    record = Record(flink_job, name, time.time(), args.topic, digest(settings), settings, FORMATS)
+    record = Record(
+        flink_job,
+        name,
+        time.time(),
+        args.topic,
+        digest(settings),
+        settings,
+        FORMATS,
+        taken.partitions,
+        taken.source,
+        taken.deleted,
+    )
     record.write(place.state / f"{flink_job}.json")
     begun = "goes on from " + left.path if left else f"reads {args.topic} from {args.begin}"
     say(f"job {name} ({flink_job}) runs: it {begun}")
@@ -191,9 +205,14 @@ def _refuse_running(place: Place, topic: str) -> None:
 
 
 def _ends(
-    args: argparse.Namespace, place: Place, topics: dict[str, str], job: Job, name: str
-) -> Ends:
-    """Check the topics, and say how both clients reach them."""
+    args: argparse.Namespace,
+    place: Place,
+    topics: dict[str, str],
+    job: Job,
+    name: str,
+    left: Left | None,
+) -> tuple[Ends, Input]:
+    """Check the topics, and say how both clients reach them, and what is read."""
     brokers = args.brokers or place.brokers
     if brokers is None:
         raise ConfigError("--brokers", "", "HOST:PORT of Kafka's brokers (or give --cluster)")
@@ -221,15 +240,15 @@ def _ends(
         )
     if job.columns.time == RECORD_TIME and known.timestamp_type(args.topic) != "CreateTime":
         say(f"event time is when the broker took a message: {args.topic} has LogAppendTime")
-    start = {"auto.offset.reset": "earliest"}
-    if args.resume is None:
-        start = start_settings(args.begin, args.topic, partitions, client, name)
-    consumer = {**kafka_options.consumer_settings(args, brokers), **start}
     labels = None
     if args.labels_topic is not None:
         known.check_input(args.labels_topic, "--labels-topic")
         labels = Labels(topic=args.labels_topic, columns=label_columns(args, job.columns))
-    return Ends(
+    names = [args.topic, *([] if labels is None else [labels.topic])]
+    inputs = Inputs(names, known, client, name)
+    taken = begin(inputs, args.begin) if left is None else go_on(inputs, left)
+    consumer = {**kafka_options.consumer_settings(args, brokers), **taken.start}
+    ends = Ends(
         topic=args.topic,
         labels=labels,
         topics=topics,
@@ -238,8 +257,10 @@ def _ends(
         consumer=consumer,
         client=client,
         expansion_service=expansion,
+        source=taken.source,
         registry=registry,
     )
+    return ends, taken
 
 
 def _refuse_shared(outputs: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ import confluent_kafka
 from confluent_kafka import cimpl
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 
 from kerneltrack.errors import ConfigError, KerneltrackError
@@ -125,6 +126,16 @@ class Topics:
             self._wait_for(name)
             self.partitions[name] = partitions
 
+    def offsets(self, topic: str, *, end: bool = False) -> dict[int, int]:
+        """Return the first offset that each partition has, or the one after its last.
+
+        Raises:
+            KafkaError: if a broker does not say it.
+        """
+        answers = ask_for_offsets(self._admin, topic, self.partitions[topic], end=end)
+        what = f"topic {topic}: its offsets cannot be read"
+        return {part: int(self._result(answer, what).offset) for part, answer in answers.items()}
+
     def timestamp_type(self, topic: str) -> str:
         """Return CreateTime (the sender's) or LogAppendTime (the broker's)."""
         return self._setting(topic, "message.timestamp.type")
@@ -178,6 +189,17 @@ class Topics:
             raise KafkaError(f"{what}: {_text(error)}") from error
 
 
+def ask_for_offsets(
+    admin: AdminClient, topic: str, partitions: int, *, end: bool = False, patience: float = TIMEOUT
+) -> dict[int, Future[Any]]:
+    """Ask for the first offset of each partition, or for the one after its last."""
+    spec: Any = OffsetSpec
+    wanted = spec.latest() if end else spec.earliest()
+    asked = {confluent_kafka.TopicPartition(topic, part): wanted for part in range(partitions)}
+    answers = admin.list_offsets(asked, request_timeout=patience)
+    return {place.partition: answer for place, answer in answers.items()}
+
+
 def _is_unknown(error: BaseException | None) -> bool:
     if not isinstance(error, confluent_kafka.KafkaException):
         return False
@@ -190,46 +212,77 @@ def _text(error: confluent_kafka.KafkaException) -> str:
     return str(known.str()) if hasattr(known, "str") else str(known)
 
 
-def start_settings(
-    where: str, topic: str, partitions: int, client: Mapping[str, Any], group: str
-) -> dict[str, str]:
-    """Return the settings that make Java's consumer begin at a place.
+def are_offsets(where: str) -> bool:
+    """Return whether a place to begin is offsets, `0:1200,1:900`."""
+    return re.fullmatch(r"\d+:\d+(,\d+:\d+)*", where) is not None
 
-    A time or offsets are written down as those of a consumer group of the job's own, from where
-    the consumer takes them; a resumed job goes on where it was instead.
+
+def start_offsets(
+    where: str, topic: str, known: Topics, client: Mapping[str, Any]
+) -> dict[int, int]:
+    """Return from which offset each partition is read; those left out, from their beginning.
+
+    Args:
+        where: earliest, latest, a time, or offsets.
+        topic: The topic.
+        known: The cluster's topics.
+        client: Settings of librdkafka's clients.
 
     Raises:
         ConfigError: for a text that is no place, or a partition that is not there.
-        KafkaError: if the offsets cannot be read or written down.
+        KafkaError: if the offsets cannot be read.
     """
-    if where in ("earliest", "latest"):
-        return {"auto.offset.reset": where}
+    partitions = known.partitions[topic]
+    if where == "earliest":
+        return {}
+    if where == "latest":
+        return known.offsets(topic, end=True)
     allowed = "earliest, latest, a time (2026-01-31T12:00Z) or offsets (0:1200,1:900)"
-    if re.fullmatch(r"\d+:\d+(,\d+:\d+)*", where):
+    if are_offsets(where):
         offsets = {int(a): int(b) for a, b in (part.split(":") for part in where.split(","))}
         beyond = [number for number in offsets if number >= partitions]
         if beyond:
             raise ConfigError("--from", where, f"partitions 0 to {partitions - 1} of {topic}")
-        reset = "earliest"
-    else:
-        try:
-            moment = moment_of(where)
-        except ValueError:
-            raise ConfigError("--from", where, allowed) from None
-        offsets = _offsets_at(topic, partitions, moment, client)
-        reset = "latest"
+        return offsets
+    try:
+        moment = moment_of(where)
+    except ValueError:
+        raise ConfigError("--from", where, allowed) from None
+    # A partition without a message of that time or later begins with its next one.
+    ends = known.offsets(topic, end=True)
+    return ends | _offsets_at(topic, partitions, moment, client)
+
+
+def start_settings(
+    offsets: Mapping[str, Mapping[int, int]], client: Mapping[str, Any], group: str
+) -> dict[str, str]:
+    """Return the settings that make Java's consumer begin at offsets of topics.
+
+    They are written down as those of a consumer group of the job's own, from where the consumer
+    takes them; a resumed job goes on where it was instead. Partitions that none is given of are
+    read from their beginning, as are those of which Kafka has deleted it.
+
+    Raises:
+        KafkaError: if they cannot be written down.
+    """
+    settings = {"auto.offset.reset": "earliest"}
+    places = [
+        confluent_kafka.TopicPartition(topic, partition, offset)
+        for topic, by_partition in offsets.items()
+        for partition, offset in by_partition.items()
+    ]
+    if not places:
+        return settings
     consumer = confluent_kafka.Consumer(
         {**resolve(client), "group.id": group, "enable.auto.commit": False}
     )
-    places = [confluent_kafka.TopicPartition(topic, part, at) for part, at in offsets.items()]
     try:
-        if places:
-            consumer.commit(offsets=places, asynchronous=False)
+        consumer.commit(offsets=places, asynchronous=False)
     except confluent_kafka.KafkaException as error:
-        raise KafkaError(f"--from {where}: {_text(error)}") from error
+        raise KafkaError(f"where to begin cannot be written down: {_text(error)}") from error
     finally:
         consumer.close()
-    return {"auto.offset.reset": reset, "group.id": group}
+    return {**settings, "group.id": group}
 
 
 def moment_of(text: str) -> datetime:

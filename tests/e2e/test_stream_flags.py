@@ -195,7 +195,7 @@ def test_records_come_back(tmp_path: Path) -> None:
     record = write_record(tmp_path, "a")
     assert read_record(tmp_path / "a.json") == record
     (tmp_path / "b.json").write_text('{"version": 9}')
-    with pytest.raises(DataError, match="version 9: this program reads 1"):
+    with pytest.raises(DataError, match="version 9: this program reads 2"):
         read_record(tmp_path / "b.json")
 
 
