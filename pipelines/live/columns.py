@@ -76,7 +76,8 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     label = given.label or None
     return Columns(
         model_id=given.model_id or MESSAGE_KEY,
-        time=given.times[0] if given.times else RECORD_TIME,
+        # An empty name is none, as with --model-id.
+        time=next(filter(None, given.times), RECORD_TIME),
         time_of_day=of_day,
         sequence=given.sequence,
         label=label,
