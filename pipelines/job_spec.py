@@ -109,6 +109,7 @@ class Job:
             "words": {name: list(words) for name, words in columns.words.items()},
             "units": columns.units,
             "null_values": [*columns.nulls, *columns.null_texts],
+            "counters": list(columns.counters),
         }
         return {name: value for name, value in found.items() if value}
 

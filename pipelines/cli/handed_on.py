@@ -10,14 +10,14 @@ from typing import Any
 
 from kerneltrack.errors import KerneltrackError
 from kerneltrack.paths import join
-from transforms.read.column_options import ColumnOptions
+from transforms.read.column_options import AUTO, NONE, ColumnOptions
 
 _RECORD = "run.json"
 _MOST_BYTES = 256 << 20
 
 
 def columns_of(options: ColumnOptions, snapshots: str | None) -> ColumnOptions:
-    """Return options with the words and units of the run whose snapshots a job goes on from.
+    """Return options with the words, units and counters of the run that a job goes on from.
 
     What is given goes before. Snapshots without the record of their run hand nothing on.
 
@@ -32,6 +32,9 @@ def columns_of(options: ColumnOptions, snapshots: str | None) -> ColumnOptions:
         given["words"] = tuple(f"{name}={','.join(pair)}" for name, pair in words.items())
     if isinstance(units, dict) and not options.units:
         given["units"] = tuple(f"{name}={unit}" for name, unit in units.items())
+    if found and options.counters == AUTO:
+        counters = found.get("counters")
+        given["counters"] = tuple(counters) if isinstance(counters, list) else NONE
     return dataclasses.replace(options, **given) if given else options
 
 

@@ -11,7 +11,8 @@ from pipelines.cli.setting_flags import FlagsOf
 from transforms.read.column_options import ColumnOptions
 from transforms.read.format_options import FormatOptions
 
-_NAMES = ("model_id", "time", "sequence", "label", "features", "exclude", "metric", "value")
+_ROLES = ("model_id", "time", "sequence", "label", "metric", "value")
+_NAMES = (*_ROLES, "features", "exclude", "counters")
 _COLUMN = dict.fromkeys(_NAMES, "COLUMN")
 COLUMNS = FlagsOf(ColumnOptions, metavars={**_COLUMN, "time_zone": "ZONE", "time_format": "FORMAT"})
 _CHAR = dict.fromkeys(("delimiter", "quote", "decimal", "thousands"), "CHAR")
@@ -36,11 +37,13 @@ def look_at_input(args: argparse.Namespace) -> Input:
         DataError: for input that cannot be read.
     """
     # Not for the help: Arrow takes longer to import than that takes.
+    from transforms.read.counters import without_counters  # noqa: PLC0415
     from transforms.read.look import look_at_files  # noqa: PLC0415
 
     before = getattr(args, "warm_start", None) or getattr(args, "snapshots", None)
     columns = handed_on.columns_of(COLUMNS.read(args), before)
     found = look_at_files(args.input, columns, formats_from_flags(args))
+    found = dataclasses.replace(found, columns=without_counters(found.infos, found.columns))
     # Of rows that are merged one alone may lack channels.
     partial = found.columns.partial or getattr(args, "duplicates", None) == "merge"
     return dataclasses.replace(found, columns=dataclasses.replace(found.columns, partial=partial))

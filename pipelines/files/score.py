@@ -112,6 +112,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
                 "features": list(columns.channels),
                 **({"words": columns.words} if columns.words else {}),
                 **({"units": columns.units} if columns.units else {}),
+                **({"counters": columns.counters} if columns.counters else {}),
             },
             "reference": snapshots.reference_spec and snapshots.reference_spec.to_dict(),
             "measure": job.measure and job.measure.to_dict(),

@@ -68,7 +68,7 @@ def add_flags(parser: Parser) -> None:
     _add_kafka_flags(parser)
     _add_place_flags(parser)
     columns = parser.add_argument_group("columns")
-    input_options.COLUMNS.add(columns, _ABOUTS, "model_id_from")
+    input_options.COLUMNS.add(columns, _ABOUTS, "model_id_from", "counters")
     of_files = set(settings_of(FormatOptions)) - {"null_values"}
     input_options.FORMATS.add(columns, _ABOUTS, *of_files)
     without = {

@@ -18,6 +18,9 @@ MISSING = ("fail", "drop", "hold")
 AMBIGUOUS = ("fail", "earliest", "latest", "infer")
 NONEXISTENT = ("fail", "shift")
 LABEL_TYPES = ("string", "int64", "float64")
+AUTO, NONE = ("auto",), ("none",)
+"""Which columns are counters: those that the first rows show, or none."""
+
 _WORDS = re.compile(r"(.+)=([^=,:]+),([^=,:]+)", re.DOTALL)
 _UNIT = re.compile(r"(.+)=([^=]+)", re.DOTALL)
 
@@ -105,6 +108,12 @@ class ColumnOptions(Settings):
         """COLUMN=UNIT: a feature whose numbers are texts with this after each. Without: found by
         the first rows.""",
     ] = ()
+    counters: Annotated[
+        Sequence[str],
+        """Columns that count up (energy, pulses, uptime): they are left out unless `features` names
+        them. "auto": those that never fall in the first rows of any model, but for resets, where
+        there is a column of times; "none": there is none.""",
+    ] = AUTO
     missing: Annotated[
         str,
         OneOf(MISSING),

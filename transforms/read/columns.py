@@ -69,6 +69,7 @@ class Columns:
         time_of_day: Column of times of day, None if `time` has the whole time.
         nulls: Numbers that mean a missing value.
         null_texts: Texts that mean one in records of JSON or Avro.
+        counters: Columns that are left out because they count up.
     """
 
     model_id: str | None
@@ -88,6 +89,7 @@ class Columns:
     time_of_day: str | None = None
     nulls: tuple[float, ...] = ()
     null_texts: tuple[str, ...] = ()
+    counters: tuple[str, ...] = ()
 
     @property
     def channels(self) -> tuple[str, ...]:
