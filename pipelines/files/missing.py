@@ -99,7 +99,7 @@ def missing_lines(record: Mapping[str, Any]) -> list[str]:
             names = " ".join(shlex.quote(name) for name in worst[:_SHOWN])
             more = " ..." if len(worst) > _SHOWN else ""
             lines.append(f"          missing in most rows: --exclude {names}{more}")
-    elif NOTHING_HELD in record["failures"]:
+    elif any(kind.endswith(NOTHING_HELD) for kind in record["failures"]):
         lines.append(
             "missing:  --hold-for SECONDS says how old the last value of a channel may be: a "
             "longer time takes more rows"
