@@ -21,12 +21,18 @@ _MOST_METRICS = 256
 _SHARE = 0.5
 """Least share of rows that share their device and time with the row of another metric."""
 _METRICS = re.compile(
-    r"_*(metric|metrics|field|measure|measurement|quantity|parameter|param|variable|signal|tag|"
-    r"tagname|point|pointname|entity|entity_?id|sensor|sensor_?(id|name|type)|register|node|"
-    r"node_?id|property|object|item|channel|attribute|series|topic|name|type|kind|what)_*",
+    r"_*(metric|metrics|metric_?name|field|quantity|parameter|param|variable|signal|tag|tag_?name|"
+    r"point|point_?name|entity_?id|__name__)_*",
     re.IGNORECASE,
 )
-_VALUES = re.compile(r"_*(value|val|state|reading|values|measurement|result|data)_*", re.IGNORECASE)
+"""Names of columns of metrics, whatever the first rows hold: they may be of one metric."""
+_MAYBE = re.compile(
+    r"_*(measure|measurement|entity|sensor|sensor_?(id|name|type)|register|node|node_?id|property|"
+    r"object|item|channel|attribute|series|topic|name|type|kind|what)_*",
+    re.IGNORECASE,
+)
+"""Names of columns that may be, if there are several metrics."""
+_VALUES = re.compile(r"_*(value|val|state|reading)_*", re.IGNORECASE)
 
 Codes = npt.NDArray[np.int64]
 
@@ -35,7 +41,8 @@ def long_table_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str
     """Return a line if the first rows look like a long table, with the flags that read it.
 
     They do where a device's times repeat, and a column of texts tells the rows of each time apart;
-    or where such a column and that of the values are named like those of a long table.
+    or where such a column and that of the values are named like those of a long table, whose first
+    rows may be of one metric.
     """
     if columns.time is None or columns.long is not None:
         return []
@@ -86,10 +93,11 @@ def _warning(
         if name in values and _VALUES.fullmatch(name):
             continue
         codes, distinct = _codes(batch.column(name))
-        if not 2 <= distinct <= min(_MOST_METRICS, batch.num_rows // 3):
+        sure = bool(_METRICS.fullmatch(name))
+        if not 2 - sure <= distinct <= min(_MOST_METRICS, batch.num_rows // 3):
             continue
         share, each = _told_apart(place, codes)
-        named = bool(_METRICS.fullmatch(name)) and any(map(_VALUES.fullmatch, values))
+        named = (sure or bool(_MAYBE.fullmatch(name))) and any(map(_VALUES.fullmatch, values))
         if (share >= _SHARE or named) and (best is None or share > best[0]):
             best = share, name, each if share >= _SHARE else 0
     if best is None:

@@ -261,6 +261,13 @@ def test_a_column_of_units_beside_is_no_value(tmp_path: Path) -> None:
     assert "--metric tag --value reading" in line
 
 
+def test_a_table_in_the_order_of_its_metrics_is_seen_by_its_names(tmp_path: Path) -> None:
+    lines = ["result,table,_time,_value,_field,_measurement,station"]
+    lines += [f",0,{t},{t}.5,{m},weather,north" for m in METRICS for t in range(2_000)]
+    (line,) = warned(tmp_path, lines, time="_time", model_id="station")
+    assert "--metric _field --value _value" in line
+
+
 def test_metrics_of_times_of_their_own_are_seen_by_their_names(tmp_path: Path) -> None:
     lines = ["entity_id,state,last_changed"]
     lines += [f"sensor.{METRICS[t % 3]},{t}.5,{t}" for t in range(30)]

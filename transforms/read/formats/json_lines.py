@@ -99,7 +99,8 @@ def _refuse_other_json(path: str, head: bytes) -> None:
         raise DataError(path, f"{reason} (in pandas to_json with orient='records', lines=True)")
     if _PROMETHEUS.match(head) is not None:
         reason = "an answer of Prometheus: an object a line is read, as"
-        raise DataError(path, f"{reason} jq -c {_PROMETHEUS_JQ} FILE writes them")
+        long = "(--time time --metric __name__ --value value then reads them)"
+        raise DataError(path, f"{reason} jq -c {_PROMETHEUS_JQ} FILE writes them {long}")
 
 
 def _refuse_tables(path: str, only: Record) -> None:
