@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
 from transforms.read.formats import FileInfo, Rows
 from transforms.read.kinds import codes_of, encode, is_number, is_text, value_type
+from transforms.read.look import Input
+from transforms.read.parse import parse
 
 _ROWS = 1_000
 _FEWEST = 12
@@ -61,6 +64,25 @@ def long_table_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str
             if rows is not None:
                 return _warning(rows, columns, texts, values)
     return []
+
+
+def is_scattered(files: Input) -> bool:
+    """Check whether in the first rows of a long table few are beside another of their time."""
+    if files.columns.long is None:
+        return False
+    for info in files.infos:
+        for piece in info.pieces:
+            rows = piece.first(files.columns.requests, _ROWS)
+            if rows is not None:
+                good, _ = parse(rows, 0, files.columns)
+                return len(good) > good.merged.rows
+    return False
+
+
+def narrowed(files: Input) -> Input:
+    """Return a long table whose rows stay a value each until all have come."""
+    table = files.columns.long and dataclasses.replace(files.columns.long, narrow=True)
+    return dataclasses.replace(files, columns=dataclasses.replace(files.columns, long=table))
 
 
 def _texts(info: FileInfo, columns: Columns) -> list[str]:

@@ -24,6 +24,7 @@ from pipelines.files.first_look import look_and_warn
 from pipelines.files.layout import FEATURES
 from pipelines.files.lineage import START, Lineage, input_dataset
 from pipelines.files.local_times import counted, local_times
+from pipelines.files.long_look import is_scattered, narrowed
 from pipelines.files.max_failures import read_limit
 from pipelines.files.missing import missing_lines, missing_values, models_without_rows
 from pipelines.files.neighbours import find_neighbours, neighbour_lines
@@ -107,6 +108,13 @@ PROCESSES = "processes"
 """What the record calls the way of the default runner's name: no runner at all."""
 
 
+def _rows_of(read: ReadChunks, job: Job, workers: int | None) -> ReadChunks:
+    """Return how the rows are read: of a long table in no order of time a value each."""
+    if workers is not None and job.order.waits_for_end and is_scattered(read.input):
+        return ReadChunks(narrowed(read.input))
+    return read
+
+
 def _runner(beam_flags: PipelineOptions) -> str:
     return str(beam_flags.view_as(StandardOptions).runner).rpartition(".")[2]
 
@@ -138,16 +146,16 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     """
     begin, started = time.monotonic(), datetime.now(timezone.utc)
     allowed = read_limit(args.max_failures)
+    workers = workers_of(args)
     read = ReadChunks(files)
     columns = read.input.columns
     job = job_from_flags(args, columns, {}, "--labels")
-    ends = Ends(read, _labels(args, files, job), args.output)
+    ends = Ends(_rows_of(read, job, workers), _labels(args, files, job), args.output)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns)
     if ends.labels is not None:
         say(ends.labels.describe())
         warnings += look_and_warn(ends.labels.input.infos, ends.labels.input.columns)
-    workers = workers_of(args)
     try:
         if workers is None:
             pipeline = beam.Pipeline(options=beam_flags)

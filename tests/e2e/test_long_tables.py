@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from tests.e2e.jobs import (
     track,
     write,
 )
+from tests.report_runs import data_of
 from transforms.partition import large
 
 ROWS = 1_200
@@ -116,6 +118,25 @@ def test_it_gives_what_the_wide_table_gives(
     assert counts["rows_in"] == len(long)
     assert counts["rows_merged"] == len(long) - counts["rows_out"] - counts["rows_failed"]
     assert len(failures_of(left)) == len(failures_of(right))
+
+
+def test_the_report_shows_the_channels_of_the_wide_table(tmp_path: Path) -> None:
+    wide = sensor_table(3_000, 1).select(["model_id", "time", *CHANNELS])
+    reference = ("--reference", "first", "--reference-rows", "512")
+    track(write(tmp_path / "w.parquet", wide), *NAMES, *reference, "--output", str(tmp_path / "w"))
+    ((expected,),) = channels_in(tmp_path / "w")
+    for order in ("by time", "by metric"):
+        output = tmp_path / order
+        paths = written(tmp_path, long_table(wide, order), 1)
+        track(*paths, *LONG, *reference, "--output", str(output))
+        assert channels_in(output) == [[expected]]
+
+
+def channels_in(output: Path) -> list[list[dict[str, Any]]]:
+    """The channels around the episodes, by model, as the report has them."""
+    data = data_of((output / "report.html").read_text(encoding="utf-8"))
+    found: list[list[dict[str, Any]]] = data["channels"]
+    return found
 
 
 @pytest.mark.parametrize("how", ["runner", "processes", "large"])

@@ -185,7 +185,8 @@ def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
 
 def rows_of_blocks(steps: Steps, rows: SortedRows) -> SortedRows:
     """Return a partition's rows as its blocks take them: merged, if the order says so."""
-    return rows.merged() if steps.order.duplicates == MERGE else rows
+    width = len(steps.track.work.channels)
+    return rows.merged(width) if steps.order.duplicates == MERGE else rows
 
 
 def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:

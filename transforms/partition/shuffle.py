@@ -29,7 +29,7 @@ from transforms.read.files import (
 )
 from transforms.read.formats import Piece
 from transforms.read.parse import ParsedRows, parse
-from transforms.track.merge import merge_where
+from transforms.track.merge import merge_where, spread_where
 
 MODEL = "model"
 UNFINISHED = ".unfinished"
@@ -196,14 +196,19 @@ class SortedRows(NamedTuple):
         """Return rows start..stop."""
         return Chunk(self.body.slice(start, stop - start))
 
-    def merged(self) -> SortedRows:
-        """Return the same with the rows of each model and time merged; they are in their order."""
+    def merged(self, width: int) -> SortedRows:
+        """Return the same with the rows of each model and time merged; they are in their order.
+
+        `width`: number D of channels, also where the rows have a value each.
+        """
         if not len(self.body):
             return self
         times = self.body.column("time").to_numpy()
         new = np.r_[True, times[1:] != times[:-1]]
         new[self.starts] = True
-        merged = merge_where(Chunk(self.body), new)
+        rows = Chunk(self.body)
+        narrow = rows.has("channel")
+        merged = spread_where(rows, new, width) if narrow else merge_where(rows, new)
         merged.add_to_counters()
         ends = np.r_[0, np.cumsum(new)]
         starts, stops = ends[self.starts].tolist(), ends[self.stops].tolist()

@@ -7,6 +7,7 @@ the manifest of the run that ended counts.
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import sys
@@ -52,6 +53,7 @@ from transforms.partition.steps import (
 )
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
+from transforms.track.merge import spread_across, spread_times
 
 _KILOBYTES = 1 << 20 if sys.platform == "darwin" else 1 << 10
 """What the system counts memory in, in a MB."""
@@ -292,7 +294,20 @@ def _models(
                 heads[name] = next(source, None)
         if kept == key:
             kept = next(known, None)
+        found["r"] = _wide(found["r"], len(shared.steps.track.work.channels))
         yield key, found["r"], None if found["l"] is None else _named(found["l"])
+
+
+def _wide(rows: Any, width: int) -> Any:
+    """Return a model's rows with all their channels, if they have a value each."""
+    if isinstance(rows, Chunk):
+        return spread_times(rows, width) if rows.has("channel") else rows
+    if rows is None:
+        return None
+    first = next(rows, None)
+    whole = itertools.chain([] if first is None else [first], rows)
+    narrow = first is not None and first.has("channel")
+    return spread_across(whole, width) if narrow else whole
 
 
 def _each(table: pa.Table | None, keys: Sequence[str]) -> Iterator[tuple[str, Chunk]]:

@@ -240,6 +240,8 @@ def batch_of(
         arrays["sequence"] = _taken(sequence, order)
     arrays["source"] = _taken(join_parts([part.source for part in gathered]), order)
     arrays["row"] = _taken(join_parts([part.row for part in gathered]), order)
+    if columns.long is not None and columns.long.narrow:
+        arrays["channel"] = _taken(join_parts([part.channel for part in gathered]), order)
     if columns.width:
         x = join_parts([part.x for part in gathered])
         arrays["x"] = matrix_column(x if order is None else x[order])

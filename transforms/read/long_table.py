@@ -35,12 +35,16 @@ class LongTable:
         value: Column of their values.
         channels: Metrics that are channels, in order.
         numbers: How values that are texts are written.
+        narrow: Whether rows stay a value each until all have come. So they take the same room
+            however many channels there are; where those of a time follow one another, rows that
+            are merged at once take less.
     """
 
     metric: str
     value: str
     channels: tuple[str, ...]
     numbers: Numbers = PLAIN
+    narrow: bool = False
 
 
 class Cells(NamedTuple):

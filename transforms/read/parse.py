@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,7 @@ class ParsedRows:
         missing: Rows that were refused for want of a value, by the channels that lack one.
         nulls: Values that are one of the numbers that mean a missing value.
         merged: What became of the rows of a long table that are not among these.
+        channel: int32, of a narrow long table the channel of each row's only value.
     """
 
     models: list[str]
@@ -76,6 +78,7 @@ class ParsedRows:
     missing: Mapping[str, int] = field(default_factory=dict)
     merged: Merged = NOTHING_MERGED
     nulls: int = 0
+    channel: npt.NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -165,7 +168,9 @@ def parse(
     keep[list(reasons)] = False
     good = select(parsed, keep) if reasons else parsed
     if cells is not None:
-        good = _wide(good, cells.channel[keep], columns.width, merge)
+        narrow = columns.long is not None and columns.long.narrow
+        taken = _narrow if narrow else partial(_wide, width=columns.width, merge=merge)
+        good = taken(good, cells.channel[keep])
     device = rows.constants.get(columns.model_id) if columns.model_id is not None else None
     return good, _failures(parsed, reasons, rows.bad, source, device)
 
@@ -200,6 +205,14 @@ def _cells(batch: pa.RecordBatch, columns: Columns, table: LongTable, refusals: 
             text = refusal(cells.value[at : at + 1], [name], hold=True)
             refusals.reasons.setdefault(at, text)
     return cells
+
+
+def _narrow(long: ParsedRows, channel: npt.NDArray[np.int64]) -> ParsedRows:
+    """Return the rows of metrics that are channels, a value each."""
+    wanted = channel >= 0
+    found = long if wanted.all() else select(long, wanted)
+    merged = Merged(unnamed=len(long) - len(found))
+    return replace(found, merged=merged, channel=channel[wanted].astype(np.int32))
 
 
 def _wide(long: ParsedRows, channel: npt.NDArray[np.int64], width: int, merge: bool) -> ParsedRows:
@@ -355,6 +368,7 @@ def select(parsed: ParsedRows, keep: npt.NDArray[np.bool_] | npt.NDArray[np.int6
         parsed.missing,
         parsed.merged,
         parsed.nulls,
+        None if parsed.channel is None else parsed.channel[keep],
     )
 
 

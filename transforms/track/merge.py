@@ -84,6 +84,53 @@ def merge_where(rows: Chunk, new: BoolArray) -> MergedRows:
     return MergedRows(Chunk(whole), parts, replaced)
 
 
+def spread_where(rows: Chunk, new: BoolArray, width: int) -> MergedRows:
+    """Merge rows of one value each, of the column `channel`, into rows of all D channels."""
+    starts = np.flatnonzero(new)
+    batch, value = rows.batch, rows.column("x")[:, 0]
+    owner, channel = np.cumsum(new) - 1, rows.column("channel")
+    given = np.flatnonzero(~np.isnan(value))
+    x = np.full((len(starts), width), np.nan, dtype=value.dtype)
+    # Of equal places NumPy keeps what is assigned last.
+    x[owner[given], channel[given]] = value[given]
+    there = np.bincount(owner[given], minlength=len(starts))
+    columns: dict[str, Any] = {
+        name: batch.column(name).take(pa.array(starts))
+        for name in batch.schema.names
+        if name not in ("channel", "x", "label")
+    }
+    columns["x"] = matrix_column(x)
+    if rows.has("label"):
+        columns["label"] = _last_given(batch.column("label"), starts)
+    whole = Chunk(pa.RecordBatch.from_pydict(columns))
+    parts = np.diff(starts, append=len(new))
+    return MergedRows(whole, parts, there - (~np.isnan(x)).sum(axis=1))
+
+
+def spread_across(chunks: Iterable[Chunk], width: int) -> Iterator[Chunk]:
+    """Merge rows of one value each that are in order over all chunks."""
+    waiting: Chunk | None = None
+    for chunk in chunks:
+        if not len(chunk):
+            continue
+        rows = chunk if waiting is None else Chunk.concat([waiting, chunk])
+        times = rows.column("time")
+        last = int(np.searchsorted(times, times[-1]))
+        if last:
+            yield spread_times(rows.slice(0, last), width)
+        waiting = rows.slice(last, len(rows))
+    if waiting is not None:
+        yield spread_times(waiting, width)
+
+
+def spread_times(rows: Chunk, width: int) -> Chunk:
+    """Merge rows of one value each, of one model and in order, that share a time."""
+    times = rows.column("time")
+    merged = spread_where(rows, np.r_[True, times[1:] != times[:-1]], width)
+    merged.add_to_counters()
+    return merged.rows
+
+
 def _last_given(labels: pa.Array, starts: IntArray) -> pa.Array:
     there = labels.is_valid().to_numpy(zero_copy_only=False)
     places = np.maximum.reduceat(np.where(there, np.arange(len(there)), -1), starts)

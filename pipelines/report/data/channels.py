@@ -14,6 +14,7 @@ from pipelines.report.data.episodes import LEAST_SHARE, Band
 from pipelines.report.data.picked import picked_rows
 from transforms.read.look import Input
 from transforms.read.matrix import to_matrix
+from transforms.read.parse import parse
 
 MOST_EPISODES = 3
 """Episodes of a model whose channels are shown, its worst."""
@@ -103,7 +104,10 @@ def channels_of(
         for model in places
     }
     try:
-        values = _read(inputs, places, chosen)
+        if inputs.columns.partial and timed:
+            values = _read_merged(inputs, found, places, chosen)
+        else:
+            values = _read(inputs, places, chosen)
     except DataError as error:
         return Channels({}, str(error))
     stretches: dict[str, list[Stretch]] = {}
@@ -176,6 +180,37 @@ def _read(
                         values[source, row] = x[at, owner[source, row]]
                 if read >= MOST_READ or (len(rows.row) and rows.row[-1] >= here[-1]):
                     break
+    return values
+
+
+def _read_merged(
+    inputs: Input,
+    found: Mapping[str, pa.Table],
+    places: Mapping[str, Ints],
+    chosen: Mapping[str, list[int]],
+) -> dict[tuple[int, int], Floats]:
+    """Return the same where rows of one model and time were merged: these are found by both."""
+    place_of: dict[tuple[str, int], tuple[int, int]] = {}
+    for model, table in found.items():
+        stamps = times_of(table.column("time").combine_chunks()).tolist()
+        pairs = zip(stamps, places[model].tolist(), strict=True)
+        place_of |= {(model, time): (source, row) for time, (source, row) in pairs}
+    every = np.array([time for _, time in place_of], dtype=np.int64)
+    values: dict[tuple[int, int], Floats] = {}
+    read = 0
+    for source, info in enumerate(inputs.infos):
+        for rows in (rows for piece in info.pieces for rows in piece.read(inputs.columns.requests)):
+            good, _ = parse(rows, source, inputs.columns)
+            read += len(rows.row)
+            times = np.zeros(0, np.int64) if good.time is None else good.time
+            for at in np.flatnonzero(np.isin(times, every)).tolist():
+                model = good.models[good.model[at]]
+                place = place_of.get((model, int(times[at])))
+                if place is not None:
+                    own = good.x[at, chosen[model]].astype(np.float64)
+                    values[place] = np.where(np.isnan(own), values.get(place, own), own)
+            if read >= MOST_READ:
+                return values
     return values
 
 
