@@ -282,7 +282,10 @@ class TrackFn(HoldingFn[Held]):
     def _usable_rows(self, rows: Chunk) -> npt.NDArray[np.bool_]:
         """Return which rows have all values, or one where others may be filled."""
         finite = np.isfinite(rows.column("x"))
-        fills = self._work.hold is not None or self._order.duplicates == MERGE
+        if self._order.duplicates == MERGE:
+            # A part without a value may be merged already, or not yet: that decides nothing.
+            return np.ones(len(rows), dtype=np.bool_)
+        fills = self._work.hold is not None
         usable: npt.NDArray[np.bool_] = finite.any(axis=1) if fills else finite.all(axis=1)
         return usable
 
