@@ -592,7 +592,7 @@ class Fleet:
             return order, None
         ahead = self._ahead.pop(key, _Ahead(0, None))
         times = rows.time[order]
-        usable: npt.NDArray[np.bool_] = np.isfinite(rows.x[order]).all(axis=1)
+        usable = np.logical_and.reduce(np.isfinite(rows.x[order]), axis=1)
         rule = JumpRule(round(min(self._max_jump, _LONGEST_JUMP) * 1e9), self._jump_rows)
         standing = Standing(self._newest_time(key), ahead.reach, ahead.times)
         judged = judge(rule, standing, times, usable)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import confluent_kafka
 import numpy as np
@@ -19,7 +20,7 @@ BEGIN = 1_760_000_000
 MINUTES = 60.0 * np.arange(400)
 PATIENCE = 240.0
 
-Times = npt.NDArray[np.float64]
+Times = npt.NDArray[np.floating[Any]]
 
 
 def send(live: Live, devices: Mapping[str, Times]) -> None:
@@ -48,8 +49,10 @@ def wait_for_rows(live: Live, wanted: Mapping[str, int]) -> None:
     while time.monotonic() < end and {name: len(rows) for name, rows in found.items()} != wanted:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
-            lines = json.loads(message.value())
-            found.setdefault(message.key().decode(), set()).update(row["index"] for row in lines)
+            lines = json.loads(message.value() or b"[]")
+            found.setdefault((message.key() or b"").decode(), set()).update(
+                row["index"] for row in lines
+            )
     consumer.close()
     assert {name: len(rows) for name, rows in found.items()} == wanted
 
