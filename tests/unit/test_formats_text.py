@@ -153,8 +153,8 @@ def test_each_cell_is_read_whatever_is_beside_it(
         values = []
         for cell in row:
             text = cell.strip('"')
-            number = None if text in ("", "NA") else _float_or_none(text)
-            unread |= {place} if number is None and text not in ("", "NA") else set()
+            number = None if text in ("", "NA", "-") else _float_or_none(text)
+            unread |= {place} if number is None and text not in ("", "NA", "-") else set()
             values.append(number)
         expected.append(tuple(values))
     found = list(zip(*(rows.batch.column(name).to_pylist() for name in "ab"), strict=True))

@@ -221,7 +221,7 @@ def test_words_of_no_column(tmp_path: Path) -> None:
 # Missing values --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mark", ["--", "Bad", "I/O Timeout", "unavailable", "No Data"])
+@pytest.mark.parametrize("mark", ["n.a.", "Bad", "I/O Timeout", "unavailable", "No Data"])
 def test_marks_of_missing_values_do_not_hide_a_channel(mark: str, tmp_path: Path) -> None:
     """However many there are; only their rows fail."""
     cells = [mark] * 40 + [str(at) for at in range(20)]

@@ -40,7 +40,10 @@ FORMATS = {
     "pamap2": Format("delimited:inspect_pamap2", (".dat",), text=True),
 }
 """By name. To add one: its file, and a line here. What is named is imported when a file is read."""
-NULL_VALUES = ("", "NA", "N/A", "#N/A", "NULL", "null", "NaN", "nan", "-nan", "-NaN", "n/a")
+NULL_VALUES = (
+    *("", "NA", "N/A", "#N/A", "NULL", "null", "NaN", "nan", "-nan", "-NaN", "n/a"),
+    *("-", "--", "---"),
+)
 """Texts that always stand for a missing number."""
 MAX_WIDTH = 1_000_000
 """Most features of a row: rows are dense, a million float64 are 8 MB."""
@@ -90,8 +93,8 @@ class FormatOptions(Settings):
     ] = ""
     null_values: Annotated[
         Sequence[str],
-        """More texts that mean a missing number in CSV; the empty one, NA, N/A, null and NaN always
-        do. A number among them, such as -999, means one in every format, however it is written.""",
+        """More texts that mean a missing number in CSV; the empty one, NA, N/A, null, NaN and -
+        always do. A number among them, such as -999, means one in every format, however put.""",
     ] = ()
     multiline: Annotated[bool, "Whether a quoted CSV field may hold line ends."] = False
     width: Annotated[

@@ -118,9 +118,7 @@ def _hint(entry: FailureKind) -> str:
         # Each another text: no mark.
         return ""
     words = " ".join(shlex.quote(text) for text in distinct)
-    # A text that begins like a flag is bound to it by an equals sign.
-    mark = "=" if words.startswith("-") else " "
-    return f" (--null-values{mark}{words}, if that stands for a missing value)"
+    return f" (--null-values {words}, if that stands for a missing value)"
 
 
 def _value(example: Failure, kind: str) -> str:

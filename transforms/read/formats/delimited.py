@@ -207,7 +207,8 @@ def _head(piece: DelimitedPiece, lines: Lines, options: FormatOptions) -> Head:
         header = not cells.is_data(len(rows[1]) if len(rows) > 1 else len(first))
     if header:
         return names_of(path, cells, sure=options.header is True)
-    mixed = options.header is None and not all(cells.is_number(x) or cells.is_null(x) for x in first)
+    numbers = all(cells.is_number(cell) or cells.is_null(cell) for cell in first)
+    mixed = options.header is None and not numbers
     note = "has no header: its first line is like those after it (--header if it names the columns)"
     names = tuple(f"f{at}" for at in range(len(first)))
     return Head(0, names, notes=(note,) if mixed else ())
