@@ -18,8 +18,8 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
-from kerneltrack.monitor import reference
 from kerneltrack.monitor.mismatch import stores_rows
+from kerneltrack.monitor.reference import WRITTEN, restarted
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers.common.features import Features
@@ -40,7 +40,7 @@ from transforms.track.outputs import EPISODES, MISMATCH
 from transforms.track.segments import run_rows
 from transforms.track.step import SLICE_ROWS
 from transforms.track.windows import MeasureMismatch, mismatch_chunk
-from transforms.write.schemas import REFERENCE_COLUMNS, TIME, predictions_schema
+from transforms.write.schemas import TIME, predictions_schema
 
 SCORES, FAILURES = "scores", "failures"
 _NUMBERED = ("model_id", "index", "time")
@@ -76,7 +76,7 @@ def scores_schema(
         pa.field("row", pa.int64()),
         pa.field("loss", pa.float64()),
         pa.field("novelty", pa.float64()),
-        *(pa.field(name, pa.float64()) for name in (REFERENCE_COLUMNS if reference else ())),
+        *(pa.field(name, pa.float64()) for name in (WRITTEN if reference else ())),
         pa.field(spec.emit, pa.list_(pa.float64(), spec.rank)),
     ]
     if learner is None:
@@ -184,7 +184,7 @@ class _Known(NamedTuple):
         held = self.model.reference
         if held is None:
             return self
-        return self._replace(model=self.model._replace(reference=reference.restarted(held)))
+        return self._replace(model=self.model._replace(reference=restarted(held)))
 
 
 class _Scorer(beam.DoFn):

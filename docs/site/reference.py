@@ -136,8 +136,8 @@ def schemas() -> str:
     found = {
         "features": (
             features_schema(OKFEBSpec(), pa.string(), True, reference=True),
-            "`ref_loss`, `ref_distance` and `p` with `--reference`, `label` where rows have one, "
-            "`q` and `s` with `--extras`.",
+            "`ref_loss`, `ref_distance`, `ref_score` and `p` with `--reference`, `label` where "
+            "rows have one, `q` and `s` with `--extras`.",
         ),
         "predictions": (predictions_schema(ridge, True), "Of classes."),
         "predictions of targets": (predictions_schema(targets, True), ""),

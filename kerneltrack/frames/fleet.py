@@ -41,7 +41,7 @@ from kerneltrack.frames.table import (
 from kerneltrack.jumps import JUMP_ROWS, MOST_JUMP_ROWS, JumpRule, Standing, judge
 from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.usual import usual_inputs
-from kerneltrack.monitor.reference import Episode, ReferenceSpec
+from kerneltrack.monitor.reference import WRITTEN, Episode, ReferenceSpec
 from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_int, check_number
 from kerneltrack.snapshots.files import write_whole
@@ -58,7 +58,6 @@ MAX_JUMP = 1e8
 _LONGEST_JUMP = 9e9
 COLUMNS = "columns.json"
 """Names of a fleet's columns, beside its snapshots."""
-SURPRISING = ("ref_loss", "ref_distance", "p")
 MOST_SHOWN = 10
 """Episodes that a summary shows."""
 _MOMENTS = (("start", "start", 0), ("detected", "opened", 1), ("last", "last", 3))
@@ -356,10 +355,10 @@ class Fleet:
         Returns:
             A frame of the same kind with a line for each of its rows, in their order: the model,
             the time, `index` (number among the model's rows), `loss`, `novelty`, `ref_loss`,
-            `ref_distance` and `p` (under the reference), `informative`, the features `z0`, `z1`,
-            ..., with a learner `prediction` and what goes with it, and `reason`, why a row was not
-            taken. Values of rows that were not taken are missing. Of a long table a line for each
-            model and time, in the order in which they first come.
+            `ref_distance`, `ref_score` and `p` (under the reference), `informative`, the features
+            `z0`, `z1`, ..., with a learner `prediction` and what goes with it, and `reason`, why a
+            row was not taken. Values of rows that were not taken are missing. Of a long table a
+            line for each model and time, in the order in which they first come.
 
         Raises:
             ConfigError: naming the column or argument that is wrong; nothing is learned then.
@@ -953,7 +952,7 @@ class _Output:
     def __init__(self, specs: Specs, count: int) -> None:
         self._specs = specs
         self.columns: dict[str, Any] = {"index": np.full(count, -1, np.int64)}
-        reals = ["loss", "novelty", *(SURPRISING if specs.reference is not None else ())]
+        reals = ["loss", "novelty", *(WRITTEN if specs.reference is not None else ())]
         self.columns |= {name: np.full(count, np.nan) for name in reals}
         self.columns["informative"] = np.zeros(count, np.bool_)
         names = [f"{specs.tracker.emit}{place}" for place in range(specs.tracker.rank)]
@@ -991,10 +990,7 @@ class _Output:
             self.columns[name][where] = getattr(features, name)[good]
         self._x[where] = getattr(features, self._specs.tracker.emit)[good]
         if told.scores is not None:
-            scores = told.scores
-            for name, values in zip(
-                SURPRISING, (scores.residual, scores.distance, scores.p), strict=True
-            ):
+            for name, values in told.scores.written.items():
                 self.columns[name][where] = values
         if told.predictions is not None:
             self._put_predictions(where.tolist(), told.predictions)

@@ -69,6 +69,13 @@ twice as many one of four, and so on. */
 /* Channels that the search for them begins anew with, at most, and which part of d² must be theirs. */
 #define MOST_STARTS 3
 #define MOST_OF_IT 0.75
+/* What a row counts in the level of surprise, which follows within some 1,000 rows. */
+#define LEVEL_RATE 0.001
+/* The evidence lets pass at most so many times as much as at a usual level. */
+#define MOST_LEVEL 4.0
+/* S of a rehearsed row, at most: one odd hour of the stretch, or scores of too few rows so far, must not
+decide alone how high the threshold is. */
+#define MOST_REHEARSED 30.0
 /* Largest |x| after scaling, in deviations: one wild row must not be all that is known. */
 #define MOST_DEVIATION 1e3
 /* False alarms a row, at most. */
@@ -201,7 +208,7 @@ static double *tail_numbers(const reference_state *state, int which) {
 /* The surprise -ln p of a score under its calibration. */
 static double surprise_of(const reference_state *state, int which, double score) {
   const double *sorted = row_of(&state->calibration, which), *numbers = tail_numbers(state, which);
-  int64_t many = state->counts.at[CALIBRATED];
+  int64_t many = state->counts.at[SORTED];
   if (score > numbers[BEGIN]) {
     double over = (score - numbers[BEGIN]) / numbers[WIDTH], shape = numbers[SHAPE];
     double start = log1((double)many / (double)tail_of(many));
@@ -539,6 +546,15 @@ static int is_raised(const reference_state *state) {
   return state->reals.at[EVIDENCE] > LOW * state->reals.at[THRESHOLD];
 }
 
+/* What the evidence lets pass of a row's surprise: k times the level of the rows before, so that it falls
+again where a small change lasts. The level goes on to the row. */
+static double let_pass(const reference_settings *settings, reference_state *state, double surprise) {
+  double *level = &state->reals.at[LEVEL];
+  double passed = settings->drift * smaller(larger(*level, 1.0), MOST_LEVEL);
+  *level = fma(LEVEL_RATE, smaller(surprise, MOST_STUCK) - *level, *level);
+  return passed;
+}
+
 /* A row's surprise goes into the evidence S; whether an episode was opened (1) or closed (-1). */
 static int weigh_evidence(const reference_settings *settings, reference_state *state, double surprise,
                           int64_t row, int64_t time) {
@@ -555,8 +571,8 @@ static int weigh_evidence(const reference_settings *settings, reference_state *s
     fill(state->stuck.at, 0.0, state->stuck.size);
     counts[STUCK_ROWS] = 0;
   }
-  numbers[EVIDENCE] =
-      smaller(larger(numbers[EVIDENCE] + surprise - settings->drift, 0.0), most);
+  double passed = let_pass(settings, state, surprise);
+  numbers[EVIDENCE] = smaller(larger(numbers[EVIDENCE] + surprise - passed, 0.0), most);
   numbers[TOP] = larger(numbers[TOP], numbers[EVIDENCE]);
   numbers[PEAK] = larger(numbers[PEAK], surprise);
   numbers[SURPRISE] += surprise;
@@ -583,6 +599,19 @@ static int weigh_evidence(const reference_settings *settings, reference_state *s
   /* Without episodes the excursions would be cut off at h, and h would fall. */
   book_excursion(state, numbers[TOP]);
   return -1;
+}
+
+/* The evidence of a row of the stretch, S at most `most`: as later, but every excursion is booked. */
+static void rehearse(const reference_settings *settings, reference_state *state, double surprise,
+                     double most) {
+  double *numbers = state->reals.at;
+  double passed = let_pass(settings, state, surprise);
+  numbers[EVIDENCE] = smaller(larger(numbers[EVIDENCE] + surprise - passed, 0.0), most);
+  numbers[TOP] = larger(numbers[TOP], numbers[EVIDENCE]);
+  count_row(state);
+  if (!is_over(state)) return;
+  book_excursion(state, numbers[TOP]);
+  numbers[EVIDENCE] = numbers[TOP] = 0.0;
 }
 
 /* The episode that is open, as of the last row. */
@@ -656,7 +685,7 @@ int64_t watch_rows(const reference_settings *settings, reference_state *state,
     row_of(&state->measured, ANGLE)[place] = angle;
     state->times.at[NEWEST_TIME] = times[n];
     double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place));
-    if (counts[CALIBRATED] == 0) continue;
+    if (counts[SORTED] == 0) continue;
     double scores[SCORED], surprises[SCORED];
     for (int which = 0; which < SCORED; which++) {
       scores[which] = score_of(state, which, row_of(&state->measured, which)[place], angle);
@@ -664,9 +693,13 @@ int64_t watch_rows(const reference_settings *settings, reference_state *state,
     }
     double counted = weighed(&numbers[RECENT], &counts[RECENT_ROW], settings->lags, row,
                              surprises[SHORT], surprises[ALONE]);
+    if (counts[CALIBRATED] == 0) {
+      rehearse(settings, state, counted, MOST_REHEARSED);
+      continue;
+    }
     int told = weigh_evidence(settings, state, larger(counted, held), row, times[n]);
     out->score.at[done + n] = scores[LONG];
-    out->p.at[done + n] = exp1(-larger(surprises[LONG], held));
+    out->p.at[done + n] = exp1(-surprises[LONG]);
     out->evidence.at[done + n] = numbers[EVIDENCE] / numbers[THRESHOLD];
     int open = counts[OPENED] >= 0;
     if (held > counted) {
@@ -710,14 +743,45 @@ void roll_block(const reference_settings *settings, reference_state *state) {
   for (int64_t place = 0; place < block; place++) state->good.at[place] = 0;
 }
 
+/* Which half of a run of 2^bits rows the one that stands for it is in: drawn, so that no beat of the
+machine's own chooses it. */
+static int64_t half_of(int64_t run, int64_t bits) {
+  uint64_t key[2] = {1}, of[WORDS] = {(uint64_t)run, (uint64_t)bits}, drawn[WORDS];
+  philox_block(key, of, drawn);
+  return (int64_t)(drawn[0] & 1);
+}
+
+/* Whether a row stands for its run of 2^bits rows. */
+static int stands_for(int64_t row, int64_t bits) {
+  for (int64_t bit = 1; bit <= bits; bit++)
+    if ((row >> (bit - 1) & 1) != half_of(row >> bit, bit)) return 0;
+  return 1;
+}
+
+/* Keep every second score, in order: one of each run that is twice as long as before. */
+static void thin_out(reference_state *state) {
+  int64_t *counts = state->counts.at, bits = counts[THINNED] + 1;
+  for (int64_t run = 0; run < state->scores.columns / 2; run++) {
+    int64_t from = 2 * run + half_of(run, bits);
+    for (int which = 0; which < MEASURES; which++) {
+      double *kept = row_of(&state->scores, which);
+      kept[run] = kept[from];
+    }
+  }
+  counts[THINNED] = bits;
+  counts[KEPT] /= 2;
+}
+
 void keep_measures(reference_state *state) {
-  int64_t *kept = &state->counts.at[KEPT];
+  int64_t *counts = state->counts.at, slots = state->scores.columns;
   for (int64_t place = 0; place < state->good.size; place++) {
     if (!state->good.at[place]) continue;
-    int64_t slot = *kept % state->scores.columns;
+    int64_t row = counts[OFFERED]++;
+    if (counts[CALIBRATED] == 0 && counts[KEPT] == slots) thin_out(state);
+    if (!stands_for(row, counts[THINNED])) continue;
     for (int which = 0; which < MEASURES; which++)
-      row_of(&state->scores, which)[slot] = row_of(&state->measured, which)[place];
-    *kept += 1;
+      row_of(&state->scores, which)[counts[KEPT] % slots] = row_of(&state->measured, which)[place];
+    counts[KEPT] += 1;
   }
 }
 
@@ -813,19 +877,19 @@ static void fit_tail(const double *sorted, int64_t many, double *numbers) {
   numbers[WIDTH] = larger(first * (1.0 - numbers[SHAPE]), 1e-300);
 }
 
-/* The excursions of S over the calibration's surprises. */
+/* The excursions of S over the calibration's own scores, of rows that follow one another. */
 static void find_excursions(const reference_settings *settings, reference_state *state,
-                            const double *surprises, int64_t many) {
-  double evidence = 0.0, top = 0.0;
-  for (int64_t n = 0; n < many; n++) {
-    evidence = larger(evidence + surprises[n] - settings->drift, 0.0);
-    top = larger(top, evidence);
-    count_row(state);
-    if (evidence > 0.0) continue;
-    book_excursion(state, top);
-    top = 0.0;
+                            const mat *scores) {
+  const double *embedded = row_of(scores, SHORT), *newest = row_of(scores, ALONE);
+  double recent = 0.0;
+  int64_t since = 0;
+  state->reals.at[LEVEL] = 1.0;
+  for (int64_t n = 0; n < scores->columns; n++) {
+    double counted =
+        weighed(&recent, &since, settings->lags, n, surprise_of(state, SHORT, embedded[n]),
+                surprise_of(state, ALONE, newest[n]));
+    rehearse(settings, state, counted, VAST);
   }
-  book_excursion(state, top);
 }
 
 /* The means of the measures over the rows that were kept. */
@@ -838,9 +902,9 @@ static void find_units(reference_state *state, int64_t many) {
   }
 }
 
-/* Scores, tails and threshold from the last `many` measures; false where memory is short. */
+/* Scores and tails from the newest `many` measures; false where memory is short. */
 static int calibrate_by(const reference_settings *settings, reference_state *state, int64_t many) {
-  int64_t slots = state->scores.columns, since = 0;
+  int64_t slots = state->scores.columns;
   /* The oldest first: the kept ones are a ring. */
   int64_t oldest = state->counts.at[KEPT] - many;
   arena scratch = {0};
@@ -854,29 +918,36 @@ static int calibrate_by(const reference_settings *settings, reference_state *sta
     for (int which = 0; which < SCORED; which++)
       row_of(&scores, which)[n] = score_of(state, which, row_of(&state->scores, which)[at], angle);
   }
-  state->counts.at[CALIBRATED] = many;
+  state->counts.at[SORTED] = many;
   for (int which = 0; which < SCORED; which++) {
     double *sorted = row_of(&state->calibration, which);
     copy(sorted, row_of(&scores, which), many);
     sort(sorted, many);
     fit_tail(sorted, many, tail_numbers(state, which));
   }
-  double *surprises = row_of(&scores, SHORT), *newest = row_of(&scores, ALONE), recent = 0.0;
-  for (int64_t n = 0; n < many; n++)
-    surprises[n] = weighed(&recent, &since, settings->lags, n,
-                           surprise_of(state, SHORT, surprises[n]),
-                           surprise_of(state, ALONE, newest[n]));
-  if (state->counts.at[WATCHED] == 0) find_excursions(settings, state, surprises, many);
-  find_threshold(settings, state);
+  /* The first scores are those of all rows, one after the other. */
+  if (state->counts.at[WATCHED] == 0) find_excursions(settings, state, &scores);
   give_back(&scratch);
   return 1;
+}
+
+int calibrate_so_far(const reference_settings *settings, reference_state *state) {
+  return calibrate_by(settings, state, least_of(state->counts.at[KEPT], state->calibration.columns));
 }
 
 int calibrate(const reference_settings *settings, reference_state *state) {
   int64_t *counts = state->counts.at, slots = state->scores.columns;
   int64_t many = least_of(counts[KEPT], state->calibration.columns);
-  if (counts[CALIBRATED] == 0) state->times.at[STRETCH_TIME] = state->times.at[NEWEST_TIME];
+  int first = counts[CALIBRATED] == 0;
+  if (first) state->times.at[STRETCH_TIME] = state->times.at[NEWEST_TIME];
   if (many >= 4 * TAIL_LEAST && !calibrate_by(settings, state, many)) return 0;
+  if (first) {
+    /* What was rehearsed is over. */
+    book_excursion(state, state->reals.at[TOP]);
+    state->reals.at[EVIDENCE] = state->reals.at[TOP] = 0.0;
+  }
+  find_threshold(settings, state);
+  counts[CALIBRATED] = counts[SORTED];
   counts[DUE] = counts[KEPT] + least_of(counts[CALIBRATED], slots);
   return 1;
 }

@@ -30,6 +30,8 @@ enum {
   EARLY,
   /* The largest surprise of a newest row alone among those that the embedded row is made of. */
   RECENT,
+  /* Mean surprise of the rows of late. */
+  LEVEL,
   REALS
 };
 
@@ -42,7 +44,7 @@ the episode (-1: none is open), the last surprising one and how many of these; e
 excursions of S that are kept, and the rows in which they were the highest; rows before the first
 calibration; rows since S was low whose surprise was that a channel is stuck; the row of RECENT; the row
 that the reference began with, and the place of row 0 in its block; rows that the unseen
-variances are of; excursions so far. */
+variances are of; excursions so far; scores that p goes by, also before the reference is made; rows offered to calibrations; the power of two of these that one is kept of. */
 enum {
   SEEN,
   LEARNED,
@@ -62,7 +64,10 @@ enum {
   BEGAN,
   PAD,
   UNSEEN_ROWS,
-  BOOKED
+  BOOKED,
+  SORTED,
+  OFFERED,
+  THINNED
 };
 
 /* Places in a state's `times`: of the rows that the counts of the same names are of; of the first row,
@@ -183,8 +188,10 @@ C = scatter/n + ρ(tr C/E)·I, WᵀW = C⁻¹, its rows over the unseen deviatio
 fade. False where memory is short. O(128E² + E³) */
 int learn_block(const reference_settings *settings, reference_state *state);
 
-/* Scores, tails and threshold from the measures that were kept, and when the next calibration is due;
-false where memory is short. */
+/* Scores and tails from the measures that were kept so far; false where memory is short. */
+int calibrate_so_far(const reference_settings *settings, reference_state *state);
+
+/* The same at the end of the stretch and later, the threshold, and when the next calibration is due. */
 int calibrate(const reference_settings *settings, reference_state *state);
 
 /* Go on to the next block: what is before its first row, and nothing else. */

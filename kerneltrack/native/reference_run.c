@@ -85,8 +85,11 @@ static int end_block(reference *of) {
   int learning = learns(of), made = counts[CALIBRATED] > 0;
   if (learning && !learn(of)) return 0;
   int ends = goes_by_rows(of) && counts[SEEN] - counts[BEGAN] == of->settings->rows;
-  if (!ends && !(made && learning && counts[KEPT] >= counts[DUE])) return 1;
-  return calibrate(of->settings, of->state);
+  if (ends || (made && learning && counts[KEPT] >= counts[DUE]))
+    return calibrate(of->settings, of->state);
+  /* The evidence of a long stretch is rehearsed under the scores so far. */
+  int rehearses = !made && counts[OFFERED] >= of->state->scores.columns;
+  return !rehearses || calibrate_so_far(of->settings, of->state);
 }
 
 /* Whether the episode that is open is old enough to be the new normal. */

@@ -44,7 +44,7 @@ Element = tuple[str, Chunk]
 Table = dict[str, npt.NDArray[Any]]
 Line = dict[str, Any]
 
-REALS = ("loss", "novelty", "z", "q", "s", "ref_loss", "ref_distance", "p")
+REALS = ("loss", "novelty", "z", "q", "s", "ref_loss", "ref_distance", "ref_score", "p")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from pipelines.report.data.choice import MOST_CURVES
 from pipelines.report.data.episodes import (
     MOST_LISTED,
     Episodes,
-    Off,
     day_lines,
     episode_lines,
     episodes_of,
@@ -192,24 +191,11 @@ def test_channels_are_named_by_their_shares(
     ]
 
 
-def day(rows: int, seconds: float, **reference: Any) -> list[str]:
-    """What is said of a model that was off at noon of its fourth day, a row in so many seconds."""
+def day(rows: int, seconds: float, together: int = 1, **reference: Any) -> list[str]:
+    """What is said of models that were off at noon of the fourth day, a row in so many seconds."""
     noon = round(3.5 * 86_400 / seconds)
-    off = Off(
-        model="a",
-        kind="shift",
-        open=False,
-        row=noon,
-        start=0,
-        last=round(3600 * 1e9),
-        last_row=noon + round(3600 / seconds),
-        severity=9.0,
-        channels=[],
-        further=0,
-        of=3,
-        episodes=4,
-    )
-    return day_lines(Episodes(1, 0, 4, [off]), {"rows": rows, "until": None, **reference})
+    found = Episodes(together, 0, 4, [], together, 0, seconds * 1e9, noon)
+    return day_lines(found, 12, {"rows": rows, "until": None, **reference})
 
 
 def test_a_reference_of_some_hours_is_told_of_where_there_are_days() -> None:
@@ -220,6 +206,34 @@ def test_a_reference_of_some_hours_is_told_of_where_there_are_days() -> None:
     assert day(1440, 60) == day(512, 300) == []  # A day; nearly two.
     assert day(512, 1) == []  # Minutes: it is not about days.
     assert day(512, 60, until=0) == []
+
+
+@pytest.mark.parametrize("reference", [{}, {"until": 0}])
+def test_models_that_go_off_in_the_same_hours_are_told_of(reference: dict[str, Any]) -> None:
+    (line,) = day(4032, 300, 3, **reference)
+    assert line == (
+        "3 of 12 models went off within 3 hours from 1970-01-01 00:00:00 UTC on: if they were "
+        "well, what they share (the hour, the weekday, the weather) is new to the reference: give "
+        "it whole days, and weeks (--reference-rows 2016 is a week)"
+    )
+    assert day(4032, 300, 2, **reference) == []
+    assert day(4032, 1, 3, **reference) != []  # Three days and a half, whatever the pace.
+    assert [len(day(512, 60, 5)), len(day(512, 60, 2))] == [2, 1]
+
+
+def test_models_are_together_within_three_hours(tmp_path: Path) -> None:
+    hour = 3600 * SECOND
+    lines = []
+    for model, number, when in (
+        *(("a", 1, 0), ("a", 2, 20), ("b", 1, 21), ("b", 2, 22), ("c", 1, 22.9), ("d", 1, 23.1)),
+        ("e", 1, 60),
+    ):
+        at = round(START + when * hour)
+        lines.append(episode(model, number) | dict.fromkeys(("start", "detected", "last"), at))
+    channels = {"columns": {"features": ["heat", "power", "speed"]}}
+    found = episodes_of(run(tmp_path / "out", list("abcde"), *lines), RUN | channels)
+    assert found is not None
+    assert (found.together, found.together_at) == (3, START + 20 * hour)
 
 
 def test_those_that_are_off_are_drawn_before_all_others(tmp_path: Path) -> None:

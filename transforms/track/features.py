@@ -12,13 +12,12 @@ import pyarrow as pa
 from apache_beam import pvalue
 
 from kerneltrack.monitor.drift import Alerts
-from kerneltrack.monitor.reference import Episode, Scores
+from kerneltrack.monitor.reference import WRITTEN, Episode, Scores
 from kerneltrack.trackers.common.features import Features
 from transforms.chunks import Chunk, matrix_column
 from transforms.metrics import count
 from transforms.track.outputs import ALERTS, EPISODES
 from transforms.track.segments import Alert
-from transforms.write.schemas import REFERENCE_COLUMNS
 
 EXTRAS = ("q", "s")
 
@@ -106,9 +105,9 @@ def alert_chunk(alerts: Sequence[Alert]) -> Chunk:
 def reference_columns(scores: Scores | None, rows: int) -> dict[str, pa.Array]:
     """Return what a reference says of rows as columns, null where it says nothing or is none."""
     if scores is None:
-        return {name: pa.nulls(rows, pa.float64()) for name in REFERENCE_COLUMNS}
-    said = zip(REFERENCE_COLUMNS, (scores.residual, scores.distance, scores.p), strict=True)
-    return {name: pa.array(values, mask=np.isnan(values)) for name, values in said}
+        return {name: pa.nulls(rows, pa.float64()) for name in WRITTEN}
+    said = scores.written
+    return {name: pa.array(values, mask=np.isnan(values)) for name, values in said.items()}
 
 
 def feature_chunk(

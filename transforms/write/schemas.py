@@ -6,13 +6,10 @@ import pyarrow as pa
 
 from kerneltrack.learners import AutoSpec, LearnerSpec
 from kerneltrack.learners.common.guesses import GUESSES
+from kerneltrack.monitor.reference import WRITTEN
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 TIME = pa.timestamp("ns", tz="UTC")
-
-
-REFERENCE_COLUMNS = ("ref_loss", "ref_distance", "p")
-"""What a reference says of a row; null before it can."""
 
 
 def features_schema(
@@ -39,7 +36,7 @@ def features_schema(
         pa.field("row", pa.int64()),
         pa.field("loss", pa.float64()),
         pa.field("novelty", pa.float64()),
-        *(pa.field(name, pa.float64()) for name in (REFERENCE_COLUMNS if reference else ())),
+        *(pa.field(name, pa.float64()) for name in (WRITTEN if reference else ())),
         pa.field("informative", pa.bool_()),
         pa.field("evicted", pa.int64()),
         pa.field("initial", pa.bool_()),

@@ -22,15 +22,19 @@ v/2)/1.5, u and v being d and α over their means on rows that were not learned 
 
 **Calibration.** The first half of the stretch is learned unseen. From then on each row is scored
 before it is learned, so that the second half's scores are those of rows that the reference did not
-know. p is the share of them that is not below a score; beyond the highest tenth a generalised
-Pareto tail (Hosking and Wallis 1987; Siffer et al. 2017) takes over, with a shape from .1 to .5. A
-small p is surprising.
+know. Up to 512 of them are kept, one of every run of 2ⁿ rows: where they are more, one of two
+neighbours goes, drawn by Philox from the rows' number, and n grows by 1. So the whole second half
+counts evenly, whatever its length. p is the share of the kept ones that is not below a score;
+beyond the highest tenth a generalised Pareto tail (Hosking and Wallis 1987; Siffer et al. 2017)
+takes over, with a shape from .1 to .5. A small p is surprising.
 
 **Evidence.** What lasts adds up in it anyway, and means over time would count a row for as long as
 they last: so its p is that of a score of its own, with ‖y‖ over the first DL entries alone, which
-are the whitened rows without f and s. S ← max(0, S - ln p - k), k `drift`: Page's sum (1954) of
-surprises, whose mean is 1 while all is well. A spike raises it at once, a slow ramp over time. A
-change between two modes that are both usual is odd in its order alone, and for as long as there are
+are the whitened rows without f and s. S ← max(0, S - ln p - k min(max(v, 1), 4)), k `drift`: Page's
+sum (1954) of surprises, whose mean is 1 while all is well. A spike raises it at once, a slow ramp
+over time. v is the level that surprise has come to, v ← v + .001(-ln p - v), some 1,000 rows: a
+small change that lasts is let pass after a while, so that its episode ends and what comes later is
+seen; p and h do not follow. A change between two modes that are both usual is odd in its order alone, and for as long as there are
 lags: where no newest row among the last L is surprising by itself, one by the first D entries of
 W(e - m), -ln p counts as at most 4. Excursions of S from 0 have heights with an exponential tail
 (Cramér and Lundberg); h is where one is as rare as stated, by the highest quarter of those so far,
@@ -38,12 +42,15 @@ ten to 64: by their lowest h₀, how many rows they came in, and the mean m of w
 beyond it. As m is estimated, the tail is that of the predictive distribution, (1 + (h - h₀)/km)^-k.
 So rows that resemble their neighbours, or that are wilder than the calibration's, raise h by
 themselves; no independence is assumed. m is at least that of independent rows. An episode that is
-over counts, too: where they come more often than stated, h rises.
+over counts, too: where they come more often than stated, h rises. The first excursions are those of
+the second half: of its first 512 rows by the calibration that these make; of the rows after them,
+each by a calibration of the rows before its block, where S stays below 30, since those may be too
+few to judge by.
 
 **Stuck channels** may lie well inside all that is usual. A channel that repeats its value for k
-rows more than four times its longest run before the calibration, and five, has the surprise
--k ln q, q how often it repeated one then, at most ½; a row's surprise is at least the largest of
-its channels'.
+rows more than four times its longest run before the calibration, and five, has the surprise -k ln
+q, q how often it repeated one then, at most ½; what goes into S is at least the largest of the
+channels'. p is that of the score alone.
 
 **Episodes.** One is open from where S exceeds h until it fell by 60 from its highest, or to 0; S
 stays below 1.5h. So it ends some hundred usual rows after the last odd one, which `last` names: the
@@ -65,15 +72,16 @@ rows are searched so, of the next 256 one of two, of the next 512 one of four an
 Philox, and each counts for as many: for an episode of a million rows some 1,800 are searched.
 
 **Until.** Where the stretch ends at an event time, it is learned from on as above, half of `rows`
-unseen, and calibrated by the last 512 scores before that time. A rate in event time is one in rows
-by the mean distance of the stretch's rows in time.
+unseen, and calibrated by the scores of the rows from then to that time. A rate in event time is one
+in rows by the mean distance of the stretch's rows in time.
 
 **A new normal.** An episode that lasts longer than `accept_after` rows is closed as accepted, and
 the reference is made anew, from the rows that follow, by the scale of the last 128. By default none
 is: a fault that lasts stays one.
 
 **Gated.** Every 128 rows those are learned that lie in no episode, with a memory of eight
-stretches; the calibration is made anew when as many rows were kept as it was made of.
+stretches; one of 2ⁿ rows is kept for calibrations, as in the stretch, and the calibration is made
+anew, of the last 512, when as many were kept as it was made of.
 
 Cost per row: O(E²) for d², O(BD + Br) for ℓ; O(128E + E³/128) where it learns. State: see
 `ReferenceState`. All sums have one order: the same bits however rows are cut into calls.

@@ -1,5 +1,6 @@
 from .episodes import Episode as Episode
 from .episodes import open_episode as open_episode
+from .run import WRITTEN as WRITTEN
 from .run import Scores as Scores
 from .run import end_stretch as end_stretch
 from .run import update as update

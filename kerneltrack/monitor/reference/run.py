@@ -33,6 +33,8 @@ from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+WRITTEN = {"ref_loss": "residual", "ref_distance": "distance", "ref_score": "score", "p": "p"}
+"""Columns of outputs, and which of a row's `Scores` they have; null before there is one."""
 MOST_TOLD = 1024
 """Episodes that one call of the loop tells of; it is called again for more."""
 
@@ -66,7 +68,8 @@ class Scores:
             calibration.
         p: (n,) share of normal rows that are at least as odd, small where a row is surprising; NaN
             before the calibration.
-        evidence: (n,) S/h: an episode is open from where it is above 1 until it is 0; NaN likewise.
+        evidence: (n,) S/h: an episode is open from where it is above 1 until it fell by enough;
+            NaN likewise.
     """
 
     distance: FloatArray
@@ -87,6 +90,11 @@ class Scores:
     def after(self, row: int) -> Scores:
         """Return the part from a row on."""
         return Scores(*(column[row:] for column in self.columns))
+
+    @property
+    def written(self) -> dict[str, FloatArray]:
+        """The scores that outputs have, by the name of the column."""
+        return {name: getattr(self, field) for name, field in WRITTEN.items()}
 
     @property
     def columns(self) -> tuple[FloatArray, ...]:

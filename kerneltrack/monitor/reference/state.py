@@ -33,19 +33,23 @@ BoolArray = npt.NDArray[np.bool_]
 
 MOST_KEPT = 512
 """Scores that a calibration is made of, at most."""
+MOST_THINNED = 40
+"""Powers of two of which one score is kept, at most."""
 MOST_PEAKS = 64
 """Excursions that the threshold is made of."""
 KERNEL = CovarianceTracker()
 
 # Places in the state's `reals` and `counts`, as in native/reference.h.
 THRESHOLD, EVIDENCE = 13, 14
-EVIDENCES = slice(EVIDENCE, EVIDENCE + 6)
+EVIDENCES = slice(EVIDENCE, EVIDENCE + 7)
 """S and what goes along with it, none of it below 0."""
-REALS = 20
+LEVEL = 20
+REALS = 21
 SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
 SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
 STRETCHED, STUCK_ROWS, RECENT_ROW, BEGAN, PAD = range(12, 17)
-COUNTS = 19
+SORTED, OFFERED, THINNED = range(19, 22)
+COUNTS = 22
 NEWEST_TIME, FIRST_TIME, STRETCH_TIME = range(3, 6)
 MEASURES = ("d²", "d² without means over time", "d² of the newest row alone", "α")
 """What is measured of a row."""
@@ -55,6 +59,8 @@ _RUNS = ("runs", "longest", "repeated")
 """Counts of each channel: none is larger than that of the rows."""
 _FIXED = (
     Limit("rows of the calibration", CALIBRATED, MOST_KEPT),
+    Limit("scores of the calibration", SORTED, MOST_KEPT),
+    Limit("thinning of the scores", THINNED, MOST_THINNED),
     Limit("excursions", EXCURSIONS, MOST_PEAKS),
     Limit("place of row 0", PAD, BLOCK - 1),
 )
@@ -69,7 +75,7 @@ _UP_TO_SEEN = {
     "rows before the calibration": STRETCHED,
     "row that the reference began with": BEGAN,
 }
-_UP_TO_BLOCK = {"rows learned": LEARNED, "scores kept": KEPT}
+_UP_TO_BLOCK = {"rows learned": LEARNED, "scores kept": KEPT, "scores offered": OFFERED}
 
 
 class Tables(NamedTuple):
@@ -86,7 +92,8 @@ class Tables(NamedTuple):
         scatter: (E, E) lower triangle of Σ(e - m)(e - m)ᵀ.
         whitener: (E, E) W, lower triangle.
         unseen: (E,) variance of each entry of y over rows that were not learned yet.
-        scores: (4, 512) ring of the `MEASURES` that the next calibration is made of.
+        scores: (4, 512) the `MEASURES` that the next calibration is made of: those of the second
+            half so far, evenly, then a ring.
         calibration: (3, 512) the scores of the last one, sorted: one of each measure but α.
         measured: (4, BLOCK) the `MEASURES` of the open block's rows.
         peaks: (64,) heights of the highest excursions of S that were no episodes, falling.
@@ -96,17 +103,18 @@ class Tables(NamedTuple):
         runs: (D,) rows that repeat the one before, up to the newest.
         longest: (D,) the longest of these runs before the first calibration.
         repeated: (D,) rows that repeated the one before, until then.
-        reals: (20,) means of the `MEASURES`, d in place of d²; begin, shape and width of the three
+        reals: (21,) means of the `MEASURES`, d in place of d²; begin, shape and width of the three
             scores' tails; h; S, and its largest value since it was 0; since it was low the largest
             surprise and their sum; their sum over an episode's first rows; the largest surprise of
-            a newest row alone of late.
-        counts: (19,) rows seen, learned, kept for calibrations; rows of the last calibration, rows
+            a newest row alone of late; the level of surprise.
+        counts: (22,) rows seen, learned, kept for calibrations; rows of the last calibration, rows
             kept when the next is due; the row at which S left h/50, the one that opened an episode
             (-1: none), the last one of p < .01 and how many; episodes; excursions kept, and the
             rows that they came in; rows before the first calibration; rows since S was low whose
             surprise was that of a channel that is stuck; the row of the largest surprise of late;
             the row that the reference began with; the place of row 0 in its block; rows of the
-            unseen variances; excursions so far.
+            unseen variances; excursions so far; scores that p goes by, also before the reference is
+            made; rows offered to calibrations; n, where one of 2ⁿ of these is kept.
         times: (6,) event times, ns, of the row at which S left h/50, that opened an episode, that
             was the last one of p < .01, and of the newest; of the first row, and of the last one
             that the reference was made from; 0 without times.
@@ -139,7 +147,7 @@ class Tables(NamedTuple):
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 135) + 4205) + 128 and those of the
+    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 135) + 4209) + 128 and those of the
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M).
 
     Attributes:
@@ -237,6 +245,7 @@ def restarted(state: ReferenceState) -> ReferenceState:
         tables.counts[place] = 0
     tables.counts[OPENED] = -1
     tables.reals[EVIDENCES] = 0.0
+    tables.reals[LEVEL] = 1.0
     tables.times[: NEWEST_TIME + 1] = 0
     for array in (tables.blame, tables.stuck, tables.runs):
         array[...] = 0
@@ -262,7 +271,7 @@ def next_place(tables: Tables) -> int:
 
 
 def next_places(counts: IntArray) -> Any:
-    """Return the next rows' places in their blocks, (...,), of counts (..., 19)."""
+    """Return the next rows' places in their blocks, (...,), of counts (..., 22)."""
     return (counts[..., SEEN] + counts[..., PAD]) % BLOCK
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +23,13 @@ MOST_BANDS = 100
 MOST_CHANNELS = 3
 LEAST_SHARE = 0.05
 """A channel with less of the blame is not named."""
-_TIMES = ("start", "last")
+_TIMES = ("start", "last", "time", "detected")
 _HOUR = 3_600_000_000_000
 _LEAST_HOURS, _MANY_HOURS = 1, 36
 """A reference of so many hours at least, of a model that was seen for so many, misses a part of the
 day; one of seconds is not meant to show a day."""
+_TOGETHER_HOURS, _LEAST_TOGETHER, _PART_TOGETHER = 3, 3, 4
+"""So many models at least, and one in so many, that go off within so many hours share a cause."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +105,20 @@ class Episodes:
         still: How many of them the input ended within an episode of.
         total: Episodes of all of them.
         worst: The first 100, by severity.
+        together: The most models that went off within three hours of each other.
+        together_at: Event time at which the first of these did, ns; None without times.
+        pace: Event time from row to row, ns, in the longest episode; None without times.
+        rows: Index of the newest row that an episode tells of.
     """
 
     models: int
     still: int
     total: int
     worst: list[Off]
+    together: int = 0
+    together_at: int | None = None
+    pace: float | None = None
+    rows: int = 0
 
 
 def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
@@ -127,10 +138,18 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     worst: dict[str, dict[str, Any]] = {}
     newest: dict[str, tuple[int, int, bool]] = {}
     seen: dict[str, set[int]] = {}
+    noticed: list[tuple[int, str]] = []
+    longest, pace, rows = 0, None, 0
     for batch in read_batches(paths, names):
         for line in _plain(batch):
             model = line["model_id"]
-            seen.setdefault(model, set()).add(line["episode"])
+            numbers = seen.setdefault(model, set())
+            if line.get("detected") is not None and line["episode"] not in numbers:
+                noticed.append((line["detected"], model))
+            numbers.add(line["episode"])
+            rows, length = max(rows, line["index"]), line["index"] - line["start_index"]
+            if line.get("time") is not None and length > longest:
+                longest, pace = length, (line["time"] - line["start"]) / length
             said = line["episode"], line["index"], line["state"] == "open"
             newest[model] = max(newest.get(model, said), said)
             known = worst.get(model)
@@ -143,7 +162,23 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     found = [_off(line, channels, len(seen[model])) for model, line in worst.items()]
     found.sort(key=lambda off: (-off.severity, natural(off.model)))
     still = sum(is_open for _, _, is_open in newest.values())
-    return Episodes(len(found), still, sum(map(len, seen.values())), found[:MOST_LISTED])
+    total = sum(map(len, seen.values()))
+    together, at = _together(sorted(noticed))
+    return Episodes(len(found), still, total, found[:MOST_LISTED], together, at, pace, rows)
+
+
+def _together(noticed: Sequence[tuple[int, str]]) -> tuple[int, int | None]:
+    """Return the most models that went off within three hours, and when the first of them did."""
+    most, at, first = 0, None, 0
+    within: Counter[str] = Counter()
+    for time, model in noticed:
+        within[model] += 1
+        while time - noticed[first][0] > _TOGETHER_HOURS * _HOUR:
+            within -= Counter([noticed[first][1]])
+            first += 1
+        if len(within) > most:
+            most, at = len(within), noticed[first][0]
+    return most, at
 
 
 def bands_of(output: str, models: Iterable[str]) -> dict[str, list[Band]]:
@@ -180,8 +215,7 @@ def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     for name in _TIMES:
         if name in columns:
             columns[name] = columns[name].cast(pa.timestamp("ns", tz="UTC")).cast(pa.int64())
-    kept = [name for name in columns if name not in ("time", "detected")]
-    lines: list[dict[str, Any]] = pa.table({name: columns[name] for name in kept}).to_pylist()
+    lines: list[dict[str, Any]] = pa.table(columns).to_pylist()
     return lines
 
 
@@ -218,8 +252,7 @@ def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = Fals
         return []
     models, without = counts["models"], counts["models_without_reference"]
     lines = episode_lines(found, models - without) if models > without or not models else []
-    if own:
-        lines += day_lines(found, run["reference"])
+    lines += day_lines(found, models - without, run["reference"], own=own)
     if without:
         names = sorted(run["models_without_reference"], key=natural)
         named = [printable(name) for name in names[:MOST_NAMED]]
@@ -249,31 +282,41 @@ def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[
     return lines
 
 
-def day_lines(found: Episodes, reference: Mapping[str, Any]) -> list[str]:
-    """Return a line if the reference saw hours of a day, of models that were seen for days.
+def day_lines(
+    found: Episodes, models: int, reference: Mapping[str, Any], *, own: bool = True
+) -> list[str]:
+    """Return what the reference may not have seen of days and weeks, if there is a sign of it.
 
-    What changes from noon to night is then off each night: a reference has to have seen all that is
-    normal. How long its rows took is told by the pace of the models' worst episodes.
+    What changes from noon to night, or at the weekend, is odd until a reference has seen it: then
+    many models go off in the same hours.
 
     Args:
         found: The models that are off.
+        models: How many were held against a reference.
         reference: The reference's settings, as `run.json` has them.
+        own: Whether each model's reference was made from the first rows of this run.
     """
-    size = reference.get("rows")
-    if not size or reference.get("until") is not None:
+    if found.pace is None or found.pace * found.rows < _MANY_HOURS * _HOUR:
         return []
-    for off in found.worst:
-        if off.start is None or off.last is None or off.last_row <= off.row:
-            continue
-        pace = (off.last - off.start) / (off.last_row - off.row)
-        hours = size * pace / _HOUR
-        if _LEAST_HOURS <= hours < 24 and pace * off.last_row >= _MANY_HOURS * _HOUR:
-            day = math.ceil(24 * _HOUR / pace)
-            return [
-                f"normal is what the first {size:,} rows showed, some {hours:.1f} hours: if it "
-                f"changes with the time of day, give it whole days (--reference-rows {day})"
-            ]
-    return []
+    lines = []
+    if found.together >= _LEAST_TOGETHER and found.together * _PART_TOGETHER >= models:
+        at = moment(found.together_at or 0, to=SECOND)
+        lines.append(
+            f"{found.together:,} of {models:,} models went off within {_TOGETHER_HOURS} hours from "
+            f"{at} UTC on: if they were well, what they share (the hour, the weekday, the weather) "
+            "is new to the reference"
+        )
+    size, day = reference.get("rows"), math.ceil(24 * _HOUR / found.pace)
+    hours = found.pace * (size or 0) / _HOUR
+    if own and reference.get("until") is None and _LEAST_HOURS <= hours < 24:
+        return [
+            *lines,
+            f"normal is what the first {size:,} rows showed, some {hours:.1f} hours: if it changes "
+            f"with the time of day, give it whole days (--reference-rows {day})",
+        ]
+    if not lines:
+        return []
+    return [f"{lines[0]}: give it whole days, and weeks (--reference-rows {7 * day} is a week)"]
 
 
 def _until(off: Off) -> str:
