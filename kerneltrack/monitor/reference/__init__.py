@@ -34,18 +34,18 @@ are the whitened rows without f and s. S ← max(0, S - ln p - k min(max(v, 1), 
 sum (1954) of surprises, whose mean is 1 while all is well. A spike raises it at once, a slow ramp
 over time. v is the level that surprise has come to, v ← v + .001(-ln p - v), some 1,000 rows: a
 small change that lasts is let pass after a while, so that its episode ends and what comes later is
-seen; p and h do not follow. A change between two modes that are both usual is odd in its order alone, and for as long as there are
-lags: where no newest row among the last L is surprising by itself, one by the first D entries of
-W(e - m), -ln p counts as at most 4. Excursions of S from 0 have heights with an exponential tail
-(Cramér and Lundberg); h is where one is as rare as stated, by the highest quarter of those so far,
-ten to 64: by their lowest h₀, how many rows they came in, and the mean m of what the k others have
-beyond it. As m is estimated, the tail is that of the predictive distribution, (1 + (h - h₀)/km)^-k.
-So rows that resemble their neighbours, or that are wilder than the calibration's, raise h by
-themselves; no independence is assumed. m is at least that of independent rows. An episode that is
-over counts, too: where they come more often than stated, h rises. The first excursions are those of
-the second half: of its first 512 rows by the calibration that these make; of the rows after them,
-each by a calibration of the rows before its block, where S stays below 30, since those may be too
-few to judge by.
+seen; p and h do not follow. A change between two modes that are both usual is odd in its order
+alone, and for as long as there are lags: where no newest row among the last L is surprising by
+itself, one by the first D entries of W(e - m), -ln p counts as at most 4. Excursions of S from 0
+have heights with an exponential tail (Cramér and Lundberg); h is where one is as rare as stated, by
+the highest quarter of those so far, ten to 64: by their lowest h₀, how many rows they came in, and
+the mean m of what the k others have beyond it. As m is estimated, the tail is that of the
+predictive distribution, (1 + (h - h₀)/km)^-k. So rows that resemble their neighbours, or that are
+wilder than the calibration's, raise h by themselves; no independence is assumed. m is at least that
+of independent rows. An episode that is over counts, too: where they come more often than stated, h
+rises. The first excursions are those of the second half: of its first 512 rows by the calibration
+that these make; of the rows after them, each by a calibration of the rows before its block, where S
+stays below 30, since those may be too few to judge by.
 
 **Stuck channels** may lie well inside all that is usual. A channel that repeats its value for k
 rows more than four times its longest run before the calibration, and five, has the surprise -k ln
