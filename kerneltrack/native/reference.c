@@ -75,7 +75,7 @@ twice as many one of four, and so on. */
 #define MOST_LEVEL 4.0
 /* S of a rehearsed row, at most: one odd hour of the stretch, or scores of too few rows so far, must not
 decide alone how high the threshold is. */
-#define MOST_REHEARSED 30.0
+#define MOST_REHEARSED 60.0
 /* Largest |x| after scaling, in deviations: one wild row must not be all that is known. */
 #define MOST_DEVIATION 1e3
 /* False alarms a row, at most. */

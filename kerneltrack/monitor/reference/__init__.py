@@ -45,7 +45,7 @@ wilder than the calibration's, raise h by themselves; no independence is assumed
 of independent rows. An episode that is over counts, too: where they come more often than stated, h
 rises. The first excursions are those of the second half: of its first 512 rows by the calibration
 that these make; of the rows after them, each by a calibration of the rows before its block, where S
-stays below 30, since those may be too few to judge by.
+stays below 60, since those may be too few to judge by.
 
 **Stuck channels** may lie well inside all that is usual. A channel that repeats its value for k
 rows more than four times its longest run before the calibration, and five, has the surprise -k ln
