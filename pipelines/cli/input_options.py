@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pipelines.cli import handed_on
@@ -29,20 +30,31 @@ def add_input_flags(parser: argparse.ArgumentParser) -> None:
     FORMATS.add(parser.add_argument_group("file formats"))
 
 
-def look_at_input(args: argparse.Namespace) -> Input:
+def look_at_input(
+    args: argparse.Namespace, meanwhile: Callable[[Input], None] | None = None
+) -> Input:
     """Look at the files that a command reads.
+
+    Args:
+        args: The parsed flags.
+        meanwhile: Begins what goes on while the first rows are read; called once the files are
+            known.
 
     Raises:
         ConfigError: for a bad flag or column.
         DataError: for input that cannot be read.
     """
     # Not for the help: Arrow takes longer to import than that takes.
-    from transforms.read.counters import without_counters  # noqa: PLC0415
     from transforms.read.look import look_at_files  # noqa: PLC0415
 
     before = getattr(args, "warm_start", None) or getattr(args, "snapshots", None)
     columns = handed_on.columns_of(COLUMNS.read(args), before)
     found = look_at_files(args.input, columns, formats_from_flags(args))
+    if meanwhile is not None:
+        meanwhile(found)
+    # Beam comes with it: a wrong flag or column is found before.
+    from transforms.read.counters import without_counters  # noqa: PLC0415
+
     found = dataclasses.replace(found, columns=without_counters(found.infos, found.columns))
     # Of rows that are merged one alone may lack channels.
     partial = found.columns.partial or getattr(args, "duplicates", None) == "merge"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import TYPE_CHECKING
 
 from kerneltrack.batch.landmark_spec import MAX_ROWS
@@ -187,7 +188,5 @@ def check(args: argparse.Namespace) -> Input:
     if getattr(args, "workers", None) is not None:
         check_int("--workers", args.workers, 1, MOST_WORKERS)
     results_in(args.output, args.overwrite)
-    files = input_options.look_at_input(args)
-    if hasattr(args, "workers"):
-        workers.prepare(args, files)
-    return files
+    prepare = functools.partial(workers.prepare, args) if hasattr(args, "workers") else None
+    return input_options.look_at_input(args, prepare)

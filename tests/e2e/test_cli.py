@@ -118,7 +118,7 @@ MISTAKES = {
         r"--max-disorder = -1.0: must be a number >= 0",
     ),
     "a file that is not there": ("track no.parquet --output x", r"no.parquet: no such file"),
-    "a folder": ("track . --output x", r"is a folder; name its files"),
+    "a folder": ("track . --output x", r"files of different endings: .*; name those of one"),
     "a column that is not there": (
         "track in.parquet --output x --time tmie",
         r"--time = 'tmie': must be a column \(did you mean 'time'\?\) of in.parquet",
@@ -531,7 +531,7 @@ def test_what_a_run_prints(folder: Path) -> None:
         "features: 3 as float64: x0, x1, x2",
         "missing:  rows with a missing feature go to the failures",
     ]
-    assert "left out: label: no numbers (string)" in lines
+    assert "left out: label: two words (--features takes it: run is 0, walk is 1)" in lines
     assert re.fullmatch(
         r"600 rows in: 600 features of 3 models, 0 failed; [0-9.]+ s, [0-9,]+ rows/s", lines[-3]
     )

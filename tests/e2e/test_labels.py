@@ -230,7 +230,7 @@ def test_labels_that_no_row_takes_go_to_the_failures(data: dict[str, Data], tmp_
         3: ("m/9", "labels.csv", "no row of this model came"),
         4: ("m/0", "labels.csv", "another label of the same row comes first"),
         5: ("m/0", "labels.csv", "the label is missing"),
-        6: (None, "labels.csv", "index = 'x': not a whole number"),
+        6: ("m/0", "labels.csv", "index = 'x': not a whole number"),
         7: (None, "labels.csv", "model_id = '': no model id (1 to 1024 bytes of UTF-8)"),
     }
     learned = {

@@ -211,7 +211,8 @@ def test_what_a_learning_run_prints(
     printed = capsys.readouterr()
     assert printed.err == ""
     counts = record_of(classes.output)["counts"]
-    *_, rows, scored, report = printed.out.splitlines()
+    *_, rows, scored, times, report = printed.out.splitlines()
+    assert times.startswith("times: ")
     assert re.match(r"900 rows in: 900 features of 3 models, 0 failed; ", rows)
     assert scored == (
         f"{counts['scored']} predictions met a label: {100 * counts['accuracy']:.1f}% correct "

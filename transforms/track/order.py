@@ -69,8 +69,8 @@ class Order(Settings):
             allowed = f"{KEEP} where max_disorder is 0: no row waits"
             raise ConfigError("duplicates", self.duplicates, allowed)
         if self.idle_flush is not None and self.waits_for_end:
-            allowed = "None where max_disorder is infinite"
-            raise ConfigError("idle_flush", self.idle_flush, allowed)
+            allowed = "a finite number of seconds where idle_flush is set"
+            raise ConfigError("max_disorder", self.max_disorder, allowed)
 
     @property
     def waits_for_end(self) -> bool:
