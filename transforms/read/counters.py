@@ -91,10 +91,11 @@ def _counters_in(parts: Sequence[ParsedRows], columns: Columns) -> list[str]:
 
 def _by_model(part: ParsedRows) -> Iterator[npt.NDArray[np.floating]]:
     """Yield each model's rows in the order of their times, if there are enough."""
-    for code in range(len(part.models)):
+    if part.time is None:
+        return
+    for code in np.flatnonzero(np.bincount(part.model) >= _FEWEST_ROWS).tolist():
         own = np.flatnonzero(part.model == code)
-        if len(own) >= _FEWEST_ROWS and part.time is not None:
-            yield part.x[own[np.argsort(part.time[own], kind="stable")]]
+        yield part.x[own[np.argsort(part.time[own], kind="stable")]]
 
 
 def is_counter(values: npt.NDArray[np.floating]) -> bool:
