@@ -162,6 +162,7 @@ def said_of(
 ) -> list[str]:
     columns: Any = SimpleNamespace(
         features=tuple(Feature(*one) for one in features),
+        long=None,
         label=label,
         label_type=pa.type_for_alias(kind),
         options=ColumnOptions(missing=missing),

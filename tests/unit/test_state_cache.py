@@ -33,7 +33,7 @@ KEPT: list[Any] = [
     [
         Packed(0, None, 10**18, bytes(14_000), bytes(40_000), known=True),
         Waiting(bytes(900), 1, 10**18),
-        Clock(10**18, 10**18, 2, True),
+        Clock(10**18, 10**18, 2, True, ahead=(10**18 + 5, 10**18 + 7)),
         Watch(1e9, 2e9, 3e9),
     ],
     [[b"nested"], {"a": 1}],

@@ -53,9 +53,12 @@ def _flat_size(value: Any) -> int | None:
         seen[id(entry)] = sys.getsizeof(entry)
         if isinstance(entry, tuple):
             for part in entry:
-                if type(part) not in _FLAT:
+                # A clock has a tuple of times.
+                inner = part if type(part) is tuple else (part,)
+                if any(type(each) not in _FLAT for each in inner):
                     return None
-                seen[id(part)] = sys.getsizeof(part) if part is not None else 0
+                for each in (part, *inner):
+                    seen[id(each)] = sys.getsizeof(each) if each is not None else 0
         elif isinstance(entry, Chunk) and entry.records is not None:
             seen[id(entry.records.data)] = sys.getsizeof(entry.records.data)
         elif isinstance(entry, Chunk):
