@@ -385,7 +385,8 @@ def test_every_line_of_a_csv_file_once(
     for content in (texts, [text for text, line in zip(texts, lines, strict=True)
                             if isinstance(line, tuple)]):  # fmt: skip
         path.write_bytes(b"\n".join([b"id,t,x,y", *content]))
-        results.append(cut_files(ReadChunks(str(path), options)))
+        # Else a header unlike the lines below it is refused.
+        results.append(cut_files(ReadChunks(str(path), options, FormatOptions(header=True))))
     chunks, failures = results[0]
     good = [row for _, chunk in chunks for row in chunk.column("row").tolist()]
     failed = [row for part in failures for _, _, row, _ in reasons(part)]
