@@ -25,6 +25,9 @@ ROWS = 5
 KEYS = (b"m0", b"m1")
 MILLISECOND = 10**6
 DAY = 86_400 * 1000
+JUMP_ROWS = "50"
+"""Among so many messages more than the default number of rows of a wild time come one after the
+other, without a good one of their model between them: they would confirm a jump."""
 SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
 """As `live.SPECS` says."""
 
@@ -95,7 +98,8 @@ def assert_undisturbed(
     messages = mixed(good_messages(form), bad_messages(form, count, by_record))
     refused = {at: each for at, each in enumerate(messages) if each.bad}
     letters = f"{live.topic}-out-dead-letters"
-    with live.running(*(["--time", ""] if by_record else [])) as job:
+    asked = ["--jump-rows", JUMP_ROWS, *(["--time", ""] if by_record else [])]
+    with live.running(*asked) as job:
         _send(live, messages[:50])
         wait_for("rows", lambda: counters(cluster.flink, job)["rows_tracked"] > 0)
         workers = cluster.status()["workers"]

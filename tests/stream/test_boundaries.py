@@ -88,15 +88,22 @@ class Boundary(NamedTuple):
 
 
 def boundaries_by_hand(rows: Rows, every: float = EVERY) -> list[Boundary]:
-    """Row by row: one boundary where a row lies beyond one, the first after the row before it."""
+    """Row by row: one boundary where a row lies beyond one, the first after the row before it.
+
+    A row without any value passes a boundary, but moves no clock.
+    """
     span = round(every * SECOND)
     _, good = filled(rows)
-    found = []
-    times = np.asarray(rows.time).tolist()
-    for place in range(1, len(times)):
-        first = (times[place - 1] // span + 1) * span
-        if times[place] >= first:
-            found.append(Boundary(place, first, int(good[:place].sum())))
+    tells = np.isfinite(rows.x).any(axis=1).tolist()
+    found: list[Boundary] = []
+    newest: int | None = None
+    for place, time in enumerate(np.asarray(rows.time).tolist()):
+        if newest is not None:
+            first = (newest // span + 1) * span
+            if time >= first and (not found or first > found[-1].at):
+                found.append(Boundary(place, first, int(good[:place].sum())))
+        if tells[place]:
+            newest = time
     return found
 
 

@@ -128,11 +128,15 @@ def run_rows(
         The state after the rows and what came out. The same, whatever calls the rows came in.
     """
     outcome = Outcome()
-    clock = None if times is None else _clock_of(work, model, rows, times)
-    newest = int(clock[-1]) if clock is not None and len(clock) else model.time
-    opened = _opened(work, model, clock)
+    tells = _tells_time(work, rows)
+    clock = None if times is None else _clock_of(model, tells, times)
+    # A row that no model can take says, as any other, that all rows before it have come.
+    shown = np.zeros(0, np.int64) if times is None else _never_back(times, model.time)
+    told = shown[:0] if clock is None else clock[tells]
+    newest = int(shown[-1]) if len(shown) else model.time
+    opened = _opened(work, model, told, np.flatnonzero(tells))
     start = 0
-    for event in _events(work, model, opened[:, 0], clock, until):
+    for event in _events(work, model, opened[:, 0], told, shown, until):
         if event.place > start:
             segment = _cut(rows, times, clock, opened, start, event.place)
             model = _run_segment(work, model, segment, outcome)
@@ -174,9 +178,8 @@ def _cut(
     )
 
 
-def _clock_of(work: Work, model: Model, rows: npt.NDArray[Any], times: IntArray) -> IntArray:
+def _clock_of(model: Model, tells: npt.NDArray[np.bool_], times: IntArray) -> IntArray:
     """Return the greatest time up to each row; rows that no model can take move it nowhere."""
-    tells = _tells_time(work, rows)
     if not tells.all() and (model.time is not None or tells.any()):
         known = times[np.argmax(tells)] if model.time is None else model.time
         times = np.where(tells, times, known)
@@ -197,53 +200,68 @@ def _never_back(times: IntArray, before: int | None) -> IntArray:
     return clock
 
 
-def _opened(work: Work, model: Model, clock: IntArray | None) -> IntArray:
-    """Return start and first row's place, (w, 2), of the windows that begin to hold rows."""
-    if model.open is None or work.measure is None or clock is None:
+def _opened(work: Work, model: Model, told: IntArray, places: IntArray) -> IntArray:
+    """Return start and first row's place, (w, 2), of the windows that begin to hold rows.
+
+    `told`: clock at the rows that tell the time, which are at `places`.
+    """
+    if model.open is None or work.measure is None or not len(told):
         return np.zeros((0, 2), np.int64)
-    starts = work.measure.starts(clock)
+    starts = work.measure.starts(told)
     starts = starts[~np.isin(starts, model.open.windows[:, 0])]
-    return np.column_stack([starts, np.searchsorted(clock, starts)])
+    return np.column_stack([starts, places[np.searchsorted(told, starts)]])
 
 
 def _events(
-    work: Work, model: Model, opened: IntArray, clock: IntArray | None, until: float
+    work: Work, model: Model, opened: IntArray, told: IntArray, shown: IntArray, until: float
 ) -> list[Event]:
-    """Return the windows' ends up to `until` and the boundaries that are passed, in order."""
+    """Return the windows' ends up to `until` and the boundaries that are passed, in order.
+
+    Args:
+        work: What to do.
+        model: Before the rows.
+        opened: Starts of the windows that begin to hold rows.
+        told: Clock at the rows that tell the time.
+        shown: (n,) greatest time up to each row, whether it tells the time or not.
+        until: See `run_rows`.
+    """
     events: list[Event] = []
-    clock = np.zeros(0, np.int64) if clock is None else clock
     # A row at or after an end says that no row before it is to come.
-    until = max(until, clock[-1]) if len(clock) else until
+    until = max(until, shown[-1]) if len(shown) else until
     if model.open is not None and work.measure is not None:
         starts = np.union1d(model.open.windows[:, 0], opened)
         ends = starts + work.measure.size
-        places = np.searchsorted(clock, ends)
+        places = np.searchsorted(shown, ends)
         for start, end, place in zip(starts, ends, places, strict=True):
             if end <= until:
                 events.append(Event(int(place), int(end), int(start)))
     if work.every is not None:
-        events += _boundaries(work.every, model, clock, until)
+        events += _boundaries(work.every, model, told, shown, until)
     # A snapshot comes after the windows that end at its boundary.
     return sorted(events, key=lambda event: (event.at, event.start is None))
 
 
-def _boundaries(every: int, model: Model, clock: IntArray, until: float) -> list[Event]:
-    """Return the boundaries that are passed: after each row at most one, the first.
+def _boundaries(
+    every: int, model: Model, told: IntArray, shown: IntArray, until: float
+) -> list[Event]:
+    """Return the boundaries that are passed: after each row that tells the time the first, if any.
 
     A row that waits passes one too, if all rows before it have come: a window that ends between
-    the two must not close first.
+    the two must not close first. So does a row that no model can take.
     """
-    fresh = model.time is None
-    known = clock if fresh else np.concatenate([[model.time], clock])
+    known = told if model.time is None else np.concatenate([[model.time], told])
     if not len(known):
         return []
+    if until == math.inf:
+        until = shown[-1] if len(shown) else -math.inf
     spans = known // every
-    places = np.flatnonzero(np.diff(spans))
-    found = [Event(int(p) + fresh, int(spans[p] + 1) * every, None) for p in places]
-    coming = int(spans[-1] + 1) * every
-    if coming <= until < math.inf:
-        found.append(Event(len(clock), coming, None))
-    return [event for event in found if model.until is None or event.at > model.until]
+    # The one after the last row may still be to come.
+    passed = np.append(np.diff(spans) > 0, (spans[-1] + 1) * every <= until)
+    ends = (spans[passed] + 1) * every
+    if model.until is not None:
+        ends = ends[ends > model.until]
+    places = np.searchsorted(shown, ends)
+    return [Event(int(p), int(end), None) for p, end in zip(places, ends, strict=True)]
 
 
 def next_event(work: Work, model: Model) -> int:
@@ -276,7 +294,11 @@ def _run_segment(work: Work, model: Model, segment: _Segment, outcome: Outcome) 
     stamps = None if clock is None else clock[good]
     model = model._replace(held=held)
     if clock is not None and (model.time is not None or _tells_time(work, segment.rows).any()):
-        model = model._replace(time=int(clock[-1]), until=int(clock[-1]))
+        time = int(clock[-1])
+        # A row that no model can take may come after a boundary that is later than the clock.
+        model = model._replace(
+            time=time, until=time if model.until is None else max(time, model.until)
+        )
     if sliding is not None:
         model = _note_moving(work, model, sliding, features, stamps, outcome)
     if model.open is not None and work.measure is not None:
