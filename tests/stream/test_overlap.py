@@ -162,7 +162,9 @@ def test_a_row_that_no_model_can_take_moves_no_clock(
         assert ended == wanted
     else:
         # It says, as any row, that all before it have come: windows and boundaries end.
-        assert codec.read_header(ended)["about"]["time"] == codec.read_header(wanted)["about"]["time"]
+        assert (
+            codec.read_header(ended)["about"]["time"] == codec.read_header(wanted)["about"]["time"]
+        )
     folder = write_folder(told, tmp_path)
     live = step_through([("m", last.chunk())], warm=folder, order=order)
     assert live.failures == []
