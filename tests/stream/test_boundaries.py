@@ -90,11 +90,10 @@ class Boundary(NamedTuple):
 def boundaries_by_hand(rows: Rows, every: float = EVERY) -> list[Boundary]:
     """Row by row: one boundary where a row lies beyond one, the first after the row before it.
 
-    A row without any value passes a boundary, but moves no clock.
+    A row that is refused passes a boundary, but moves no clock.
     """
     span = round(every * SECOND)
     _, good = filled(rows)
-    tells = np.isfinite(rows.x).any(axis=1).tolist()
     found: list[Boundary] = []
     newest: int | None = None
     for place, time in enumerate(np.asarray(rows.time).tolist()):
@@ -102,7 +101,7 @@ def boundaries_by_hand(rows: Rows, every: float = EVERY) -> list[Boundary]:
             first = (newest // span + 1) * span
             if time >= first and (not found or first > found[-1].at):
                 found.append(Boundary(place, first, int(good[:place].sum())))
-        if tells[place]:
+        if good[place]:
             newest = time
     return found
 
@@ -167,6 +166,11 @@ def each_boundary(folder: Path) -> Iterator[tuple[dict[str, Any], SnapshotFolder
         yield entries[count - 1], SnapshotFolder(str(folder))
 
 
+def _newest(rows: Rows, good: npt.NDArray[np.bool_], stop: int) -> int:
+    """The time of the newest of the first rows that the model takes."""
+    return int(np.asarray(rows.time)[:stop][good[:stop]][-1])
+
+
 # Where snapshots are.
 
 
@@ -186,12 +190,12 @@ def test_snapshots_are_where_rows_pass_boundaries(seed: int, order: Order) -> No
     for data, boundary in zip(found, expected, strict=True):
         told, state = about(data), codec.decode(data).state
         assert (told["rows"], told["until"], told["final"]) == (boundary.rows, boundary.at, False)
-        assert told["time"] == np.asarray(rows.time)[boundary.place - 1]
+        assert told["time"] == _newest(rows, good, boundary.place)
         core, _ = tracker.update(SPEC, first, whole.x[: boundary.place])
         assert states_equal(state, core)
-    newest = int(np.asarray(rows.time)[-1])
-    told = about(last)
-    assert (told["rows"], told["until"], told["time"]) == (int(good.sum()), newest, newest)
+    newest = _newest(rows, good, len(good))
+    told, until = about(last), max(newest, expected[-1].at)
+    assert (told["rows"], told["until"], told["time"]) == (int(good.sum()), until, newest)
     assert told["final"] is True
 
 

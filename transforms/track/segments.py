@@ -128,7 +128,7 @@ def run_rows(
         The state after the rows and what came out. The same, whatever calls the rows came in.
     """
     outcome = Outcome()
-    tells = _tells_time(work, rows)
+    tells = _tells_time(work, model, rows, times)
     clock = None if times is None else _clock_of(model, tells, times)
     # A row that no model can take says, as any other, that all rows before it have come.
     shown = np.zeros(0, np.int64) if times is None else _never_back(times, model.time)
@@ -186,10 +186,14 @@ def _clock_of(model: Model, tells: npt.NDArray[np.bool_], times: IntArray) -> In
     return _never_back(times, model.time)
 
 
-def _tells_time(work: Work, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which rows are whole, or have a value that others can be held beside."""
-    finite = np.isfinite(rows)
-    tells: npt.NDArray[np.bool_] = finite.all(axis=1) if work.hold is None else finite.any(axis=1)
+def _tells_time(
+    work: Work, model: Model, rows: npt.NDArray[Any], times: IntArray | None
+) -> npt.NDArray[np.bool_]:
+    """Return which rows are whole, missing values held if that is asked for."""
+    if work.hold is not None:
+        times = np.zeros(len(rows), np.int64) if times is None else times
+        rows, _ = hold_last(rows, times, model.held, work.hold)
+    tells: npt.NDArray[np.bool_] = np.isfinite(rows).all(axis=1)
     return tells
 
 
@@ -293,7 +297,7 @@ def _run_segment(work: Work, model: Model, segment: _Segment, outcome: Outcome) 
     clock = segment.clock
     stamps = None if clock is None else clock[good]
     model = model._replace(held=held)
-    if clock is not None and (model.time is not None or _tells_time(work, segment.rows).any()):
+    if clock is not None and (model.time is not None or np.isfinite(rows).all(axis=1).any()):
         time = int(clock[-1])
         # A row that no model can take may come after a boundary that is later than the clock.
         model = model._replace(
