@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
@@ -67,6 +67,7 @@ def in_bundles(rows: Rows, sizes: list[int]) -> list[Any]:
     seed=st.integers(0, 99),
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=20),
 )
+@example(count=25, share=0.25, sequence=False, seed=22, sizes=[9])
 def test_rows_come_out_as_if_they_had_been_sent_once(
     count: int, share: float, sequence: bool, seed: int, sizes: list[int]
 ) -> None:

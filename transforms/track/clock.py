@@ -171,9 +171,9 @@ def _confirmed(
     """Admit rows some of which may be ahead."""
     places = _in_source(chunk)
     judged = judge(jump_rule(order), clock.standing, times[places], usable[places])
+    floor = _of_own_source(judged.floor, chunk.column("source")[places])
     counts, waits, ahead, floor = (
-        _put_back(part, places)
-        for part in (judged.counts, judged.waits, judged.was_ahead, judged.floor)
+        _put_back(part, places) for part in (judged.counts, judged.waits, judged.was_ahead, floor)
     )
     # Rows that are ahead make none late before they count, and are not late themselves.
     behind = _behind(order, chunk, np.where(ahead, times.min(), times), floor)
@@ -181,6 +181,15 @@ def _confirmed(
     clock = clock.with_standing(judged.standing)
     clock = _with_rows(clock, times[(counts & ~late) | waits])
     return Admission(clock, late, ~(counts | waits), judged.refused)
+
+
+def _of_own_source(floor: IntArray, source: npt.NDArray[np.int32]) -> IntArray:
+    """Return the floor of each row without what rows of other sources in the chunk have raised.
+
+    Between sources there is no order: rows of one make none of another late.
+    """
+    first = np.searchsorted(source, source, side="left")
+    return np.where(floor > floor[first], floor, np.iinfo(np.int64).min)
 
 
 def _put_back(part: npt.NDArray[Any], places: IntArray) -> npt.NDArray[Any]:
