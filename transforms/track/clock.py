@@ -171,7 +171,8 @@ def _confirmed(
     """Admit rows some of which may be ahead."""
     places = _in_source(chunk)
     judged = judge(jump_rule(order), clock.standing, times[places], usable[places])
-    floor = _of_own_source(judged.floor, chunk.column("source")[places])
+    source = chunk.column("source")[places]
+    floor = _of_own_source(judged.floor, source, times[places], clock.ahead)
     counts, waits, ahead, floor = (
         _put_back(part, places) for part in (judged.counts, judged.waits, judged.was_ahead, floor)
     )
@@ -183,13 +184,21 @@ def _confirmed(
     return Admission(clock, late, ~(counts | waits), judged.refused)
 
 
-def _of_own_source(floor: IntArray, source: npt.NDArray[np.int32]) -> IntArray:
-    """Return the floor of each row without what rows of other sources in the chunk have raised.
+def _of_own_source(
+    floor: IntArray, source: npt.NDArray[np.int32], times: IntArray, waited: tuple[int, ...]
+) -> IntArray:
+    """Return the floor of each row, in order of its source, as far as its own source has raised it.
 
-    Between sources there is no order: rows of one make none of another late.
+    Between sources there is no order: rows of one make none of another late. Rows that `waited`
+    came before all of these.
     """
-    first = np.searchsorted(source, source, side="left")
-    return np.where(floor > floor[first], floor, np.iinfo(np.int64).min)
+    least = np.iinfo(np.int64).min
+    own = np.full(len(floor), max(waited, default=least))
+    starts = np.flatnonzero(np.r_[True, source[1:] != source[:-1]])
+    for start, stop in zip(starts, [*starts[1:], len(source)], strict=True):
+        newest = np.maximum.accumulate(times[start:stop])[:-1]
+        own[start + 1 : stop] = np.maximum(own[start + 1 : stop], newest)
+    return np.minimum(floor, own)
 
 
 def _put_back(part: npt.NDArray[Any], places: IntArray) -> npt.NDArray[Any]:
