@@ -198,7 +198,8 @@ def _of_own_source(
     for start, stop in zip(starts, [*starts[1:], len(source)], strict=True):
         newest = np.maximum.accumulate(times[start:stop])[:-1]
         own[start + 1 : stop] = np.maximum(own[start + 1 : stop], newest)
-    return np.minimum(floor, own)
+    raised: IntArray = np.minimum(floor, own)
+    return raised
 
 
 def _put_back(part: npt.NDArray[Any], places: IntArray) -> npt.NDArray[Any]:
