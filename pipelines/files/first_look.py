@@ -20,6 +20,7 @@ from pipelines.job import say
 from transforms.read.columns import HAS_MISSING, Columns
 from transforms.read.formats import FileInfo, Rows
 from transforms.read.parse import ParsedRows, parse
+from transforms.read.text_columns import mark_flags
 from transforms.reasons import kinds_of
 
 ROWS = 1_000
@@ -89,8 +90,7 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     if columns.options.features is None:
         good, _ = parse(rows, 0, columns)
         warnings += _feature_warnings(good, columns)
-    if columns.long is None:
-        warnings += _sentinel_lines(parse(many, 0, columns)[0].x, columns)
+    warnings += _sentinel_lines(parse(many, 0, columns)[0].x, columns)
     return warnings
 
 
@@ -151,13 +151,8 @@ def _decimal_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
             for what, mark in (("the decimal mark", decimal), ("thousands marked by", thousands))
             if mark
         ]
-        flags = [
-            f"{flag} {shlex.quote(mark)}"
-            for flag, mark in (("--decimal", decimal), ("--thousands", thousands))
-            if mark
-        ]
         text = f"{_names(names)}: left out, but numbers with {' and '.join(marks_of)}"
-        lines.append(f"{text} ({' '.join(flags)})")
+        lines.append(f"{text} ({mark_flags(decimal, thousands)})")
     return lines
 
 

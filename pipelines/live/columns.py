@@ -56,7 +56,10 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     }
     table = None
     if given.metric is not None and given.value is not None:
-        table = LongTable(given.metric, given.value, tuple(given.features or ()))
+        channels = tuple(given.features or ())
+        written = {name: _written(name, given, numbers) for name in channels}
+        own = {name: each for name, each in written.items() if each is not None}
+        table = LongTable(given.metric, given.value, channels, numbers, own=own)
         features = ()
     of_day = given.times[1] if len(given.times) > 1 else None
     named = [*((flag, name) for flag, name in roles.items() if name)]
@@ -71,7 +74,7 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
         raise ConfigError("--exclude", given.exclude[0], "left out: features are named")
     for field, settings in (("--words", words_of(given.words)), ("--units", units_of(given.units))):
         for name in settings:
-            if name not in {feature.name for feature in features}:
+            if name not in (table.channels if table else {each.name for each in features}):
                 raise ConfigError(field, name, "one of --features")
     label = given.label or None
     return Columns(
@@ -131,9 +134,12 @@ def _feature(text: str, given: ColumnOptions, numbers: Numbers) -> Feature:
     sized = re.fullmatch(r"(.+)\[([1-9][0-9]{0,6})\]", text)
     if sized:
         return Feature(sized[1], int(sized[2]))
+    return Feature(text, numbers=_written(text, given, numbers))
+
+
+def _written(name: str, given: ColumnOptions, numbers: Numbers) -> Numbers | None:
+    """Return how a field's or metric's texts are read, None if nothing is said of it."""
     words, units = words_of(given.words), units_of(given.units)
-    if text in words:
-        return Feature(text, numbers=numbers._replace(words=words[text]))
-    if text in units:
-        return Feature(text, numbers=numbers._replace(unit=units[text]))
-    return Feature(text)
+    if name in words:
+        return numbers._replace(words=words[name])
+    return numbers._replace(unit=units[name]) if name in units else None

@@ -49,8 +49,8 @@ _ABOUTS = {
     "time_nonexistent": """what a local time is that never comes, when clocks are put forward:
     "fail": the row goes to the dead letters; "shift": the instant at which they were (fail, shift;
     default fail)""",
-    "words": "COLUMN=ZERO,ONE: a field of two words, and which is 0 and which 1",
-    "units": "COLUMN=UNIT: a field of texts, numbers with this after each",
+    "words": "COLUMN=ZERO,ONE: a field, or metric, of two words, and which is 0 and which 1",
+    "units": "COLUMN=UNIT: a field, or metric, of texts, numbers with this after each",
     "null_values": "texts and numbers that mean a missing value, beside null",
     "missing": """what becomes of missing features: "fail": the row goes to the dead letters;
     "hold": the last value of the model's channel stands in for it (forward fill) (fail, hold;

@@ -166,6 +166,16 @@ def _long(rows: list[Row]) -> None:
     save("pumps.csv", ["device,time,metric,value", *lines])
 
 
+def _long_with_units(rows: list[Row]) -> None:
+    units = {"flow": " l/s", "heat": "°C"}
+    lines = [
+        f"{r.device},{r.time.isoformat()}Z,{metric},{getattr(r, metric)}{unit}"
+        for r in rows
+        for metric, unit in units.items()
+    ]
+    save("pumps.csv", ["device,time,metric,value", *lines])
+
+
 def _lines(rows: list[Row], header: str = "device,time,flow,heat") -> list[str]:
     """The lines of a plain CSV file."""
     return [header, *(f"{r.device},{r.time.isoformat()},{r.flow},{r.heat}" for r in rows)]
@@ -231,6 +241,7 @@ FORMS: dict[str, Form] = {
     "compressed text, a zip of one file": Form(_zipped),
     "standard input": Form(_ISO),
     "a row for each value (InfluxDB, Home Assistant, PI, OPC UA)": Form(_long),
+    "a row for each value, with its unit after it": Form(_long_with_units),
     "lines above the header": Form(
         lambda rows: save("pumps.csv", ["Pumps, all of them", "2026", "", *_lines(rows)])
     ),

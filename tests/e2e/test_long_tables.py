@@ -255,3 +255,50 @@ def test_wide_rows_that_have_some_channels_each_are_merged(tmp_path: Path) -> No
     assert_same_features(left, right, PLACES)
     assert (array_of(left, "z") == array_of(right, "z")).all()
     assert len(matrix(wide)) == len(left)
+
+
+def test_words_and_units_of_metrics_are_settings_that_are_handed_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Home Assistant's history: a switch beside measurements, and later a state of its own."""
+    rng = np.random.default_rng(5)
+    rows = [(t, round(rng.normal(20, 2), 2), int(rng.integers(2))) for t in range(160)]
+
+    def history(first: int, last: int, *more: str) -> str:
+        lines = ["entity_id,state,last_changed"]
+        for t, heat, on in rows[first:last]:
+            lines += [f"sensor.heat,{heat} °C,{t}", f"binary_sensor.door,{('off', 'on')[on]},{t}"]
+        path = tmp_path / f"history-{first}.csv"
+        path.write_text("\n".join([*lines, *more]) + "\n", encoding="utf-8")
+        return str(path)
+
+    one, two = history(0, 120), history(120, 160, "binary_sensor.door,jammed,159")
+    wide = {
+        "last_changed": [t for t, *_ in rows],
+        "sensor.heat": [heat for _, heat, _ in rows],
+        "binary_sensor.door": [float(on) for *_, on in rows],
+    }
+    path = write(tmp_path / "wide.parquet", pa.table(wide))
+    long = ("--metric", "entity_id", "--value", "state", "--time", "last_changed")
+    named = ("--features", "sensor.heat", "binary_sensor.door")
+    o, w, n, s = (str(tmp_path / name) for name in ("o", "w", "n", "s"))
+    track(one, *long, *SMALL, "--output", o)
+    text = capsys.readouterr().out
+    assert "binary_sensor.door: two words (--features takes it: off is 0, on is 1)" in text
+    assert "unit:     sensor.heat: in °C" in text
+    track(one, *long, *named, *SMALL, "--output", o, "--overwrite")
+    assert "words:    binary_sensor.door: off is 0, on is 1" in capsys.readouterr().out
+    found = record_of(Path(o))["columns"]
+    assert found["words"] == {"binary_sensor.door": ["off", "on"]}
+    assert found["units"] == {"sensor.heat": "°C"}
+    track(two, *long, *named, "--warm-start", f"{o}/snapshots", "--output", n)
+    assert record_of(Path(n))["columns"]["words"] == found["words"]
+    failed = [(device, reason) for device, _, _, reason in failures_of(Path(n))]
+    assert failed == [("all", "binary_sensor.door = 'jammed': neither 'off' nor 'on'")]
+    track(path, "--time", "last_changed", *named, *SMALL, "--output", w)
+    z = [array_of(features_of(Path(folder)), "z") for folder in (o, n, w)]
+    assert (np.concatenate(z[:2]) == z[2]).all()
+    scored = ("score", two, *long, "--snapshots", f"{o}/snapshots", "--output", s)
+    assert main(list(scored)) == 0
+    assert record_of(Path(s))["columns"]["words"] == found["words"]
+    assert [(device, reason) for device, _, _, reason in failures_of(Path(s))] == failed

@@ -88,6 +88,53 @@ def test_marks_of_missing_values_are_held() -> None:
     assert letters == []
 
 
+LONG = ["--metric", "what", "--value", "it", "--null-values", "Bad", "-200"]
+
+
+def test_words_and_units_of_a_long_table_in_whatever_bundles() -> None:
+    """A number is no text of two words or of a unit, whether texts are beside it or not."""
+    sent: list[dict[str, Any]] = [
+        {"what": "temp", "it": "20.5 °C"},
+        {"what": "valve", "it": "on"},
+        {"what": "valve", "it": "stuck"},
+        {"what": "temp", "it": "21 K"},
+        {"what": "temp", "it": 21},
+        {"what": "flow", "it": 7.25},
+        {"what": "flow", "it": "Bad"},
+        {"what": "flow", "it": -200},
+        {"what": "valve", "it": 1},
+        {"what": "valve", "it": True},
+        {"what": "temp", "it": "Bad"},
+    ]
+    flags = [*LONG, "--features", "temp", "valve", "flow"]
+    flags += ["--words", "valve=off,on", "--units", "temp=°C"]
+    messages = [json.dumps(record).encode() for record in sent]
+    expected = [
+        "valve = 'stuck': neither 'off' nor 'on'",
+        "temp = '21 K': not a number in °C",
+        "temp = '21': not a number in °C",
+        "valve = '1': neither 'off' nor 'on'",
+        "valve = 'true': neither 'off' nor 'on'",
+    ]
+    rows, letters = gathered(messages, "json", *flags)
+    np.testing.assert_array_equal(rows, [[20.5, 1.0, 7.25]])
+    assert letters == expected
+    alone = [gathered([message], "json", *flags) for message in messages]
+    assert [reason for _, reasons in alone for reason in reasons] == expected
+    values = [value for rows, _ in alone for row in rows for value in row if not np.isnan(value)]
+    assert values == [20.5, 1.0, 7.25]
+
+
+def test_a_metric_whose_name_looks_like_a_list_has_words_too() -> None:
+    name = "ns=2;s=Valve[1]"
+    flags = [*LONG, "--features", name, "--words", f"{name}=Closed,Open"]
+    message = json.dumps({"what": name, "it": "Open"}).encode()
+    assert gathered([message], "json", *flags) == ([[1.0]], [])
+    assert columns(*flags).words == {name: ("Closed", "Open")}
+    with pytest.raises(ConfigError, match="--words = 'valve': must be one of --features"):
+        columns(*flags[:-1], "valve=off,on")
+
+
 def test_words_of_no_feature_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"--words = 'door': must be one of --features"):
         columns("--words", "door=shut,open")

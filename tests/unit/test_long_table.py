@@ -231,6 +231,199 @@ def test_texts_are_the_numbers_that_they_were_written_as(values: list[float]) ->
                 assert str(found[len(values) :].tolist()) == "[nan, nan, nan, 1.0]"
 
 
+# Values that are texts -------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    seed=st.integers(0, 999),
+    times=st.integers(1, 30),
+    marks=st.sampled_from([(".", ""), (".", ","), (",", "."), (",", " ")]),
+    order=st.sampled_from(["time", "metric", "shuffled"]),
+    typed=st.booleans(),
+    block=st.sampled_from([64, 1 << 20]),
+)
+def test_texts_are_read_as_in_the_wide_table(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    times: int,
+    marks: tuple[str, str],
+    order: str,
+    typed: bool,
+    block: int,
+) -> None:
+    folder, rng = tmp_path_factory.mktemp("texts"), np.random.default_rng(seed)
+    written_as = str.maketrans({".": marks[0], ",": marks[1]})
+
+    def number() -> str:
+        return f"{rng.normal(0, 5000):,.2f}".translate(written_as)
+
+    wide: list[tuple[Any, ...]] = [
+        (t, number(), f"{number()} °C", f"{number()}%", ("off", "on")[int(rng.integers(2))])
+        for t in range(times)
+    ]
+    gone = rng.random((times, 4)) < 0.2
+    gone[0] = False
+    wide = [(t, *("" if g else v for v, g in zip(values, gone[t], strict=True)))
+            for t, *values in wide]  # fmt: skip
+    names = ["load", "heat", "damp", "door"]
+    assume(len({row[4] for row in wide} - {""}) == 2)
+    cells = [("a", t, name, v) for t, *vs in wide for name, v in zip(names, vs, strict=True) if v]
+    if order == "shuffled":
+        cells = [cells[at] for at in rng.permutation(len(cells))]
+    elif order == "metric":
+        cells.sort(key=lambda cell: cell[2])
+    formats = {"decimal": marks[0], "thousands": marks[1], "delimiter": ";"}
+    wide_path = folder / "wide.csv"
+    with wide_path.open("w", newline="", encoding="utf-8") as handle:
+        csv.writer(handle, delimiter=";").writerows(
+            [("device", "time", *names), *(("a", *row) for row in wide)]
+        )
+    if typed:
+        table = pa.table(dict(zip(LONG_NAMES, map(list, zip(*cells, strict=True)), strict=True)))
+        path = str(folder / "long.parquet")
+        pq.write_table(table, path)
+    else:
+        path = str(folder / "long.csv")
+        with open(path, "w", newline="", encoding="utf-8") as handle:
+            csv.writer(handle, delimiter=";").writerows([LONG_NAMES, *cells])
+    options: dict[str, Any] = {"model_id": "device", "time": "time", "features": names}
+    wide_options = ColumnOptions(**options, missing="hold")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transforms.read.formats.lines.BLOCK_BYTES", block)
+        one = looked(str(wide_path), wide_options, **formats)
+        other = looked(path, ColumnOptions(**options, metric="metric", value="value"), **formats)
+        rows = dict(zip(*time_and_x(tables_of(one)["a"]), strict=True))
+        found = dict(zip(*time_and_x(tables_of(other)["a"]), strict=True))
+    assert other.columns.words == one.columns.words == {"door": ("off", "on")}
+    assert other.columns.units == one.columns.units == {"heat": "°C", "damp": "%"}
+    # A time without any value has no row in the long table.
+    assert {t: row for t, row in rows.items() if row.count("nan") < 4} == found
+
+
+LONG_NAMES = ("device", "time", "metric", "value")
+
+
+def time_and_x(chunk: Chunk) -> tuple[list[int], list[list[str]]]:
+    rows = [[repr(value) for value in row] for row in chunk.column("x").tolist()]
+    return chunk.column("time").tolist(), rows
+
+
+def test_two_words_are_left_out_with_the_flag_and_taken_by_name(tmp_path: Path) -> None:
+    words = ("off", "on", "unavailable")
+    cells = [("a", t, "temp", t) for t in range(9)] + [
+        ("a", t, "door", words[t % 3]) for t in range(9)
+    ]
+    path = written(tmp_path, cells)
+    found = looked(path)
+    reason = "two words (--features takes it: off is 0, on is 1)"
+    assert (found.columns.channels, found.columns.left_out) == (("temp",), (("door", reason),))
+    found = looked(path, named("temp", "door"))
+    assert found.columns.words == {"door": ("off", "on")}
+    assert "words:    door: off is 0, on is 1 (--words door=off,on)" in found.describe()
+    assert set(failures_in(found)) == {
+        ("a", 9 + t, "door = 'unavailable': neither 'off' nor 'on'") for t in (2, 5, 8)
+    }
+    found = looked(path, named("temp", "door"), null_values=("unavailable",))
+    assert failures_in(found) == []
+    x = tables_of(found)["a"].column("x")
+    assert np.array_equal(x[:, 1], [0, 1, math.nan] * 3, equal_nan=True)
+    given_words = ColumnOptions(
+        model_id="device", time="time", metric="metric", value="value", words=("door=on,off",)
+    )
+    found = looked(path, given_words, null_values=("unavailable",))
+    assert found.columns.channels == ("door", "temp")
+    x = tables_of(found)["a"].column("x")
+    assert np.array_equal(x[:, 0], [1, 0, math.nan] * 3, equal_nan=True)
+
+
+def named(*features: str) -> ColumnOptions:
+    return ColumnOptions(
+        model_id="device", time="time", metric="metric", value="value", features=features
+    )
+
+
+def test_a_word_or_unit_that_comes_later_fails_with_device_and_metric(tmp_path: Path) -> None:
+    """The first 20,000 values of each metric tell, wherever they are in the table."""
+    cells = [("a", t, "temp", f"{t} kW") for t in range(20_000)]
+    cells += [("a", t, "door", ("shut", "ajar")[t % 2]) for t in range(20_000)]
+    later = [("b", 1, "door", "stuck"), ("b", 1, "temp", "900 W"), ("b", 2, "temp", "7")]
+    found = looked(written(tmp_path, [*cells, *later]), named("door", "temp"))
+    assert (found.columns.words, found.columns.units) == (
+        {"door": ("ajar", "shut")},
+        {"temp": "kW"},
+    )
+    assert failures_in(found) == [
+        ("b", 40_000, "door = 'stuck': neither 'ajar' nor 'shut'"),
+        ("b", 40_001, "temp = '900 W': not a number in kW"),
+        ("b", 40_002, "temp = '7': not a number in kW"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (("1,004.27", "2,000.5"), "no numbers, but such as '1,004.27' (--thousands ,)"),
+        (("4,27", "5,1"), "no numbers, but such as '4,27' (--decimal ,)"),
+        (("-7,25",), "no numbers, but such as '-7,25' (--decimal ,)"),
+        (("1.004,27",), "no numbers, but such as '1.004,27' (--decimal , --thousands .)"),
+        (("1 kW", "900 W"), "no numbers, but such as '1 kW'"),
+        (("heat", "cool", "idle"), "no numbers, but such as 'heat'"),
+        (("heat", "Bad"), "no numbers, but such as 'heat'"),
+        (("Bad", "unavailable"), "no numbers, but such as 'Bad'"),
+    ],
+)  # fmt: skip
+def test_why_a_metric_of_texts_is_left_out(
+    texts: tuple[str, ...], reason: str, tmp_path: Path
+) -> None:
+    cells = [("a", t, "x", text) for t, text in enumerate(texts)]
+    path = written(tmp_path, [*cells, ("a", 1, "y", 2.0)])
+    assert looked(path).columns.left_out == (("x", reason),)
+    if "Bad" in texts and "heat" not in texts:
+        assert len(failures_in(looked(path, named("x", "y")))) == 2
+        return
+    with pytest.raises(ConfigError) as caught:
+        looked(path, named("x", "y"))
+    assert f"features = 'x': must be a metric with numbers; x has {reason}" in str(caught.value)
+
+
+@pytest.mark.parametrize("before", ["", "1"])
+def test_texts_that_begin_late_are_named(before: str, tmp_path: Path) -> None:
+    """Missing values are none of those that show how texts are written; numbers are."""
+    cells = [("a", t, "x", before or ("" if t % 2 else None)) for t in range(20_010)]
+    cells += [("a", t, "x", ("off", "on", "stuck")[t % 3]) for t in range(20_020)]
+    found = looked(written(tmp_path, [*cells, ("a", 1, "y", 2.0)]))
+    assert found.columns.left_out == (("x", "no numbers, but such as 'off'"),)
+
+
+def test_marks_of_missing_values_do_not_hide_a_metric(tmp_path: Path) -> None:
+    cells = [("a", t, "x", "unavailable" if t % 3 else t) for t in range(30)]
+    found = looked(written(tmp_path, cells))
+    assert found.columns.channels == ("x",)
+    assert {why for *_, why in failures_in(found)} == {"x = 'unavailable': not a number"}
+    assert failures_in(looked(written(tmp_path, cells), null_values=("unavailable",))) == []
+
+
+def test_a_number_that_means_a_missing_value_is_met_and_warned_of(tmp_path: Path) -> None:
+    noise = np.random.default_rng(1).normal(20, 2, 200).round(3)
+    noise[[20, 130, 190]] = -9999
+    path = written(tmp_path, [("a", t, "x", f"{v} °C") for t, v in enumerate(noise)])
+    found = looked(path)
+    assert any(
+        line.endswith("(--null-values -9999)") for line in look_at(found.infos, found.columns)
+    )
+    found = looked(path, null_values=("-9999",))
+    assert np.isnan(tables_of(found)["a"].column("x")).sum() == 3
+    assert sum(good.nulls for good, _ in parsed_of(found.infos, found.columns)) == 3
+
+
+@pytest.mark.parametrize("flags", [{"words": ("dor=off,on",)}, {"units": ("tmp=K",)}])
+def test_words_and_units_of_no_metric_are_named(flags: dict[str, Any], tmp_path: Path) -> None:
+    (name,) = flags
+    with pytest.raises(ConfigError, match=f"{name} = .*: must be a metric that may be a feature"):
+        looked(written(tmp_path, [("a", 1, "x", 2)]), ColumnOptions(**{**vars(LONG), **flags}))
+
+
 def warned(folder: Path, lines: list[str], **options: Any) -> list[str]:
     path = folder / "rows.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

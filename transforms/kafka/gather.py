@@ -296,7 +296,8 @@ class Gathering:
             columns[name] = _column(name, values, kind, bad, _TEXTS[role])
         for role, name in self._cells():
             own = [record.get(name) for record in records]
-            columns[name] = (_metrics if role == "metric" else _values)(name, own, bad)
+            make = _metrics if role == "metric" else self._values_column
+            columns[name] = make(name, own, bad)
         for feature in self._columns.features:
             kind = pa.float64() if feature.numbers is None else pa.string()
             if feature.width is not None:
@@ -306,6 +307,20 @@ class Gathering:
                 values = [None if _is_one(value, self._nulls) else value for value in values]
             columns[feature.name] = _column(feature.name, values, kind, bad, _numbers(feature))
         return columns, bad
+
+    def _values_column(self, name: str, values: list[Any], bad: dict[int, str]) -> pa.Array:
+        """Make the column of a long table's values.
+
+        Where a metric is two words, or has a unit, a number is none of its values, whatever else
+        the bundle holds: all are texts then.
+        """
+        table = self._columns.long
+        if table is None or not table.own:
+            try:
+                return pa.array(values, pa.float64())
+            except _MISFITS:
+                pass
+        return _value_texts(name, values, bad)
 
     def _of(self, messages: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.int64]:
         values = np.array([getattr(message, name) for message in self._messages], dtype=np.int64)
@@ -440,17 +455,13 @@ def _metrics(name: str, values: list[Any], bad: dict[int, str]) -> pa.Array:
     return _column(name, texts, pa.string(), bad, _TEXTS["metric"])
 
 
-def _values(name: str, values: list[Any], bad: dict[int, str]) -> pa.Array:
-    """Make the column of a long table's values: numbers, or if some are texts, all as texts."""
-    try:
-        return pa.array(values, pa.float64())
-    except _MISFITS:
-        pass
+def _value_texts(name: str, values: list[Any], bad: dict[int, str]) -> pa.Array:
+    """Make the column of a long table's values, all as texts."""
     texts: list[str | None] = []
     for row, value in enumerate(values):
         text = value if isinstance(value, str) else None
         if isinstance(value, bool):
-            text = str(value)
+            text = "true" if value else "false"
         elif isinstance(value, int | float):
             text = repr(value)
         elif value is not None and text is None:

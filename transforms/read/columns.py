@@ -8,7 +8,7 @@ import fnmatch
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -150,14 +150,18 @@ class Columns:
     @property
     def words(self) -> dict[str, tuple[str, ...]]:
         """The two words of each feature that has them: the first is 0, the other 1."""
-        texts = {each.name: each.numbers for each in self.features if each.numbers is not None}
-        return {name: numbers.words for name, numbers in texts.items() if numbers.words}
+        return {name: each.words for name, each in self._texts().items() if each.words}
 
     @property
     def units(self) -> dict[str, str]:
         """The unit of each feature whose texts end with one."""
-        texts = {each.name: each.numbers for each in self.features if each.numbers is not None}
-        return {name: numbers.unit for name, numbers in texts.items() if numbers.unit}
+        return {name: each.unit for name, each in self._texts().items() if each.unit}
+
+    def _texts(self) -> Mapping[str, Numbers]:
+        """Return how the texts of features are read."""
+        if self.long is not None:
+            return self.long.own
+        return {each.name: each.numbers for each in self.features if each.numbers is not None}
 
     def _text_lines(self) -> list[str]:
         """Return how texts are read as numbers, with the flags that say so."""
@@ -250,8 +254,10 @@ def _resolve_long(
     metric, value = roles["metric"], roles["value"]
     kinds = [_kind(info, value) for info in infos if not info.is_text(value)]
     exact = len(kinds) == len(infos) and all(map(is_exact, kinds))
-    table = LongTable(metric, value, (), numbers)
-    channels, left_out = find_channels(infos, table, options.features, options.exclude)
+    texts = Texts.of(infos, options, numbers)
+    table, left_out = find_channels(
+        LongTable(metric, value, (), numbers), texts, options.features, options.exclude
+    )
     label_type = _label_type(infos, roles.get("label"), options)
     taken = set(roles.values())
     others = [name for name in infos[0].schema.names if name not in taken]
@@ -268,7 +274,7 @@ def _resolve_long(
         options=options,
         left_out=(*left_out, *((name, "no column of a long table") for name in others)),
         from_path=frozenset(name for info in infos for name in info.constants),
-        long=replace(table, channels=channels),
+        long=table,
         partial=True,
         nulls=nulls_of(numbers),
     )

@@ -18,6 +18,8 @@ from transforms.read.kinds import as_bytes, codes_of, encode, flat, is_bytes, is
 
 NO_NUMBER = pa.scalar(b"?", pa.binary())
 _WORDS = {b"true": 1.0, b"false": 0.0, b"True": 1.0, b"False": 0.0, b"TRUE": 1.0, b"FALSE": 0.0}
+_MAY_BE_WORD = "(?i)true|false|inf|nan"
+"""What no plain number holds, but a text that is read as one all the same."""
 _BLANKS = ("\u00a0", "\u202f")
 _DIGIT = "[0-9]"
 
@@ -120,7 +122,12 @@ def _read_texts(texts: pa.Array, numbers: Numbers) -> tuple[FloatArray, BoolArra
     sure = pc.match_substring_regex(plain, number_pattern()).fill_null(True)
     found = _cast(pc.if_else(sure, plain, pa.scalar(None, plain.type)))
     rest = encode(pc.if_else(sure, pa.scalar(None, plain.type), plain))
-    read = [*map(_word, rest.dictionary.to_pylist()), math.nan]
+    may_be = pc.match_substring_regex(rest.dictionary, _MAY_BE_WORD).to_pylist()
+    read = [
+        _word(text) if may else None
+        for text, may in zip(rest.dictionary.to_pylist(), may_be, strict=True)
+    ]
+    read.append(math.nan)
     none_of_them = [*(value is None for value in read[:-1]), False]
     codes = codes_of(rest)
     values = np.array([math.nan if value is None else value for value in read])[codes]

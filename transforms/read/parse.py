@@ -198,7 +198,8 @@ def _cells(batch: pa.RecordBatch, columns: Columns, table: LongTable, refusals: 
     texts = plain(batch.column(table.value).take(pa.array(bad)))
     for at, text in zip(bad.tolist(), texts, strict=True):
         name = cells.names[cells.name[at]]
-        refusals.reasons.setdefault(at, f"{name} = {text}: not a number")
+        why = table.numbers_of(name).meaning
+        refusals.reasons.setdefault(at, f"{name} = {text}: {why}")
     for at in refused_rows(cells.value[:, None], hold=True).tolist():
         if wanted[at]:
             name = cells.names[cells.name[at]] or ""

@@ -1,7 +1,8 @@
-"""Which columns of texts are features, and how their texts are read as numbers."""
+"""Which columns and metrics of texts are features, and how their texts are read as numbers."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,23 +11,26 @@ import pyarrow as pa
 from kerneltrack.errors import ConfigError, DataError, shorten
 from transforms.read.column_options import ColumnOptions, units_of, words_of
 from transforms.read.formats.base import FileInfo
+from transforms.read.formats.guess import marks_of, unit_of
+from transforms.read.formats.head import MARKS
 from transforms.read.kinds import is_text, value_type
 from transforms.read.numbers import Numbers, values_of
 from transforms.read.words import texts_in, two_words
 
 _NO_VALUE = "no value in the rows that were looked at (--features takes it)"
+_ONE_WORD = "one word: --words COLUMN=ZERO,ONE names the other"
 _MOST_LOOKS = 20
 
 
 @dataclass(frozen=True)
 class Texts:
-    """How columns of texts are read as numbers.
+    """How columns, or metrics, of texts are read as numbers.
 
     Attributes:
         infos: All input files.
         numbers: How numbers are written in their texts.
-        words: The two words of columns, as the user says.
-        units: The units of columns, as the user says.
+        words: The two words of columns or metrics, as the user says.
+        units: Their units, as the user says.
     """
 
     infos: Sequence[FileInfo]
@@ -41,10 +45,16 @@ class Texts:
 
     def is_given(self, name: str) -> bool:
         """Check whether a column of texts is a feature without being named as one."""
-        return name in self.words or name in self.units or self._found_unit(name) is not None
+        return self.given(name) is not None or self._found_unit(name) is not None
 
-    def check_given(self, names: Sequence[str]) -> None:
-        """Check that words and units are those of columns.
+    def given(self, name: str) -> Numbers | None:
+        """Return how the texts of a column or metric are read, if the user says it."""
+        if name in self.words:
+            return self._of_words(self.words[name])
+        return self.numbers._replace(unit=self.units[name]) if name in self.units else None
+
+    def check_given(self, names: Sequence[str], what: str = "column") -> None:
+        """Check that words and units are those of columns, or of metrics.
 
         Raises:
             ConfigError: naming one that no file has.
@@ -52,7 +62,7 @@ class Texts:
         for field, given in (("words", self.words), ("units", self.units)):
             for name in given:
                 if name not in names:
-                    raise ConfigError(field, name, "a column that may be a feature")
+                    raise ConfigError(field, name, f"a {what} that may be a feature")
 
     def numbers_of(self, name: str, kinds: Sequence[pa.DataType], named: bool) -> Numbers | None:
         """Return how a feature's texts are read, None if it has none.
@@ -65,10 +75,9 @@ class Texts:
         Raises:
             ConfigError: if it holds texts that are no numbers, in files that know their types.
         """
-        if name in self.words:
-            return Numbers(missing=self.numbers.missing, words=self.words[name])
-        if name in self.units:
-            return self.numbers._replace(unit=self.units[name])
+        given = self.given(name)
+        if given is not None:
+            return given
         unit = self._found_unit(name)
         if unit is not None:
             return self.numbers._replace(unit=unit)
@@ -86,15 +95,34 @@ class Texts:
             return self.numbers
         words = two_words(found)
         if words is not None and wrong.all():
-            return Numbers(missing=self.numbers.missing, words=words)
+            return self._of_words(words)
         if in_text:
             # The look at the first rows refuses it in words of its own.
             return None
         shown = ", ".join(shorten(text) for text in found[:3]) or "no text"
-        only = " (one word: --words COLUMN=ZERO,ONE names the other)" if len(found) == 1 else ""
+        only = f" ({_ONE_WORD})" if len(found) == 1 else ""
         where = self.infos[0].path
         allowed = f"a column of numbers; in {where} it is one of texts: {shown}{only}"
         raise ConfigError("features", name, allowed)
+
+    def of_metric(self, texts: Sequence[str], *, named: bool) -> Numbers | None:
+        """Return how the texts of a metric are read whose first values are no plain numbers.
+
+        Args:
+            texts: The different ones among the first values, one at least.
+            named: Whether the user named the metric as a feature: only then it may be two words.
+
+        Returns:
+            None if they are neither numbers with a unit nor two words.
+        """
+        unit = unit_of(_unmarked(texts), self.numbers.decimal, self.numbers.thousands)
+        if unit:
+            return self.numbers._replace(unit=unit)
+        words = two_words(texts) if named else None
+        return None if words is None else self._of_words(words)
+
+    def _of_words(self, words: tuple[str, str]) -> Numbers:
+        return Numbers(missing=self.numbers.missing, words=words)
 
     def _found_unit(self, name: str) -> str | None:
         """Return the unit that all files have after each number of a column.
@@ -120,11 +148,22 @@ class Texts:
         """Return why a column is left out that is none of numbers."""
         if pa.types.is_null(kind):
             return _NO_VALUE
-        words = self._words(name, kind)
-        pair = two_words(words) if words else None
-        if pair is not None and len(words) == 2:
-            return f"two words (--features takes it: {pair[0]} is 0, {pair[1]} is 1)"
-        return f"no numbers ({kind})"
+        return _two_words_line(self._words(name, kind)) or f"no numbers ({kind})"
+
+    def why_no_metric(self, texts: Sequence[str]) -> str:
+        """Return why a metric is left out, with the flag that takes it if there is one.
+
+        Args:
+            texts: The different ones among its first values that are no numbers, one at least.
+        """
+        plain = _unmarked(texts)
+        line = _two_words_line(plain)
+        if line:
+            return line
+        thousands, decimal = marks_of(plain, self.numbers.decimal, self.numbers.thousands)
+        flags = mark_flags("" if decimal == self.numbers.decimal else decimal, thousands)
+        example = shorten((plain or texts)[0])
+        return f"no numbers, but such as {example}{f' ({flags})' if flags else ''}"
 
     def _words(self, name: str, kind: pa.DataType) -> Sequence[str]:
         for info in self.infos:
@@ -135,3 +174,22 @@ class Texts:
         if self.infos[0].schema.get_field_index(name) > _MOST_LOOKS:
             return ()
         return texts_in(self.infos[:1], name, self.numbers.missing)
+
+
+def mark_flags(decimal: str, thousands: str) -> str:
+    """Return the flags under which texts with these marks are numbers; "" for none is needed."""
+    marks = ("--decimal", decimal), ("--thousands", thousands)
+    return " ".join(f"{flag} {shlex.quote(mark)}" for flag, mark in marks if mark)
+
+
+def _unmarked(texts: Sequence[str]) -> list[str]:
+    """Return texts without those that look like marks of missing values."""
+    return [text for text in texts if text.lower() not in MARKS]
+
+
+def _two_words_line(texts: Sequence[str]) -> str:
+    """Return how a feature of two words is taken, "" if texts are no two words."""
+    words = two_words(texts) if len(texts) == 2 else None
+    if words is None:
+        return ""
+    return f"two words (--features takes it: {words[0]} is 0, {words[1]} is 1)"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.read.formats.base import FileInfo
+from transforms.read.formats.head import MARKS
 from transforms.read.kinds import is_text, texts_of, value_type
 
 _PAIRS = (
@@ -17,8 +19,13 @@ _PAIRS = (
     *(("normal", "alarm"), ("ok", "alarm"), ("ok", "fault"), ("ok", "error"), ("ok", "fail")),
     *(("absent", "present"), ("unlocked", "locked"), ("offline", "online"), ("out", "in")),
     *(("disconnected", "connected"), ("idle", "busy"), ("unoccupied", "occupied")),
+    ("bad", "good"),
 )
 """Which of two words is 0. Of other words it is the one that comes first in the alphabet."""
+
+_NO_WORD = re.compile(r"$|[+-]?[.,]?[0-9]")
+"""How a text begins that is no word, but a number in a unit or with other marks."""
+_USUAL = frozenset(tuple(sorted(pair)) for pair in _PAIRS)
 
 _MOST_FILES = 32
 _MOST_ROWS = 20_000
@@ -28,14 +35,20 @@ _MOST_TEXTS = 50
 def two_words(texts: Collection[str]) -> tuple[str, str] | None:
     """Return which of two texts is 0 and which 1; None if they are no two words.
 
-    Of a single word the other one is known if it is one of a usual pair.
+    Of a single word the other one is known if it is one of a usual pair. Texts that look like
+    marks of missing values (`head.MARKS`) are no words but in such a pair.
 
     Example:
-        >>> two_words(["ON", "OFF"]), two_words(["Open"]), two_words(["HEAT", "IDLE"])
+        >>> two_words(["ON", "OFF"]), two_words(["Open", "unknown"]), two_words(["HEAT", "IDLE"])
         (('OFF', 'ON'), ('Closed', 'Open'), ('HEAT', 'IDLE'))
     """
     words = sorted(set(texts))
-    if any(not word or set(word) & set("=,:") for word in words) or not 1 <= len(words) <= 2:
+    if tuple(sorted(word.lower() for word in words)) not in _USUAL:
+        words = [word for word in words if word.lower() not in MARKS]
+    if (
+        any(_NO_WORD.match(word) or set(word) & set("=,:") for word in words)
+        or not 1 <= len(words) <= 2
+    ):
         return None
     lowered = [word.lower() for word in words]
     if len(words) == 1:

@@ -73,8 +73,9 @@ def guess(values: pa.BinaryArray, dialect: Dialect) -> Guess:
         )
         return Guess(pa.int64() if whole and whole.as_py() else pa.float64())
     texts = [text for text in counts if text.lower() not in MARKS]
-    unit = _unit_of(texts, dialect) if not numbers else ""
-    thousands, decimal = ("", "") if unit else _marks_of(texts, dialect)
+    own = dialect.decimal, dialect.thousands
+    unit = unit_of(texts, *own) if not numbers else ""
+    thousands, decimal = ("", "") if unit else marks_of(texts, *own)
     return Guess(pa.string(), decimal, thousands, unit, tuple(texts[:MOST_WORDS]))
 
 
@@ -87,9 +88,15 @@ def _texts(values: pa.BinaryArray) -> dict[str, int]:
     return found
 
 
-def _unit_of(texts: Sequence[str], dialect: Dialect) -> str:
-    """Return the unit that stands after each of the numbers, "" if there is none or another."""
-    pattern = number_pattern(dialect.decimal, dialect.thousands).removesuffix("$")
+def unit_of(texts: Sequence[str], decimal: str, thousands: str) -> str:
+    """Return the unit that stands after each of the numbers, "" if there is none or another.
+
+    Args:
+        texts: Different texts.
+        decimal: The decimal mark of the numbers.
+        thousands: The mark between their thousands, "" for none.
+    """
+    pattern = number_pattern(decimal, thousands).removesuffix("$")
     number = re.compile(pattern)
     units = set()
     for text in texts:
@@ -103,13 +110,22 @@ def _unit_of(texts: Sequence[str], dialect: Dialect) -> str:
     return "" if unit.lower().strip(".") in _NO_UNITS else unit
 
 
-def _marks_of(texts: Sequence[str], dialect: Dialect) -> tuple[str, str]:
-    """Return the marks of thousands and decimals under which most texts are numbers."""
-    for thousands, decimal in _MARKS:
-        if (thousands, decimal) == (dialect.thousands, dialect.decimal):
+def marks_of(texts: Sequence[str], decimal: str, thousands: str) -> tuple[str, str]:
+    """Return the marks of thousands and decimals under which most texts are numbers.
+
+    Args:
+        texts: Different texts.
+        decimal: The decimal mark under which most are not.
+        thousands: The mark between thousands then, "" for none.
+
+    Returns:
+        ("", "") if there are no such marks.
+    """
+    for other in _MARKS:
+        if other == (thousands, decimal):
             continue
-        pattern = re.compile(number_pattern(decimal, thousands))
+        pattern = re.compile(number_pattern(other[1], other[0]))
         plain = [text.replace("\u00a0", " ").replace("\u202f", " ") for text in texts]
         if 2 * sum(pattern.match(text) is not None for text in plain) > len(texts):
-            return thousands, decimal
+            return other
     return "", ""
