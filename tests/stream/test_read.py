@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.metrics import MetricsFilter
 from apache_beam.testing.util import assert_that
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
@@ -398,6 +399,39 @@ def test_every_line_of_a_csv_file_once(
     )
     assert sum(alone.values()) == sum(isinstance(line, tuple) for line in lines)
     assert alone <= values
+
+
+@example([("a", 0, 0.0, 0.0), b"1,,,", b"1"])
+@example([("a", 0, 0.0, 0.0), b'1,inf,inf,",1', b"1"])
+@example([b"1,1,1,1,1", b"1,1,1,1,1"])
+@example([b"x,x,x,x", ("a", 0, 1.0, 2.0), ("b", 1, 2.0, 3.0)])
+@given(st.lists(st.one_of(CSV_LINES, GOOD_CSV), max_size=30))
+def test_a_csv_file_whose_header_nobody_names_is_refused_or_whole(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes | tuple[Any, ...]]
+) -> None:
+    """It is what `header` makes of it, but for lines of units, which are counted in a note."""
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    texts = [
+        line if isinstance(line, bytes) else ",".join(map(str, line)).encode() for line in lines
+    ]
+    path.write_bytes(b"\n".join([b"id,t,x,y", *texts]))
+    options = ColumnOptions(model_id="id", time="t", features=["x", "y"])
+    try:
+        reader = ReadChunks(str(path), options)
+    except (ConfigError, DataError) as error:
+        assert re.search("try skip_lines|name all columns", str(error))
+        return
+    chunks, failures = cut_files(reader)
+    sure, _ = cut_files(ReadChunks(str(path), options, FormatOptions(header=True)))
+    values, expected = (
+        Counter(repr((m, r["time"], r["x"])) for m, c in found for r in c.batch.to_pylist())
+        for found in (chunks, sure)
+    )
+    assert values == expected
+    notes = "".join(reader.input.infos[0].notes)
+    noted = re.search(r"(\d) lines? below the header left out", notes)
+    read = values.total() + sum(part.batch.num_rows for part in failures)
+    assert read + (int(noted[1]) if noted else 0) == sum(bool(text) for text in texts)
 
 
 # Gathering ---------------------------------------------------------------------------------------

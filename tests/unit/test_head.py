@@ -124,6 +124,21 @@ def test_what_was_decided_is_said(text: str, notes: str, tmp_path: Path) -> None
     assert lines[0] == f"{tmp_path / 'a.csv'}: {note}"
 
 
+@pytest.mark.parametrize(
+    "below",
+    ["17,,,\n18,,,\n", "17,inf,on,x\n18,inf,off,x\n", "17,noon,n/a,\n18,one,n/a,\n"],
+    ids=["empty", "texts", "marks"],
+)
+def test_a_line_with_a_number_is_no_unit_whatever_stands_below(below: str, tmp_path: Path) -> None:
+    """A device of another kind comes first, and the others have no numbers beside their names."""
+    info, lines = look(tmp_path / "a.csv", "id,t,x,y\npump,3,0.5,2\n" + below)
+    assert not any("left out" in line for line in lines)
+    (piece,) = info.pieces
+    columns = resolve([info], ColumnOptions(model_id="id", features=("x", "y")))
+    read = list(piece.read(columns.requests))
+    assert sum(len(rows.row) + len(rows.bad) for rows in read) == 3
+
+
 def test_names_that_are_missing_or_come_twice(tmp_path: Path) -> None:
     info, _ = look(tmp_path / "a.csv", ",x,,x (2),x\n0,1,2,3,4\n9,5,6,7,8\n")
     assert info.schema.names == ["(unnamed)", "x", "(unnamed) (2)", "x (2)", "x (3)"]

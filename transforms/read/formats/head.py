@@ -148,18 +148,19 @@ class Cells:
         return any(self.is_alike(0, at, 1) for at in range(width) if not numeric[at])
 
     def beneath(self, width: int) -> int:
-        """Return how many lines below the header are units and the like: no number, but texts."""
+        """Return how many lines below the header are units and the like.
+
+        They have texts where the lines after them have numbers, and no number in any column.
+        """
         for at in range(1, _MOST_BENEATH + 1):
             if len(self.rows) < at + 3 or len(self.rows[at]) != width:
                 return at - 1
             row, numeric = self.rows[at], self.numeric(at + 1, width)
             numbers = [row[column] for column in range(width) if numeric[column]]
             is_text = any(not self.is_null(cell) for cell in numbers)
-            more = [cell for cell in numbers if self.is_number(cell)]
             texts = [column for column in range(width) if not numeric[column]]
             alike = any(self.is_alike(at, column, at + 1) for column in texts)
-            blank = at > 1 and not any(map(self.is_number, row)) and not alike
-            if more or alike or not (is_text or blank):
+            if any(map(self.is_number, row)) or alike or not (is_text or at > 1):
                 return at - 1
         return _MOST_BENEATH
 
