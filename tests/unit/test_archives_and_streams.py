@@ -72,6 +72,8 @@ def zstd(data: bytes) -> bytes:
         ("ROWS.CSV.GZ", gzip.compress(CSV.encode())),
         ("rows.csv.bz2", bz2.compress(CSV.encode())),
     ],
+    # Their bytes hold the time at which they were made: no names of tests.
+    ids=["csv.zip", "zip", "gzip", "xz", "zstd", "zip by bytes", "GZ", "bz2"],
 )
 def test_compression_is_known_by_its_bytes_or_its_ending(
     name: str, data: bytes, tmp_path: Path
