@@ -42,14 +42,14 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench_job import write_models
 from kerneltrack import codec
+from kerneltrack.fleet.model import Work, begin, encode
+from kerneltrack.fleet.run import run_rows
 from kerneltrack.snapshots.files import read_whole, snapshot_name, write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState
 from kerneltrack.snapshots.packed import PackedFile, PackedWriter
 from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.beam_options import DEFAULT_RUNNER
-from transforms.track.model import Work, begin, encode
-from transforms.track.segments import run_rows
 
 FLAGS = ("--model-id", "model_id", "--time", "time", "--rank", "10", "--budget", "15")
 SPEC = OKFEBSpec(rank=10, budget=15)

@@ -20,6 +20,7 @@ from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.snapshots.references import GivenReferences
 from kerneltrack.state_size import check_state_size
 from kerneltrack.trackers import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
@@ -42,7 +43,6 @@ from transforms.learn import transform as learn
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.transform import TrainLinear
 from transforms.read.columns import Columns
-from transforms.snapshots.references import GivenReferences
 from transforms.track import transform as track
 from transforms.track.late_data import late_as_failures
 from transforms.track.order import DROP, MERGE, Order
@@ -126,7 +126,7 @@ class Job:
             "reference": self.reference and self.reference.to_dict(),
             **({} if self.given is None else {"reference_from": self.given.digest()}),
             **({"overlap": DROP} if self.drop_overlap else {}),
-            "measure": self.measure and self.measure.to_dict(),
+            "measure": self.measure and self.measure.in_ns().to_dict(),
             "order": dataclasses.asdict(self.order),
             "late": self.late and dataclasses.asdict(self.late),
             "metrics_window": self.metrics_window,

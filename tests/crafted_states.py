@@ -28,6 +28,8 @@ from kerneltrack import codec
 from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.fleet import model
+from kerneltrack.fleet import run as segments
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.drift import DriftSpec
@@ -42,7 +44,6 @@ from transforms.learn import run as prequential
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.waiting import FeatureRows
 from transforms.read.sample import Sample
-from transforms.track import model, segments
 from transforms.track.clock import Clock
 from transforms.track.windows import MeasureMismatch, mismatch_chunk
 
@@ -174,7 +175,7 @@ def _learner(spec: LearnerSpec) -> Case:
 
 
 def _model(spec: SubspaceSpec) -> Case:
-    measure = MeasureMismatch(SlidingWindows(size=20, period=10), moving=15, most_rows=8)
+    measure = MeasureMismatch(SlidingWindows(size=20, period=10), moving=15, most_rows=8).in_ns()
     drift = DriftSpec(settle=20, block=5)
     work = model.Work(spec=spec, hold=10**9, measure=measure, drift=drift, every=17 * 10**9)
 
@@ -224,7 +225,7 @@ def _given(spec: SubspaceSpec) -> Case:
         return data
 
     def read(data: bytes, own: bool) -> tuple[bytes, model.Work, model.Model]:
-        work, held, _ = model.frozen(data, "state", MeasureMismatch(SlidingWindows(20, 10)))
+        work, held, _ = model.frozen(data, "state", MeasureMismatch(SlidingWindows(20, 10)).in_ns())
         return data, work, held
 
     return Case(made.data, read, run)

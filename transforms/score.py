@@ -16,6 +16,8 @@ from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.model import Model, Work, frozen
+from kerneltrack.fleet.run import run_rows
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
 from kerneltrack.monitor.mismatch import stores_rows
@@ -35,9 +37,7 @@ from transforms.track.features import (
     tell_episodes,
 )
 from transforms.track.merge import merge_times
-from transforms.track.model import Model, Work, frozen
 from transforms.track.outputs import EPISODES, MISMATCH
-from transforms.track.segments import run_rows
 from transforms.track.step import SLICE_ROWS
 from transforms.track.windows import MeasureMismatch, mismatch_chunk
 from transforms.write.schemas import TIME, predictions_schema
@@ -192,7 +192,7 @@ class _Scorer(beam.DoFn):
 
     def __init__(self, snapshots: SnapshotFolder, measure: MeasureMismatch | None = None) -> None:
         self._snapshots = snapshots
-        self._measure = measure
+        self._measure = None if measure is None else measure.in_ns()
 
     def read(self, key: str) -> _Known | None:
         """Return a model from the folder; None if there is none."""

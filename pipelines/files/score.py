@@ -115,7 +115,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
                 **({"counters": columns.counters} if columns.counters else {}),
             },
             "reference": snapshots.reference_spec and snapshots.reference_spec.to_dict(),
-            "measure": job.measure and job.measure.to_dict(),
+            "measure": job.measure and job.measure.in_ns().to_dict(),
             "warnings": [*warnings, *odd],
             **outcome.record_of(judged, allowed),
             "counts": found,

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kerneltrack.errors import DataError, KerneltrackError
+from kerneltrack.fleet.devices import GONE
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.topics import options as replay_options
@@ -22,7 +23,6 @@ from pipelines.topics.admin import Topics
 from pipelines.topics.dead_letters import letter_of
 from transforms.kafka.messages import BadMessageError, batch_of, records_of
 from transforms.kafka.secrets import resolve
-from transforms.track.devices import GONE
 
 POLL = 0.5
 BATCH = 500

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kerneltrack import codec
+from kerneltrack.fleet.model import decode
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common import state as places
@@ -38,7 +39,6 @@ from transforms.kafka.commands import HEADER, Command, Commands, as_chunk, comma
 from transforms.kafka.messages import BadMessageError, Message
 from transforms.kafka.read import DEAD_LETTERS, GatherFn
 from transforms.learn.transform import PREDICTIONS
-from transforms.track.model import decode
 from transforms.track.order import Order
 from transforms.track.transform import MeasureMismatch
 

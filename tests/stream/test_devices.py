@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.devices import GONE, Device
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from pipelines.topics.read_output import Once
@@ -35,7 +36,7 @@ from tests.stream.test_expiry import KEY, Tracking
 from tests.stream.test_reference import FOLLOWED, HELD, ORDERS, as_line, faulty, later
 from transforms.kafka.commands import Command, as_chunk
 from transforms.kafka.device_states import DeviceStatesFn
-from transforms.track.devices import GONE, Device, device_chunk
+from transforms.track.devices import device_chunk
 from transforms.track.order import Order
 from transforms.track.transform import DEVICES, TrackSubspace
 from transforms.write.schemas import devices_schema

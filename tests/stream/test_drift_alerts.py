@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kerneltrack.fleet.run import Alert
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
@@ -34,7 +35,6 @@ from tests.stream.running import (
 from tests.stream.test_order import arrival
 from transforms.track.features import alert_chunk
 from transforms.track.order import Order
-from transforms.track.segments import Alert
 from transforms.track.transform import MeasureMismatch
 
 # Small blocks and a low threshold: several alerts within a hundred rows.

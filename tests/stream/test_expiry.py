@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.fleet.model import Work
 from kerneltrack.monitor.reference import ReferenceSpec
 from tests.stream.learning import SPEC as LEARNER
 from tests.stream.learning import Late, Step, label_chunk, make_features
@@ -35,7 +36,6 @@ from transforms.learn.transform import LateLabels
 from transforms.track import log
 from transforms.track.live_step import live_track_fn
 from transforms.track.log import MOST_ENTRIES, Cells
-from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.transform import FEATURES, SNAPSHOTS
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kerneltrack.fleet.forward_fill import Held, hold_last
 from tests.stream.running import SECOND, Rows, assert_same, core_alone, make_rows, track
-from transforms.track.forward_fill import Held, hold_last
 from transforms.track.order import Order
 
 Matrix = npt.NDArray[np.float64]

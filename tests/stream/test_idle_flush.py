@@ -10,6 +10,7 @@ import pytest
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.model import Work
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -23,7 +24,6 @@ from tests.stream.running import (
     make_rows,
 )
 from transforms.track.live_step import live_track_fn
-from transforms.track.model import Work
 from transforms.track.order import Order
 
 ORDER = Order(max_disorder=5, max_jump=3600, idle_flush=2)

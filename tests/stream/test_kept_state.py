@@ -10,12 +10,12 @@ import pytest
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
+from kerneltrack.fleet.model import decode, encode
 from pipelines.live.jobs import FORMATS, Left, Record, check_same
 from tests.golden.keyed import make
 from tests.stream.learning import SPEC, make_features
 from transforms.learn import learner as learning
 from transforms.track.clock import CLOCK_VERSION, Clock
-from transforms.track.model import decode, encode
 
 
 def test_a_clock_is_read_and_written() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.forward_fill import hold_last
 from tests.stream.running import (
     SECOND,
     Rows,
@@ -26,7 +27,6 @@ from tests.stream.running import (
     track_stream,
 )
 from transforms.chunks import Chunk
-from transforms.track.forward_fill import hold_last
 from transforms.track.merge import merge_across, merge_times
 from transforms.track.order import Order
 

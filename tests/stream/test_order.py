@@ -15,6 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import DataError
+from kerneltrack.fleet.model import Work
 from kerneltrack.jumps import Standing, judge
 from tests.stream.running import (
     SECOND,
@@ -36,7 +37,6 @@ from transforms.chunks import Chunk
 from transforms.track import log
 from transforms.track.clock import jump_rule
 from transforms.track.log import MOST_ENTRIES
-from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.step import track_fn
 from transforms.track.transform import TrackSubspace

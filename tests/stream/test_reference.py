@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
+from kerneltrack.fleet.model import Work, decode
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
 from tests.stream.running import (
@@ -33,7 +34,6 @@ from tests.stream.test_boundaries import write_folder
 from tests.stream.test_drift_alerts import arriving
 from tests.stream.test_expiry import KEY, Tracking
 from transforms.kafka.commands import Command, as_chunk
-from transforms.track.model import Work, decode
 from transforms.track.order import Order
 
 HELD = ReferenceSpec(rows=256, lags=3, rank=3, budget=6, false_alarms=1e-3, per=1)

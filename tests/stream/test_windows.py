@@ -59,8 +59,8 @@ EXACT = ("kind", "start", "end", "index", "rows", "n", "mismatch", "residual", "
 
 
 def title(windows: EventWindows) -> str:
-    measure = MeasureMismatch(windows)
-    return "-".join(f"{ns / 1e9:g}" for ns in (measure.size, measure.period, measure.offset))
+    measure = MeasureMismatch(windows).in_ns()
+    return "-".join(f"{ns / 1e9:g}" for ns in (measure.length, measure.period, measure.offset))
 
 
 class Expected(NamedTuple):

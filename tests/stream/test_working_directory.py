@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.snapshots.references import GivenReferences
 from pipelines.cli.main import main
 from pipelines.files import track
-from transforms.snapshots.references import GivenReferences
 
 REFERENCE = ("--reference-rows", "256")
 SPECS = ("--rank", "2", "--budget", "5", "--warmup", "20")

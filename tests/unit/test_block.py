@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
+from kerneltrack.fleet.model import Work, begin
+from kerneltrack.fleet.run import run_rows
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.trackers import OKFEBSpec
@@ -22,8 +24,6 @@ from transforms.partition import window_block
 from transforms.partition.blocks import BLOCK_BYTES, BLOCK_ROWS, blocks_of
 from transforms.partition.held_block import hold_block
 from transforms.partition.shuffle import SortedRows
-from transforms.track.model import Work, begin
-from transforms.track.segments import run_rows
 from transforms.track.windows import MeasureMismatch
 
 SIZES = [10, 1, 2, 300, 10, 65, 10, 3, 40]
@@ -139,7 +139,7 @@ def test_windows_of_a_block_are_those_of_each_model(
 ) -> None:
     monkeypatch.setattr(window_block, "MOST_ROWS", at_once)
     spec = OKFEBSpec(rank=3, budget=5, warmup=50, clip=3.0)
-    measure = MeasureMismatch(windows)
+    measure = MeasureMismatch(windows).in_ns()
     rows = walk(5, sum(SIZES), 4)
     # Rows of one time, and times without rows.
     times = np.concatenate([np.sort(np.arange(n) * n % 70) for n in SIZES]) * 10**9

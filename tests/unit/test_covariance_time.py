@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.model import Work, begin
+from kerneltrack.fleet.run import run_rows
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.sklearn import SubspaceTracker
 from kerneltrack.trackers import CovarianceSpec, CovarianceTracker, OKFEBSpec
 from tests.oracles.streams import feature_bytes, joined_bytes, state_bytes, walk
-from transforms.track.model import Work, begin
-from transforms.track.segments import run_rows
 
 TRACKER = CovarianceTracker()
 SIZES: dict[str, Any] = {"rank": 3, "budget": 6, "gamma": 9.0, "standardise": False}
@@ -76,7 +76,7 @@ def test_the_keyed_step_tells_the_times_of_the_rows(moving: bool) -> None:
     from transforms.track.windows import MeasureMismatch  # noqa: PLC0415 - one case of two
 
     spec = TIMED[0]
-    work = Work(spec=spec, measure=MeasureMismatch(moving=20) if moving else None)
+    work = Work(spec=spec, measure=MeasureMismatch(moving=20).in_ns() if moving else None)
     model = begin(work, "model", ROWS[:1])
     expected_state, expected = TRACKER.update(spec, start(spec), ROWS, (), TIMES)
     parts = []

@@ -11,6 +11,7 @@ from apache_beam.transforms.window import FixedWindows
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.fleet.windows import OpenWindows
 from kerneltrack.in_memory import run_all
 from kerneltrack.learners import RidgeSpec
 from kerneltrack.limits import MOST, MOST_GIVEN
@@ -20,7 +21,7 @@ from kerneltrack.trackers import CovarianceSpec, OKFEBSpec
 from kerneltrack.trackers.common import state as places
 from tests.crafted_states import ROWS, Case, cases, clock_trial, landmarks_trial, trial
 from transforms.learn import learner
-from transforms.track.windows import MeasureMismatch, OpenWindows
+from transforms.track.windows import MeasureMismatch
 
 TRIALS = 60
 CASES = cases()
@@ -90,7 +91,7 @@ def test_arrays_that_claim_a_size_get_no_room() -> None:
 
 
 def test_windows_whose_stride_never_ends_are_refused() -> None:
-    measure = MeasureMismatch(FixedWindows(60), most_rows=2)
+    measure = MeasureMismatch(FixedWindows(60), most_rows=2).in_ns()
     good = OpenWindows.none(3)._replace(
         windows=np.array([[0, 0, 1]]), rows=np.zeros((2, 3)), numbers=np.array([0, 1])
     )

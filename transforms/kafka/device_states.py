@@ -9,10 +9,10 @@ import apache_beam as beam
 import msgspec
 import pyarrow as pa
 
+from kerneltrack.fleet.devices import GONE
 from transforms.chunks import Chunk
 from transforms.kafka.encode import rows_of, to_json
 from transforms.kafka.gather import Outgoing
-from transforms.track.devices import GONE
 
 MOST_CHANNELS = 10
 """Channels of an episode that a message names, those with the largest shares."""

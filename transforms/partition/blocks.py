@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack import codec
+from kerneltrack.fleet.model import Work
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor.drift import Alerts
 from kerneltrack.monitor.drift import init as begin_drift
@@ -35,7 +36,6 @@ from transforms.partition.shuffle import SortedRows
 from transforms.partition.steps import ALERTS, EPISODES, MISMATCH, Rows, Steps
 from transforms.partition.window_block import MeasuredBlock, measure_block, windows_of
 from transforms.track.features import alerts_of, feature_chunk, tell_alerts, tell_episodes
-from transforms.track.model import Work
 from transforms.track.order import KEEP, MERGE
 from transforms.track.packed import TRACKERS
 from transforms.track.totals import count_totals

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.fleet.windows import Measured, MeasuredWindows, OpenWindows
 from kerneltrack.monitor.mismatch import Mismatch, mismatch_of_each
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.okfeb.block import Begun
 from kerneltrack.trackers.okfeb.spec import OKFEBSpec
-from transforms.track.windows import Measured, MeasureMismatch, OpenWindows
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -70,7 +70,7 @@ class MeasuredBlock(NamedTuple):
 
 
 def windows_of(
-    measure: MeasureMismatch, times: IntArray, starts: IntArray, stops: IntArray
+    measure: MeasuredWindows, times: IntArray, starts: IntArray, stops: IntArray
 ) -> Windows:
     """Return the windows of models, whose rows are in the order of their times.
 
@@ -84,14 +84,14 @@ def windows_of(
     for model, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
         own = times[start:stop]
         begin = measure.starts(own)
-        end = begin + measure.size
+        end = begin + measure.length
         first, last = start + np.searchsorted(own, begin), start + np.searchsorted(own, end)
         parts.append((np.full(len(begin), model), begin, first, last, end <= own[-1]))
     return Windows(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def measure_block(
-    measure: MeasureMismatch,
+    measure: MeasuredWindows,
     spec: OKFEBSpec,
     models: Begun,
     rows: FloatArray,
@@ -154,7 +154,7 @@ def _measured(
 
 
 def _told(
-    measure: MeasureMismatch,
+    measure: MeasuredWindows,
     rows: FloatArray,
     windows: Windows,
     found: list[Any],
@@ -173,7 +173,7 @@ def _told(
             Measured(
                 measure.kind,
                 begin,
-                begin + measure.size,
+                begin + measure.length,
                 stop - 1 - zero,
                 stop - first,
                 mismatch,

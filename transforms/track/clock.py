@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import DataError
+from kerneltrack.fleet.model import NEVER
 from kerneltrack.jumps import JumpRule, Standing, judge
 from transforms.chunks import Chunk
 from transforms.metrics import count
@@ -27,7 +28,6 @@ IntArray = npt.NDArray[np.int64]
 
 SECOND = 1_000_000_000
 CLOCK_VERSION = 5
-NEVER = int(np.iinfo(np.int64).max)
 
 
 class Clock(NamedTuple):

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import pvalue
 
+from kerneltrack.fleet.run import Alert
 from kerneltrack.monitor.drift import Alerts
 from kerneltrack.monitor.reference import WRITTEN, Episode, Scores
 from kerneltrack.trackers.common.features import Features
 from transforms.chunks import Chunk, matrix_column
 from transforms.metrics import count
 from transforms.track.outputs import ALERTS, EPISODES
-from transforms.track.segments import Alert
 
 EXTRAS = ("q", "s")
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.fleet.model import Work
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.monitor.reference.block import Parts
 from kerneltrack.trackers.common.places import side_by_side
-from transforms.track.model import Work
 from transforms.track.packed import Packed
 
 FloatArray = npt.NDArray[np.float64]

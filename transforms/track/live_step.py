@@ -16,13 +16,13 @@ from apache_beam.transforms.userstate import TimerSpec, on_timer
 from apache_beam.typehints import with_input_types, with_output_types
 from apache_beam.utils.timestamp import Timestamp
 
+from kerneltrack.fleet.model import Work
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.keyed.timers import in_time
 from transforms.track.clock import may_flush
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog, Watch
-from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.outputs import SNAPSHOTS
 from transforms.track.step import Held, Timers, TrackFn, track_fn

@@ -20,9 +20,10 @@ from apache_beam import coders
 from apache_beam.transforms.userstate import BagStateSpec
 
 from kerneltrack.errors import DataError
+from kerneltrack.fleet.model import NEVER
 from transforms.chunks import Chunk, chunk_from
 from transforms.keyed.expiry import Kept
-from transforms.track.clock import NEVER, Clock
+from transforms.track.clock import Clock
 from transforms.track.packed import Packed
 
 LOG_VERSION = 8

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.fleet.model import Model, Work
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.monitor.reference.block import Parts
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.places import side_by_side
 from kerneltrack.trackers.okfeb import block
-from transforms.track.model import Model, Work
 
 TRACKERS = ("okfeb",)
 """Those whose states go through their loops as blocks."""

@@ -19,6 +19,10 @@ from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
 from kerneltrack.errors import fit
+from kerneltrack.fleet.devices import GONE, Device, begun, known_of
+from kerneltrack.fleet.forward_fill import hold_last
+from kerneltrack.fleet.model import Model, Work, begin, decode, encode, take_over
+from kerneltrack.fleet.run import Outcome, next_event, run_rows
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor import reference
 from kerneltrack.registry import get_tracker
@@ -43,7 +47,7 @@ from transforms.track.clock import (
     unconfirmed,
     without_duplicates,
 )
-from transforms.track.devices import GONE, Device, begun, device_chunk, known_of
+from transforms.track.devices import device_chunk
 from transforms.track.features import (
     feature_chunk,
     join_features,
@@ -51,10 +55,9 @@ from transforms.track.features import (
     tell_alerts,
     tell_episodes,
 )
-from transforms.track.forward_fill import hold_last
+from transforms.track.last_written import last_written
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
 from transforms.track.merge import merge_across
-from transforms.track.model import Model, Work, begin, decode, encode, last_written, take_over
 from transforms.track.order import MERGE, Order
 from transforms.track.outputs import (
     DEVICES,
@@ -64,7 +67,6 @@ from transforms.track.outputs import (
     SNAPSHOTS,
 )
 from transforms.track.packed import Packed, unpack
-from transforms.track.segments import Outcome, next_event, run_rows
 from transforms.track.sifted_rows import SiftedRows
 from transforms.track.together import Visit, goes_together, run_together
 from transforms.track.windows import mismatch_chunk

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from apache_beam import pvalue
 
+from kerneltrack.fleet.model import NEVER, Model, Work
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor.drift import Alerts, DriftSpec
 from kerneltrack.monitor.drift import block as detectors
@@ -32,7 +33,6 @@ from transforms.chunks import Chunk, pieces
 from transforms.keyed.bundles import MOST_BYTES
 from transforms.metrics import count, count_lags, count_losses
 from transforms.track.clock import (
-    NEVER,
     Clock,
     flush,
     may_release,
@@ -44,7 +44,6 @@ from transforms.track.features import alerts_of, feature_chunk, tell_alerts, tel
 from transforms.track.held_rows import HeldRows
 from transforms.track.log import ModelLog, Waiting
 from transforms.track.merge import MergedRows, merge_where
-from transforms.track.model import Model, Work
 from transforms.track.order import KEEP, MERGE, Order
 from transforms.track.packed import TRACKERS, Packed, checked, pack, unpack
 from transforms.track.totals import count_totals

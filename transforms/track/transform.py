@@ -9,6 +9,7 @@ from apache_beam import pvalue
 from apache_beam.transforms.window import GlobalWindows
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.model import Work
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.moving import ON_A_BUDGET
@@ -16,6 +17,7 @@ from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.registry import get_tracker
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.snapshots.references import GivenReferences
 from kerneltrack.trackers import RowsSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
@@ -23,11 +25,9 @@ from kerneltrack.trackers.covariance.spec import CovarianceSpec
 from transforms.chunks import Chunk, Failures
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
-from transforms.snapshots.references import GivenReferences
 from transforms.track.clock import nanoseconds
 from transforms.track.features import EXTRAS
 from transforms.track.live_step import live_track_fn
-from transforms.track.model import Work
 from transforms.track.order import Order
 from transforms.track.outputs import (
     ALERTS,
@@ -174,7 +174,7 @@ class TrackSubspace(
             extras=extras,
             own=own,
             hold=None if hold is None else nanoseconds(hold),
-            measure=measure,
+            measure=None if measure is None else measure.in_ns(),
             drift=drift,
             reference=reference,
             given=given,

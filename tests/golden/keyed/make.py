@@ -12,6 +12,8 @@ import numpy as np
 from apache_beam.transforms.window import FixedWindows
 
 from kerneltrack import codec
+from kerneltrack.fleet.model import Model, Work, begin, decode, encode
+from kerneltrack.fleet.run import run_rows
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import walk
@@ -19,15 +21,13 @@ from tests.stream.learning import SECOND, SPEC, FeatureTable, Step
 from tests.stream.test_learn_state import working
 from transforms.learn.transform import PREDICTIONS, LateLabels
 from transforms.track.clock import CLOCK_VERSION, Clock
-from transforms.track.model import Model, Work, begin, decode, encode
-from transforms.track.segments import run_rows
 from transforms.track.windows import MeasureMismatch
 
 FOLDER = Path(__file__).parent
 WORK = Work(
     spec=OKFEBSpec(rank=3, budget=6, warmup=20, novelty_window=100, seed=5),
     hold=10 * SECOND,
-    measure=MeasureMismatch(FixedWindows(7), moving=5),
+    measure=MeasureMismatch(FixedWindows(7), moving=5).in_ns(),
     drift=DriftSpec(settle=20),
     every=30 * SECOND,
 )

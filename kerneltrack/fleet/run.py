@@ -13,6 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.fleet.devices import Device, changes
+from kerneltrack.fleet.forward_fill import hold_last
+from kerneltrack.fleet.model import NEVER, Model, Work, encode
+from kerneltrack.fleet.windows import MOVING, Measured
 from kerneltrack.monitor import drift, reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
@@ -20,11 +24,6 @@ from kerneltrack.monitor.moving import MovingMismatch
 from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.features import Features
-from transforms.track.clock import NEVER
-from transforms.track.devices import Device, changes
-from transforms.track.forward_fill import hold_last
-from transforms.track.model import Model, Work, encode
-from transforms.track.windows import MOVING, Measured
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -234,7 +233,7 @@ def _events(
     until = max(until, shown[-1]) if len(shown) else until
     if model.open is not None and work.measure is not None:
         starts = np.union1d(model.open.windows[:, 0], opened)
-        ends = starts + work.measure.size
+        ends = starts + work.measure.length
         places = np.searchsorted(shown, ends)
         for start, end, place in zip(starts, ends, places, strict=True):
             if end <= until:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,8 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.fleet.forward_fill import Held
+from kerneltrack.fleet.windows import MeasuredWindows, OpenWindows
 from kerneltrack.limits import TIME_LIMIT, check_given, check_whole, copies_like, whole
 from kerneltrack.monitor import drift, reference
 from kerneltrack.monitor.drift import DriftSpec
@@ -23,18 +24,17 @@ from kerneltrack.monitor.moving import MovingWindow, WindowState
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.header import About, read_about
-from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.common.start import StartSet, start_from
-from transforms.keyed.last_written import LastWritten
-from transforms.snapshots.references import (
+from kerneltrack.snapshots.references import (
     GivenReferences,
     beside_of,
     check_reference,
     reference_of,
 )
-from transforms.track.forward_fill import Held
-from transforms.track.windows import MeasureMismatch, OpenWindows
+from kerneltrack.trackers.common.spec import SubspaceSpec
+from kerneltrack.trackers.common.start import StartSet, start_from
 
+NEVER = int(np.iinfo(np.int64).max)
+"""A time, ns, that does not come."""
 TIMES = {"times": whole(0)}
 
 IntArray = npt.NDArray[np.int64]
@@ -67,7 +67,7 @@ class Work:
     extras: tuple[str, ...] = ()
     own: bool = False
     hold: int | None = None
-    measure: MeasureMismatch | None = None
+    measure: MeasuredWindows | None = None
     drift: DriftSpec | None = None
     reference: ReferenceSpec | None = None
     given: GivenReferences | None = None
@@ -173,7 +173,7 @@ def take_over(
 
 
 def frozen(
-    data: bytes, name: str, measure: MeasureMismatch | None = None
+    data: bytes, name: str, measure: MeasuredWindows | None = None
 ) -> tuple[Work, Model, int | None]:
     """Make of a snapshot a model that learns nothing, and what is done with its rows.
 
@@ -275,15 +275,6 @@ def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
         raise DataError(name, f"damaged state: {error}") from error
 
 
-def last_written(work: Work) -> LastWritten[Model]:
-    """Return where models of this job are kept beside their bytes."""
-    return LastWritten(partial(encode, work), partial(_own, work))
-
-
-def _own(work: Work, key: str, data: bytes) -> Model:
-    return decode(work, data, f"state of model {key!r}", own=True)
-
-
 def _go_on(work: Work, snapshot: codec.Snapshot, about: About, own: bool) -> Model:
     began, beside = snapshot.header["about"], beside_of(snapshot.beside)
     if work.measure is None or began.get("measure") != work.measure.to_dict():
@@ -365,7 +356,7 @@ def _with_windows(
     work: Work, model: Model, beside: dict[str, dict[str, npt.NDArray[Any]]], width: int
 ) -> Model:
     """Return a model with its windows, from arrays where there are some."""
-    if work.measure is not None and work.measure.windows is not None:
+    if work.measure is not None and work.measure.size is not None:
         known = OpenWindows.none(width)
         if "open" in beside:
             known = OpenWindows.from_arrays(beside["open"], work.measure, width, model.state.n)

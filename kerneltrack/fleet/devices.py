@@ -1,0 +1,183 @@
+"""What is known of a device now: a line whenever that changes, for whoever keeps only the last.
+
+Each line is a function of the model's rows up to the one after which it is said. Those of a model
+that comes back, from a file or a snapshot, say what was known after its last row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.fleet.model import Model, Work
+from kerneltrack.monitor import reference
+from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState
+
+LEARNING, NORMAL, OFF, UNWATCHED = "learning", "normal", "off", "unwatched"
+"""The reference is being made; rows look like it; an episode is open; there is no reference."""
+GONE = "gone"
+"""Nothing is known any more: the model has expired, or begins anew with its next row."""
+
+FIRST_AGAIN, AGAIN = 32, 4
+"""An episode that stays open is told of again so many rows after it was noticed, and whenever that
+is so many times as long ago: its kind and channels show only as it goes on."""
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Device(NamedTuple):
+    """What is known of a device.
+
+    Attributes:
+        state: `LEARNING`, `NORMAL`, `OFF`, `UNWATCHED` or `GONE`.
+        rows: How many valid rows it has shown.
+        time: Time of the newest of them, ns (of the first row, where there is none before it);
+            None without times.
+        since: Index of the row since when it is so; None if that is not known any more.
+        since_time: That row's time, ns.
+        episodes: How many episodes there were, the open one among them.
+        episode: The one that is open, or has just ended; None if there is none.
+    """
+
+    state: str
+    rows: int
+    time: int | None = None
+    since: int | None = None
+    since_time: int | None = None
+    episodes: int = 0
+    episode: Episode | None = None
+
+    def moved(self, rows: int) -> Device:
+        """Return the line with so many rows added to every index."""
+        return self._replace(
+            rows=self.rows + rows,
+            since=None if self.since is None else self.since + rows,
+            episode=None if self.episode is None else self.episode.moved(rows),
+        )
+
+
+def begun(work: Work, model: Model, time: int | None) -> Device:
+    """Return what is known of a model that begins with a row of this time, ns."""
+    known = known_of(work, model)
+    return known._replace(time=time, since=known.rows, since_time=time)
+
+
+def known_of(work: Work, model: Model) -> Device:
+    """Return what is known of a model after its last row."""
+    held, spec = model.reference, work.reference
+    if held is None or spec is None:
+        return Device(UNWATCHED, model.rows, model.time)
+    state = Device(
+        NORMAL if reference.ready(held) else LEARNING,
+        model.rows,
+        model.time,
+        episodes=int(held.tables.counts[reference.EPISODES]),
+    )
+    still = reference.open_episode(spec, held)
+    if still is None:
+        return state
+    still = still.moved(model.rows - int(held.tables.counts[reference.SEEN]))
+    since_time = None if model.time is None else still.times[0]
+    return state._replace(state=OFF, since=still.start, since_time=since_time, episode=still)
+
+
+def changes(
+    spec: ReferenceSpec,
+    before: ReferenceState,
+    rows: FloatArray,
+    p: FloatArray,
+    told: Sequence[Episode],
+    stamps: IntArray | None,
+    *,
+    learn: bool,
+) -> list[Device]:
+    """Return what became of a device in rows that were held against its reference, in order.
+
+    Args:
+        spec: The reference's spec.
+        before: The reference before the rows.
+        rows: (n, D) the rows.
+        p: (n,) what it said of each of them, NaN where it was not made.
+        told: Episodes that were opened or closed in them; indexes as the reference counts.
+        stamps: (n,) times, ns, None without.
+        learn: As of `reference.update`.
+    """
+    first = int(before.tables.counts[reference.SEEN])
+    scored = ~np.isnan(p)
+    begins = np.flatnonzero(scored & ~np.r_[_scored_last(spec, before), scored[:-1]])
+    many = int(before.tables.counts[reference.EPISODES])
+    again = _told_again(spec, before, rows, told, stamps, learn)
+    lines = [_of_episode(each, stamps is not None) for each in (*told, *again)]
+    for place in begins.tolist():
+        at = None if stamps is None else int(stamps[place])
+        count = max([many, *(each.number for each in told if each.row < first + place)])
+        row = first + place
+        lines.append(Device(NORMAL, row + 1, at, row, at, count))
+    # A reference that begins to speak comes before what it says after the same row.
+    return sorted(lines, key=lambda line: (line.rows, line.episode is not None))
+
+
+def _told_again(
+    spec: ReferenceSpec,
+    before: ReferenceState,
+    rows: FloatArray,
+    told: Sequence[Episode],
+    stamps: IntArray | None,
+    learn: bool,
+) -> list[Episode]:
+    """Return episodes as they are at rows at which they have been open for a while."""
+    first = int(before.tables.counts[reference.SEEN])
+    opened = {each.number: each.opened for each in told}
+    if (since := int(before.tables.counts[reference.OPENED])) >= 0:
+        opened[int(before.tables.counts[reference.EPISODES])] = since
+    ends = {each.number: each.row for each in told if each.closed}
+    places = []
+    for number, row in opened.items():
+        after = FIRST_AGAIN
+        while row + after < ends.get(number, first + len(rows)):
+            if row + after >= first:
+                places.append(row + after - first)
+            after *= AGAIN
+    found, state, start = [], before, 0
+    # Rare: the rows go through the reference once more, as far as is needed.
+    for place in sorted(places):
+        part = slice(start, place + 1)
+        times = None if stamps is None else stamps[part]
+        state, _, _ = reference.update(spec, state, rows[part], times, learn=learn)
+        still, start = reference.open_episode(spec, state), place + 1
+        if still is not None:
+            found.append(still)
+    return found
+
+
+def _scored_last(spec: ReferenceSpec, before: ReferenceState) -> bool:
+    """Return whether the row before these had a p under this reference."""
+    if not reference.ready(before):
+        return False
+    counts = before.tables.counts
+    by_rows = spec.until is None or counts[reference.BEGAN] > 0
+    return not (by_rows and counts[reference.SEEN] - counts[reference.BEGAN] == spec.rows)
+
+
+def _of_episode(episode: Episode, has_time: bool) -> Device:
+    """Return what an episode's line says of its device."""
+    start, _, now, _ = episode.times
+    if episode.closed:
+        state, since, since_time = NORMAL, episode.row, now
+        if episode.accepted:
+            state = LEARNING
+    else:
+        state, since, since_time = OFF, episode.start, start
+    return Device(
+        state,
+        episode.row + 1,
+        now if has_time else None,
+        since,
+        since_time if has_time else None,
+        episode.number,
+        episode,
+    )
