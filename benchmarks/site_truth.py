@@ -1,0 +1,91 @@
+"""A made site: its rows, and what is true of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from scipy.signal import lfilter
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+DAY = 86_400
+"""Seconds."""
+
+
+class Fault(NamedTuple):
+    """What broke on a machine.
+
+    Attributes:
+        kind: Which fault.
+        since: When it began, seconds of Unix time.
+        visible_since: The time of the first row that shows it.
+        sudden: Whether it is there in full from that row on.
+        channels: Those that show it.
+    """
+
+    kind: str
+    since: int
+    visible_since: int
+    sudden: bool
+    channels: tuple[str, ...]
+
+
+class Site(NamedTuple):
+    """Rows of machines, and what is true of them.
+
+    Attributes:
+        rows: `machine`, `time`, the channels, `outside` (a cause that all share) and `state` (a
+            word for the mode), machine by machine in order of time.
+        channels: Names, in order.
+        faults: By machine.
+        changes: When a sensor of a machine was exchanged, which is no fault.
+        holidays: Begin and end of days on which the whole site does something else.
+    """
+
+    rows: pa.Table
+    channels: tuple[str, ...]
+    faults: dict[str, Fault]
+    changes: dict[str, int]
+    holidays: tuple[tuple[int, int], ...]
+
+
+def autoregression(
+    rng: np.random.Generator, rows: int, memory: float, deviation: float
+) -> FloatArray:
+    """Return a first-order autoregression, (rows,), with a deviation."""
+    noise = rng.normal(size=rows) * deviation * np.sqrt(1 - memory * memory)
+    noise[0] = rng.normal() * deviation
+    return np.asarray(lfilter([1.0], [1.0, -memory], noise))
+
+
+def follow(target: FloatArray, rate: float) -> FloatArray:
+    """Return what comes nearer to its target by a share of the distance each row, from 0."""
+    return np.asarray(lfilter([rate], [1.0, rate - 1.0], target))
+
+
+def without_gaps(rng: np.random.Generator, rows: int, step: int) -> BoolArray:
+    """Return which rows are there, where two gaps of 2 to 12 hours are not."""
+    kept = np.ones(rows, dtype=bool)
+    for _ in range(2):
+        begin = int(rng.integers(rows))
+        kept[begin : begin + int(rng.integers(DAY // 12, DAY // 2)) // step] = False
+    return kept
+
+
+def rows_of(
+    name: str, times: IntArray, channels: dict[str, FloatArray], state: npt.NDArray[np.str_]
+) -> pa.Table:
+    """Return a machine's rows; times in seconds, `channels` with `outside` last."""
+    return pa.table(
+        {
+            "machine": pa.array([name] * len(times)),
+            "time": pa.array(times * 1000, pa.timestamp("ms", "UTC")),
+            **channels,
+            "state": state,
+        }
+    )
