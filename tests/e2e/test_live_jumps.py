@@ -57,29 +57,66 @@ def wait_for_rows(live: Live, wanted: Mapping[str, int]) -> None:
     assert {name: len(rows) for name, rows in found.items()} == wanted
 
 
-def test_silence_a_wrong_first_row_and_a_reset(cluster: LocalCluster) -> None:
+def start(live: Live, *flags: str) -> str:
+    """Run the job, and return Flink's id."""
+    done = run_process(
+        command(
+            *("stream", *live.place, "--topic", live.topic, "--output-topic", f"{live.topic}-out"),
+            *("--create-topics", "--time", "t", "--features", "flow", "heat", "--warmup", "50"),
+            *("--rank", "4", "--budget", "8", "--detach", *flags),
+        )
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split("(")[1].split(")")[0]
+
+
+def test_silence_a_wrong_first_row_a_reset_and_other_limits_at_resume(
+    cluster: LocalCluster,
+) -> None:
     live = Live(cluster, "jumps", "json")
     make_topics(live.client, live.topic, partitions=2)
-    flags = ("--create-topics", "--time", "t", "--features", "flow", "heat", "--warmup", "50")
-    topics = ("--topic", live.topic, "--output-topic", f"{live.topic}-out")
-    size = ("--rank", "4", "--budget", "8", "--idle-flush", "3", "--detach")
-    done = run_process(command("stream", *live.place, *topics, *flags, *size))
-    assert done.returncode == 0, done.stdout + done.stderr
-    job = done.stdout.split("(")[1].split(")")[0]
+    days = BEGIN + MINUTES
+    after = days[-1] + 7200 + MINUTES
+    month_later = days[-1] + 30 * 86_400 + MINUTES
+    job = start(live, "--idle-flush", "3600")
+    send(
+        live,
+        {
+            "steady": days,
+            "silent": np.r_[days, after],
+            "from-1970": np.r_[[30.0], days],
+            "a-day-fast": np.r_[[BEGIN + 86_400.0], days],
+            "wrong": np.r_[days, 4e9 + MINUTES[:9], after],
+            "two-hours-away": np.r_[days, after[:2]],
+            "a-month-away": np.r_[days, month_later[:2]],
+        },
+    )
+    # The newest row of each waits for newer ones, those far ahead for others that agree.
+    counted = {
+        "steady": 399,
+        "silent": 799,
+        "from-1970": 399,
+        "a-day-fast": 399,
+        "wrong": 408,
+        "two-hours-away": 399,
+        "a-month-away": 399,
+    }
+    wait_for_rows(live, counted)
+    assert main(["stop", *live.place, "--savepoint"]) == 0
+    limits = ("--idle-flush", "3", "--max-jump", "86400", "--jump-rows", "3")
+    job = start(live, *limits, "--resume", "latest")
     try:
-        days = BEGIN + MINUTES
-        after = days[-1] + 7200 + MINUTES
         send(
             live,
             {
-                "steady": days,
-                "silent": np.r_[days, after],
-                "from-1970": np.r_[[30.0], days],
-                "a-day-fast": np.r_[[BEGIN + 86_400.0], days],
-                "wrong": np.r_[days, 4e9 + np.arange(9), after],
+                "steady": days[-1:] + 60,
+                "two-hours-away": after[2:3],
+                "a-month-away": month_later[2:3],
+                # Late, so that it shows that the device is there, and nothing else.
+                "wrong": after[:1],
             },
         )
-        counted = {"steady": 400, "silent": 800, "from-1970": 400, "a-day-fast": 400, "wrong": 409}
+        counted |= {"steady": 401, "wrong": 409, "two-hours-away": 403, "a-month-away": 403}
         wait_for_rows(live, counted)
         assert main(["reset", "wrong", *live.place, "--topic", live.topic]) == 0
         send(live, {"wrong": after[-1] + 60 + MINUTES})

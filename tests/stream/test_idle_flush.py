@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 from unittest.mock import patch
 
@@ -50,12 +51,16 @@ class Timer(_Timer):
 class Flushing:
     """The keyed step of one model, and its timer."""
 
-    def __init__(self) -> None:
-        self._step: Any = live_track_fn("end")(Work(spec=SPEC), ORDER, None, None)
+    def __init__(self, order: Order = ORDER) -> None:
         self._cells = empty_cells()
         self.idle = Timer()
         self.now = 1_000_000.0
         self.outcome = Outcome()
+        self.go_on(order)
+
+    def go_on(self, order: Order) -> None:
+        """Let a job of this order go on from what is kept."""
+        self._step: Any = live_track_fn("end")(Work(spec=SPEC), order, None, None)
 
     def push(self, rows: Rows) -> None:
         element = ("m", rows.chunk())
@@ -146,6 +151,29 @@ def test_a_timer_is_set_once_and_waits_for_what_is_left_of_the_silence() -> None
     flushing.fire()
     assert flushing.indexes == list(range(60))
     assert flushing.idle.due is None
+
+
+def test_a_job_that_goes_on_with_a_shorter_silence_does_not_wait_for_the_longer_one() -> None:
+    rows = make_rows(60)
+    flushing = Flushing(dataclasses.replace(ORDER, idle_flush=3600))
+    flushing.push(rows.take(np.arange(59)))
+    assert flushing.idle.due == flushing.now + 3600
+    flushing.go_on(ORDER)
+    flushing.push(rows.take([59]))
+    assert flushing.idle.due == flushing.now + 2
+    flushing.fire()
+    assert flushing.indexes == list(range(60))
+
+
+def test_a_job_that_goes_on_with_a_longer_silence_waits_for_it() -> None:
+    flushing = Flushing()
+    flushing.push(make_rows(60))
+    first = flushing.now
+    flushing.go_on(dataclasses.replace(ORDER, idle_flush=3600))
+    flushing.fire()
+    assert (flushing.indexes, flushing.idle.due) == (list(range(49)), first + 3600)
+    flushing.fire()
+    assert flushing.indexes == list(range(60))
 
 
 def test_nothing_is_set_while_nothing_waits() -> None:

@@ -41,3 +41,23 @@ def in_time(timer: Any, due: Any, span: float, seen: float = 0.0) -> bool:
         return True
     timer.set(Timestamp.of(now + span if silent else min(seen, now) + span))
     return False
+
+
+def set_within(timer: Any, due: float, now: float, span: float) -> float:
+    """Set a timer of the worker's own time unless it is to fire within the span anyway.
+
+    One that is due later was set by a job with a longer span, from which this one goes on.
+
+    Args:
+        timer: The timer.
+        due: What it was last set to.
+        now: Seconds of the worker's own time.
+        span: Seconds from now.
+
+    Returns:
+        What it is set to.
+    """
+    if now < due <= now + span:
+        return due
+    timer.set(Timestamp.of(now + span))
+    return now + span

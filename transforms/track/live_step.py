@@ -14,13 +14,12 @@ from apache_beam import pvalue
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import TimerSpec, on_timer
 from apache_beam.typehints import with_input_types, with_output_types
-from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack.fleet.model import Work
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, Kept
-from transforms.keyed.timers import in_time
+from transforms.keyed.timers import in_time, set_within
 from transforms.track.clock import may_flush
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog, Watch
 from transforms.track.order import Order
@@ -46,12 +45,10 @@ class LiveTrackFn(TrackFn):
         """Note that the model has shown itself, and set the timers that are not set already."""
         now = time.time()
         _, idle, silent = log.watch
-        if self._idle_flush is not None and idle <= now and may_flush(log.clock):
-            idle = now + self._idle_flush
-            timers.idle.set(Timestamp.of(idle))
-        if self._expire_after is not None and silent <= now:
-            silent = now + self._expire_after
-            timers.silent.set(Timestamp.of(silent))
+        if self._idle_flush is not None and may_flush(log.clock):
+            idle = set_within(timers.idle, idle, now, self._idle_flush)
+        if self._expire_after is not None:
+            silent = set_within(timers.silent, silent, now, self._expire_after)
         log.put_watch(Watch(now, idle, silent))
 
     def fall_silent(self, key: str, cells: Cells, timers: Timers, due: Any) -> Iterator[Any]:
