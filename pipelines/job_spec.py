@@ -37,25 +37,17 @@ from pipelines.cli.job_flags import (
 )
 from pipelines.cli.setting_flags import FlagsOf
 from pipelines.files import landmark_file
+from transforms import outputs
 from transforms.chunks import Failures
 from transforms.keyed.expiry import Expiry
-from transforms.learn import transform as learn
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.transform import TrainLinear
+from transforms.outputs import Asked, schemas
 from transforms.read.columns import Columns
-from transforms.track import transform as track
+from transforms.read.label_values import check_label_type
 from transforms.track.late_data import late_as_failures
 from transforms.track.order import DROP, MERGE, Order
 from transforms.track.transform import MeasureMismatch, TrackSubspace
-from transforms.write.schemas import (
-    MISMATCH_SCHEMA,
-    alerts_schema,
-    devices_schema,
-    episodes_schema,
-    features_schema,
-    metrics_schema,
-    predictions_schema,
-)
 
 MICRO = 1e-6
 
@@ -116,6 +108,24 @@ class Job:
     def _long_settings(self) -> dict[str, str]:
         table = self.columns.long
         return {} if table is None else {"metric": table.metric, "value": table.value}
+
+    def asked(self, bounded: bool = True) -> Asked:
+        """Return what the outputs depend on; `bounded`: whether the input ends."""
+        return Asked(
+            spec=self.spec,
+            has_time=self.columns.time is not None,
+            width=self.columns.width,
+            label=self.columns.label_type,
+            extras=self.extras,
+            measure=self.measure is not None,
+            drift=self.drift is not None,
+            reference=self.reference is not None,
+            devices=self.devices,
+            learner=self.learner,
+            late=self.late is not None,
+            metrics_window=self.metrics_window is not None,
+            bounded=bounded,
+        )
 
     def settings(self) -> dict[str, Any]:
         """Return all that results depend on, beside the rows."""
@@ -211,7 +221,7 @@ def job_from_flags(
             given.check(job.reference)
         given.check_width(columns.width)
     if learner is not None and columns.label is not None:
-        learn.check_label_type(learner, columns.label_type)
+        check_label_type(learner, columns.label_type)
     return job
 
 
@@ -373,33 +383,6 @@ def transforms_of(
     return tracked, learned
 
 
-def schemas_of(job: Job) -> dict[str, pa.Schema]:
-    """Return the schema of each output of a bounded job, but failures and snapshots."""
-    has_time = job.columns.time is not None
-    schemas = {
-        "features": features_schema(
-            job.spec,
-            job.columns.label_type,
-            has_time,
-            job.extras,
-            budget=getattr(job.spec, "budget", getattr(job.spec, "max_rows", 0)),
-            reference=job.reference is not None,
-        )
-    }
-    if job.measure is not None:
-        schemas["mismatch"] = MISMATCH_SCHEMA
-    if job.drift is not None:
-        schemas["alerts"] = alerts_schema(has_time)
-    if job.reference is not None:
-        schemas["episodes"] = episodes_schema(has_time, job.columns.width)
-    if job.devices:
-        schemas["devices"] = devices_schema(has_time, job.columns.width)
-    if job.learner is not None:
-        schemas["predictions"] = predictions_schema(job.learner, has_time)
-        schemas["metrics"] = metrics_schema(job.learner)
-    return schemas
-
-
 def apply_job(
     job: Job, rows: Any, labels: Any = None, *, bounded: bool = True, expiry: Expiry | None = None
 ) -> Results:
@@ -412,35 +395,24 @@ def apply_job(
         bounded: Whether the input ends.
         expiry: When models that are silent leave the runner's state; None: never.
     """
-    track_subspace, train = transforms_of(job, bounded=bounded, expiry=expiry)
-    schemas = schemas_of(job)
+    track, train = transforms_of(job, bounded=bounded, expiry=expiry)
+    asked = job.asked(bounded)
     with flags_named(FLAGS):
-        tracked = rows | "TrackSubspace" >> track_subspace
-    late = tracked[track.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
+        tracked = rows | "TrackSubspace" >> track
+    late = tracked[outputs.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
         Failures
     )
-    found = Results({}, [tracked[track.FAILURES], late], [], [tracked[track.SNAPSHOTS]])
-    for name, tag in (
-        ("features", track.FEATURES),
-        ("mismatch", track.MISMATCH),
-        ("alerts", track.ALERTS),
-        ("episodes", track.EPISODES),
-        ("devices", track.DEVICES),
-    ):
-        if name in schemas:
-            found.chunks[name] = (tracked[tag], schemas[name])
+    found = Results({}, [tracked[outputs.FAILURES], late], [], [tracked[outputs.SNAPSHOTS]])
+    for name, schema in schemas(asked, outputs.TRACKER).items():
+        found.chunks[name] = (tracked[name], schema)
     if train is not None:
-        inputs: Any = tracked[track.FEATURES]
+        inputs: Any = tracked[outputs.FEATURES]
         if labels is not None:
             inputs = (inputs, labels)
         with flags_named(FLAGS):
             learned = inputs | "TrainLinear" >> train
-        found.lost_labels.append(learned[learn.FAILURES])
-        found.snapshots.append(learned[learn.SNAPSHOTS])
-        predictions = schemas["predictions"]
-        found.chunks["predictions"] = (learned[learn.PREDICTIONS], predictions)
-        if learn.SCORED in learned:
-            found.chunks["scored"] = (learned[learn.SCORED], predictions)
-        if bounded or job.metrics_window is not None:
-            found.chunks["metrics"] = (learned[learn.METRICS], schemas["metrics"])
+        found.lost_labels.append(learned[outputs.FAILURES])
+        found.snapshots.append(learned[outputs.SNAPSHOTS])
+        for name, schema in schemas(asked, outputs.LEARNER).items():
+            found.chunks[name] = (learned[name], schema)
     return found

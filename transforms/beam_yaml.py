@@ -38,6 +38,8 @@ from kerneltrack.specs import spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.learn.transform import TrainLinear
+from transforms.outputs import EPISODES, FAILURES, LATE, MISMATCH, PREDICTIONS
+from transforms.outputs import FEATURES as TRACKED
 from transforms.rows import ChunksToRows, RowFields, RowsToChunks
 from transforms.track.order import Order
 from transforms.track.transform import TrackSubspace
@@ -100,9 +102,9 @@ def track_subspace(  # noqa: PLR0913 - the fields of rows beside the settings
     fields = RowFields(model_id, time, tuple(features), label, sequence, time_unit, targets)
     track = TrackSubspace(spec, _order(max_disorder), own=label is not None, reference=held)
     schema = _features_schema(spec, fields, held is not None)
-    shown = {"features": schema}
+    shown = {TRACKED: schema}
     if held is not None:
-        shown["episodes"] = episodes_schema(True, len(fields.features))
+        shown[EPISODES] = episodes_schema(True, len(fields.features))
     return _OnRows(fields, track, shown, error_handling)
 
 
@@ -144,7 +146,7 @@ def measure_mismatch(  # noqa: PLR0913
     fields = RowFields(model_id, time, tuple(features), None, sequence, time_unit, False)
     spec = parse_spec(dict(tracker or {}))
     track = TrackSubspace(spec, _order(max_disorder), measure=MeasureMismatch(windows))
-    return _OnRows(fields, track, {"mismatch": MISMATCH_SCHEMA}, error_handling)
+    return _OnRows(fields, track, {MISMATCH: MISMATCH_SCHEMA}, error_handling)
 
 
 def train_linear(
@@ -207,10 +209,10 @@ class _OnRows(beam.PTransform[Any, Any]):
             for name, schema in self._shown.items()
         }
         kind = _error_type(rows.element_type)
-        refused = gathered["failures"] | "Refused" >> beam.Map(_refused).with_output_types(kind)
+        refused = gathered[FAILURES] | "Refused" >> beam.Map(_refused).with_output_types(kind)
         later = (
-            tracked["failures"] | "Failed" >> beam.FlatMap(_failed).with_output_types(kind),
-            tracked["late"] | "Late" >> beam.FlatMap(_late).with_output_types(kind),
+            tracked[FAILURES] | "Failed" >> beam.FlatMap(_failed).with_output_types(kind),
+            tracked[LATE] | "Late" >> beam.FlatMap(_late).with_output_types(kind),
         )
         return _with_errors(found, (refused, *later), self._errors)
 
@@ -222,7 +224,7 @@ class _Train(beam.PTransform[Any, Any]):
         super().__init__()
         self._spec = spec
         self._train = TrainLinear(spec)
-        self._errors = _errors_output(error_handling, ("predictions",))
+        self._errors = _errors_output(error_handling, (PREDICTIONS,))
 
     def expand(self, rows: pvalue.PCollection[Any]) -> Any:
         chunks = rows | "Gather" >> beam.ParDo(_FeaturesFn(self._spec)).with_output_types(
@@ -230,9 +232,9 @@ class _Train(beam.PTransform[Any, Any]):
         )
         learned = chunks | "Train" >> self._train
         schema = predictions_schema(self._spec, True)
-        found = {"predictions": learned["predictions"] | "Rows" >> ChunksToRows(schema)}
+        found = {PREDICTIONS: learned[PREDICTIONS] | "Rows" >> ChunksToRows(schema)}
         kind = _error_type(rows.element_type)
-        failed = learned["failures"] | "Failed" >> beam.FlatMap(_failed).with_output_types(kind)
+        failed = learned[FAILURES] | "Failed" >> beam.FlatMap(_failed).with_output_types(kind)
         return _with_errors(found, (failed,), self._errors)
 
 

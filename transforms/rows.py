@@ -29,10 +29,11 @@ from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.missing import is_missing
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.metrics import count
+from transforms.outputs import FAILURES
 from transforms.read.column_options import ONLY_MODEL
 from transforms.read.time_units import UNITS, TimeUnit
 
-ROWS, FAILURES = "rows", "failures"
+ROWS = "rows"
 MOST_GATHERED = 65_536
 """Rows of a bundle that are gathered before they leave as chunks."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

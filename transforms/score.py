@@ -21,15 +21,16 @@ from kerneltrack.fleet.run import run_rows
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
 from kerneltrack.monitor.mismatch import stores_rows
-from kerneltrack.monitor.reference import WRITTEN, restarted
+from kerneltrack.monitor.reference import restarted
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers.common.features import Features
-from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.learn.predictions import prediction_arrays
 from transforms.metrics import count, count_scored_again, count_unreferenced
+from transforms.outputs import FAILURES, MISMATCH, SCORER, SCORES, names_of
 from transforms.read.label_values import label_column, label_values
+from transforms.step import run_step
 from transforms.track.features import (
     join_features,
     join_scores,
@@ -37,52 +38,11 @@ from transforms.track.features import (
     tell_episodes,
 )
 from transforms.track.merge import merge_times
-from transforms.track.outputs import EPISODES, MISMATCH
 from transforms.track.step import SLICE_ROWS
 from transforms.track.windows import MeasureMismatch, mismatch_chunk
-from transforms.write.schemas import TIME, predictions_schema
 
-SCORES, FAILURES = "scores", "failures"
-_NUMBERED = ("model_id", "index", "time")
 MODELS_AT_HAND = 256
 """Decoded models that a worker keeps."""
-
-
-def scores_schema(
-    spec: SubspaceSpec,
-    learner: LearnerSpec | None,
-    label: pa.DataType | None,
-    has_time: bool,
-    in_order: bool = False,
-    reference: bool = False,
-) -> pa.Schema:
-    """Return the schema of scored rows.
-
-    Args:
-        spec: The trackers' spec.
-        learner: The learners' spec, if there are learners.
-        label: Type of the label, None without one.
-        has_time: Whether the input has a time column.
-        in_order: Whether rows are taken in order, and so have an index.
-        reference: Whether they are held against references.
-    """
-    fields = [pa.field("model_id", pa.string())]
-    if in_order:
-        fields.append(pa.field("index", pa.int64()))
-    if has_time:
-        fields.append(pa.field("time", TIME))
-    fields += [
-        pa.field("source", pa.dictionary(pa.int32(), pa.string())),
-        pa.field("row", pa.int64()),
-        pa.field("loss", pa.float64()),
-        pa.field("novelty", pa.float64()),
-        *(pa.field(name, pa.float64()) for name in (WRITTEN if reference else ())),
-        pa.field(spec.emit, pa.list_(pa.float64(), spec.rank)),
-    ]
-    if learner is None:
-        return pa.schema([*fields, *([] if label is None else [pa.field("label", label)])])
-    said = predictions_schema(learner, has_time)
-    return pa.schema([*fields, *(field for field in said if field.name not in _NUMBERED)])
 
 
 class ScoreRows(
@@ -99,9 +59,10 @@ class ScoreRows(
 
     Output, a dict of PCollections:
       scores: `tuple[str, Chunk]`, one row for each row that the tracker takes, columns as in
-        `scores_schema`: the residual of the row as `loss`, its rank among the model's recent
-        losses as `novelty`, and, if the snapshots hold learners, prediction, score and margin, and
-        whether the label agrees. In order, `index` goes on from the snapshot's rows.
+        `transforms.write.schemas.scores_schema`: the residual of the row as `loss`, its rank among
+        the model's recent losses as `novelty`, and, if the snapshots hold learners, prediction,
+        score and margin, and whether the label agrees. In order, `index` goes on from the
+        snapshot's rows.
       mismatch: `tuple[str, Chunk]`, as of `TrackSubspace`, under the subspace of the snapshot. The
         windows begin anew.
       episodes: `tuple[str, Chunk]`, as of `TrackSubspace`.
@@ -143,25 +104,15 @@ class ScoreRows(
         self, rows: pvalue.PCollection[tuple[str, Chunk]]
     ) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
-        if self.in_order:
-            outputs = (
-                rows
-                | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
-                | "ByModel" >> beam.GroupByKey()
-                | "Score"
-                >> beam.ParDo(
-                    _ScoreInOrderFn(self.snapshots, self.measure, self.merge)
-                ).with_outputs(MISMATCH, EPISODES, FAILURES, main=SCORES)
-            )
-            names: tuple[str, ...] = (SCORES, MISMATCH, EPISODES, FAILURES)
-        else:
-            outputs = rows | "Score" >> beam.ParDo(_ScoreFn(self.snapshots)).with_outputs(
-                FAILURES, main=SCORES
-            )
-            names = (SCORES, FAILURES)
-        for name in names:
-            outputs[name].element_type = Failures if name == FAILURES else tuple[str, Chunk]
-        return {name: outputs[name] for name in names}
+        if not self.in_order:
+            return run_step(rows, "Score", _ScoreFn(self.snapshots), SCORES, (FAILURES,))
+        grouped = (
+            rows
+            | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
+            | "ByModel" >> beam.GroupByKey()
+        )
+        fn = _ScoreInOrderFn(self.snapshots, self.measure, self.merge)
+        return run_step(grouped, "Score", fn, SCORES, names_of(SCORER))
 
 
 class _Known(NamedTuple):

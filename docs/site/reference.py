@@ -18,15 +18,8 @@ from pipelines.cli.list_parts import MONITORS, paper_of
 from pipelines.cli.main import COMMANDS, parser_of
 from pipelines.cli.spec_options import LANDMARKS, ROLES
 from transforms.chunks import FAILURE_SCHEMA
+from transforms.outputs import FAILURES, OUTPUTS, Asked, Output
 from transforms.track.order import Order
-from transforms.write.schemas import (
-    MISMATCH_SCHEMA,
-    alerts_schema,
-    episodes_schema,
-    features_schema,
-    metrics_schema,
-    predictions_schema,
-)
 
 _TITLES = {"positional arguments": "", "options": ""}
 
@@ -130,34 +123,45 @@ def _settings_table(
     return [*lines, ""]
 
 
+_NOTES = {
+    "features": "`ref_loss`, `ref_distance`, `ref_score` and `p` with `--reference`, `label` where "
+    "rows have one, `q` and `s` with `--extras`.",
+    "predictions": "Of classes; of targets `prediction`, `label` and `error`, all numbers.",
+    "scored": "Of classes; of targets as in `predictions`.",
+    "metrics": "Of classes; of targets `rmse`, `mae`, `running_rmse`.",
+    "episodes": "`shares` has a number a channel, here six.",
+    "devices": "`shares` has a number a channel, here six.",
+    "failures": "`source` is the file's path in what jobs write. The topic has the messages "
+    "themselves, with the reason as a header.",
+}
+
+
 def schemas() -> str:
-    """Return the page of the columns of all files that jobs write."""
-    ridge, targets = RidgeSpec(), RidgeSpec(task="regression")
-    found = {
-        "features": (
-            features_schema(OKFEBSpec(), pa.string(), True, reference=True),
-            "`ref_loss`, `ref_distance`, `ref_score` and `p` with `--reference`, `label` where "
-            "rows have one, `q` and `s` with `--extras`.",
-        ),
-        "predictions": (predictions_schema(ridge, True), "Of classes."),
-        "predictions of targets": (predictions_schema(targets, True), ""),
-        "metrics": (metrics_schema(ridge), "Of classes; of targets `rmse`, `mae`, `running_rmse`."),
-        "episodes": (episodes_schema(True, 6), "`shares` has a number a channel, here six."),
-        "mismatch": (MISMATCH_SCHEMA, ""),
-        "alerts": (alerts_schema(True), ""),
-        "failures": (FAILURE_SCHEMA, "`source` is the file's path in what jobs write."),
-    }
+    """Return the page of the columns of all files and messages that jobs write."""
+    asked = Asked(OKFEBSpec(), True, 6, pa.string(), reference=True, learner=RidgeSpec())
     lines = [
         "# Columns of the outputs",
         "",
-        "Parquet files of `kerneltrack track`, and messages of `kerneltrack stream`, which have "
-        "the message's place instead of `source` and `row`. `time` and its like are left out where "
-        "rows have none. Made from the code.",
+        "Parquet files of `kerneltrack track` and `kerneltrack score`, a folder for each output, "
+        "and messages of `kerneltrack stream`, which have the message's place instead of `source` "
+        "and `row`. `time` and its like are left out where rows have none. Made from the code.",
     ]
-    for name, (schema, about) in found.items():
-        lines += ["", f"## {name}", "", about, "", "| column | type |", "|---|---|"]
-        lines += [f"| {_code(field.name)} | {_code(str(field.type))} |" for field in schema]
+    for output in OUTPUTS:
+        if output.columns is not None:
+            lines += _output(output, output.columns(asked))
+        elif output.name == FAILURES:
+            lines += _output(output, FAILURE_SCHEMA)
     return "\n".join(lines) + "\n"
+
+
+def _output(output: Output, schema: pa.Schema) -> list[str]:
+    """Return what the page has of an output."""
+    places = [f"folder `{output.name}/`"] if output.folder else []
+    places += [f"topic `OUTPUT-{output.topic}`"] if output.has_named_topic else []
+    about = f"{output.about[0].upper()}{output.about[1:]} ({', '.join(places) or 'a topic'})."
+    lines = ["", f"## {output.name}", "", f"{about} {_NOTES.get(output.name, '')}".strip(), ""]
+    lines += ["| column | type |", "|---|---|"]
+    return lines + [f"| {_code(field.name)} | {_code(str(field.type))} |" for field in schema]
 
 
 def _code(text: str) -> str:

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.paths import exists, join
+from transforms.outputs import FOLDERS
 
-FEATURES, FAILURES, SNAPSHOTS = "features", "failures", "snapshots"
-MISMATCH, PREDICTIONS, METRICS, ALERTS = "mismatch", "predictions", "metrics", "alerts"
-EPISODES = "episodes"
-SCORES, NEIGHBOURS = "scores", "neighbours"
-PARTS = (
-    *(FEATURES, FAILURES, SNAPSHOTS, MISMATCH, PREDICTIONS, METRICS, ALERTS, EPISODES, SCORES),
-    NEIGHBOURS,
-)
 RUN = "run.json"
 REPORT = "report.html"
 
@@ -23,7 +16,7 @@ def results_in(output: str, overwrite: bool) -> list[str]:
     Raises:
         ConfigError: if there are any, and they may not go.
     """
-    found = [name for name in (*PARTS, RUN, REPORT) if exists(join(output, name))]
+    found = [name for name in (*FOLDERS, RUN, REPORT) if exists(join(output, name))]
     if found and not overwrite:
         raise ConfigError(
             "--output", output, f"a folder without {', '.join(found)}, or pass --overwrite"

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from kerneltrack.errors import fit
 from kerneltrack.paths import join
 from kerneltrack.snapshots.folder import SnapshotFolder
-from pipelines.files import layout
 from pipelines.report.data.files import parquet_files, read_batches
 from pipelines.report.text import counted
+from transforms.outputs import FAILURES, SNAPSHOTS
 from transforms.read.columns import Columns
 from transforms.read.parse import MISSING, NULLS
 from transforms.track.step import NOTHING_HELD
@@ -62,11 +62,11 @@ def models_without_rows(output: str, failed: int) -> dict[str, Any]:
     """
     names: set[str] = set()
     if failed:
-        for batch in read_batches(parquet_files(output, layout.FAILURES), ("model_id",)):
+        for batch in read_batches(parquet_files(output, FAILURES), ("model_id",)):
             names.update(pc.unique(batch.column("model_id")).drop_null().to_pylist())
     if not names:
         return {}
-    kept = set(SnapshotFolder(join(output, layout.SNAPSHOTS)).models)
+    kept = set(SnapshotFolder(join(output, SNAPSHOTS)).models)
     gone = sorted(names - kept)
     if not gone:
         return {}

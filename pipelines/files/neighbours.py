@@ -25,8 +25,8 @@ from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.references import reference_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from pipelines.files.layout import NEIGHBOURS, SNAPSHOTS
 from pipelines.report.data.neighbours import Unlike, fleet_of
+from transforms.outputs import NEIGHBOURS, SNAPSHOTS
 
 FEWEST = 3
 """Models that it takes to compare any."""

@@ -13,9 +13,10 @@ from apache_beam.io.filesystems import FileSystems
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.paths import is_local, join
 from kerneltrack.snapshots.files import UNFINISHED, remove_file
-from pipelines.files.layout import PARTS, REPORT, RUN, results_in
+from pipelines.files.layout import REPORT, RUN, results_in
 from pipelines.files.output_lock import folder_held
 from pipelines.job import explain
+from transforms.outputs import FOLDERS
 
 BEAM_TEMP = "beam-temp-"
 
@@ -32,7 +33,7 @@ def held(
 
     Args:
         output: The folder.
-        parts: Those of `PARTS` that this run writes.
+        parts: Those of `FOLDERS` that this run writes.
         overwrite: Whether an earlier run's results may go.
         inputs: Files and folders that the run reads.
         command: The command line, for a second job that wants the folder.
@@ -57,7 +58,7 @@ def clear(output: str, parts: Sequence[str], overwrite: bool, inputs: Sequence[s
 
     Args:
         output: The folder.
-        parts: Those of `PARTS` that this run writes.
+        parts: Those of `FOLDERS` that this run writes.
         overwrite: Whether an earlier run's results may go.
         inputs: Files and folders that the run reads.
 
@@ -66,11 +67,11 @@ def clear(output: str, parts: Sequence[str], overwrite: bool, inputs: Sequence[s
         DataError: if the folder cannot be written.
     """
     # Links do not hide that a folder is an input's, and what they lead to is not ours to remove.
-    folders = [os.path.join(os.path.realpath(output), name, "") for name in PARTS]
+    folders = [os.path.join(os.path.realpath(output), name, "") for name in FOLDERS]
     for path in inputs:
         if os.path.join(os.path.realpath(path), "").startswith(tuple(folders)):
             raise ConfigError("--output", output, f"another folder than that of the input {path}")
-    linked = [name for name in PARTS if os.path.islink(os.path.join(output, name))]
+    linked = [name for name in FOLDERS if os.path.islink(os.path.join(output, name))]
     if linked:
         raise ConfigError("--output", output, f"a folder in which {linked[0]} is no link")
     found = results_in(output, overwrite)
@@ -97,7 +98,7 @@ def _remove(path: str) -> None:
 
 def remove_unfinished(output: str) -> None:
     """Remove what Beam's and our writers leave under temporary names when a job breaks off."""
-    folders = [join(output, name) for name in PARTS]
+    folders = [join(output, name) for name in FOLDERS]
     if is_local(output):
         whole = [path for name in (RUN, REPORT) for path in _named(output, f"{name}.", UNFINISHED)]
         files = [path for folder in folders for path in _named(folder, "", UNFINISHED)]

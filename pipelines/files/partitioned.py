@@ -27,12 +27,13 @@ from kerneltrack.snapshots.folder import specs_of, write_singly
 from kerneltrack.snapshots.index import INDEX, MOST_SLOTS, PACKED_INDEX_VERSION
 from kerneltrack.snapshots.packed import PackedFile
 from pipelines.cli.command_line import INPUT_EXIT
-from pipelines.files.layout import FAILURES, SNAPSHOTS
 from pipelines.files.pipeline import Ends
 from pipelines.files.record import JobError
 from pipelines.files.workers import alone, size_of
-from pipelines.job_spec import Job, schemas_of, transforms_of
+from pipelines.job_spec import Job, transforms_of
+from transforms import outputs
 from transforms.metrics import TALLY
+from transforms.outputs import FAILURES, SNAPSHOTS
 from transforms.partition.outputs import Written
 from transforms.partition.pool import TaskRefused, run_tasks
 from transforms.partition.shuffle import Spread
@@ -133,7 +134,7 @@ class _Merged:
 
 def _shared(job: Job, ends: Ends, slots: int) -> Shared:
     track, learn = transforms_of(job)
-    schemas = {name: schema for name, schema in schemas_of(job).items()}
+    schemas = outputs.schemas(job.asked(), outputs.TRACKER, outputs.LEARNER)
     schemas[FAILURES] = failures_schema()
     steps = Steps(
         track.step(), job.order, None if learn is None else learn.steps(), job.late is not None

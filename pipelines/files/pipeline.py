@@ -8,8 +8,8 @@ from typing import Any
 import apache_beam as beam
 
 from kerneltrack.paths import join, whole
-from pipelines.files import layout
 from pipelines.job_spec import Job, apply_job
+from transforms.outputs import FAILURES, LEARNER, SNAPSHOTS, TRACKER, written
 from transforms.read.files import ReadChunks
 from transforms.read.label_files import ReadLabels
 from transforms.snapshots.write import WriteSnapshots
@@ -39,16 +39,7 @@ class Ends:
 
 def parts_of(job: Job) -> tuple[str, ...]:
     """Return the folders of the output that a job writes."""
-    names = [layout.FEATURES, layout.FAILURES, layout.SNAPSHOTS]
-    if job.measure is not None:
-        names.append(layout.MISMATCH)
-    if job.drift is not None:
-        names.append(layout.ALERTS)
-    if job.reference is not None:
-        names.append(layout.EPISODES)
-    if job.learner is not None:
-        names += [layout.PREDICTIONS, layout.METRICS]
-    return tuple(names)
+    return tuple(output.name for output in written(job.asked(), TRACKER, LEARNER))
 
 
 def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
@@ -94,14 +85,14 @@ def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
     _ = (
         [*failures, *refused]
         | "AllFailures" >> beam.Flatten()
-        | "Write failures" >> WriteFailures(join(output, layout.FAILURES, "part"), ends.sources)
+        | "Write failures" >> WriteFailures(join(output, FAILURES, "part"), ends.sources)
     )
     _ = (
         results.snapshots
         | "AllSnapshots" >> beam.Flatten()
         | "Write snapshots"
         >> WriteSnapshots(
-            join(output, layout.SNAPSHOTS),
+            join(output, SNAPSHOTS),
             job.spec,
             job.learner,
             job.float32,

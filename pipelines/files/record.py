@@ -27,16 +27,19 @@ from kerneltrack.snapshots.index import count_models
 from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
 from pipelines.files.local_times import local_times_text
 from transforms.metrics import NAMESPACE, UNREFERENCED
+from transforms.outputs import (
+    EPISODES,
+    FAILURES,
+    FEATURES,
+    METRICS,
+    PREDICTIONS,
+    SNAPSHOTS,
+    counters_of,
+)
 from transforms.read.formats import FileInfo
 from transforms.write.schemas import guess_columns
 
 RUN = "run.json"
-_COUNTED_IN = {
-    "mismatch": "windows",
-    "alerts": "alerts",
-    "episodes": "episodes",
-    "predictions": "predicted",
-}
 _MOST_NAMES = 1000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -138,31 +141,30 @@ def counts(
     Raises:
         JobError: if a row is missing or came twice.
     """
-    rows_out = parquet_rows(output, "features")
-    rows_failed = parquet_rows(output, "failures")
+    rows_out = parquet_rows(output, FEATURES)
+    rows_failed = parquet_rows(output, FAILURES)
     labels_failed = counters.get("labels_failed", 0) + counters.get("labels_lost", 0)
     counts: dict[str, int | float] = {
         "rows_in": counters.get("rows_read", 0),
         "rows_out": rows_out,
         "rows_failed": rows_failed - labels_failed,
         "rows_late": counters.get("rows_late", 0),
-        "models": count_models(join(output, "snapshots")),
+        "models": count_models(join(output, SNAPSHOTS)),
     }
     for name in ("informative", "evicted", "dropped_at_once", "mended", "unseen"):
         counts[name] = counters.get(name, 0)
     if "directions" in counters:
         counts["directions"] = counters["directions"]
-    for part, name in _COUNTED_IN.items():
-        if part in parts:
-            counts[name] = counters.get(name, 0)
-    if "episodes" in parts:
+    for name in counters_of(parts):
+        counts[name] = counters.get(name, 0)
+    if EPISODES in parts:
         counts[UNREFERENCED] = counters.get(UNREFERENCED, 0)
     if "models_resumed" in counters:
         counts["models_resumed"] = counters["models_resumed"]
     if "labels_read" in counters:
         counts |= {"labels_in": counters["labels_read"], "labels_failed": labels_failed}
     if learner is not None:
-        counts |= performance(output, "predictions", learner)
+        counts |= performance(output, PREDICTIONS, learner)
         guesses = baselines(output, learner)
         known = {name: value for name, value in guesses.items() if not (late and "_last" in name)}
         counts |= known | experts(counters)
@@ -203,7 +205,7 @@ def baselines(output: str, learner: LearnerSpec) -> dict[str, float]:
     """
     columns = guess_columns(learner)
     sums, scored = np.zeros(len(columns)), 0
-    for path in _files(output, "metrics"):
+    for path in _files(output, METRICS):
         with FileSystems.open(path) as handle:
             table = pq.ParquetFile(handle).read(columns=["start", "scored", *columns])
         table = table.filter(pc.and_(pc.is_null(table["start"]), pc.greater(table["scored"], 0)))

@@ -24,7 +24,7 @@ from kerneltrack.errors import ConfigError, printable
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.paths import join, whole
 from kerneltrack.snapshots.folder import SnapshotFolder
-from pipelines.files import layout, outcome, output_folder
+from pipelines.files import outcome, output_folder
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.local_times import counted, local_times, local_times_text
 from pipelines.files.max_failures import read_limit
@@ -51,12 +51,12 @@ from pipelines.report.data.episodes import MOST_NAMED, off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
 from pipelines.report.text import natural
 from transforms.metrics import SCORED_AGAIN, UNREFERENCED
+from transforms.outputs import EPISODES, FAILURES, SCORER, SCORES, Asked, counters_of, schemas
 from transforms.read.files import ReadChunks
 from transforms.read.label_values import check_label_type
 from transforms.read.look import Input
-from transforms.score import FAILURES, ScoreRows, scores_schema
+from transforms.score import ScoreRows
 from transforms.write.parquet import WriteChunks, WriteFailures
-from transforms.write.schemas import MISMATCH_SCHEMA, episodes_schema
 
 NO_REFERENCE = (
     "the snapshots hold no reference: which models are off is not said (`kerneltrack track "
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     except Exception as error:
         raise explain(error, args.output) from error
     inputs = [*files.paths, snapshots.folder]
-    parts = (*outputs, layout.FAILURES)
+    parts = (*outputs, FAILURES)
     with output_folder.held(args.output, parts, args.overwrite, inputs, args.typed):
         with StatusLine(sys.stderr, files.rows, args.progress):
             result = pipeline.run()
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         totals = counters(result)
         found = _counts(args.output, totals, parts, learner)
         judged, failed = outcome.judge(found, allowed), failures_of(args.output)
-        span = time_span(args.output, layout.SCORES)
+        span = time_span(args.output, SCORES)
         odd = span_warnings(span, columns.sequence)
         record = {
             "kerneltrack": kerneltrack.__version__,
@@ -148,32 +148,28 @@ def _build(
     """Put the job's steps into a pipeline; the folders that it writes beside the failures'."""
     output = whole(output)
     columns, snapshots = read.input.columns, job.snapshots
-    has_time, reference = columns.time is not None, snapshots.reference_spec is not None
-    schemas = {
-        layout.SCORES: scores_schema(
-            snapshots.spec,
-            snapshots.learner_spec,
-            columns.label_type,
-            has_time,
-            job.in_order,
-            reference,
-        )
-    }
-    if job.measure is not None:
-        schemas[layout.MISMATCH] = MISMATCH_SCHEMA
-    if reference:
-        schemas[layout.EPISODES] = episodes_schema(has_time, columns.width)
+    asked = Asked(
+        spec=snapshots.spec,
+        has_time=columns.time is not None,
+        width=columns.width,
+        label=columns.label_type,
+        measure=job.measure is not None,
+        reference=snapshots.reference_spec is not None,
+        learner=snapshots.learner_spec,
+        in_order=job.in_order,
+    )
     rows = pipeline | "Read" >> read
     scored = rows["rows"] | "ScoreRows" >> job
-    for name, schema in schemas.items():
+    known = schemas(asked, SCORER)
+    for name, schema in known.items():
         prefix = join(output, name, "part")
         _ = scored[name] | f"Write {name}" >> WriteChunks(prefix, schema, read.input.paths)
     _ = (
         (rows["failures"], scored[FAILURES])
         | "AllFailures" >> beam.Flatten()
-        | "Write failures" >> WriteFailures(join(output, layout.FAILURES, "part"), read.input.paths)
+        | "Write failures" >> WriteFailures(join(output, FAILURES, "part"), read.input.paths)
     )
-    return tuple(schemas)
+    return tuple(known)
 
 
 def _counts(
@@ -186,8 +182,8 @@ def _counts(
     """
     counted: dict[str, int | float] = {
         "rows_in": totals.get("rows_read", 0),
-        "rows_out": parquet_rows(output, layout.SCORES),
-        "rows_failed": parquet_rows(output, layout.FAILURES),
+        "rows_out": parquet_rows(output, SCORES),
+        "rows_failed": parquet_rows(output, FAILURES),
         SCORED_AGAIN: totals.get(SCORED_AGAIN, 0),
     }
     apart = {name: totals[name] for name in NOT_BY_THEMSELVES if totals.get(name)}
@@ -196,14 +192,13 @@ def _counts(
         counted["values_replaced"] = totals["values_replaced"]
     if counted["rows_in"] != counted["rows_out"] + counted["rows_failed"] + sum(apart.values()):
         raise JobError(f"rows are missing: {counted}")
-    for part, name in (("mismatch", "windows"), ("episodes", "episodes")):
-        if part in parts:
-            counted[name] = totals.get(name, 0)
-    if layout.EPISODES in parts:
+    for name in counters_of(parts):
+        counted[name] = totals.get(name, 0)
+    if EPISODES in parts:
         counted["models"] = totals.get("models_scored", 0)
         counted[UNREFERENCED] = totals.get(UNREFERENCED, 0)
     if learner is not None:
-        counted |= performance(output, layout.SCORES, learner)
+        counted |= performance(output, SCORES, learner)
     return counted
 
 

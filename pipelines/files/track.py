@@ -21,7 +21,6 @@ from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
 from pipelines.files import outcome, output_folder, partitioned
 from pipelines.files.first_look import look_and_warn
-from pipelines.files.layout import FEATURES
 from pipelines.files.lineage import START, Lineage, input_dataset
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.long_look import is_scattered, narrowed
@@ -49,6 +48,7 @@ from pipelines.report.data.episodes import off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
 from transforms.learn import transform as learn
 from transforms.metrics import UNREFERENCED
+from transforms.outputs import FEATURES
 from transforms.read.files import ReadChunks
 from transforms.read.label_files import ReadLabels
 from transforms.read.look import Input

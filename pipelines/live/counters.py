@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from pipelines.live.flink import Flink
+from transforms.outputs import OUTPUTS
 
 PREFIX = "kerneltrack_"
 MILLISECONDS = 1000.0
@@ -29,8 +30,7 @@ OTHERS = {
     "rows_unconfirmed": "wait for others to confirm their time",
     "rows_ambiguous": "with a local time that comes twice",
     "rows_nonexistent": "with one that does not exist",
-    "episodes": "episodes",
-    "alerts": "alerts",
+    **{output.counter: output.counter for output in OUTPUTS if output.alarm},
     "labels_read": "labels read",
     "labels_failed": "labels refused",
     "labels_lost": "labels that no row took",

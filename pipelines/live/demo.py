@@ -27,6 +27,7 @@ from pipelines.cluster.folder import Folder, load
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import say
 from pipelines.topics.read_output import Once, OutputReader
+from transforms.outputs import ALERTS, FEATURES, PREDICTIONS
 
 DATA = "samples/watch.parquet"
 CHANNELS = ("ax", "ay", "az", "wx", "wy", "wz")
@@ -156,11 +157,11 @@ def _show(folder: str, replay: subprocess.Popen[bytes], interruption: Interrupti
     cluster = load(Folder(Path(folder)))
     client = {"bootstrap.servers": cluster.settings.address("kafka") if cluster else ""}
     readers = {
-        name: OutputReader(client, OUTPUT + suffix, "json")
-        for name, suffix in (
-            ("features", ""),
-            ("predictions", "-predictions"),
-            ("alerts", "-alerts"),
+        name: OutputReader(client, topic, "json")
+        for name, topic in (
+            (FEATURES, OUTPUT),
+            (PREDICTIONS, f"{OUTPUT}-{PREDICTIONS}"),
+            (ALERTS, f"{OUTPUT}-{ALERTS}"),
         )
     }
     once = {name: Once() for name in readers}
@@ -175,8 +176,8 @@ def _show(folder: str, replay: subprocess.Popen[bytes], interruption: Interrupti
                     _take(name, row, models.setdefault(row["model_id"], Shown()))
         if last > shown and time.monotonic() - shown >= SHOW_EVERY:
             shown = time.monotonic()
-            _show_models(shown - begun, len(once["features"]), models)
-    _show_models(last - begun, len(once["features"]), models)
+            _show_models(shown - begun, len(once[FEATURES]), models)
+    _show_models(last - begun, len(once[FEATURES]), models)
     for reader in readers.values():
         reader.close()
 
@@ -188,10 +189,10 @@ def _show_models(seconds: float, rows: int, models: dict[str, Shown]) -> None:
 
 
 def _take(name: str, row: dict[str, Any], model: Shown) -> None:
-    if name == "features":
+    if name == FEATURES:
         model.features = row
         model.rows += 1
-    elif name == "predictions":
+    elif name == PREDICTIONS:
         model.prediction = row
         if row["correct"] is not None:
             model.correct[row["correct"]] += 1

@@ -12,6 +12,7 @@ from pipelines.cli.command_line import Parser
 from pipelines.cli.job_flags import COMMON
 from pipelines.cli.setting_flags import FlagsOf
 from transforms.kafka.formats import INPUT_FORMATS, OUTPUT_FORMATS
+from transforms.outputs import DEVICES, FEATURES, OUTPUTS
 from transforms.read.format_options import FormatOptions
 from transforms.track.order import DROP, Order
 
@@ -20,8 +21,8 @@ MAX_JUMP = 3600.0
 IDLE_FLUSH = 10.0
 PATIENCE = 120.0
 MOST = 2**31 - 1
-TOPICS = ("predictions", "scored", "metrics", "mismatch", "alerts", "episodes", "dead-letters")
-"""Outputs beside the features; their topics are called OUTPUT-NAME unless named."""
+TOPICS = {each.topic: each.about for each in OUTPUTS if each.topic and each.has_named_topic}
+"""What goes to topics beside the features; these are called OUTPUT-NAME unless named."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,10 +143,9 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
         "--label-column, in the form of --format",
     )
     group.add_argument("--output-topic", required=True, metavar="TOPIC", help="of the features")
-    for name in TOPICS:
-        group.add_argument(
-            f"--{name}-topic", default=None, metavar="TOPIC", help=f"(default: OUTPUT-{name})"
-        )
+    for name, holds in TOPICS.items():
+        about = f"{holds} (default: OUTPUT-{name})"
+        group.add_argument(topic_flag(name), default=None, metavar="TOPIC", help=about)
     group.add_argument(
         "--devices-topic",
         default=None,
@@ -234,11 +234,21 @@ def kafka_words(args: argparse.Namespace) -> list[str]:
 
 
 def topics_from_flags(args: argparse.Namespace) -> dict[str, str]:
-    """Return the topic of each output by its name, "features" among them."""
-    topics = {"features": args.output_topic}
+    """Return the topics of outputs, by what the table of outputs calls them."""
+    topics = {FEATURES: args.output_topic}
     for name in TOPICS:
         given = getattr(args, f"{name.replace('-', '_')}_topic")
         topics[name] = given or f"{args.output_topic}-{name}"
     if args.devices_topic is not None:
-        topics["devices"] = args.devices_topic
+        topics[DEVICES] = args.devices_topic
     return topics
+
+
+def topic_flag(name: str) -> str:
+    """Return the flag that says the topic of an output.
+
+    Example:
+        >>> topic_flag("features"), topic_flag("alerts")
+        ('--output-topic', '--alerts-topic')
+    """
+    return "--output-topic" if name == FEATURES else f"--{name}-topic"

@@ -19,6 +19,7 @@ from transforms.kafka.gather import Outgoing
 from transforms.kafka.read import ReadMessages
 from transforms.kafka.send import SendMessages
 from transforms.keyed.expiry import Expiry
+from transforms.outputs import DEAD_LETTERS, DEVICES, FEATURES, written
 from transforms.read.columns import Columns
 from transforms.read.label_files import name_rows
 from transforms.snapshots.write import WriteStates
@@ -73,23 +74,8 @@ class Ends:
 
 
 def outputs_of(job: Job) -> tuple[str, ...]:
-    """Return the names of the outputs that a job writes."""
-    names = ["features", "dead-letters"]
-    if job.learner is not None:
-        names.append("predictions")
-        if job.late is not None:
-            names.append("scored")
-        if job.metrics_window is not None:
-            names.append("metrics")
-    if job.measure is not None:
-        names.append("mismatch")
-    if job.drift is not None:
-        names.append("alerts")
-    if job.reference is not None:
-        names.append("episodes")
-    if job.devices:
-        names.append("devices")
-    return tuple(names)
+    """Return the outputs that go to topics, as the table of outputs calls these."""
+    return tuple(str(output.topic) for output in written(job.asked(bounded=False)))
 
 
 def digest(settings: dict[str, Any]) -> str:
@@ -118,17 +104,17 @@ def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
         labels = name_rows(found[kafka.ROWS], ends.labels.columns)
     results = apply_job(job, read[kafka.ROWS], labels, bounded=False, expiry=ends.expiry)
     for name, (chunks, schema) in results.chunks.items():
-        if name == "devices":
+        if name == DEVICES:
             encode: Any = DeviceStatesFn(schema, job.columns.channels)
         else:
-            placed = placed_schema(schema) if name == "features" else schema
+            placed = placed_schema(schema) if name == FEATURES else schema
             encode = EncodeFn(placed, ends.output_form)
         _send(name, chunks, encode, ends)
     _fetch("lost", ends.topic, results.failures, ends)
     if ends.labels is not None:
         _fetch("lost labels", ends.labels.topic, results.lost_labels, ends)
     for name, letters in dead.items():
-        _ = letters | f"Write {name}" >> SendMessages(ends.topics["dead-letters"], ends.client)
+        _ = letters | f"Write {name}" >> SendMessages(ends.topics[DEAD_LETTERS], ends.client)
     if ends.snapshots is not None:
         states = results.snapshots | "AllSnapshots" >> beam.Flatten()
         _ = states | "Write snapshots" >> WriteStates(ends.snapshots, job.float32)
@@ -161,4 +147,4 @@ def _fetch(name: str, topic: str, lost: list[Any], ends: Ends) -> None:
         | f"All{name.title().replace(' ', '')}" >> beam.Flatten()
         | f"Fetch {name}" >> beam.ParDo(FetchFn(topic, ends.client)).with_output_types(Outgoing)
     )
-    _ = fetched | f"Write {name}" >> SendMessages(ends.topics["dead-letters"], ends.client)
+    _ = fetched | f"Write {name}" >> SendMessages(ends.topics[DEAD_LETTERS], ends.client)

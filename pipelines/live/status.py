@@ -27,6 +27,7 @@ from pipelines.live.pipeline import Ends
 from pipelines.topics.dead_letters import letter_of
 from transforms.kafka.messages import BadMessageError, batch_of, records_of
 from transforms.kafka.secrets import resolve
+from transforms.outputs import DEAD_LETTERS, FEATURES, OUTPUTS
 
 INTERVAL = 1.0
 SAVEPOINT_PATIENCE = 120.0
@@ -53,7 +54,7 @@ class NewestTime:
 
     def __init__(self, ends: Ends) -> None:
         """Begin without a time."""
-        self._topic = ends.topics["features"]
+        self._topic = ends.topics[FEATURES]
         self._form = ends.output_form
         self._settings = {
             **resolve(ends.client),
@@ -123,7 +124,7 @@ class Refusals:
 
     def __init__(self, ends: Ends, kafka: Sequence[str]) -> None:
         """Take what is there now for known."""
-        self._topic = ends.topics["dead-letters"]
+        self._topic = ends.topics[DEAD_LETTERS]
         self._command = shlex.join(["kerneltrack", "read-output", *kafka, "--topic", self._topic])
         self._consumer = confluent_kafka.Consumer(
             {
@@ -169,7 +170,7 @@ class Refusals:
         return highs
 
 
-OUTPUTS = {"alerts": "drift", "episodes": "reference"}
+ALARMS = {output.counter: output.setting for output in OUTPUTS if output.alarm}
 """Counters that are shown of jobs with this setting, even if they are 0."""
 
 MORE = 2
@@ -193,7 +194,7 @@ NOTHING = Said(1, ())
 
 def said_of(settings: Mapping[str, Any]) -> Said:
     """Return what the status line depends on, of `Job.settings`."""
-    outputs = tuple(name for name, setting in OUTPUTS.items() if settings.get(setting))
+    outputs = tuple(name for name, setting in ALARMS.items() if settings.get(setting))
     return Said(int(settings["tracker"].get("warmup", 1)), outputs)
 
 
@@ -275,7 +276,7 @@ class StatusLine:
         parts.append(f"no row read for {quiet:,.0f} s" if quiet > QUIET else f"lag {lag}")
         parts += [f"{totals.get(f'rows_{name}', 0):,} {name}" for name in ("late", "failed")]
         parts += [counted(totals, name) for name in self._said.outputs]
-        return ", ".join([*parts, *extras(totals, *OUTPUTS)])
+        return ", ".join([*parts, *extras(totals, *ALARMS)])
 
 
 def follow(

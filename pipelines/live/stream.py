@@ -43,6 +43,7 @@ from pipelines.live.status import follow
 from pipelines.topics.admin import Topics
 from transforms.kafka.formats import RECORD_TIME
 from transforms.keyed.expiry import Expiry
+from transforms.outputs import DEVICES
 from transforms.read.columns import Columns
 from transforms.track.order import DROP, Order
 
@@ -227,12 +228,11 @@ def _ends(
     if args.topic in outputs.values():
         raise ConfigError("--topic", args.topic, "another topic than the outputs'")
     _refuse_shared(outputs)
-    compacted = outputs.get("devices")
+    compacted = outputs.get(DEVICES)
     if args.create_topics:
         known.create(outputs.values(), partitions, compacted)
     for output, topic in outputs.items():
-        flag = "--output-topic" if output == "features" else f"--{output}-topic"
-        known.check_output(flag, topic)
+        known.check_output(stream_options.topic_flag(output), topic)
     if compacted is not None and "compact" not in known.cleanup_policy(compacted):
         say(
             f"{compacted} is not compacted: what it says of a device may be deleted while it holds "
@@ -265,7 +265,7 @@ def _ends(
 
 def _refuse_shared(outputs: dict[str, str]) -> None:
     """Refuse a topic of the devices' states that holds something else: only the last would stay."""
-    devices = outputs.get("devices")
+    devices = outputs.get(DEVICES)
     if devices is not None and list(outputs.values()).count(devices) > 1:
         raise ConfigError("--devices-topic", devices, "another topic than the other outputs'")
 

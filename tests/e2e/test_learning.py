@@ -17,7 +17,6 @@ from kerneltrack.learners.common.inputs import inputs_of
 from kerneltrack.registry import LEARNERS, get_learner
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from pipelines.cli.main import main
-from pipelines.files.layout import PARTS
 from tests.e2e.jobs import (
     CHANNELS,
     COLUMNS,
@@ -41,6 +40,7 @@ from tests.e2e.test_track_files import assert_is_the_cores
 from tests.oracles.learner_cases import same_state
 from tests.oracles.prequential import core_alone, metrics_of, same_metrics
 from tests.stream.learning import SECOND, FeatureTable
+from transforms.outputs import FOLDERS
 from transforms.write.schemas import metrics_schema, predictions_schema
 
 SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
@@ -240,7 +240,7 @@ def test_a_run_without_these_flags_writes_none_of_it_and_removes_what_is_there(
 ) -> None:
     source = write(tmp_path / "in.parquet", labelled_table(300))
     output = tmp_path / "out"
-    for part in PARTS:
+    for part in FOLDERS:
         (output / part).mkdir(parents=True)
         (output / part / "part-00000-of-00001.parquet").write_text("of an earlier run")
     (output / "mine.txt").write_text("kept")

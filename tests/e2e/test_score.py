@@ -34,7 +34,7 @@ from tests.e2e.jobs import (
     track,
     write,
 )
-from transforms.score import scores_schema
+from transforms.write.schemas import scores_schema
 
 SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
 LEARNERS = {"string": RidgeSpec(), "float64": RidgeSpec(task="regression")}

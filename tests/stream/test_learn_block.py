@@ -17,8 +17,9 @@ from transforms.chunks import Chunk, matrix_column
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.transform import TrainLinear
 from transforms.metrics import counting
+from transforms.outputs import METRICS, PREDICTIONS
 from transforms.partition.learn_block import bytes_of, learn_models, takes_blocks
-from transforms.partition.steps import METRICS, PREDICTIONS, Rows, State, Steps
+from transforms.partition.steps import Rows, State, Steps
 from transforms.track.order import Order
 
 SIZES = {"a": 300, "b": 1, "none": 40, "c": 2, "é": 65, "long": 30, "z": 90}

@@ -48,13 +48,8 @@ from transforms.learn.totals import count_learned
 from transforms.learn.turns import first_index, gap, in_turn, inputs_of, turn
 from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting, prediction_chunk
 from transforms.metrics import count
+from transforms.outputs import FAILURES, METRICS, SCORED, SNAPSHOTS
 from transforms.read.label_values import label_values, no_labels
-
-PREDICTIONS = "predictions"
-SCORED = "scored"
-METRICS = "metrics"
-SNAPSHOTS = "snapshots"
-FAILURES = "failures"
 
 MAX_SPAN = 1e8
 """Longest window and distance of snapshots, s: any time plus it is still an int64 of ns."""

@@ -12,23 +12,24 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.run import Plan
-from transforms.learn.step import (
+from transforms.learn.step import MAX_SPAN, LearnFn, learn_fn
+from transforms.learn.turns import NarrowFn, narrow_labels
+from transforms.outputs import (
     FAILURES,
-    MAX_SPAN,
+    LEARNER,
     METRICS,
     PREDICTIONS,
     SCORED,
     SNAPSHOTS,
-    LearnFn,
-    learn_fn,
+    names_of,
 )
-from transforms.learn.turns import NarrowFn, narrow_labels
 from transforms.read.label_values import check_label_type
+from transforms.step import run_step
 from transforms.track.clock import nanoseconds
 
 __all__ = [
@@ -166,16 +167,11 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
                 | "Labels" >> beam.Map(narrow_labels, spec).with_output_types(tuple[str, Chunk])
             )
             rows = (rows, named) | "RowsAndLabels" >> beam.Flatten()
-        names = [PREDICTIONS, METRICS, SNAPSHOTS, FAILURES]
-        if late is not None and not self._bounded:
-            names.append(SCORED)
+        again = late is not None and not self._bounded
         step = learn_fn(timer_name(features.pipeline), self._expiry is not None)
         learn = step(self._plan, self._warm, self._bounded, self._expiry)
-        outputs = rows | "Learn" >> beam.ParDo(learn).with_outputs(*names[1:], main=PREDICTIONS)
-        kinds = {SNAPSHOTS: tuple[str, bytes], FAILURES: Failures}
-        for name in names[1:]:
-            outputs[name].element_type = kinds.get(name, tuple[str, Chunk])
-        return {name: outputs[name] for name in names}
+        names = names_of(LEARNER, (SCORED,) if again else ())
+        return run_step(rows, "Learn", learn, PREDICTIONS, names)
 
 
 def _split(inputs: Any, late: bool) -> tuple[Any, Any]:

@@ -29,11 +29,12 @@ from kerneltrack.trackers.common.scaling import Scaling
 from kerneltrack.trackers.okfeb import block
 from transforms.chunks import Chunk
 from transforms.metrics import count, count_losses, count_unreferenced
+from transforms.outputs import ALERTS, EPISODES, MISMATCH
 from transforms.partition import learn_block as learners
 from transforms.partition.held_block import HeldBlock, hold_block
 from transforms.partition.learn_block import LearnedModels
 from transforms.partition.shuffle import SortedRows
-from transforms.partition.steps import ALERTS, EPISODES, MISMATCH, Rows, Steps
+from transforms.partition.steps import Rows, Steps
 from transforms.partition.window_block import MeasuredBlock, measure_block, windows_of
 from transforms.track.features import alerts_of, feature_chunk, tell_alerts, tell_episodes
 from transforms.track.order import KEEP, MERGE

@@ -16,25 +16,24 @@ from kerneltrack.snapshots.index import MOST_SLOTS
 from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk, Failures
 from transforms.learn.transform import TrainLinear
-from transforms.partition.blocks import Block, rows_of_blocks, run_blocks, takes_blocks
-from transforms.partition.shuffle import MODEL, SortedRows, sort_rows
-from transforms.partition.steps import (
-    ALERTS,
-    EPISODES,
+from transforms.outputs import (
     FAILURES,
     FEATURES,
+    LATE,
+    LEARNER,
     METRICS,
-    MISMATCH,
     PREDICTIONS,
-    Rows,
-    State,
-    Steps,
+    SNAPSHOTS,
+    TRACKER,
+    names_of,
 )
+from transforms.partition.blocks import Block, rows_of_blocks, run_blocks, takes_blocks
+from transforms.partition.shuffle import MODEL, SortedRows, sort_rows
+from transforms.partition.steps import Rows, State, Steps
+from transforms.step import run_step
 from transforms.track.transform import TrackSubspace
 
-SNAPSHOTS = "snapshots"
 PARTITIONS = 256
-_TRACKED = (MISMATCH, ALERTS, EPISODES)
 _ARRIVAL = ("row", "source")
 
 Item = tuple[str, Rows | State]
@@ -111,17 +110,12 @@ class TrackByPartition(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]])
             for name, collection in zip(("Rows", "Labels"), given, strict=False)
         ]
         rows = parts[0] if len(parts) == 1 else parts | "RowsAndLabels" >> beam.Flatten()
-        names = [*_TRACKED, SNAPSHOTS, FAILURES]
-        names += [] if self._steps.learn is None else [PREDICTIONS, METRICS]
-        outputs = (
-            rows
-            | "Group" >> beam.GroupByKey()
-            | "Run" >> beam.ParDo(_PartitionFn(self._steps)).with_outputs(*names, main=FEATURES)
-        )
-        kinds = {SNAPSHOTS: tuple[str, bytes], FAILURES: Failures}
-        for name in (FEATURES, *names):
-            outputs[name].element_type = kinds.get(name, tuple[str, Chunk])
-        return {name: outputs[name] for name in (FEATURES, *names)}
+        learned = () if self._steps.learn is None else names_of(LEARNER)
+        names = dict.fromkeys((*names_of(TRACKER), *learned))
+        # They are failures here.
+        del names[LATE]
+        grouped = rows | "Group" >> beam.GroupByKey()
+        return run_step(grouped, "Run", _PartitionFn(self._steps), FEATURES, names)
 
 
 def _with_partition(

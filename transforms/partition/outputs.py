@@ -17,11 +17,10 @@ from kerneltrack.paths import as_stored, is_local, join, remote
 from kerneltrack.snapshots.files import UNFINISHED
 from kerneltrack.snapshots.header import PackedState
 from kerneltrack.snapshots.packed import PackedWriter
+from transforms.outputs import SNAPSHOTS
 from transforms.partition.blocks import BlockStates
 from transforms.partition.steps import Rows
 from transforms.write.parquet import RowGroups
-
-SNAPSHOTS = "snapshots"
 
 
 class Written(NamedTuple):

@@ -16,20 +16,15 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
 from transforms.chunks import Chunk
-from transforms.learn import step as learn
 from transforms.learn.step import LearnFn
 from transforms.learn.turns import NarrowFn, narrow_labels
+from transforms.outputs import FAILURES, FEATURES, LATE, PREDICTIONS, SNAPSHOTS
 from transforms.read.files import CHUNK_ROWS
-from transforms.track import outputs
 from transforms.track.late_data import late_as_failures
 from transforms.track.log import Cells
 from transforms.track.order import Order
 from transforms.track.step import TrackFn
 
-FEATURES, PREDICTIONS, FAILURES = "features", "predictions", "failures"
-ALERTS, EPISODES, METRICS, MISMATCH = "alerts", "episodes", "metrics", "mismatch"
-_TRACKED = {outputs.MISMATCH: MISMATCH, outputs.ALERTS: ALERTS, outputs.EPISODES: EPISODES}
-_LEARNED = {learn.METRICS: METRICS}
 IN_ORDER = ("row", "source", "sequence", "time")
 IN_ARRIVAL = ("row", "source")
 
@@ -104,26 +99,24 @@ class Steps:
         """
         tracked: Iterator[Any] = iter(()) if rows is None else self._tracked(key, rows)
         if self.learn is None:
-            yield from _sorted_out(tracked, _TRACKED)
+            yield from _sorted_out(tracked, FEATURES)
             return
         narrow, fn = self.learn
         if self.late:
             early: list[Chunk] = []
-            for item in _sorted_out(tracked, _TRACKED):
+            for item in _sorted_out(tracked, FEATURES):
                 yield item
                 if isinstance(item, Rows) and item.part == FEATURES:
                     early += [chunk for _, chunk in narrow.process((key, Chunk(item.batch)))]
             if labels is not None:
                 early.append(narrow_labels((key, labels), narrow.spec)[1])
-            yield from _sorted_out(fn.finish(key, None, _Cell(early)), _LEARNED, PREDICTIONS)
+            yield from _sorted_out(fn.finish(key, None, _Cell(early)), PREDICTIONS)
             return
         told: list[Rows | State] = []
-        features = self._narrow(key, _sorted_out(tracked, _TRACKED), told)
+        features = self._narrow(key, _sorted_out(tracked, FEATURES), told)
         first = next(features, None)
         if first is not None:
-            for item in _sorted_out(
-                fn.take_all(key, _chained(first, features)), _LEARNED, PREDICTIONS
-            ):
+            for item in _sorted_out(fn.take_all(key, _chained(first, features)), PREDICTIONS):
                 yield from told
                 told.clear()
                 yield item
@@ -134,7 +127,7 @@ class Steps:
         if self.learn is not None:
             narrow, fn = self.learn
             chunks = (chunk for _, chunk in narrow.process((key, Chunk(features))))
-            yield from _sorted_out(fn.take_all(key, chunks), _LEARNED, PREDICTIONS)
+            yield from _sorted_out(fn.take_all(key, chunks), PREDICTIONS)
 
     def _narrow(
         self, key: str, items: Iterator[Rows | State], told: list[Rows | State]
@@ -189,18 +182,16 @@ def _chained(first: Chunk, rest: Iterator[Chunk]) -> Iterator[Chunk]:
     yield from rest
 
 
-def _sorted_out(
-    items: Iterator[Any], tags: dict[str, str], main: str = FEATURES
-) -> Iterator[Rows | State]:
-    """Return what a step yields as rows of outputs and snapshots."""
+def _sorted_out(items: Iterator[Any], main: str) -> Iterator[Rows | State]:
+    """Return what a step yields as rows of outputs and snapshots; `main` is its main output."""
     for item in items:
         if not isinstance(item, TaggedOutput):
             yield Rows(main, item[1].batch)
-        elif item.tag == outputs.SNAPSHOTS:
+        elif item.tag == SNAPSHOTS:
             yield State(item.value[1])
-        elif item.tag == outputs.FAILURES:
+        elif item.tag == FAILURES:
             yield Rows(FAILURES, item.value.batch)
-        elif item.tag == outputs.LATE:
+        elif item.tag == LATE:
             yield Rows(FAILURES, late_as_failures(item.value).batch)
         else:
-            yield Rows(tags[item.tag], item.value[1].batch)
+            yield Rows(item.tag, item.value[1].batch)

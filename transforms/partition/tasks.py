@@ -25,6 +25,7 @@ from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk, Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
+from transforms.outputs import FAILURES, FEATURES, METRICS, PREDICTIONS
 from transforms.partition.blocks import (
     Block,
     BlockStates,
@@ -42,15 +43,7 @@ from transforms.partition.shuffle import (
     sort_rows,
     spread_piece,
 )
-from transforms.partition.steps import (
-    FAILURES,
-    FEATURES,
-    METRICS,
-    PREDICTIONS,
-    Rows,
-    State,
-    Steps,
-)
+from transforms.partition.steps import Rows, State, Steps
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
 from transforms.track.merge import spread_across, spread_times

@@ -16,6 +16,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.paths import whole
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.metrics import count
+from transforms.outputs import FAILURES
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
 from transforms.read.formats import FormatOptions, Piece
@@ -35,7 +36,6 @@ GATHER_ROWS = 1_000_000
 GATHER_BYTES = 256 << 20
 """... or this many bytes."""
 
-_FAILURES = "failures"
 _ROWS = "rows"
 
 
@@ -112,10 +112,10 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
             | "Pieces" >> beam.Create(pieces)
             | "ReadAndCut"
             >> beam.ParDo(read)
-            .with_output_types(tuple[str, Chunk], **{_FAILURES: Failures})
-            .with_outputs(_FAILURES, main=_ROWS)
+            .with_output_types(tuple[str, Chunk], **{FAILURES: Failures})
+            .with_outputs(FAILURES, main=_ROWS)
         )
-        return {_ROWS: outputs[_ROWS], _FAILURES: outputs[_FAILURES]}
+        return {_ROWS: outputs[_ROWS], FAILURES: outputs[FAILURES]}
 
 
 class _ReadFn(beam.DoFn):
@@ -138,7 +138,7 @@ class _ReadFn(beam.DoFn):
             parsed.add_to_counters(self._counted_as)
             if failures.batch.num_rows:
                 count(f"{self._counted_as}_failed", failures.batch.num_rows)
-                yield TaggedOutput(_FAILURES, failures)
+                yield TaggedOutput(FAILURES, failures)
             gathered.append(parsed)
             if _is_enough(gathered, self._gather_rows):
                 yield from split(gathered, self._columns, self._chunk_rows)

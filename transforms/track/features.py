@@ -17,7 +17,7 @@ from kerneltrack.monitor.reference import WRITTEN, Episode, Scores
 from kerneltrack.trackers.common.features import Features
 from transforms.chunks import Chunk, matrix_column
 from transforms.metrics import count
-from transforms.track.outputs import ALERTS, EPISODES
+from transforms.outputs import ALERTS, EPISODES
 
 EXTRAS = ("q", "s")
 

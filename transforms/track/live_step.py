@@ -20,10 +20,10 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.keyed.timers import in_time, set_within
+from transforms.outputs import SNAPSHOTS
 from transforms.track.clock import may_flush
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog, Watch
 from transforms.track.order import Order
-from transforms.track.outputs import SNAPSHOTS
 from transforms.track.step import Held, Timers, TrackFn, track_fn
 
 

@@ -35,6 +35,13 @@ from transforms.keyed.expiry import Expiry, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
 from transforms.metrics import count, count_lags, count_losses, count_unreferenced
+from transforms.outputs import (
+    DEVICES,
+    FAILURES,
+    LATE,
+    MISMATCH,
+    SNAPSHOTS,
+)
 from transforms.track.clock import (
     Clock,
     admit,
@@ -59,13 +66,6 @@ from transforms.track.last_written import last_written
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
 from transforms.track.merge import merge_across
 from transforms.track.order import MERGE, Order
-from transforms.track.outputs import (
-    DEVICES,
-    FAILURES,
-    LATE,
-    MISMATCH,
-    SNAPSHOTS,
-)
 from transforms.track.packed import Packed, unpack
 from transforms.track.sifted_rows import SiftedRows
 from transforms.track.together import Visit, goes_together, run_together

@@ -22,14 +22,10 @@ from kerneltrack.trackers import RowsSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
-from transforms.track.clock import nanoseconds
-from transforms.track.features import EXTRAS
-from transforms.track.live_step import live_track_fn
-from transforms.track.order import Order
-from transforms.track.outputs import (
+from transforms.outputs import (
     ALERTS,
     DEVICES,
     EPISODES,
@@ -38,7 +34,14 @@ from transforms.track.outputs import (
     LATE,
     MISMATCH,
     SNAPSHOTS,
+    TRACKER,
+    names_of,
 )
+from transforms.step import run_step
+from transforms.track.clock import nanoseconds
+from transforms.track.features import EXTRAS
+from transforms.track.live_step import live_track_fn
+from transforms.track.order import Order
 from transforms.track.step import SLICE_ROWS, TrackFn, track_fn
 from transforms.track.windows import MeasureMismatch
 
@@ -208,14 +211,6 @@ class TrackSubspace(
             step: Any = track_fn(name)(*work)
         else:
             step = live_track_fn(name)(*work, self._expiry)
-        lines = (MISMATCH, ALERTS, EPISODES, *((DEVICES,) if self._work.devices else ()), LATE)
-        outputs = (
-            rows
-            | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
-            | "Track" >> beam.ParDo(step).with_outputs(*lines, SNAPSHOTS, FAILURES, main=FEATURES)
-        )
-        for name in lines:
-            outputs[name].element_type = tuple[str, Chunk]
-        outputs[SNAPSHOTS].element_type = tuple[str, bytes]
-        outputs[FAILURES].element_type = Failures
-        return {name: outputs[name] for name in (FEATURES, *lines, SNAPSHOTS, FAILURES)}
+        names = names_of(TRACKER, (DEVICES,) if self._work.devices else ())
+        rows = rows | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
+        return run_step(rows, "Track", step, FEATURES, names)

@@ -190,3 +190,41 @@ def metrics_schema(spec: LearnerSpec) -> pa.Schema:
     if spec.learner == AutoSpec.learner:
         fields.append(pa.field("experts", EXPERTS))
     return pa.schema(fields)
+
+
+def scores_schema(
+    spec: SubspaceSpec,
+    learner: LearnerSpec | None,
+    label: pa.DataType | None,
+    has_time: bool,
+    in_order: bool = False,
+    reference: bool = False,
+) -> pa.Schema:
+    """Return the schema of scored rows.
+
+    Args:
+        spec: The trackers' spec.
+        learner: The learners' spec, if there are learners.
+        label: Type of the label, None without one.
+        has_time: Whether the input has a time column.
+        in_order: Whether rows are taken in order, and so have an index.
+        reference: Whether they are held against references.
+    """
+    fields = [pa.field("model_id", pa.string())]
+    if in_order:
+        fields.append(pa.field("index", pa.int64()))
+    if has_time:
+        fields.append(pa.field("time", TIME))
+    fields += [
+        pa.field("source", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("row", pa.int64()),
+        pa.field("loss", pa.float64()),
+        pa.field("novelty", pa.float64()),
+        *(pa.field(name, pa.float64()) for name in (WRITTEN if reference else ())),
+        pa.field(spec.emit, pa.list_(pa.float64(), spec.rank)),
+    ]
+    if learner is None:
+        return pa.schema([*fields, *([] if label is None else [pa.field("label", label)])])
+    numbered = {field.name for field in _numbered(has_time)}
+    said = predictions_schema(learner, has_time)
+    return pa.schema([*fields, *(field for field in said if field.name not in numbered)])

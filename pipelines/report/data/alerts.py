@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.text import natural
+from transforms.outputs import ALERTS
 
 COLUMNS = ("model_id", "index", "time", "before", "after")
 """The columns of `alerts/*.parquet` that the report reads; `time` may be absent."""
@@ -59,7 +60,7 @@ def alerts_of(output: str, choice: Choice) -> Alerts | None:
 
     Cost: O(alerts) time; memory O(models) and at most 200 alerts for each model drawn.
     """
-    paths = parquet_files(output, "alerts")
+    paths = parquet_files(output, ALERTS)
     names = [name for name in COLUMNS if name in column_names(paths)]
     order = [name for name in ("time", "index", "model_id") if name in names]
     counts: dict[str, int] = {}

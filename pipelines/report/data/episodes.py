@@ -13,6 +13,7 @@ import pyarrow as pa
 from kerneltrack.errors import printable
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.text import SECOND, moment, natural
+from transforms.outputs import EPISODES
 
 MOST_LISTED = 100
 """Models that the table lists, those that are off most first."""
@@ -133,7 +134,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     if not run.get("reference"):
         return None
     channels = list((run.get("columns") or {}).get("features") or [])
-    paths = parquet_files(output, "episodes")
+    paths = parquet_files(output, EPISODES)
     names = column_names(paths)
     worst: dict[str, dict[str, Any]] = {}
     newest: dict[str, tuple[int, int, bool]] = {}
@@ -186,7 +187,7 @@ def bands_of(output: str, models: Iterable[str]) -> dict[str, list[Band]]:
 
     Cost: O(episodes) time, O(models) memory.
     """
-    paths = parquet_files(output, "episodes")
+    paths = parquet_files(output, EPISODES)
     names = column_names(paths)
     found: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in models}
     for batch in read_batches(paths, names):

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipelines.report.data.files import parquet_files, read_batches
 from pipelines.report.text import counted
+from transforms.outputs import FAILURES
 from transforms.read.kinds import codes_of, encode
 from transforms.reasons import kinds_of
 
@@ -55,7 +56,7 @@ class FailureKind:
 
 def failures_of(output: str) -> list[FailureKind]:
     """Return a run's failures by kind, the most frequent first."""
-    return failure_kinds(read_batches(parquet_files(output, "failures"), FAILURE_COLUMNS))
+    return failure_kinds(read_batches(parquet_files(output, FAILURES), FAILURE_COLUMNS))
 
 
 def failure_kinds(batches: Iterable[pa.RecordBatch]) -> list[FailureKind]:

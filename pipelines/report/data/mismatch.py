@@ -28,6 +28,7 @@ from pipelines.report.data.columns import (
 from pipelines.report.data.files import parquet_files, read_batches
 from pipelines.report.data.groups import Arrays, Bins, Blocks, Groups, Part
 from pipelines.report.text import counted, figure, span
+from transforms.outputs import MISMATCH
 
 KINDS = ("fixed", "sliding", "moving")
 """Windows of event time, and the moving window of the last N rows; other kinds are passed over."""
@@ -166,7 +167,7 @@ def mismatch_of(output: str, choice: Choice) -> Mismatch | None:
     Cost: O(windows) time; memory O(models) and at most 4,096 blocks (about 100 bytes each) for
     each model drawn and each kind.
     """
-    paths = parquet_files(output, "mismatch")
+    paths = parquet_files(output, MISMATCH)
     found = Mismatch(choice.numbers(), Groups({**_SUMS, **_COUNTS}, _RANGES))
     for group, values in _read(paths, found.models):
         found.totals.add(group, values)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.columns import Floats
 from pipelines.report.data.files import column_names, parquet_files, read_batches
+from transforms.outputs import METRICS
 
 POINTS = 32
 """Columns of the chart of all models: shares of the rows that each learned from."""
@@ -59,7 +60,7 @@ def beside_of(output: str, choice: Choice) -> Beside:
 
     Memory of a batch, of two numbers a model, and of the courses of the models drawn.
     """
-    paths = parquet_files(output, "metrics")
+    paths = parquet_files(output, METRICS)
     names = column_names(paths)
     plain_column = next((name for name in _PLAIN if name in names), None)
     wanted = [name for name in ("model_id", "start", "scored", "experts") if name in names]

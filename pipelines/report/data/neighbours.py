@@ -8,6 +8,7 @@ from typing import Any
 
 from pipelines.report.data.episodes import LEAST_SHARE, MOST_CHANNELS
 from pipelines.report.data.files import column_names, parquet_files, read_batches
+from transforms.outputs import NEIGHBOURS
 
 MOST_UNLIKE = 20
 """Models that are listed and numbered on the map, those that stand furthest apart."""
@@ -77,7 +78,7 @@ def fleet_of(output: str, run: Mapping[str, Any]) -> Fleet | None:
     if not record.get("views"):
         return None
     channels = list((run.get("columns") or {}).get("features") or [])
-    paths = parquet_files(output, "neighbours")
+    paths = parquet_files(output, NEIGHBOURS)
     unlike: list[Unlike] = []
     places: list[tuple[float, float]] = []
     for batch in read_batches(paths, column_names(paths)):

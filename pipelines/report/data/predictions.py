@@ -18,6 +18,7 @@ from pipelines.report.data.columns import (
 )
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.data.labels import LabelCodes
+from transforms.outputs import PREDICTIONS
 
 NO_CLASS, CUT_CLASS, FIRST_CLASS = 0, 1, 2
 """Places of no prediction, of classes that have no code, and of the classes that have one."""
@@ -92,7 +93,7 @@ class Predictions:
         """List the files; see the class."""
         self.models = models
         self.classes = LabelCodes()
-        self._paths = parquet_files(output, "predictions")
+        self._paths = parquet_files(output, PREDICTIONS)
         names = column_names(self._paths)
         self.classifies = "correct" in names
         self.timed = "time" in names

@@ -24,6 +24,7 @@ from pipelines.report.data.neighbours import Fleet, fleet_of
 from pipelines.report.data.outside import Outside, OutsideRows
 from pipelines.report.data.plane import Plane, planes_of
 from pipelines.report.data.totals import Totals, add_up, columns_for_totals
+from transforms.outputs import FEATURES
 from transforms.read.look import Input
 
 MOST_OFF = 30
@@ -70,7 +71,7 @@ def report_of(output: str, run: Mapping[str, Any], inputs: Input | None = None) 
     Cost: O(rows) time; memory O(models + labels + confusions that occur) and at most about 250 MB
     for the curves.
     """
-    paths = parquet_files(output, "features")
+    paths = parquet_files(output, FEATURES)
     fields = fields_of(paths)
     names = fields.names
     totals = add_up(read_batches(paths, columns_for_totals(names)))
