@@ -45,8 +45,8 @@ class Tracker:
     and bandwidth are taken from them. Then they are learned. So the state is always that of
     `run_all` over the rows that came, bit for bit.
 
-    `learn` costs some microseconds more than the row loop (okfeb, covariance and oana; the others
-    some tens). Threads may share a tracker: rows are learned one after the other, in any order.
+    `learn` costs some microseconds more than the row loop (`okfe`, whose state grows with each row,
+    some hundreds). Threads may share a tracker: rows are learned one after the other, in any order.
 
     Args:
         tracker: Name of a tracker, or its spec.

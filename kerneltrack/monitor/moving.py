@@ -24,7 +24,7 @@ section VII (N_wind = 100, stride 1).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,24 +42,28 @@ from kerneltrack.limits import (
     whole,
 )
 from kerneltrack.monitor.window_settings import MOST_MOVING
+from kerneltrack.registry import get_tracker
 from kerneltrack.settings import check_int
-from kerneltrack.trackers.common.calls import copied, run, stamps_of
+from kerneltrack.trackers.common.base import loop_of
+from kerneltrack.trackers.common.block import Block, FixedBlock
+from kerneltrack.trackers.common.calls import features_of, stamps_of
 from kerneltrack.trackers.common.features import Features
+from kerneltrack.trackers.common.loop import Pieces, all_rows, call_loop, matrix_of, sound_pieces
+from kerneltrack.trackers.common.places import Places
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from kerneltrack.trackers.covariance import tracker as covariance
+from kerneltrack.trackers.common.state import Outputs
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
-from kerneltrack.trackers.okfeb import okfeb
 from kerneltrack.trackers.okfeb.spec import OKFEBSpec
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-LOOPS: dict[type[SubspaceSpec], tuple[str, Callable[..., Any], bool]] = {
-    OKFEBSpec: ("moving_okfeb", okfeb.settings_of, False),
-    CovarianceSpec: ("moving_covariance", covariance.settings_of, True),
+LOOPS: dict[type[SubspaceSpec], str] = {
+    OKFEBSpec: "moving_okfeb",
+    CovarianceSpec: "moving_covariance",
 }
-"""Of each tracker that a moving window can go along with (native/windowed.h), by its spec: the
-loop, the spec as it takes it, and whether it takes event times."""
+"""The loops of trackers that a moving window can go along with (native/windowed.h), by their specs;
+they take what the tracker's own takes, and the window."""
 ON_A_BUDGET = tuple(LOOPS)
 """Their specs."""
 
@@ -124,6 +128,11 @@ class MovingMismatch(NamedTuple):
         """The paper's bound 2√(κ̄ē) + ē (eq. 28b), shape (n,)."""
         bound: FloatArray = 2.0 * np.sqrt(self.kappa * self.residual) + self.residual
         return bound
+
+
+def no_mismatch(count: int) -> MovingMismatch:
+    """Return room for what windows say of so many rows: nothing yet."""
+    return MovingMismatch(*np.full((3, count), np.nan))
 
 
 def layout(spec: SubspaceSpec, state: Any, length: int) -> dict[str, Like]:
@@ -229,18 +238,104 @@ class MovingWindow:
                 needed and not there.
         """
         _check_tracker(spec)
-        if likes(window._asdict()) != layout(spec, state, self.length):
-            raise ConfigError("window", window.cross.shape, f"(B + 1, {self.length}), from init")
-        matrix = np.ascontiguousarray(rows, dtype=np.float64)
-        after, moved = copied(state), copied(window)
-        measured = MovingMismatch(*np.full((3, len(matrix)), np.nan))
-        told: Any = spec
-        name, settings_of, timed = LOOPS[type(spec)]
-        stamps = [stamps_of(spec, matrix, times)] if timed else []
-        features = run(
-            name, settings_of(told, True), after, spec, matrix, extras, *stamps, moved, measured
-        )
+        pieces = all_rows(matrix_of(rows, len(state.scale)))._replace(times=times)
+        given = [state], [window], pieces, extras
+        (after,), (moved,), features, measured = self.update_each(spec, *given)
         return after, moved, features, measured
+
+    def update_each(
+        self,
+        spec: SubspaceSpec,
+        states: Sequence[Any],
+        windows: Sequence[WindowState],
+        pieces: Pieces,
+        extras: tuple[str, ...] = (),
+    ) -> tuple[list[Any], list[WindowState], Features, MovingMismatch]:
+        """Run rows of m models through copies of their states and windows; see `run`.
+
+        Args:
+            spec: The spec that all were made with.
+            states: (m,) tracker states.
+            windows: (m,) window states, one beside each.
+            pieces: The rows and whose they are.
+            extras: "q" and "s" ask for those features too.
+
+        Returns:
+            The new states of both, the features of all n rows and the windows' values after each.
+
+        Raises:
+            ConfigError: as `update`.
+        """
+        _check_tracker(spec)
+        tracker = get_tracker(spec.tracker)
+        if not len(states):
+            said = tracker.update_each(spec, [], pieces, extras)[1]
+            return [], [], said, no_mismatch(len(said.valid))
+        block, beside = tracker.pack(spec, states), self.pack(spec, states[0], windows)
+        said, measured = self.run(spec, block, beside, pieces, extras)
+        return block.states(), beside.states(), said, measured
+
+    def pack(
+        self, spec: SubspaceSpec, state: Any, windows: Sequence[WindowState]
+    ) -> FixedBlock[WindowState]:
+        """Copy windows of models into a block; `Block.states` is the way back.
+
+        Args:
+            spec: The spec.
+            state: Any of the models' tracker states.
+            windows: One at least.
+
+        Raises:
+            ConfigError: for windows of another length, or of models of another spec.
+        """
+        like, width = layout(spec, state, self.length), len(state.scale)
+        for window in windows:
+            if likes(window._asdict()) != like:
+                raise ConfigError(
+                    "window", window.cross.shape, f"(B + 1, {self.length}), from init"
+                )
+        return FixedBlock.of_states(WindowState, Places.of(like), windows, width)
+
+    def run(
+        self,
+        spec: SubspaceSpec,
+        block: Block[Any],
+        windows: FixedBlock[WindowState],
+        pieces: Pieces,
+        extras: tuple[str, ...] = (),
+        *,
+        out: Outputs | None = None,
+        measured: MovingMismatch | None = None,
+    ) -> tuple[Features, MovingMismatch]:
+        """Run rows of many models through their states and windows, which are written to.
+
+        Args:
+            spec: The spec.
+            block: The tracker's states.
+            windows: The windows, as of `pack`: one beside each state.
+            pieces: The rows and whose they are.
+            extras: "q" and "s" ask for those features too.
+            out: Room for what the tracker says of n rows, or none, as of `KernelTracker.run`.
+            measured: Room for what the windows say of n rows, or none.
+
+        Returns:
+            Features of all n rows and the windows' values after each.
+
+        Raises:
+            ConfigError: as `KernelTracker.run`.
+        """
+        _check_tracker(spec)
+        if len(windows) != len(block):
+            raise ConfigError("windows", len(windows), f"{len(block)}, one for each state")
+        given = sound_pieces(pieces, block.width, len(block))
+        count = len(given.rows)
+        tracker = get_tracker(spec.tracker)
+        room = tracker.room(spec, count, extras) if out is None else out
+        said = no_mismatch(count) if measured is None else measured
+        loop = loop_of(tracker, spec, True)._replace(name=LOOPS[type(spec)])
+        given = given._replace(times=stamps_of(spec, count, given.times))
+        call_loop(loop, block, given, room, windows.words(given.models), said)
+        return features_of(room), said
 
 
 def _check_tracker(spec: object) -> None:

@@ -37,7 +37,7 @@ _SAME = {"amd64": "x86_64", "arm64": "aarch64"}
 _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
 NO_MEMORY = -1
-_FORMS = ("q", "qq", "qqq")
+_FORMS = ("q", "qq", "qqq", "qqqq")
 """Words of an array: its address and its lengths."""
 _EMPTY = ctypes.create_string_buffer(8)
 _NOWHERE = ctypes.addressof(_EMPTY)
@@ -90,7 +90,8 @@ def _add(fields: tuple[Any, ...], form: list[str], words: list[Any]) -> None:
             words.append(int(field))
 
 
-def _laid_out(value: tuple[Any, ...] | np.ndarray[Any, Any] | bytes) -> bytes:
+def laid_out(value: tuple[Any, ...] | np.ndarray[Any, Any] | bytes) -> bytes:
+    """Return an argument of `call` as the function gets it."""
     if isinstance(value, bytes):
         return value
     return packed(value if isinstance(value, tuple) else (value,))
@@ -110,7 +111,7 @@ def call(name: str, *arguments: tuple[Any, ...] | np.ndarray[Any, Any] | bytes) 
     Raises:
         MemoryError: if there was none for its scratch space.
     """
-    result = int(_function(name)(*[_laid_out(value) for value in arguments]))
+    result = int(_function(name)(*[laid_out(value) for value in arguments]))
     if result == NO_MEMORY:
         raise MemoryError(f"no room for the scratch space of {name}")
     return result

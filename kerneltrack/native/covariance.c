@@ -3,6 +3,8 @@ admitted, and if so add it to the covariance (covariance_update.c) and move the 
 (covariance_span.c). See `trackers/covariance/tracker.py`. */
 #include "covariance.h"
 
+#include "each.h"
+
 /* Rows of a smaller κ(x,x) are served but not learned from: Γ and K⁻¹ are of its inverse's size. */
 #define MIN_KERNEL 1e-60
 /* What is left of Γ after any number of rows, so that it never becomes zero. */
@@ -128,7 +130,8 @@ static void report(covariance *loop, double loss, int started, int64_t n) {
 static void learn_row(covariance *loop, double own, double loss, int64_t n) {
   covariance_state *state = loop->state;
   outputs *out = loop->out;
-  int64_t *counts = state->counts.at, number = counts[N], time = loop->times->at[n], gone = -1;
+  int64_t *counts = state->counts.at, number = counts[N], gone = -1;
+  int64_t time = loop->settings->timed ? loop->times->at[n] : 0;
   double weight = weigh(loop, own, loss);
   counts[N] += 1;
   /* Without a direction for each row the features of a new one would say nothing. */
@@ -206,9 +209,8 @@ int covariance_open(covariance *loop) {
 
 void covariance_close(covariance *loop) { give_back(&loop->scratch); }
 
-KT_API int64_t kt_covariance_run(const covariance_settings *settings, const kernel *kernel,
-                                 covariance_state *state, const mat *rows, outputs *out,
-                                 const ints *times) {
+int64_t covariance_run(const covariance_settings *settings, const kernel *kernel,
+                       covariance_state *state, const mat *rows, outputs *out, const ints *times) {
   covariance loop = {settings, kernel, state, rows, times, out, .scratch = {0}};
   rival_memory rivals[MOST_RIVALS];
   covariance_settings first = *settings;
@@ -222,5 +224,19 @@ KT_API int64_t kt_covariance_run(const covariance_settings *settings, const kern
     covariance_row(&loop, n);
   }
   covariance_close(&loop);
+  return KT_DONE;
+}
+
+KT_API int64_t kt_covariance_run(const covariance_settings *settings, const kernel *of,
+                                 const models *all, const mat *rows, const outputs *out,
+                                 const ints *times) {
+  const covariance_state *states = all->states.at;
+  for (int64_t m = 0; m < all->states.many; m++) {
+    covariance_state state = states[m];
+    kernel own = kernel_of(of, &state.bandwidth);
+    share part = share_of(all, m, rows, out, times);
+    int64_t done = covariance_run(settings, &own, &state, &part.rows, &part.out, &part.times);
+    if (done != KT_DONE) return done;
+  }
   return KT_DONE;
 }

@@ -107,10 +107,10 @@ typedef struct {
   rival_memory *rivals;
 } covariance;
 
-/* Run rows, which the state learns if it is to. */
-KT_API int64_t kt_covariance_run(const covariance_settings *settings, const kernel *kernel,
-                                 covariance_state *state, const mat *rows, outputs *out,
-                                 const ints *times);
+/* Run rows of one model, which its state learns if it is to; without `times` where nothing goes by
+them. */
+int64_t covariance_run(const covariance_settings *settings, const kernel *kernel,
+                       covariance_state *state, const mat *rows, outputs *out, const ints *times);
 
 /* Take scratch space; false where memory is short. */
 int covariance_open(covariance *loop);

@@ -135,7 +135,8 @@ void run_memories(covariance *loop, int64_t n) {
   for (int64_t m = 0; m < many; m++) {
     rival_memory *rival = &loop->rivals[m];
     mat row = {row_of(loop->rows, n), 1, loop->rows->columns};
-    ints time = {loop->times->at + n, 1};
+    ints time = {NULL, 0};
+    if (loop->times->size > 0) time = (ints){loop->times->at + n, 1};
     covariance one = *loop;
     rival->settings.fading = LN2 / lives[1 + m];
     rival->flag[0] = rival->flag[1] = rival->flag[2] = 0;

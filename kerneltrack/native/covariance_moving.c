@@ -1,5 +1,6 @@
 /* The covariance tracker under a moving window, see moving.h. */
 #include "covariance.h"
+#include "each.h"
 #include "moving.h"
 
 static void run_row(void *loop, int64_t n) { covariance_row(loop, n); }
@@ -20,15 +21,31 @@ static int64_t write_basis(void *loop, mat *basis) {
   return rank;
 }
 
-KT_API int64_t kt_moving_covariance(const covariance_settings *settings, const kernel *kernel,
-                                    covariance_state *state, const mat *rows, outputs *out,
-                                    const ints *times, window_state *window,
-                                    moving_mismatch *measured) {
-  covariance loop = {settings, kernel, state, rows, times, out, .scratch = {0}};
-  if (!covariance_open(&loop)) return KT_NO_MEMORY;
-  windowed tracker = {&loop, run_row, compare, write_basis, loop.work.x, kernel, out,
-                      &state->born, state->counts.at};
+/* Run the rows of one model. */
+static int64_t run(covariance *loop, window_state *window, moving_mismatch *measured) {
+  if (!covariance_open(loop)) return KT_NO_MEMORY;
+  windowed tracker = {loop,      run_row,           compare,
+                      write_basis, loop->work.x,    loop->kernel,
+                      loop->out, &loop->state->born, loop->state->counts.at};
   int64_t result = run_moving(&tracker, window, measured);
-  covariance_close(&loop);
+  covariance_close(loop);
   return result;
+}
+
+KT_API int64_t kt_moving_covariance(const covariance_settings *settings, const kernel *of,
+                                    const models *all, const mat *rows, const outputs *out,
+                                    const ints *times, const structures *windows,
+                                    const moving_mismatch *measured) {
+  const covariance_state *states = all->states.at;
+  for (int64_t m = 0; m < all->states.many; m++) {
+    covariance_state state = states[m];
+    window_state window = ((const window_state *)windows->at)[m];
+    kernel own = kernel_of(of, &state.bandwidth);
+    share part = share_of(all, m, rows, out, times);
+    moving_mismatch said = mismatch_from(measured, all->starts.at[m], part.rows.rows);
+    covariance loop = {settings, &own, &state, &part.rows, &part.times, &part.out, .scratch = {0}};
+    int64_t done = run(&loop, &window, &said);
+    if (done != KT_DONE) return done;
+  }
+  return KT_DONE;
 }

@@ -6,6 +6,7 @@ blocks; per row: project, score, add to the mini-batch's moments; at its end: th
 16 for mini-batches (supplement, section A). */
 #include "dskpca.h"
 
+#include "each.h"
 #include "linalg.h"
 #include "vec.h"
 
@@ -256,8 +257,9 @@ static void run_batch(const doubly_settings *settings, const feature_map *map, d
   if (settings->learn) gather(map, state, work, count);
 }
 
-KT_API int64_t kt_dskpca_run(const doubly_settings *settings, const feature_map *map,
-                             doubly_state *state, const mat *rows, outputs *out) {
+/* Run the rows of one model. */
+static int64_t run(const doubly_settings *settings, const feature_map *map, doubly_state *state,
+                   const mat *rows, outputs *out) {
   int64_t total = rows->rows, batch = settings->row_batch;
   arena scratch = {0};
   view work;
@@ -275,6 +277,25 @@ KT_API int64_t kt_dskpca_run(const doubly_settings *settings, const feature_map 
     if (is_whole(settings, state)) step(settings, state, &before, &room);
   }
   give_back(&scratch);
+  return KT_DONE;
+}
+
+feature_map features_of(const feature_map *of, double bandwidth) {
+  feature_map own = *of;
+  own.inverse_gamma = 1.0 / bandwidth;
+  return own;
+}
+
+KT_API int64_t kt_dskpca_run(const doubly_settings *settings, const feature_map *of,
+                             const models *all, const mat *rows, const outputs *out) {
+  const doubly_state *states = all->states.at;
+  for (int64_t m = 0; m < all->states.many; m++) {
+    doubly_state state = states[m];
+    feature_map own = features_of(of, state.bandwidth.at[0]);
+    share part = share_of(all, m, rows, out, NULL);
+    int64_t done = run(settings, &own, &state, &part.rows, &part.out);
+    if (done != KT_DONE) return done;
+  }
   return KT_DONE;
 }
 

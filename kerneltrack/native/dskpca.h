@@ -59,6 +59,9 @@ view make_view(arena *from, const feature_map *map, const doubly_state *state, i
 
 refresh_room make_refresh_room(arena *from, const doubly_state *state);
 
+/* The random features of a model or a view, which has a bandwidth of its own. */
+feature_map features_of(const feature_map *of, double bandwidth);
+
 /* How many blocks of the pool have coefficients: one of the start, one a step. */
 int64_t blocks_in_use(const doubly_state *state);
 

@@ -4,6 +4,7 @@ in `kerneltrack/trackers/doubly/pair.py`.
 Each view has the state of `dskpca` for its own functions; what ties them together is W and which
 functions a view's features are multiplied with. Both states share their counts. */
 #include "dskpca.h"
+#include "each.h"
 #include "linalg.h"
 #include "vec.h"
 
@@ -12,6 +13,23 @@ enum { VIEWS = 2 };
 
 /* μ in mean eigenvalues of G. With T = 2B, a tenth fits the mini-batch's noise, 1 is slower. */
 #define DAMPING 0.3
+
+typedef struct {
+  cube factor;
+  cube solver;
+  cube solver_t;
+  cube moment;
+  mat link;
+  cube cross;
+  cube own;
+  cube gram;
+  vec shift;
+  vec scale;
+  vec bandwidth;
+  vec recent;
+  vec reals;
+  ints counts;
+} pair_state;
 
 /* A view's part of the state: Σuφ(x)ᵀ in `own`, Σφ(x)φ(x)ᵀ in the lower triangle of `gram`. */
 typedef struct {
@@ -179,27 +197,75 @@ static void look_at(const doubly_settings *settings, const feature_map *maps,
   for (int64_t b = 0; b < count; b++) works[0].good[b] &= works[1].good[b];
 }
 
-/* Run rows (n, D₁ + D₂) through both views in order. The states are written to only if they are to
+/* A view's part of a state: of the rows' columns those from `column` on. `mapping` is made, and not
+used: no frame is kept. */
+static pair_view view_of(const pair_state *state, int64_t which, int64_t column, int64_t width,
+                         mat mapping) {
+  doubly_state of = {
+      .factor = table_of(&state->factor, which),
+      .solver = table_of(&state->solver, which),
+      .solver_t = table_of(&state->solver_t, which),
+      .mapping = mapping,
+      .moment = table_of(&state->moment, which),
+      .cross = table_of(&state->cross, which),
+      .shift = {state->shift.at + column, width},
+      .scale = {state->scale.at + column, width},
+      .bandwidth = {state->bandwidth.at + which, 1},
+      .recent = state->recent,
+      .reals = {state->reals.at + which, 1},
+      .counts = state->counts,
+  };
+  return (pair_view){of, table_of(&state->own, which), table_of(&state->gram, which)};
+}
+
+/* Run rows (n, D₁ + D₂) through both views in order. The views are written to only if they are to
 learn. */
-KT_API int64_t kt_dspair_run(const doubly_settings *settings, const feature_map *maps,
-                             pair_view *views, mat *link, const mat *rows, outputs *out) {
-  int64_t total = rows->rows;
-  arena memory = {0};
-  make_scratch(&memory, settings, maps, views, total);
-  if (!take_block(&memory)) return KT_NO_MEMORY;
-  scratch_space work = make_scratch(&memory, settings, maps, views, total);
-  for (int64_t place = 0, count; place < total; place += count) {
-    count = least_of(room_left(settings, &views[0].of), total - place);
+static void run(const doubly_settings *settings, const feature_map *maps, pair_view *views,
+                mat *link, const mat *rows, outputs *out, scratch_space *work) {
+  for (int64_t place = 0, count; place < rows->rows; place += count) {
+    count = least_of(room_left(settings, &views[0].of), rows->rows - place);
     mat part = rows_from(rows, place, count);
-    look_at(settings, maps, views, &part, count, work.works);
+    look_at(settings, maps, views, &part, count, work->works);
     for (int64_t b = 0; b < count; b++) {
-      if (!work.works[0].good[b]) continue;
-      tell(views, work.works, b, out, place + b);
+      if (!work->works[0].good[b]) continue;
+      tell(views, work->works, b, out, place + b);
       if (settings->learn) count_row(&views[0].of, out, place + b);
     }
-    if (settings->learn) gather(maps, views, link, work.works, count);
-    if (is_whole(settings, &views[0].of)) step(settings, views, link, &work);
+    if (settings->learn) gather(maps, views, link, work->works, count);
+    if (is_whole(settings, &views[0].of)) step(settings, views, link, work);
   }
+}
+
+/* Run the rows of one model, of which `first` columns are the first view's. */
+static int64_t run_pair(const doubly_settings *settings, const feature_map *of, int64_t first,
+                        pair_state *state, share *part) {
+  int64_t width = state->scale.size, rank = state->link.rows;
+  feature_map maps[VIEWS];
+  for (int i = 0; i < VIEWS; i++) maps[i] = features_of(&of[i], state->bandwidth.at[i]);
+  arena memory = {0};
+  scratch_space work;
+  pair_view views[VIEWS];
+  for (int placed = 0; placed < 2; placed++) {
+    mat mapping = table(&memory, rank, rank);
+    views[0] = view_of(state, 0, 0, first, mapping);
+    views[1] = view_of(state, 1, first, width - first, mapping);
+    work = make_scratch(&memory, settings, maps, views, part->rows.rows);
+    if (!placed && !take_block(&memory)) return KT_NO_MEMORY;
+  }
+  run(settings, maps, views, &state->link, &part->rows, &part->out, &work);
   give_back(&memory);
+  return KT_DONE;
+}
+
+KT_API int64_t kt_dspair_run(const doubly_settings *settings, const feature_map *of,
+                             const models *all, const mat *rows, const outputs *out,
+                             const int64_t *first) {
+  const pair_state *states = all->states.at;
+  for (int64_t m = 0; m < all->states.many; m++) {
+    pair_state state = states[m];
+    share part = share_of(all, m, rows, out, NULL);
+    int64_t done = run_pair(settings, of, *first, &state, &part);
+    if (done != KT_DONE) return done;
+  }
   return KT_DONE;
 }

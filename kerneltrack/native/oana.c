@@ -2,6 +2,7 @@
 score; then it becomes a landmark, moves the nearest one or does neither. */
 #include "oana.h"
 
+#include "each.h"
 #include "linalg.h"
 
 /* Steps of the subspace iteration after a landmark moved (the paper: 2 or 3). */
@@ -231,8 +232,9 @@ static void run_row(oana *loop, const double *row, int64_t n) {
     report(loop, loss, 0, n);
 }
 
-KT_API int64_t kt_oana_run(const oana_settings *settings, const kernel *of, oana_state *state,
-                           const mat *rows, outputs *out) {
+/* Run the rows of one model. */
+static int64_t run(const oana_settings *settings, const kernel *of, oana_state *state,
+                   const mat *rows, outputs *out) {
   oana loop = {.settings = settings, .of = of, .state = state, .out = out};
   arena scratch = {0};
   for (int placed = 0; placed < 2; placed++) {
@@ -242,5 +244,18 @@ KT_API int64_t kt_oana_run(const oana_settings *settings, const kernel *of, oana
   }
   for (int64_t n = 0; n < rows->rows; n++) run_row(&loop, row_of(rows, n), n);
   give_back(&scratch);
+  return KT_DONE;
+}
+
+KT_API int64_t kt_oana_run(const oana_settings *settings, const kernel *of, const models *all,
+                           const mat *rows, const outputs *out) {
+  const oana_state *states = all->states.at;
+  for (int64_t m = 0; m < all->states.many; m++) {
+    oana_state state = states[m];
+    kernel own = kernel_of(of, &state.bandwidth);
+    share part = share_of(all, m, rows, out, NULL);
+    int64_t done = run(settings, &own, &state, &part.rows, &part.out);
+    if (done != KT_DONE) return done;
+  }
   return KT_DONE;
 }

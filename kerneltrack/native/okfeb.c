@@ -5,6 +5,7 @@ full budget in okfeb_budget.c.
 */
 #include "okfeb.h"
 
+#include "each.h"
 #include "linalg.h"
 
 /* An update after which Σκ_ii‖a_i‖² exceeds this many times max(λ, √κ) counts as diverged. */
@@ -509,21 +510,23 @@ int okfeb_open(okfeb *loop) {
 
 void okfeb_close(okfeb *loop) { give_back(&loop->scratch); }
 
-KT_API int64_t kt_okfeb_run(const okfeb_settings *settings, const kernel *kernel, okfeb_state *state,
-                            const mat *rows, outputs *out) {
-  okfeb loop = {settings, kernel, state, rows, out, .rooted = 0};
-  if (!okfeb_open(&loop)) return KT_NO_MEMORY;
-  for (int64_t n = 0; n < rows->rows; n++) okfeb_row(&loop, n);
-  okfeb_close(&loop);
+/* Run the rows of one model. */
+static int64_t run(okfeb *loop) {
+  if (!okfeb_open(loop)) return KT_NO_MEMORY;
+  for (int64_t n = 0; n < loop->rows->rows; n++) okfeb_row(loop, n);
+  okfeb_close(loop);
   return KT_DONE;
 }
 
-/* Each of many models' rows through its state: the structures of all lie one after the other. */
-KT_API int64_t kt_okfeb_run_each(const okfeb_settings *settings, const int64_t *models,
-                                 const kernel *kernels, okfeb_state *states, const mat *rows,
-                                 outputs *outs) {
-  for (int64_t m = 0; m < *models; m++) {
-    int64_t done = kt_okfeb_run(settings, &kernels[m], &states[m], &rows[m], &outs[m]);
+KT_API int64_t kt_okfeb_run(const okfeb_settings *settings, const kernel *of, const models *all,
+                            const mat *rows, const outputs *out) {
+  const okfeb_state *states = all->states.at;
+  for (int64_t m = 0; m < all->states.many; m++) {
+    okfeb_state state = states[m];
+    kernel own = kernel_of(of, &state.bandwidth);
+    share part = share_of(all, m, rows, out, NULL);
+    okfeb loop = {settings, &own, &state, &part.rows, &part.out, .rooted = 0};
+    int64_t done = run(&loop);
     if (done != KT_DONE) return done;
   }
   return KT_DONE;

@@ -1,4 +1,5 @@
 /* OK-FEB under a moving window, see moving.h. */
+#include "each.h"
 #include "moving.h"
 #include "okfeb.h"
 
@@ -22,14 +23,30 @@ static int64_t write_basis(void *loop, mat *basis) {
   return rank;
 }
 
-KT_API int64_t kt_moving_okfeb(const okfeb_settings *settings, const kernel *kernel,
-                               okfeb_state *state, const mat *rows, outputs *out,
-                               window_state *window, moving_mismatch *measured) {
-  okfeb loop = {settings, kernel, state, rows, out, .rooted = 0};
-  if (!okfeb_open(&loop)) return KT_NO_MEMORY;
-  windowed tracker = {&loop, run_row, compare, write_basis, loop.work.x, kernel, out,
-                      &state->born, state->counts.at};
+/* Run the rows of one model. */
+static int64_t run(okfeb *loop, window_state *window, moving_mismatch *measured) {
+  if (!okfeb_open(loop)) return KT_NO_MEMORY;
+  windowed tracker = {loop,      run_row,           compare,
+                      write_basis, loop->work.x,    loop->kernel,
+                      loop->out, &loop->state->born, loop->state->counts.at};
   int64_t result = run_moving(&tracker, window, measured);
-  okfeb_close(&loop);
+  okfeb_close(loop);
   return result;
+}
+
+KT_API int64_t kt_moving_okfeb(const okfeb_settings *settings, const kernel *of, const models *all,
+                               const mat *rows, const outputs *out, const structures *windows,
+                               const moving_mismatch *measured) {
+  const okfeb_state *states = all->states.at;
+  for (int64_t m = 0; m < all->states.many; m++) {
+    okfeb_state state = states[m];
+    window_state window = ((const window_state *)windows->at)[m];
+    kernel own = kernel_of(of, &state.bandwidth);
+    share part = share_of(all, m, rows, out, NULL);
+    moving_mismatch said = mismatch_from(measured, all->starts.at[m], part.rows.rows);
+    okfeb loop = {settings, &own, &state, &part.rows, &part.out, .rooted = 0};
+    int64_t done = run(&loop, &window, &said);
+    if (done != KT_DONE) return done;
+  }
+  return KT_DONE;
 }

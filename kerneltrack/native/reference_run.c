@@ -61,7 +61,7 @@ static int measure_residual(reference *of, int64_t place, int64_t many) {
   fill(of->said.loss.at, 0.0, many);
   if (of->state->counts.at[SEEN] - of->state->counts.at[BEGAN] < of->settings->fit_rows) return 1;
   mat rows = rows_from(&of->state->rows, of->settings->lags - 1 + place, many);
-  return kt_covariance_run(&serving, &of->kernel, of->subspace, &rows, &of->said, &of->times) == KT_DONE;
+  return covariance_run(&serving, &of->kernel, of->subspace, &rows, &of->said, &of->times) == KT_DONE;
 }
 
 /* Learn a whole block's good rows. */
@@ -75,7 +75,7 @@ static int learn(reference *of) {
     if (state->good.at[place])
       copy(row_of(&of->learned, many++), row_of(&state->rows, lags - 1 + place), state->rows.columns);
   mat rows = {of->learned.at, many, state->rows.columns};
-  return kt_covariance_run(of->tracking, &of->kernel, of->subspace, &rows, &of->said, &of->times) ==
+  return covariance_run(of->tracking, &of->kernel, of->subspace, &rows, &of->said, &of->times) ==
          KT_DONE;
 }
 

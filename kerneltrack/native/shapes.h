@@ -25,6 +25,11 @@ typedef struct {
 } mat;
 
 typedef struct {
+  double *at;
+  int64_t many, rows, columns;
+} cube;
+
+typedef struct {
   int64_t *at;
   int64_t size;
 } ints;
@@ -41,6 +46,11 @@ static inline double *row_of(const mat *table, int64_t row) {
 /* `many` rows of a table from `first` on. */
 static inline mat rows_from(const mat *table, int64_t first, int64_t many) {
   return (mat){row_of(table, first), many, table->columns};
+}
+
+/* One table of several. */
+static inline mat table_of(const cube *tables, int64_t which) {
+  return (mat){tables->at + which * tables->rows * tables->columns, tables->rows, tables->columns};
 }
 
 static inline int64_t least_of(int64_t left, int64_t right) { return left < right ? left : right; }

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from kerneltrack import codec
 from kerneltrack.in_memory import learn_all, run_all
@@ -26,10 +27,13 @@ from kerneltrack.learners.common.spec import TASKS
 from kerneltrack.monitor.moving import ON_A_BUDGET, MovingWindow
 from kerneltrack.native import binding
 from kerneltrack.registry import LEARNERS, TRACKERS
+from kerneltrack.trackers.common.base import loop_of
+from kerneltrack.trackers.common.block import FixedBlock, ListBlock
+from kerneltrack.trackers.common.loop import Loop
 
 SOURCES = Path(binding.__file__).parent
 ROWS, COLUMNS, WARMUP = 150, 5, 50
-NUMBER, ARRAY, AGAIN = range(3)
+NUMBER, ARRAY, AGAIN, STRUCTURES = range(4)
 
 
 def hash_of(parts: list[bytes]) -> str:
@@ -116,6 +120,7 @@ class Recorder:
     calls: list[bytes] = field(default_factory=list)
     after: list[bytes] = field(default_factory=list)
     _given: list[list[Any]] = field(default_factory=list)
+    _structures: dict[int, list[Any]] = field(default_factory=dict)
 
     def recorded(self) -> bytes:
         """The whole recording."""
@@ -133,22 +138,50 @@ class Recorder:
             return lambda *given: self._run(numbers[f"kt_{name}"], self._function(name), given)
 
         binding.packed, binding._function = packed, function  # type: ignore[assignment]
+        self._patched = pytest.MonkeyPatch()
+        for kind in (FixedBlock, ListBlock):
+            self._patched.setattr(kind, "words", self._words_of(kind.words))
+        # What a spec comes to is laid out in each call, so that each is seen whole.
+        self._patched.setattr(Loop, "laid_out", lambda loop: loop)
+        loop_of.cache_clear()
         return self
 
     def __exit__(self, *_: object) -> None:
         binding.packed, binding._function = self._packed, self._function
+        self._patched.undo()
+        loop_of.cache_clear()
+
+    def _words_of(self, words: Callable[..., Any]) -> Callable[..., Any]:
+        """Remember the arrays that states' structures, addresses otherwise, are of."""
+
+        def remembering(block: Any, models: Any = None) -> Any:
+            made, states = words(block, models).copy(), block.states()
+            chosen = range(len(states)) if models is None else models.tolist()
+            self._structures[made.ctypes.data] = [made, *(states[place] for place in chosen)]
+            return made
+
+        return remembering
 
     def _run(self, number: int, run: Callable[..., int], given: tuple[bytes, ...]) -> int:
         arguments, self._given = self._given, []
         arrays: list[npt.NDArray[Any]] = []
         call = [struct.pack("=qq", number, len(arguments))]
         for words in arguments:
-            pieces = [piece for word in words for piece in _pieces(word, arrays)]
+            pieces = [piece for word in words for piece in self._pieces(word, arrays)]
             call += [struct.pack("=q", sum(map(_words, words))), *pieces]
         result = run(*given)
         self.calls.append(b"".join(call))
         self.after += [struct.pack("=q", result), *(array.tobytes() for array in arrays)]
+        self._structures.clear()
         return result
+
+    def _pieces(self, value: Any, arrays: list[npt.NDArray[Any]]) -> list[bytes]:
+        made = self._structures.get(value.ctypes.data) if isinstance(value, np.ndarray) else None
+        if made is None:
+            return _pieces(value, arrays)
+        members = [part for state in made[1:] for array in state for part in _pieces(array, arrays)]
+        lengths = [struct.pack("=qq", NUMBER, length) for length in value.shape]
+        return [struct.pack("=qq", STRUCTURES, value.size), *members, *lengths]
 
 
 def _flat(fields: tuple[Any, ...]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 A recording (tests/native/recording.py) is a row of calls. For each: the function's number, how many
 structures it is given, and for each structure its words: a number as it is, or an array, whose
-bytes follow, or an array that this call was given before. What the function returns and what the
+bytes follow, or an array that this call was given before, or structures, whose words follow. What the function returns and what the
 arrays then hold goes to standard output.
 */
 #include <stdint.h>
@@ -21,7 +21,7 @@ static function *const functions[] = {
 };
 
 enum { MOST_ARGUMENTS = 9, MOST_WORDS = 256, MOST_ARRAYS = 256 };
-enum { NUMBER, ARRAY, AGAIN };
+enum { NUMBER, ARRAY, AGAIN, STRUCTURES };
 
 typedef struct {
   void *at;
@@ -66,6 +66,12 @@ static int64_t next_word(array *arrays, int *many) {
       if (made->at == NULL) fail("no memory");
       read_bytes(made->at, made->bytes);
       return (int64_t)(intptr_t)made->at;
+    }
+    case STRUCTURES: {
+      int64_t count = next(), *members = malloc((size_t)count * sizeof(int64_t) + 1);
+      if (members == NULL) fail("no memory");
+      for (int64_t i = 0; i < count; i++) members[i] = next_word(arrays, many);
+      return (int64_t)(intptr_t)members;
     }
     default:
       fail("no such kind of word");

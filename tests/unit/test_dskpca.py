@@ -62,7 +62,7 @@ def test_a_run_is_the_papers(
     tracker = DSKPCA()
     state = tracker.init(spec, rows[:10])
     scaled = rows / state.scale - state.shift
-    phi = feature_rows(feature_map_of(spec, state), scaled, 0, spec.budget)
+    phi = feature_rows(feature_map_of(spec, float(state.bandwidth[0])), scaled, 0, spec.budget)
     model = oracle.Model(state.factor.T.copy(), batches[1], 0)
     for start in range(0, 40, batches[0]):
         piece = slice(start, min(start + batches[0], 40))
@@ -88,7 +88,7 @@ def test_the_functions_are_algorithm_2() -> None:
     rows = walk(seed=3, count=200, width=3)
     state, _ = run_all(spec, rows)
     scaled = rows / state.scale - state.shift
-    phi = feature_rows(feature_map_of(spec, state), scaled, 0, spec.budget)
+    phi = feature_rows(feature_map_of(spec, float(state.bandwidth[0])), scaled, 0, spec.budget)
     np.testing.assert_allclose(functions(spec, state, rows), phi @ state.factor.T, atol=1e-10)
 
 
@@ -124,7 +124,9 @@ def test_it_learns_the_subspace_of_kernel_pca() -> None:
     spec = DSKPCASpec(rank=4, budget=512, feature_batch=32, row_batch=32, gamma=4.0)
     state, said = run_all(spec, rows)
     scaled = rows[-3000:] / state.scale - state.shift
-    phi = feature_rows(feature_map_of(spec, state), scaled, 0, 512) / math.sqrt(512)
+    phi = feature_rows(feature_map_of(spec, float(state.bandwidth[0])), scaled, 0, 512) / math.sqrt(
+        512
+    )
     values = np.linalg.eigvalsh(phi.T @ phi / 3000)
     best, first = values[:-4].sum(), float(said.loss[:100].mean())
     last = float(said.loss[-3000:].mean())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import DSPair, DSPairSpec
-from kerneltrack.trackers.doubly.pair import feature_maps_of
+from kerneltrack.trackers.doubly.kpca import feature_map_of
 from kerneltrack.trackers.doubly.random_features import feature_rows
 from tests.oracles import doubly as oracle
 from tests.oracles.streams import walk
@@ -52,11 +52,11 @@ def test_a_run_is_the_papers(
     tracker = DSPair()
     state = tracker.init(spec, rows[:10])
     scaled = rows / state.scale - state.shift
+    gammas = enumerate(state.bandwidth.tolist())
+    maps = [feature_map_of(spec, gamma, which) for which, gamma in gammas]
     phi = [
         feature_rows(features, group, 0, spec.budget)
-        for features, group in zip(
-            feature_maps_of(spec, state), (scaled[:, :2], scaled[:, 2:]), strict=True
-        )
+        for features, group in zip(maps, (scaled[:, :2], scaled[:, 2:]), strict=True)
     ]
     model = oracle.PairModel(state.factor[0].T.copy(), state.factor[1].T.copy(), batches[1], 0)
     for start in range(0, 30, batches[0]):

@@ -23,7 +23,7 @@ SPECS: dict[str, Any] = {
     "dskpca": kt.DSKPCASpec(rank=4, warmup=60),
     "rows": kt.RowsSpec(rank=5, warmup=60),
 }
-FAST = {"okfeb", "okfeb, censored", "okfeb, q", "covariance", "oana"}
+FAST = {*SPECS} - {"okfe"}
 
 
 def rows() -> Any:

@@ -27,7 +27,8 @@ from kerneltrack.monitor.reference.state import (
 )
 from kerneltrack.monitor.spans import parse_moment
 from kerneltrack.native.binding import call
-from kerneltrack.trackers.common.calls import copied, matrix_of
+from kerneltrack.trackers.common.calls import copied
+from kerneltrack.trackers.common.loop import matrix_of
 from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
 
 FloatArray = npt.NDArray[np.float64]

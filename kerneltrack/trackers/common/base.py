@@ -2,13 +2,28 @@
 
 `init` makes the state from a model's first rows (it looks at them, it does not learn them),
 `update` runs rows through it in order and returns a new state, `project` gives the features of rows
-without learning.
+without learning. Each has its function for many models, of which it is the case of one:
+
+| one model | many models | many, packed |
+|---|---|---|
+| `init` | `init_each` | `init_each` |
+| `update` | `update_each` | `run` |
+| `project` | `project_each` | `run(..., learn=False)` |
+
+Models of one call have one spec and one width. Their rows are in one table, and two arrays say
+where each one's begin and end. *Packed* models are a `Block`, which `run` writes to in place: made
+of states (`pack`), of a table of bytes (`pack_table`) or of columns (`pack_columns`), and read by
+`Block.states` and `Block.column`. A moving window goes along likewise (`monitor/moving.py`).
+
+What a call gives of a model is, bit for bit, what it gives of the model alone. Rows are refused one
+by one, and no row or state of one model is seen by another.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -17,11 +32,33 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, Limit
 from kerneltrack.trackers.common import state as places
-from kerneltrack.trackers.common.calls import RowCall, copied, refusal, restored
+from kerneltrack.trackers.common.block import Block, FixedBlock, ListBlock
+from kerneltrack.trackers.common.calls import (
+    RowCall,
+    features_of,
+    outputs_for,
+    refusal,
+    restored,
+    stamps_of,
+)
 from kerneltrack.trackers.common.columns import restored_columns
 from kerneltrack.trackers.common.features import Features
+from kerneltrack.trackers.common.first_rows import look_at_each
+from kerneltrack.trackers.common.loop import (
+    NO_TIMES,
+    Loop,
+    Pieces,
+    all_rows,
+    call_loop,
+    matrix_of,
+    sound_pieces,
+    spans_of,
+)
+from kerneltrack.trackers.common.places import Places
 from kerneltrack.trackers.common.spec import SubspaceSpec
+from kerneltrack.trackers.common.state import Outputs
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 Spec = TypeVar("Spec", bound=SubspaceSpec)
@@ -32,13 +69,14 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
     """A tracker's functions, bound to nothing: the state goes in and comes out.
 
     A tracker names its spec and its state (a named tuple of arrays that keep their shapes, among
-    them `shift`, `scale` and `counts`), makes one, and runs rows through its loop. The rest is
-    here.
+    them `shift`, `scale` and `counts`), makes one, and names its loop. The rest is here.
     """
 
     name: str
     spec_type: type[Any]
     state_type: type[State]
+    begins_alike = True
+    """Whether new states differ in shift, scale, bandwidth and what `put_keys` writes alone."""
 
     @abc.abstractmethod
     def init(self, spec: Spec, first_rows: npt.ArrayLike, key: str = "") -> State:
@@ -53,16 +91,12 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         """
 
     @abc.abstractmethod
-    def run(
-        self,
-        spec: Spec,
-        state: State,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...],
-        times: IntArray | None,
-        learn: bool,
-    ) -> Features:
-        """Run rows through the row loop, which writes to the state if it is to learn."""
+    def loop(self, spec: Spec, learn: bool) -> Loop:
+        """Return the row loop, and the spec as it takes it."""
+
+    @abc.abstractmethod
+    def stored(self, spec: Spec) -> int:
+        """Return how many numbers the features s of a row are."""
 
     @abc.abstractmethod
     def layout(self, spec: Spec, width: int) -> dict[str, Like]:
@@ -76,6 +110,179 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         """Return a state that was read, after a look at its values."""
         return state
 
+    # ---- many models ----
+
+    def pack(self, spec: Spec, states: Sequence[State]) -> Block[State]:
+        """Copy states of models into a block; `Block.states` is the way back.
+
+        Args:
+            spec: The spec that the states were made with.
+            states: One at least, all of rows of one width.
+
+        Raises:
+            ConfigError: for states of another spec, or of several widths.
+        """
+        width = width_of(states)
+        return FixedBlock.of_states(self.state_type, self.places(spec, width), states, width)
+
+    def pack_table(self, spec: Spec, width: int, table: npt.NDArray[np.uint8]) -> Block[State]:
+        """Return a block over states that are rows of bytes, each as `state_bytes` gives it.
+
+        Args:
+            spec: The spec.
+            width: Channels of the models' rows.
+            table: (m, bytes); the block writes to it.
+
+        Raises:
+            ConfigError: for rows of another length.
+        """
+        return FixedBlock.of_table(self.state_type, self.places(spec, width), table, width)
+
+    def pack_columns(self, spec: Spec, columns: Mapping[str, npt.NDArray[Any]]) -> Block[State]:
+        """Return a block over the states' arrays by name, (m, ...) each.
+
+        Args:
+            spec: The spec.
+            columns: As of `arrays`, of all models; the block writes to them. Nothing is looked at
+                but shapes and types: what comes from outside goes through `from_columns` first.
+
+        Raises:
+            ConfigError: for arrays of other names, shapes or types.
+        """
+        width = columns["scale"].shape[-1] if "scale" in columns else 0
+        return FixedBlock(self.state_type, self.places(spec, width), columns, width)
+
+    def init_each(
+        self,
+        spec: Spec,
+        rows: npt.ArrayLike,
+        starts: npt.ArrayLike,
+        stops: npt.ArrayLike,
+        keys: Sequence[str] | None = None,
+    ) -> Block[State]:
+        """Make the states of m models, one at least, each from its first rows; see `init`.
+
+        Args:
+            spec: The spec.
+            rows: Shape (n, D).
+            starts: (m,) place of each model's first row.
+            stops: (m,) place after the last of its first rows.
+            keys: (m,) the models' IDs; none: all are "".
+
+        Returns:
+            The states, bit for bit those of `init`.
+
+        Raises:
+            ConfigError: as `init`, if that would refuse the first rows of any model.
+        """
+        matrix = np.ascontiguousarray(rows, dtype=np.float64)
+        begins, ends = spans_of(starts, stops, np.size(starts), len(matrix))
+        names = [""] * len(begins) if keys is None else keys
+        if not len(begins):
+            raise ConfigError("starts", begins.shape, "one model at least")
+        one = self.init(spec, matrix[begins[0] : ends[0]], names[0])
+        if not self.begins_alike or not _sound_first_rows(matrix, begins, ends):
+            spans = zip(begins.tolist(), ends.tolist(), names, strict=True)
+            return self.pack(spec, [self.init(spec, matrix[a:b], key) for a, b, key in spans])
+        columns = {name: _repeated(array, len(begins)) for name, array in one._asdict().items()}
+        for name, array in look_at_each(spec, matrix, begins, ends)._asdict().items():
+            if name in columns:
+                columns[name][...] = array
+        if keys is not None:
+            self.put_keys(spec, columns, keys)
+        return self.pack_columns(spec, columns)
+
+    def put_keys(
+        self, spec: Spec, columns: dict[str, npt.NDArray[Any]], keys: Sequence[str]
+    ) -> None:
+        """Write what states have of their models' IDs to columns of them: nothing, usually."""
+
+    def run(
+        self,
+        spec: Spec,
+        block: Block[State],
+        pieces: Pieces,
+        extras: tuple[str, ...] = (),
+        *,
+        learn: bool = True,
+        out: Outputs | None = None,
+    ) -> Features:
+        """Run rows of many models through their states, which are written to: the one way to run.
+
+        All else that runs rows (`update`, `update_each`, `project`, `project_each`) is this, with
+        one model or many. A model's results are bit for bit those that it has alone, whatever the
+        others are: a refused row, or a state that is damaged, is felt by no other.
+
+        Args:
+            spec: The spec that the states were made with.
+            block: The states, as of `pack`, `pack_table`, `pack_columns` or `init_each`.
+            pieces: The rows, n in all, and whose they are.
+            extras: "q" and "s" ask for those features too.
+            learn: False only looks: no state is written to, no times are needed.
+            out: Room of an earlier call, or of `room`, for what is said of n rows; what it says of
+                rows of no piece stays. None: new room.
+
+        Returns:
+            Features of all n rows, sharing memory with `out`. A row of no piece is not valid.
+
+        Raises:
+            ConfigError: for rows of another width, places out of range, or if times are needed
+                and not there.
+        """
+        given = sound_pieces(pieces, block.width, len(block))
+        count = len(given.rows)
+        room = self.room(spec, count, extras) if out is None else out
+        # What is not learned from has no time.
+        stamps = stamps_of(spec, count, given.times) if learn else NO_TIMES
+        self.run_checked(spec, block, given._replace(times=stamps), room, learn)
+        return features_of(room)
+
+    def run_checked(
+        self, spec: Spec, block: Block[State], pieces: Pieces, out: Outputs, learn: bool
+    ) -> None:
+        """Do what `run` says, of arguments that were looked at."""
+        call_loop(loop_of(self, spec, learn), block, pieces, out)
+
+    def room(self, spec: Spec, count: int, extras: tuple[str, ...] = ()) -> Outputs:
+        """Return room for what is said of so many rows; see `run`."""
+        return outputs_for(spec, count, self.stored(spec), extras)
+
+    def update_each(
+        self,
+        spec: Spec,
+        states: Sequence[State],
+        pieces: Pieces,
+        extras: tuple[str, ...] = (),
+    ) -> tuple[list[State], Features]:
+        """Run rows of m models through copies of their states; arguments as of `run`.
+
+        Returns:
+            The new states and the features of all n rows. States that come of one call share their
+            memory: who keeps one of a thousand for long copies it (`calls.copied`).
+        """
+        if not len(states):
+            return [], self._said_of_none(spec, pieces, extras)
+        block = self.pack(spec, states)
+        features = self.run(spec, block, pieces, extras)
+        return block.states(), features
+
+    def project_each(
+        self,
+        spec: Spec,
+        states: Sequence[State],
+        pieces: Pieces,
+        extras: tuple[str, ...] = (),
+    ) -> Features:
+        """Return the features of rows of m models under their states as they are; see `run`."""
+        if not len(states):
+            return self._said_of_none(spec, pieces, extras)
+        return self.run(spec, self.view(spec, states), pieces, extras, learn=False)
+
+    def _said_of_none(self, spec: Spec, pieces: Pieces, extras: tuple[str, ...]) -> Features:
+        return features_of(self.room(spec, len(pieces.rows), extras))
+
+    # ---- one model ----
+
     def update(
         self,
         spec: Spec,
@@ -84,7 +291,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         extras: tuple[str, ...] = (),
         times: IntArray | None = None,
     ) -> tuple[State, Features]:
-        """Run rows, shape (n, D), through the state in order.
+        """Run rows, shape (n, D), through the state in order: `run` of one model.
 
         Args:
             spec: The spec that the state was made with.
@@ -99,23 +306,45 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         Raises:
             ConfigError: for rows of another width, or if times are needed and not there.
         """
-        after = copied(state)
-        return after, self.run(spec, after, rows, extras, times, learn=True)
+        matrix = matrix_of(rows, len(state.scale))
+        out = self.room(spec, len(matrix), extras)
+        block = self.pack(spec, [state])
+        pieces = all_rows(matrix, stamps_of(spec, len(matrix), times))
+        self.run_checked(spec, block, pieces, out, True)
+        (after,) = block.states()
+        return after, features_of(out)
 
     def project(
         self, spec: Spec, state: State, rows: npt.ArrayLike, extras: tuple[str, ...] = ()
     ) -> Features:
         """Return the rows' features under the state as it is, without learning."""
-        return self.run(spec, state, rows, extras, None, learn=False)
+        matrix = matrix_of(rows, len(state.scale))
+        out = self.room(spec, len(matrix), extras)
+        self.run_checked(spec, self.view(spec, [state]), all_rows(matrix), out, False)
+        return features_of(out)
+
+    def view(self, spec: Spec, states: Sequence[State]) -> Block[State]:
+        """Return a block of the states themselves, not of copies: to look, not to learn."""
+        return ListBlock(list(states), width_of(states))
 
     def row_call(self, spec: Spec, state: State) -> RowCall | None:
-        """Return a call that lets the state learn row by row, where there is a fast one.
+        """Return a call that lets the state learn row by row; None where rows need times.
 
         Args:
             spec: The spec that the state was made with.
             state: Written to by each call.
         """
-        return None
+        if spec.needs_times:
+            return None
+        return RowCall(self.loop(spec, True), state, self.room(spec, 1))
+
+    def places(self, spec: Spec, width: int) -> Places:
+        """Return where the arrays of a state for rows of D channels lie in a row of bytes."""
+        return places_of(self, spec, width)
+
+    def state_bytes(self, state: State) -> bytes:
+        """Return a state's arrays as bytes, one after the other: a row of `pack_table`."""
+        return b"".join([array.tobytes() for array in state])
 
     def why_refused(self, spec: Spec, state: State, row: npt.ArrayLike) -> str:
         """Return in one clause why a row was not valid."""
@@ -197,3 +426,44 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
             return self.sound(spec, state)
         except (ConfigError, ValueError, IndexError, OverflowError, TypeError):
             return None
+
+
+def _repeated(array: npt.NDArray[Any], many: int) -> npt.NDArray[Any]:
+    """Return copies of an array, (many, ...): zeros as the system gives them."""
+    column = np.zeros((many, *array.shape), array.dtype)
+    if array.any():
+        column[...] = array
+    return column
+
+
+def _sound_first_rows(rows: FloatArray, starts: IntArray, stops: IntArray) -> bool:
+    """Return whether all models have first rows, and finite ones."""
+    if rows.ndim != 2 or (starts == stops).any():
+        return False
+    finite = np.concatenate([[0], np.cumsum(np.isfinite(rows).all(axis=1))])
+    return bool((finite[stops] - finite[starts] == stops - starts).all())
+
+
+@lru_cache(maxsize=64)
+def places_of(tracker: KernelTracker[Any, Any], spec: SubspaceSpec, width: int) -> Places:
+    """Return where the arrays of a tracker's states lie in a row of bytes."""
+    likes = tracker.layout(spec, width)
+    return Places.of({name: likes[name] for name in tracker.state_type._fields})
+
+
+@lru_cache(maxsize=64)
+def loop_of(tracker: KernelTracker[Any, Any], spec: SubspaceSpec, learn: bool) -> Loop:
+    """Return a tracker's loop, with what is the same in each call laid out."""
+    return tracker.loop(spec, learn).laid_out()
+
+
+def width_of(states: Sequence[Any]) -> int:
+    """Return the width of the rows of models.
+
+    Raises:
+        ConfigError: if there is more than one, or no state.
+    """
+    widths = {len(state.scale) for state in states}
+    if len(widths) != 1:
+        raise ConfigError("states", f"of widths {sorted(widths)}", "of one width, and one at least")
+    return widths.pop()

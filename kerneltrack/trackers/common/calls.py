@@ -19,14 +19,17 @@ from kerneltrack.limits import (
     check_positive,
     copies_like,
 )
-from kerneltrack.native.binding import NO_MEMORY, call, function, packed
+from kerneltrack.native.binding import NO_MEMORY, function, laid_out
 from kerneltrack.trackers.common import scaling
+from kerneltrack.trackers.common.block import words_of
 from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.common.loop import NO_TIMES, Loop, all_rows, arguments_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.state import Outputs
 
 FloatArray = npt.NDArray[np.float64]
 Arrays = dict[str, npt.NDArray[Any]]
+
 
 _State = TypeVar("_State")
 
@@ -99,55 +102,32 @@ def kernel_of(spec: SubspaceSpec, state: Any) -> Kernel:
     return make_kernel(spec.kernel, float(state.bandwidth[0]), spec.degree, spec.offset)
 
 
-def run(
-    loop: str,
-    settings: Any,
-    state: Any,
-    spec: SubspaceSpec,
-    rows: npt.ArrayLike,
-    extras: tuple[str, ...] = (),
-    *beside: Any,
-) -> Features:
-    """Run rows through a loop of C, which writes to the state if it is to learn.
-
-    The loop gets settings, kernel, state, rows, room for the outputs, and what is `beside`.
-    """
-    matrix = matrix_of(rows, len(state.scale))
-    out = outputs_for(spec, len(matrix), len(state.born) - 1, extras)
-    call(loop, settings, kernel_of(spec, state), state, matrix, out, *beside)
-    return features_of(out)
+def kernel_of_spec(spec: SubspaceSpec) -> Kernel:
+    """Return the kernel of a spec's models, but for the bandwidth, which is each one's own."""
+    return make_kernel(spec.kernel, 1.0, spec.degree, spec.offset)
 
 
 class RowCall:
-    """A loop's call on one row after the other, laid out once.
+    """A loop's call on one row after the other of one model, laid out once.
 
-    What `run` lays out anew in each call, some tens of microseconds, stays where it is: the
-    state's arrays, which are written to if the loop is to learn, and room for one row and what is
-    said of it.
+    What a call lays out anew each time, some tens of microseconds, stays where it is: the state's
+    arrays, which are written to if the loop is to learn, and room for one row and what is said of
+    it.
 
     Args:
-        loop: The loop, as of `run`; so are the others.
-        settings: What it is told.
+        loop: The loop.
         state: Written to; no array of it may be put elsewhere.
-        spec: The spec.
-        beside: What else the loop takes.
-
-    Attributes:
-        out: What is said of the row, one line each; the next call writes there again.
+        out: Room for what is said of one row; each call writes there again.
     """
 
-    def __init__(
-        self, loop: str, settings: Any, state: Any, spec: SubspaceSpec, *beside: Any
-    ) -> None:
+    def __init__(self, loop: Loop, state: Any, out: Outputs) -> None:
         """Lay everything out; see the class."""
         self._row = np.zeros((1, len(state.scale)))
-        self.out = outputs_for(spec, 1, len(state.born) - 1, ())
-        self._kept = (settings, state, *beside)
-        parts = (settings, kernel_of(spec, state), state, (self._row,), self.out)
-        arguments = [packed(tuple(part)) for part in parts]
-        arguments += [packed((part,)) for part in beside]
-        self._arguments = tuple(arguments)
-        self._function = function(loop)
+        self.out = out
+        given = arguments_of(loop, words_of([state]), all_rows(self._row), out)
+        self._kept = (state, given)
+        self._arguments = tuple(laid_out(argument) for argument in given)
+        self._function = function(loop.name)
 
     def __call__(self, row: npt.ArrayLike) -> Outputs:
         """Run a row of D numbers; `out.valid` says whether it was taken.
@@ -168,27 +148,14 @@ class RowCall:
         return out
 
 
-def matrix_of(rows: npt.ArrayLike, width: int) -> FloatArray:
-    """Return rows as the loops take them.
-
-    Raises:
-        ConfigError: for rows of another width.
-    """
-    matrix = np.ascontiguousarray(rows, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[1] != width:
-        raise ConfigError("rows", matrix.shape, f"of shape (n, {width})")
-    return matrix
-
-
-def stamps_of(spec: SubspaceSpec, rows: npt.ArrayLike, times: IntArray | None) -> IntArray:
-    """Return the rows' event times as the compiled loops take them, zeros if not needed.
+def stamps_of(spec: SubspaceSpec, count: int, times: IntArray | None) -> IntArray:
+    """Return the event times of rows as the loops take them, none if not needed.
 
     Raises:
         ConfigError: if the spec needs them and they are not there, or as many as the rows are.
     """
-    count = np.shape(rows)[0] if np.ndim(rows) else 0
     if not spec.needs_times:
-        return np.zeros(count, dtype=np.int64)
+        return NO_TIMES
     if times is None:
         raise ConfigError("times", None, "event times of the rows: the spec forgets by them")
     stamps = np.ascontiguousarray(times, dtype=np.int64)

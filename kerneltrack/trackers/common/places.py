@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,17 +28,31 @@ class Places(NamedTuple):
         likes: What each array is like, by name, in order.
         offsets: Where each begins, in bytes.
         size: Bytes of all.
+        structure: (words,) the arrays as the loops take them, address and lengths of each, where
+            the block begins at 0.
+        addressed: (words,) 1 where a word is an address, else 0.
     """
 
     likes: Mapping[str, Like]
     offsets: dict[str, int]
     size: int
+    structure: IntArray
+    addressed: IntArray
 
     @classmethod
     def of(cls, likes: Mapping[str, Like]) -> Places:
         """Return the places of such arrays, one after the other."""
         ends = list(accumulate(map(_bytes_of, likes.values()), initial=0))
-        return cls(likes, dict(zip(likes, ends[:-1], strict=True)), ends[-1])
+        offsets = dict(zip(likes, ends[:-1], strict=True))
+        words = [(offsets[name], *like.shape) for name, like in likes.items()]
+        addressed = [(1, *(0 for _ in like.shape)) for like in likes.values()]
+        return cls(
+            likes,
+            offsets,
+            ends[-1],
+            np.array([*chain(*words)], np.int64),
+            np.array([*chain(*addressed)], np.int64),
+        )
 
     def column(self, blocks: npt.NDArray[np.uint8], name: str) -> npt.NDArray[Any]:
         """Return an array of all of (m, size) blocks, (m, ...), in place."""
@@ -56,6 +70,21 @@ class Places(NamedTuple):
             raise ConfigError("state", f"{len(body)} bytes", f"{self.size}")
         blocks = np.frombuffer(body, np.uint8)[np.newaxis]
         return {name: self.column(blocks, name)[0] for name in self.likes}
+
+    def columns(self, blocks: npt.NDArray[np.uint8]) -> dict[str, npt.NDArray[Any]]:
+        """Return all arrays of (m, size) blocks by name, (m, ...), in place."""
+        return {name: self.column(blocks, name) for name in self.likes}
+
+    def first(self, blocks: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
+        """Return the arrays of the first of (m, size) blocks, in place."""
+        likes = zip(self.likes.values(), self.offsets.values(), strict=True)
+        return [np.ndarray(like.shape, like.dtype, blocks, begin) for like, begin in likes]
+
+    def structures(self, blocks: npt.NDArray[np.uint8]) -> IntArray:
+        """Return (m, size) blocks as the loops take them, a structure each, (m, words)."""
+        begin = address(blocks) + np.arange(len(blocks)) * blocks.strides[0]
+        words: IntArray = self.structure + begin[:, np.newaxis] * self.addressed
+        return words
 
     def words(self, blocks: npt.NDArray[np.uint8]) -> dict[str, IntArray]:
         """Return address and lengths of each array of (m, size) blocks, (m, 1 + dimensions)."""

@@ -18,8 +18,10 @@ admitted, evicted, ...) are of the memory that is in use at each row.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, Limit, check_counts, check_whole, real, whole
@@ -80,6 +82,16 @@ def begun(spec: CovarianceSpec, state: CovarianceState) -> CovarianceState:
         rival_counts=np.concatenate([counts] * many),
         choice=np.concatenate([np.zeros(len(LIVES)), np.array(LIVES) * spec.budget]),
     )
+
+
+def put_keys(spec: CovarianceSpec, columns: dict[str, npt.NDArray[Any]]) -> None:
+    """Write the keys of new states, given as columns (m, ...), to the other memories'."""
+    if not spec.chooses_halflife:
+        return
+    born, key = columns["born"].shape[1], columns["key"].shape[1]
+    length = born + key + columns["counts"].shape[1]
+    lines = columns["rival_counts"].reshape(len(columns["key"]), -1, length)
+    lines[:, :, born : born + key] = columns["key"][:, np.newaxis]
 
 
 def check(spec: CovarianceSpec, state: CovarianceState, limits: tuple[Limit, ...]) -> None:

@@ -101,6 +101,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -109,8 +110,8 @@ import numpy.typing as npt
 from kerneltrack.limits import Like, Limit, check_counts, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
-from kerneltrack.trackers.common.calls import RowCall, look_at, run, stamps_of
-from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.common.calls import kernel_of_spec, look_at
+from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.covariance import memories
 from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.spec import ADMISSIONS, CovarianceSpec
@@ -178,28 +179,22 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
         )
         return memories.begun(spec, state)
 
-    def run(
-        self,
-        spec: CovarianceSpec,
-        state: CovarianceState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...],
-        times: IntArray | None,
-        learn: bool,
-    ) -> Features:
-        """Run rows through the row loop (native/covariance.c)."""
-        # What is not learned from has no time.
-        count = len(np.atleast_1d(rows))
-        stamps = stamps_of(spec, rows, times) if learn else np.zeros(count, dtype=np.int64)
-        settings = settings_of(spec, learn)
-        return run("covariance_run", settings, state, spec, rows, extras, stamps)
+    def put_keys(
+        self, spec: CovarianceSpec, columns: dict[str, npt.NDArray[Any]], keys: Sequence[str]
+    ) -> None:
+        """Write what each model's coins are drawn from."""
+        drawn = np.array([key_of(spec.seed, key) for key in keys], np.int64)
+        columns["key"][:, covstate.COIN] = drawn
+        memories.put_keys(spec, columns)
 
-    def row_call(self, spec: CovarianceSpec, state: CovarianceState) -> RowCall | None:
-        """Return a call that lets the state learn row by row; none where rows need times."""
-        if spec.needs_times:
-            return None
-        stamps = np.zeros(1, dtype=np.int64)
-        return RowCall("covariance_run", settings_of(spec, True), state, spec, stamps)
+    def loop(self, spec: CovarianceSpec, learn: bool) -> Loop:
+        """Return the row loop (native/covariance.c)."""
+        settings = settings_of(spec, learn)
+        return Loop("covariance_run", settings, (kernel_of_spec(spec),), timed=True)
+
+    def stored(self, spec: CovarianceSpec) -> int:
+        """Return how many numbers the features s of a row are."""
+        return spec.budget
 
     def layout(self, spec: CovarianceSpec, width: int) -> dict[str, Like]:
         """Return what the arrays of a state are like."""

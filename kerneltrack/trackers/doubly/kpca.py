@@ -41,8 +41,8 @@ import numpy.typing as npt
 from kerneltrack.limits import Like, Limit, real, whole
 from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.base import KernelTracker
-from kerneltrack.trackers.common.calls import features_of, look_at, matrix_of, outputs_for, refusal
-from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.common.calls import look_at, refusal
+from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.doubly.random_features import FeatureMap, make_feature_map
 from kerneltrack.trackers.doubly.spec import POSITIVE, DSKPCASpec
 from kerneltrack.trackers.doubly.state import (
@@ -75,10 +75,9 @@ def first_functions(spec: DSKPCASpec, which: int) -> FloatArray:
     return rows / math.sqrt(block)
 
 
-def feature_map_of(spec: DSKPCASpec, state: DoublyState) -> FeatureMap:
-    """Return the random features of a model, their bandwidth resolved."""
-    gamma = float(state.bandwidth[0])
-    return make_feature_map(spec.kernel, spec.seed, 0, gamma, spec.degree, spec.offset)
+def feature_map_of(spec: DSKPCASpec, gamma: float = 1.0, which: int = 0) -> FeatureMap:
+    """Return the random features of a view of this bandwidth; each model has its own."""
+    return make_feature_map(spec.kernel, spec.seed, which, gamma, spec.degree, spec.offset)
 
 
 def settings_of(spec: DSKPCASpec, learn: bool) -> Settings:
@@ -130,21 +129,13 @@ class DSKPCA(KernelTracker[DSKPCASpec, DoublyState]):
         call("dskpca_refresh", settings_of(spec, True), state)
         return state
 
-    def run(
-        self,
-        spec: DSKPCASpec,
-        state: DoublyState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...],
-        times: IntArray | None,
-        learn: bool,
-    ) -> Features:
-        """Run rows through the row loop (native/dskpca.c)."""
-        matrix = matrix_of(rows, len(state.scale))
-        out = outputs_for(spec, len(matrix), spec.budget, extras)
-        settings, features = settings_of(spec, learn), feature_map_of(spec, state)
-        call("dskpca_run", settings, features, state, matrix, out)
-        return features_of(out)
+    def loop(self, spec: DSKPCASpec, learn: bool) -> Loop:
+        """Return the row loop (native/dskpca.c)."""
+        return Loop("dskpca_run", settings_of(spec, learn), (feature_map_of(spec),))
+
+    def stored(self, spec: DSKPCASpec) -> int:
+        """Return how many numbers the features s of a row are."""
+        return spec.budget
 
     def why_refused(self, spec: DSKPCASpec, state: DoublyState, row: npt.ArrayLike) -> str:
         """Return in one clause why a row was not valid."""

@@ -41,14 +41,14 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, Limit, real, whole
 from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.base import KernelTracker
-from kerneltrack.trackers.common.calls import features_of, look_at, matrix_of, outputs_for, refusal
-from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.common.calls import look_at, refusal
+from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.doubly import kpca as dskpca
-from kerneltrack.trackers.doubly.random_features import FeatureMap, make_feature_map
 from kerneltrack.trackers.doubly.spec import DSPairSpec
 from kerneltrack.trackers.doubly.state import COUNTS, DoublyState, N, Settings
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 class PairState(NamedTuple):
@@ -143,15 +143,6 @@ def settings_of(spec: DSPairSpec, learn: bool) -> Settings:
     return dskpca.settings_of(spec, learn)._replace(aligned=False)
 
 
-def feature_maps_of(spec: DSPairSpec, state: PairState) -> tuple[FeatureMap, FeatureMap]:
-    """Return the random features of both views, their bandwidths resolved."""
-    one, two = (
-        make_feature_map(spec.kernel, spec.seed, which, gamma, spec.degree, spec.offset)
-        for which, gamma in enumerate(state.bandwidth.tolist())
-    )
-    return one, two
-
-
 class DSPair(KernelTracker[DSPairSpec, PairState]):
     """The tracker of doubly stochastic kernel CCA and SVD (see the module).
 
@@ -166,6 +157,7 @@ class DSPair(KernelTracker[DSPairSpec, PairState]):
     name = "dspair"
     spec_type = DSPairSpec
     state_type = PairState
+    begins_alike = False
 
     def init(self, spec: DSPairSpec, first_rows: npt.ArrayLike, key: str = "") -> PairState:
         """Make the state from the first rows (m, D); see `KernelTracker.init`."""
@@ -180,21 +172,14 @@ class DSPair(KernelTracker[DSPairSpec, PairState]):
             call("dskpca_refresh", settings_of(spec, True), half.of)
         return state
 
-    def run(
-        self,
-        spec: DSPairSpec,
-        state: PairState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...],
-        times: IntArray | None,
-        learn: bool,
-    ) -> Features:
-        """Run rows through the row loop (native/dspair.c)."""
-        matrix = matrix_of(rows, len(state.scale))
-        out = outputs_for(spec, len(matrix), spec.budget, extras)
-        maps, both = feature_maps_of(spec, state), views(spec, state)
-        call("dspair_run", settings_of(spec, learn), maps, both, state.link, matrix, out)
-        return features_of(out)
+    def loop(self, spec: DSPairSpec, learn: bool) -> Loop:
+        """Return the row loop (native/dspair.c)."""
+        maps = tuple(dskpca.feature_map_of(spec, which=which) for which in (0, 1))
+        return Loop("dspair_run", settings_of(spec, learn), (maps,), more=((spec.first_view,),))
+
+    def stored(self, spec: DSPairSpec) -> int:
+        """Return how many numbers the features s of a row are."""
+        return spec.budget
 
     def why_refused(self, spec: DSPairSpec, state: PairState, row: npt.ArrayLike) -> str:
         """Return in one clause why a row was not valid."""

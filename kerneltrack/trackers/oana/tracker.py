@@ -45,8 +45,8 @@ import numpy.typing as npt
 from kerneltrack.limits import Like, Limit, check_whole, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
-from kerneltrack.trackers.common.calls import RowCall, look_at, run
-from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.common.calls import kernel_of_spec, look_at
+from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.oana.spec import OANASpec
 from kerneltrack.trackers.oana.state import OANAState, Settings
 
@@ -85,21 +85,13 @@ class OANA(KernelTracker[OANASpec, OANAState]):
             frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
         )
 
-    def run(
-        self,
-        spec: OANASpec,
-        state: OANAState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...],
-        times: IntArray | None,
-        learn: bool,
-    ) -> Features:
-        """Run rows through the row loop (native/oana.c)."""
-        return run("oana_run", settings_of(spec, learn), state, spec, rows, extras)
+    def loop(self, spec: OANASpec, learn: bool) -> Loop:
+        """Return the row loop (native/oana.c)."""
+        return Loop("oana_run", settings_of(spec, learn), (kernel_of_spec(spec),))
 
-    def row_call(self, spec: OANASpec, state: OANAState) -> RowCall:
-        """Return a call that lets the state learn row by row."""
-        return RowCall("oana_run", settings_of(spec, True), state, spec)
+    def stored(self, spec: OANASpec) -> int:
+        """Return how many numbers the features s of a row are."""
+        return spec.budget
 
     def layout(self, spec: OANASpec, width: int) -> dict[str, Like]:
         """Return what the arrays of a state are like."""

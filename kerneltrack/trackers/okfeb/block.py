@@ -9,7 +9,6 @@ for all of them. The row loop is the same, and so are the bits; a block of one i
 from __future__ import annotations
 
 import dataclasses
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,18 +16,18 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import make_kernel
-from kerneltrack.native.binding import call, packed
-from kerneltrack.trackers.common.calls import features_of, outputs_for
+from kerneltrack.trackers.common.calls import features_of
 from kerneltrack.trackers.common.features import Features
-from kerneltrack.trackers.common.first_rows import look_at_each
-from kerneltrack.trackers.common.places import Places, spans, words_of_each
-from kerneltrack.trackers.common.state import Outputs
-from kerneltrack.trackers.okfeb.okfeb import first_state, layout, settings_of
+from kerneltrack.trackers.common.loop import Pieces
+from kerneltrack.trackers.common.places import Places
+from kerneltrack.trackers.okfeb.okfeb import OKFEB
 from kerneltrack.trackers.okfeb.spec import OKFEBSpec
 from kerneltrack.trackers.okfeb.state import SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+TRACKER = OKFEB()
 
 
 class Begun:
@@ -62,20 +61,13 @@ class Begun:
     ) -> None:
         """Let them begin; see the class."""
         self._spec = spec
-        self._matrix = matrix = np.ascontiguousarray(rows, dtype=np.float64)
-        models, width = len(starts), matrix.shape[1]
-        likes = layout(spec, spec.budget + 1, width)
-        self.columns: dict[str, Any] = {
-            name: np.zeros((models, *like.shape), like.dtype) for name, like in likes.items()
-        }
-        for name, array in first_state(spec).items():
-            self.columns[name][...] = array
-        seen = look_at_each(spec, matrix, starts, np.minimum(stops, starts + first))
-        self.columns |= seen._asdict()
-        words = [words_of_each(self.columns[name]) for name in SubspaceState._fields]
-        self._states = np.concatenate(words, axis=1)
+        self._matrix = np.ascontiguousarray(rows, dtype=np.float64)
+        until = np.minimum(stops, starts + first)
+        self._block = TRACKER.init_each(spec, self._matrix, starts, until)
+        names = SubspaceState._fields
+        self.columns: dict[str, Any] = {name: self._block.column(name) for name in names}
         self.kernels = _kernel_words(spec, self.columns["bandwidth"][:, 0])
-        self._out = outputs_for(spec, len(matrix), spec.budget, ())
+        self._out = TRACKER.room(spec, len(self._matrix))
 
     def run(self, models: IntArray, starts: IntArray, stops: IntArray) -> None:
         """Run further rows of some of the models.
@@ -85,9 +77,8 @@ class Begun:
             starts: (k,) place of each one's next row.
             stops: (k,) place after the last one to run.
         """
-        states = self.kernels[models], self._states[models]
-        rows, out = spans(self._matrix, starts, stops), _places_in(self._out, starts, stops)
-        _call_each(settings_of(self._spec, True), *states, rows, out)
+        pieces = Pieces(self._matrix, starts, stops, models=models)
+        TRACKER.run(self._spec, self._block, pieces, out=self._out)
 
     def project(self, models: IntArray, starts: IntArray, stops: IntArray) -> FloatArray:
         """Return the features of rows under models as they are, z one after the other, (k rows, r).
@@ -95,12 +86,14 @@ class Begun:
         Arguments as of `run`.
         """
         told = self._spec if self._spec.emit == "z" else dataclasses.replace(self._spec, emit="z")
-        ends = np.cumsum(stops - starts)
-        out = outputs_for(told, int(ends[-1]), told.budget, ())
-        states = self.kernels[models], self._states[models]
-        said = _places_in(out, ends - (stops - starts), ends)
-        _call_each(settings_of(told, False), *states, spans(self._matrix, starts, stops), said)
-        return out.z
+        many = stops - starts
+        ends = np.cumsum(many)
+        begins = ends - many
+        rows = self._matrix[np.arange(int(ends[-1])) + np.repeat(starts - begins, many)]
+        pieces = Pieces(rows, begins, ends, models=models)
+        said = TRACKER.run(told, self._block, pieces, learn=False)
+        z: Any = said.z
+        return z  # type: ignore[no-any-return]
 
     @property
     def features(self) -> Features:
@@ -108,30 +101,9 @@ class Begun:
         return features_of(self._out)
 
 
-def _call_each(settings: Any, kernels: IntArray, states: IntArray, *more: IntArray) -> None:
-    """Run each model's rows through the row loop.
-
-    Args:
-        settings: The spec as the loop takes it.
-        kernels: (m, 4) words of each model's kernel.
-        states: (m, ...) words of each model's state, which is written to.
-        more: Those of its rows, and of what is said of them.
-    """
-    words = [part.tobytes() for part in (kernels, states, *more)]
-    call("okfeb_run_each", settings, packed((len(states),)), *words)
-
-
-def _places_in(out: Outputs, starts: IntArray, stops: IntArray) -> IntArray:
-    """Return the words of what is said of each model's rows."""
-    parts = [spans(getattr(out, name), starts, stops) for name in Outputs._fields]
-    return np.concatenate(parts, axis=1)
-
-
-@lru_cache(maxsize=16)
 def places_of(spec: OKFEBSpec, width: int) -> Places:
     """Return where the arrays of states lie, for rows of so many channels."""
-    known = layout(spec, spec.budget + 1, width)
-    return Places.of({name: known[name] for name in SubspaceState._fields})
+    return TRACKER.places(spec, width)
 
 
 def width_of(spec: OKFEBSpec, size: int) -> int:
@@ -203,15 +175,9 @@ def go_on(
         >>> bool((features.z == alone.z).all()), pack(after) == blocks[0].tobytes()
         (True, True)
     """
-    matrix = np.ascontiguousarray(rows, dtype=np.float64)
-    places = places_of(spec, matrix.shape[1])
-    words = places.words(blocks)
-    kernels = _kernel_words(spec, places.column(blocks, "bandwidth")[:, 0])
-    states = np.concatenate([*words.values()], axis=1)
-    out = outputs_for(spec, len(matrix), spec.budget, extras)
-    said = _places_in(out, starts, stops)
-    _call_each(settings_of(spec, True), kernels, states, spans(matrix, starts, stops), said)
-    return features_of(out)
+    width = np.shape(rows)[1]
+    block = TRACKER.pack_table(spec, width, blocks)
+    return TRACKER.run(spec, block, Pieces(rows, starts, stops), extras)
 
 
 def _kernel_words(spec: OKFEBSpec, bandwidths: FloatArray) -> IntArray:

@@ -15,9 +15,8 @@ begins with ones, as Algorithms 2 and 3 print it.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +25,11 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like
 from kerneltrack.trackers.common import state as places
-from kerneltrack.trackers.common.base import KernelTracker
-from kerneltrack.trackers.common.calls import restored, run
-from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.common.base import KernelTracker, width_of
+from kerneltrack.trackers.common.block import Block, IntArray, ListBlock
+from kerneltrack.trackers.common.calls import kernel_of_spec, restored
+from kerneltrack.trackers.common.loop import Loop, Pieces
+from kerneltrack.trackers.common.state import Outputs
 from kerneltrack.trackers.okfeb.okfeb import (
     layout,
     limits,
@@ -90,47 +91,76 @@ class OKFE(KernelTracker[OKFESpec, SubspaceState]):
     name = "okfe"
     spec_type = OKFESpec
     state_type = SubspaceState
+    begins_alike = False
 
     def init(self, spec: OKFESpec, first_rows: npt.ArrayLike, key: str = "") -> SubspaceState:
         """Make the state from the first rows (m, D); the key is not used."""
         return make_state(spec, first_rows, SPARE_SLOTS)
 
-    def run(
-        self,
-        spec: OKFESpec,
-        state: SubspaceState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...],
-        times: IntArray | None,
-        learn: bool,
-    ) -> Features:
-        """Run rows through the row loop; a state that is to learn has room for them."""
-        done = run("okfeb_run", _settings(spec, learn), state, spec, rows, extras)
-        return _joined([done], spec.max_rows)
+    def loop(self, spec: OKFESpec, learn: bool) -> Loop:
+        """Return the row loop: OK-FEB's."""
+        return Loop("okfeb_run", _settings(spec, learn), (kernel_of_spec(spec),))
 
-    def update(
+    def stored(self, spec: OKFESpec) -> int:
+        """Return how many numbers the features s of a row are."""
+        return spec.max_rows
+
+    def pack(self, spec: OKFESpec, states: Sequence[SubspaceState]) -> ListBlock[SubspaceState]:
+        """Return states as a block, in which each gives its place to a larger one as it grows."""
+        return ListBlock(list(states), width_of(states))
+
+    def pack_table(
+        self, spec: OKFESpec, width: int, table: npt.NDArray[np.uint8]
+    ) -> ListBlock[SubspaceState]:
+        """Refuse: states that grow are no rows of one table."""
+        raise ConfigError("tracker", self.name, "one whose states keep their size")
+
+    def pack_columns(
+        self, spec: OKFESpec, columns: Mapping[str, npt.NDArray[Any]]
+    ) -> ListBlock[SubspaceState]:
+        """Return states of one size as a block, see `pack`; the columns are not written to."""
+        parts = zip(*(columns[name] for name in SubspaceState._fields), strict=True)
+        return self.pack(spec, [SubspaceState(*arrays) for arrays in parts])
+
+    def row_call(self, spec: OKFESpec, state: SubspaceState) -> None:
+        """Return none: each row makes the state larger."""
+        return
+
+    def run_checked(
         self,
         spec: OKFESpec,
-        state: SubspaceState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...] = (),
-        times: IntArray | None = None,
-    ) -> tuple[SubspaceState, Features]:
-        """Run rows (n, D) through the state in order; rows past `max_rows` are refused."""
-        matrix = np.ascontiguousarray(rows, dtype=np.float64)
-        done: list[Features] = []
-        after, place = state, 0
-        while True:
-            stop = min(len(matrix), place + max(spec.max_rows - after.size, 0))
-            piece = matrix[place:stop]
-            after = _resized(after, after.size + len(piece) + SPARE_SLOTS)
-            done.append(self.run(spec, after, piece, extras, times, learn=True))
-            place = stop
-            if place == len(matrix) or after.size >= spec.max_rows:
-                break
-        rest = np.full((len(matrix) - place, matrix.shape[1]), np.nan)
-        done.append(self.run(spec, after, rest, extras, times, learn=False))
-        return _resized(after, after.size + SPARE_SLOTS), _joined(done, spec.max_rows)
+        block: Block[SubspaceState],
+        pieces: Pieces,
+        out: Outputs,
+        learn: bool,
+    ) -> None:
+        """Run rows, of each model as many at once as it has room for; later ones are refused.
+
+        Rows that are refused take no room: then the next ones get it, in another call.
+        """
+        if not learn:
+            super().run_checked(spec, block, pieces, out, learn)
+            return
+        held: Any = block
+        places = np.arange(len(block)) if pieces.models is None else pieces.models
+        begin, stop = pieces.starts.copy(), pieces.stops
+        for turn in _in_turn(places):
+            left = turn
+            while len(left):
+                of = places[left].tolist()
+                room = [max(spec.max_rows - held.list[place].size, 0) for place in of]
+                until = np.minimum(stop[left], begin[left] + room)
+                for place, more in zip(of, (until - begin[left]).tolist(), strict=True):
+                    state = held.list[place]
+                    held.list[place] = _resized(state, state.size + more + SPARE_SLOTS)
+                part = Pieces(pieces.rows, begin[left], until, pieces.times, places[left])
+                super().run_checked(spec, block, part, out, learn)
+                begin[left] = until
+                sizes = np.array([held.list[place].size for place in of])
+                left = left[(until < stop[left]) & (sizes < spec.max_rows)]
+        for place in dict.fromkeys(places.tolist()):
+            state = held.list[place]
+            held.list[place] = _resized(state, state.size + SPARE_SLOTS)
 
     def why_refused(self, spec: OKFESpec, state: SubspaceState, row: npt.ArrayLike) -> str:
         """Return why a row was refused."""
@@ -164,15 +194,10 @@ class OKFE(KernelTracker[OKFESpec, SubspaceState]):
         return [None] * len(columns["counts"])
 
 
-def _joined(parts: list[Features], budget: int) -> Features:
-    """Join features of consecutive rows; s is padded to one width."""
-    columns: dict[str, Any] = {}
-    for field in dataclasses.fields(Features):
-        arrays = [getattr(part, field.name) for part in parts]
-        if field.name == "s" and arrays[0] is not None:
-            arrays = [
-                np.pad(array, ((0, 0), (0, max(budget - array.shape[1], 0))))[:, :budget]
-                for array in arrays
-            ]
-        columns[field.name] = None if arrays[0] is None else np.concatenate(arrays)
-    return Features(**columns)
+def _in_turn(places: IntArray) -> Iterator[IntArray]:
+    """Return pieces, (k,), that run together: the first of each model, then the second ones, ..."""
+    order = np.argsort(places, kind="stable")
+    turn = np.empty(len(places), np.int64)
+    turn[order] = np.arange(len(places)) - np.searchsorted(places[order], places[order])
+    for which in range(int(turn.max(initial=-1)) + 1):
+        yield np.flatnonzero(turn == which)

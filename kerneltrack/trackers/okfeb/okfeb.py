@@ -65,8 +65,8 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, Limit, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
-from kerneltrack.trackers.common.calls import RowCall, look_at, run
-from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.common.calls import kernel_of_spec, look_at
+from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, GradientSpec, OKFEBSpec
 from kerneltrack.trackers.okfeb.state import Settings, SubspaceState
 
@@ -175,21 +175,13 @@ class OKFEB(KernelTracker[OKFEBSpec, SubspaceState]):
         """Make the state from the first rows (m, D); the key is not used."""
         return make_state(spec, first_rows, spec.budget + 1)
 
-    def run(
-        self,
-        spec: OKFEBSpec,
-        state: SubspaceState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...],
-        times: IntArray | None,
-        learn: bool,
-    ) -> Features:
-        """Run rows through the row loop (native/okfeb.c)."""
-        return run("okfeb_run", settings_of(spec, learn), state, spec, rows, extras)
+    def loop(self, spec: OKFEBSpec, learn: bool) -> Loop:
+        """Return the row loop (native/okfeb.c)."""
+        return Loop("okfeb_run", settings_of(spec, learn), (kernel_of_spec(spec),))
 
-    def row_call(self, spec: OKFEBSpec, state: SubspaceState) -> RowCall:
-        """Return a call that lets the state learn row by row."""
-        return RowCall("okfeb_run", settings_of(spec, True), state, spec)
+    def stored(self, spec: OKFEBSpec) -> int:
+        """Return how many numbers the features s of a row are."""
+        return spec.budget
 
     def layout(self, spec: OKFEBSpec, width: int) -> dict[str, Like]:
         """Return what the arrays of a state are like."""

@@ -18,14 +18,14 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Like, real, whole
-from kerneltrack.native.binding import call
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
-from kerneltrack.trackers.common.calls import features_of, look_at, matrix_of, outputs_for
-from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.common.calls import look_at
+from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.rows.spec import RowsSpec
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 class RowsState(NamedTuple):
@@ -53,12 +53,10 @@ class RowsState(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What the compiled loop takes; `before` is the index of the first row."""
+    """A spec as numbers, as the compiled loop takes it."""
 
+    learn: bool
     clip: float
-    shift: FloatArray
-    scale: FloatArray
-    before: int
 
 
 class Rows(KernelTracker[RowsSpec, RowsState]):
@@ -88,23 +86,15 @@ class Rows(KernelTracker[RowsSpec, RowsState]):
         counts = np.zeros(places.COUNTS, dtype=np.int64)
         return RowsState(seen.shift, seen.scale, counts)
 
-    def run(
-        self,
-        spec: RowsSpec,
-        state: RowsState,
-        rows: npt.ArrayLike,
-        extras: tuple[str, ...],
-        times: IntArray | None,
-        learn: bool,
-    ) -> Features:
-        """Scale rows (native/rows.c), and count them if the state is to learn."""
-        matrix = matrix_of(rows, spec.rank)
-        out = outputs_for(spec, len(matrix), 0, extras)
-        clip = math.inf if spec.clip is None else spec.clip
-        call("rows_run", Settings(float(clip), state.shift, state.scale, state.n), matrix, out)
-        if learn:
-            state.counts[places.N] += np.count_nonzero(out.valid)
-        return features_of(out)
+    def loop(self, spec: RowsSpec, learn: bool) -> Loop:
+        """Return the row loop (native/rows.c)."""
+        return Loop(
+            "rows_run", Settings(learn, math.inf if spec.clip is None else float(spec.clip))
+        )
+
+    def stored(self, spec: RowsSpec) -> int:
+        """Return how many numbers the features s of a row are: none."""
+        return 0
 
     def layout(self, spec: RowsSpec, width: int) -> dict[str, Like]:
         """Return what the arrays of a state are like."""

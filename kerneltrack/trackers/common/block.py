@@ -1,0 +1,212 @@
+"""Models of one tracker side by side, as its row loop takes them: a single one is a block of one.
+
+A loop of C is called with the addresses of all states' arrays, with the rows of all models in one
+table, and with where each model's rows begin and end. States of fixed shapes lie side by side: all
+is copied and addressed at once, and a model costs hardly any Python. States that grow with their
+rows are a list.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.native.binding import packed
+from kerneltrack.trackers.common.places import Places
+
+IntArray = npt.NDArray[np.int64]
+
+State = TypeVar("State", bound=Any)
+
+
+class Block(abc.ABC, Generic[State]):
+    """States of m models, which a tracker's `run` writes to.
+
+    Attributes:
+        width: Channels D of the models' rows.
+    """
+
+    width: int
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """Return m."""
+
+    @abc.abstractmethod
+    def words(self, models: IntArray | None = None) -> IntArray:
+        """Return the states of some models, or all, as the loops take them: structures (k, words).
+
+        A structure has the addresses of arrays of this block: it serves as long as the block
+        lives and its states have the shapes that they have.
+        """
+
+    @abc.abstractmethod
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return one array of all states, (m, ...), to read; all must be of one shape."""
+
+    @abc.abstractmethod
+    def states(self) -> list[State]:
+        """Return the states. They share the block's memory: what runs on is seen in them."""
+
+
+class FixedBlock(Block[State]):
+    """States whose arrays keep their shapes, in the arrays of all of them.
+
+    Args:
+        kind: The states' type.
+        places: What the arrays of one of them are like.
+        columns: Those of all by name, (m, ...) each, where each model's part is contiguous.
+        width: Channels of the rows.
+
+    Raises:
+        ConfigError: for columns of other names, shapes or types.
+
+    Attributes:
+        columns: As given: written to in place.
+    """
+
+    def __init__(
+        self,
+        kind: type[State],
+        places: Places,
+        columns: Mapping[str, npt.NDArray[Any]],
+        width: int,
+    ) -> None:
+        """Keep the columns; see the class."""
+        _check_columns(places, columns)
+        self.width = width
+        self._kind = kind
+        self._columns: Mapping[str, npt.NDArray[Any]] | None = columns
+        self._words = np.concatenate([_words_of_column(columns[n]) for n in places.likes], axis=1)
+
+    @classmethod
+    def of_table(
+        cls, kind: type[State], places: Places, table: npt.NDArray[np.uint8], width: int
+    ) -> FixedBlock[State]:
+        """Return states of which each is a row of a table, (m, bytes), its arrays in their order.
+
+        Args:
+            kind: The states' type.
+            places: What the arrays of one of them are like.
+            table: Written to in place.
+            width: Channels of the rows.
+
+        Raises:
+            ConfigError: for a table of another width.
+        """
+        if table.ndim != 2 or table.shape[1] != places.size:
+            raise ConfigError("state", f"{table.shape[-1]} bytes", f"{places.size}")
+        block = cls.__new__(cls)
+        block.width, block._kind = width, kind
+        block._table, block._places = table, places
+        block._columns = None
+        block._words = places.structures(table)
+        return block
+
+    _table: npt.NDArray[np.uint8]
+    _places: Places
+
+    @classmethod
+    def of_states(
+        cls, kind: type[State], places: Places, states: Sequence[State], width: int
+    ) -> FixedBlock[State]:
+        """Return copies of states.
+
+        Raises:
+            ConfigError: for one of other arrays.
+        """
+        body = bytearray().join([array for state in states for array in state])
+        if len(body) != len(states) * places.size:
+            raise ConfigError("states", f"{len(body)} bytes", f"{len(states)} of {places.size}")
+        table = np.frombuffer(body, np.uint8).reshape(len(states), places.size)
+        return cls.of_table(kind, places, table, width)
+
+    @property
+    def columns(self) -> Mapping[str, npt.NDArray[Any]]:
+        """The states' arrays by name, (m, ...), in place."""
+        if self._columns is None:
+            self._columns = self._places.columns(self._table)
+        return self._columns
+
+    def __len__(self) -> int:
+        """Return m."""
+        return len(self._words)
+
+    def words(self, models: IntArray | None = None) -> IntArray:
+        """Return the states of some models, or all, as the loops take them."""
+        return self._words if models is None else self._words[models]
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return one array of all states, (m, ...), in place."""
+        return self.columns[name]
+
+    def states(self) -> list[State]:
+        """Return the states, parts of the columns."""
+        if self._columns is None and len(self) == 1:
+            return [self._kind(*self._places.first(self._table))]
+        columns = self.columns
+        return [*map(self._kind._make, zip(*(columns[n] for n in self._kind._fields), strict=True))]
+
+
+class ListBlock(Block[State]):
+    """States one by one: those that grow with their rows, or are only looked at.
+
+    Args:
+        states: The states. One that grows is replaced by a larger one.
+        width: Channels of the rows.
+    """
+
+    def __init__(self, states: list[State], width: int) -> None:
+        """Keep the states; see the class."""
+        self.width = width
+        self.list = states
+
+    def __len__(self) -> int:
+        """Return m."""
+        return len(self.list)
+
+    def words(self, models: IntArray | None = None) -> IntArray:
+        """Return the states of some models, or all, as the loops take them."""
+        chosen = self.list if models is None else [self.list[model] for model in models.tolist()]
+        return words_of(chosen)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return one array of all states, copied, (m, ...)."""
+        return np.stack([getattr(state, name) for state in self.list])
+
+    def states(self) -> list[State]:
+        """Return the states."""
+        return list(self.list)
+
+
+def words_of(states: Sequence[Any]) -> IntArray:
+    """Return states as the loops take them, (m, words), of the states' own arrays."""
+    return np.frombuffer(b"".join(map(packed, states)), np.int64).reshape(len(states), -1)
+
+
+def _words_of_column(column: npt.NDArray[Any]) -> IntArray:
+    words = np.empty((len(column), column.ndim), np.int64)
+    begin = int(column.__array_interface__["data"][0])
+    words[:, 0] = begin + np.arange(len(column)) * column.strides[0]
+    words[:, 1:] = column.shape[1:]
+    return words
+
+
+def _check_columns(places: Places, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    if columns.keys() != places.likes.keys():
+        wrong = sorted(columns.keys() ^ places.likes.keys())
+        raise ConfigError("columns", wrong, f"exactly {', '.join(places.likes)}")
+    many = {len(column) for column in columns.values()}
+    if len(many) != 1:
+        raise ConfigError("columns", sorted(many), "of as many models each")
+    for name, like in places.likes.items():
+        column = columns[name]
+        fits = column.shape[1:] == like.shape and column.dtype == like.dtype
+        if not fits or not (column[:1].flags.c_contiguous and column.flags.writeable):
+            found = f"{column.dtype} {column.shape}"
+            raise ConfigError(f"column {name}", found, f"{np.dtype(like.dtype)} (m, *{like.shape})")
