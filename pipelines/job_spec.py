@@ -357,7 +357,7 @@ def transforms_of(
             job.spec,
             job.order,
             job.extras,
-            own=job.learner is not None and job.learner.inputs != FEATURES,
+            own=job.learner is not None and job.learner.input_kind != FEATURES,
             measure=job.measure,
             drift=job.drift,
             reference=job.reference,

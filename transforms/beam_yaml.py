@@ -288,7 +288,7 @@ class _FeaturesFn(beam.DoFn):
     """Gather the rows of a bundle, as TrackSubspace gave them, into chunks."""
 
     def __init__(self, spec: LearnerSpec) -> None:
-        self._wants_rows = spec.inputs != FEATURES
+        self._wants_rows = spec.input_kind != FEATURES
         self._targets = not spec.classifies
 
     def start_bundle(self) -> None:

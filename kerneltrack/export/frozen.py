@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel
-from kerneltrack.learners.common.base import BETA
+from kerneltrack.learners.common.base import BETA, TARGET_MEAN
 from kerneltrack.learners.common.inputs import OWN_CLIP, width_of_inputs
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearState
@@ -145,12 +145,16 @@ def freeze_head(spec: LearnerSpec, state: Any, tracker: SubspaceSpec, channels: 
     bias = learner.values(spec, state, np.zeros((1, width)))[0]
     unbiased = state._replace(weights=np.array(state.weights))
     unbiased.weights[:, width:] = 0.0
+    if not spec.classifies:
+        # What all targets are deviations from is the bias's.
+        unbiased = unbiased._replace(sums=np.array(state.sums))
+        unbiased.sums[TARGET_MEAN] = 0.0
     return LinearHead(
         weights=np.ascontiguousarray(learner.values(spec, unbiased, np.eye(width)).T),
         bias=bias,
         classes=tuple(state.classes) if spec.classifies else (),
         beta=float(state.sums[BETA]),
-        inputs=spec.inputs,
+        inputs=spec.input_kind,
         own_clip=OWN_CLIP if tracker.standardise else math.inf,
     )
 

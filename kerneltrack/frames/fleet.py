@@ -40,7 +40,7 @@ from kerneltrack.frames.table import (
 )
 from kerneltrack.jumps import JUMP_ROWS, MOST_JUMP_ROWS, JumpRule, Standing, judge
 from kerneltrack.learners import LearnerSpec, Predictions
-from kerneltrack.learners.common.usual import usual_inputs
+from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.reference import WRITTEN, Episode, ReferenceSpec
 from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_int, check_number
@@ -214,13 +214,14 @@ class Fleet:
             allowed = "left out where `tracker` is a spec"
             raise ConfigError("settings", ", ".join(settings), allowed)
         if isinstance(learner, str):
-            kind = type(parse_learner_spec({"learner": learner}))
-            learner = kind(inputs=usual_inputs(kind, tracker))
+            learner = parse_learner_spec({"learner": learner})
         if isinstance(reference, str):
             reference = spec_from_dict(ReferenceSpec, {"learning": reference})
         _check_spec("tracker", tracker, SubspaceSpec)
         _check_spec("learner", learner, LearnerSpec)
         _check_spec("reference", reference, ReferenceSpec)
+        if learner is not None:
+            learner = with_inputs(learner, tracker)
         self._specs = Specs(tracker, learner, reference)
         check_int("jump_rows", jump_rows, 1, MOST_JUMP_ROWS)
         self._max_jump = check_number("max_jump", max_jump, Range(0, math.inf))

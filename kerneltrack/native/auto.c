@@ -18,6 +18,8 @@ enum { LOSS, RIGHT, WEIGHT };
 /* Inputs beyond this count as this, and no entry of D is below that: their products stay numbers. */
 #define MOST_INPUT 1e30
 #define LEAST_PIVOT 1e-300
+/* D of the constant where targets are centred: no λ holds it back. */
+#define FREE_PIVOT 1e100
 /* Rows between two turns of restoring λ to a coordinate. */
 #define RESTORE_EVERY 4
 /* The map begins when so much of the budget is met, or so many rows have waited for it. */
@@ -288,8 +290,9 @@ static void mix_classes(auto_call *call) {
 static void mix_targets(auto_call *call) {
   int64_t last = call->memories * TAPS + LAST_LABEL, stack = last + 1;
   double total = 0.0, mixed = 0.0;
-  row_of(&call->values, last)[0] =
-      call->settings->last_label ? call->state->reals.at[LAST_TARGET] : row_of(&call->values, 0)[0];
+  row_of(&call->values, last)[0] = call->settings->last_label
+                                       ? in_units(&call->at, call->state->reals.at[LAST_TARGET])
+                                       : row_of(&call->values, 0)[0];
   for (int64_t e = 0; e < stack; e++)
     total = fma(call->state->blend.at[e], row_of(&call->values, e)[0], total);
   row_of(&call->values, stack)[0] = total;
@@ -385,6 +388,7 @@ static void tally_target(auto_call *call, double target) {
   for (int64_t e = 0; e <= call->experts; e++) {
     int mixed = e == call->experts;
     double error = target - (mixed ? call->at.values[0] : row_of(&call->values, e)[0]);
+    error *= call->at.unit;
     double *tally = row_of(&call->state->tally, e);
     tally[LOSS] += error * error;
     tally[WEIGHT] += mixed ? 1.0 : call->state->shares.at[e];
@@ -431,11 +435,37 @@ static void learn_class(auto_call *call) {
   state->seen.at[code] += 1.0;
 }
 
+/* Whether a memory's constant is free of the ridge. */
+static int is_free(const auto_call *call) {
+  return call->at.how->regression && call->at.how->units == CENTRED;
+}
+
+/* Take the row's target up, and write all that is in the units of targets in those that follow. */
+static void turn_units(auto_call *call) {
+  auto_state *state = call->state;
+  new_units to = meet_target(&call->at);
+  double *chase = row_of(&state->chase, 0), *real = state->reals.at;
+  scale_all(state->aims.at, to.turn, state->aims.rows);
+  for (int64_t memory = 0; memory < call->memories; memory++)
+    row_of(&state->aims, memory * call->size)[0] += to.shift;
+  scale_all(chase, to.turn, state->chase.columns);
+  chase[0] += to.shift;
+  real[SPREAD] *= to.turn * to.turn;
+  real[SIZE2] *= to.turn * to.turn;
+  for (int64_t e = 0; e < call->experts; e++) {
+    double *value = row_of(&call->values, e);
+    value[0] = fma(to.turn, value[0], to.shift);
+  }
+  call->at.values[0] = fma(to.turn, call->at.values[0], to.shift);
+}
+
 static void learn_target(auto_call *call) {
   auto_state *state = call->state;
   int64_t follower = call->memories * TAPS + FOLLOWER, stack = follower + 2;
   int64_t width = 1 + call->width;
-  double target = call->at.labels->targets.at[call->at.n], *real = state->reals.at;
+  turn_units(call);
+  double label = call->at.labels->targets.at[call->at.n], *real = state->reals.at;
+  double target = in_units(&call->at, label);
   double missed = target - call->at.values[0];
   tally_target(call, target);
   int64_t learned = call->at.counts[LEARNED];
@@ -459,7 +489,7 @@ static void learn_target(auto_call *call) {
   real[SPREAD] += pace * (missed * missed - real[SPREAD]);
   double gap = target - row_of(&call->values, follower)[0];
   add_scaled(row_of(&state->chase, 0), gap / (dot(call->x, call->x, width) + 0.5), call->x, width);
-  real[LAST_TARGET] = target;
+  real[LAST_TARGET] = label;
 }
 
 /* What a row is along each coordinate, f (`steps`), and what it does to a memory there: v = Df/ρ
@@ -556,7 +586,7 @@ static void restore_ridge(auto_call *call, int64_t memory, int64_t learned) {
   double rho = call->settings->memories.at[memory];
   int64_t turn = learned / RESTORE_EVERY;
   int64_t place = turn % call->size;
-  if (learned % RESTORE_EVERY != 0) return;
+  if (learned % RESTORE_EVERY != 0 || (place == 0 && is_free(call))) return;
   if (place >= free_places(call) && place < call->first_feature) return;
   int64_t rows = least_of(learned + 1, RESTORE_EVERY * call->size);
   double lost = sqrt(call->settings->ridge * (1.0 - power_of(rho, rows)));
@@ -580,7 +610,7 @@ static void learn_memories(auto_call *call, const double *aimed, int64_t learned
 static void aim_at(auto_call *call, double label) {
   fill(call->aimed, 0.0, call->at.known);
   if (call->at.how->regression)
-    call->aimed[0] = label;
+    call->aimed[0] = in_units(&call->at, label);
   else
     call->aimed[(int64_t)label] = 1.0;
 }
@@ -594,8 +624,10 @@ static void begin_map(auto_call *call) {
   fill(state->aims.at, 0.0, state->aims.rows * state->aims.columns);
   fill(state->factors.at, 0.0, state->factors.rows * state->factors.columns);
   fill(state->pivots.at, 1.0 / call->settings->ridge, state->pivots.rows * state->pivots.columns);
-  for (int64_t memory = 0; memory < call->memories; memory++)
+  for (int64_t memory = 0; memory < call->memories; memory++) {
+    if (is_free(call)) row_of(&state->pivots, memory)[0] = FREE_PIVOT;
     for (int64_t i = 0; i < call->size; i++) *entry_at(call, memory, i, i) = 1.0;
+  }
   for (int64_t n = 0; n < many; n++) {
     const double *row = row_of(&state->early, n);
     place_row(call, row);

@@ -8,18 +8,60 @@
 #define MOST_BETA 50.0
 #define LEAST_CURVATURE 1e-9
 
+/* A target counts as at most so many standard deviations from the mean. */
+#define MOST_DEVIATIONS 10.0
+
+/* The units of decision values by mean and variance of the targets so far. */
+static void set_units(lesson *at) {
+  double variance = 0.0;
+  at->centre = 0.0;
+  at->unit = 1.0;
+  if (!at->how->regression || at->how->units == AS_THEY_ARE) return;
+  at->centre = at->sums[TARGET_MEAN];
+  variance = at->sums[TARGET_VARIANCE];
+  if (variance > 0.0) at->unit = sqrt(variance);
+}
+
 lesson make_lesson(arena *from, int64_t classes, const mode *how, const vec *sums,
                    const ints *counts, const mat *rows, const coded *labels, predicted *out) {
-  return (lesson){.how = how,
-                  .rows = rows,
-                  .labels = labels,
-                  .out = out,
-                  .sums = sums->at,
-                  .counts = counts->at,
-                  .values = reals(from, padded(classes)),
-                  .chances = reals(from, padded(classes)),
-                  .known = how->known,
-                  .n = -1};
+  lesson at = {.how = how,
+               .rows = rows,
+               .labels = labels,
+               .out = out,
+               .sums = sums->at,
+               .counts = counts->at,
+               .values = reals(from, padded(classes)),
+               .chances = reals(from, padded(classes)),
+               .known = how->known,
+               .n = -1};
+  set_units(&at);
+  return at;
+}
+
+/* Welford's update: gap/n towards the mean, (gap²(1 - 1/n) - variance)/n towards the variance. */
+new_units meet_target(lesson *at) {
+  const mode *how = at->how;
+  if (!how->regression || how->units == AS_THEY_ARE) return (new_units){1.0, 0.0};
+  double *mean = at->sums + TARGET_MEAN, *variance = at->sums + TARGET_VARIANCE;
+  double target = at->labels->targets.at[at->n], centre = at->centre, unit = at->unit;
+  double many = (double)(at->counts[LEARNED] + 1), most = MOST_DEVIATIONS * sqrt(*variance);
+  double gap = target - *mean, rest = 1.0;
+  if (most > 0.0) gap = smaller(most, larger(-most, gap));
+  if (how->units == CENTRED) {
+    *mean += gap / many;
+    rest = 1.0 - 1.0 / many;
+  }
+  *variance += (gap * gap * rest - *variance) / many;
+  set_units(at);
+  if (at->counts[LEARNED] == 0) return (new_units){1.0, 0.0};
+  return (new_units){unit / at->unit, (centre - at->centre) / at->unit};
+}
+
+void turn_functions(lesson *at, mat *weights, int64_t width) {
+  if (!at->how->regression) return;
+  double turn = meet_target(at).turn;
+  for (int64_t c = 0; c < weights->rows; c++) scale_all(row_of(weights, c), turn, width);
+  at->values[0] *= turn;
 }
 
 static void mark_target(const lesson *at) {
@@ -99,7 +141,7 @@ static void report_class(const lesson *at, const double *values, const double *c
 static int report(lesson *at, const double *values, const double *chances) {
   if (at->how->predict) {
     if (at->known > 0 && at->how->regression)
-      at->out->value.at[at->n] = values[0];
+      at->out->value.at[at->n] = fma(at->unit, values[0], at->centre);
     else if (at->known > 0)
       report_class(at, values, chances);
     mark_row(at);
@@ -200,6 +242,16 @@ KT_API int64_t kt_chances(const vec *sums, mat *values) {
     copy(row_of(values, n), chances, known);
   }
   give_back(&scratch);
+  return KT_DONE;
+}
+
+/* Turn decision values of regression, a line a row, into targets. */
+KT_API int64_t kt_targets(const mode *how, const vec *sums, mat *values) {
+  lesson at = {.how = how, .sums = sums->at};
+  set_units(&at);
+  for (int64_t n = 0; n < values->rows; n++)
+    for (int64_t c = 0; c < values->columns; c++)
+      row_of(values, n)[c] = fma(at.unit, row_of(values, n)[c], at.centre);
   return KT_DONE;
 }
 

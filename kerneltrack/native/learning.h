@@ -11,9 +11,10 @@ ones; a new class is the next.
 #include "vec.h"
 
 /* Places in a state's `counts`, behind which a learner may have its own, and in `sums`: squared and
-absolute errors, then a classifier's β and the curvature that it has met so far. */
+absolute errors, then a classifier's β and the curvature that it has met so far, then in regression
+the mean and the variance of the targets learned from. */
 enum { SCORED, CORRECT, LEARNED, UNUSABLE, LEARNER_COUNTS };
-enum { SQUARED, ABSOLUTE, TEMPER };
+enum { SQUARED, ABSOLUTE, TEMPER, TARGET_MEAN = TEMPER + 2, TARGET_VARIANCE };
 /* Columns of a temper. */
 enum { BETA, CURVATURE };
 
@@ -26,6 +27,10 @@ enum { BETA, CURVATURE };
 /* Of a learner with a kernel of its own: the rows that wait for the bandwidth. */
 enum { EARLY = LEARNER_COUNTS + 2 };
 
+/* What targets are learned as: as they are; in standard deviations; as deviations from their mean, in
+standard deviations. */
+enum { AS_THEY_ARE, SCALED, CENTRED };
+
 /* Codes of no label, and of one that can be held against a class but not be learned. */
 enum { MISSING = -1, UNUSABLE_LABEL = -2 };
 
@@ -36,6 +41,7 @@ typedef struct {
   int64_t learn;
   int64_t regression;
   int64_t known;
+  int64_t units;
 } mode;
 
 typedef struct {
@@ -70,7 +76,14 @@ typedef struct {
   int64_t known;
   /* Its number, and its label where it is learned from. */
   int64_t n, code;
+  /* In regression a decision value z says centre + unit·z. */
+  double centre, unit;
 } lesson;
+
+/* How a decision value z of the units before is written in those now: turn·z + shift. */
+typedef struct {
+  double turn, shift;
+} new_units;
 
 /* A lesson before its first row, with room for `classes` decision values. */
 lesson make_lesson(arena *from, int64_t classes, const mode *how, const vec *sums,
@@ -110,9 +123,23 @@ static inline int meet_class(lesson *at) {
   return 1;
 }
 
+/* Take the row's target into mean and variance, which the units of decision values follow; the
+functions learned so far stay what they are if their values are written anew. Before the first
+target there is none: then as if units were those before. */
+new_units meet_target(lesson *at);
+
+/* The same for functions without a bias, a row of weights each: they keep their shape and their unit,
+and follow the centre. */
+void turn_functions(lesson *at, mat *weights, int64_t width);
+
+/* A target in the units of decision values. */
+static inline double in_units(const lesson *at, double target) {
+  return (target - at->centre) / at->unit;
+}
+
 /* What class c was to say of the row: its target, or whether it is of the class. */
 static inline double wanted_of(const lesson *at, int64_t c) {
-  if (at->how->regression) return at->labels->targets.at[at->n];
+  if (at->how->regression) return in_units(at, at->labels->targets.at[at->n]);
   return c == at->code ? 1.0 : 0.0;
 }
 

@@ -42,12 +42,32 @@ static inline int decide_next(linear_lesson *now) {
   return 1;
 }
 
-/* Predict rows up to the next one that is learned from, and meet its class; false if there is
-none. */
+/* Whether weights have a place for a bias behind those of the features. */
+static inline int has_bias(const linear_lesson *now) {
+  return now->weights->columns > now->at.rows->columns;
+}
+
+/* Whether the bias is of the ridge's concern: it is not where targets are centred. */
+static inline int shrinks_bias(const linear_lesson *now) {
+  return !(now->at.how->regression && now->at.how->units == CENTRED);
+}
+
+/* Take the row's target up, and write the weights in the units that follow from it. */
+static inline void turn_weights(linear_lesson *now) {
+  new_units to = meet_target(&now->at);
+  double *weights = row_of(now->weights, 0);
+  scale_all(weights, to.turn, now->weights->columns);
+  if (has_bias(now)) weights[now->weights->columns - 1] += to.shift;
+  now->at.values[0] = fma(to.turn, now->at.values[0], to.shift);
+}
+
+/* Predict rows up to the next one that is learned from, and meet its class or target; false if
+there is none. */
 static inline int next_lesson(linear_lesson *now) {
   while (decide_next(now))
     if (report_row(&now->at)) {
       meet_class(&now->at);
+      if (now->at.how->regression) turn_weights(now);
       return 1;
     }
   return 0;
@@ -65,7 +85,8 @@ static inline void add_row(linear_lesson *now, int64_t c, double factor) {
 
 /* w_c ← (1 - amount)w_c of the known classes */
 static inline void shrink_known(linear_lesson *now, double amount) {
-  shrink(now->weights, now->at.known, now->weights->columns, amount);
+  int64_t width = shrinks_bias(now) ? now->weights->columns : now->at.rows->columns;
+  shrink(now->weights, now->at.known, width, amount);
 }
 
 #endif

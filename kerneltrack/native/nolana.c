@@ -138,6 +138,7 @@ static void descend_row(nolana_call *call) {
   const nolana_settings *settings = call->settings;
   lesson *at = &call->at;
   mat *weights = &call->state->weights;
+  turn_functions(at, weights, weights->columns);
   double step = decayed_step(settings->step_size, settings->decay_rows, at->counts[LEARNED]++);
   descend(at, settings->logistic);
   shrink(weights, at->known, weights->columns, step * settings->ridge);

@@ -77,6 +77,7 @@ static void take_step(const polk_settings *settings, dictionary_lesson *now, dou
 
 static void learn_row(const polk_settings *settings, dictionary_lesson *now) {
   lesson *at = &now->at;
+  turn_functions(at, &now->state->weights, at->counts[STORED] + at->counts[PENDING]);
   /* The step of a mini-batch is that of its first row. */
   int64_t learned = at->counts[LEARNED]++, first = learned - learned % settings->batch;
   double step = decayed_step(settings->step_size, settings->decay_rows, first);

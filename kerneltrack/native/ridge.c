@@ -74,10 +74,20 @@ static void learn_row(ridge_step *step, linear_lesson *now, mat *root, double gr
   downdate(step, root, grown);
 }
 
+/* S after a first row that a bias without a penalty explains whatever it is: the limit of Potter's
+update as the bias's own λ goes to 0. */
+static void begin_bias(linear_lesson *now, mat *root) {
+  int64_t last = root->columns - 1;
+  for (int64_t i = 0; i < last; i++)
+    row_of(root, i)[last] = -row_of(root, i)[i] * now->x[i];
+  row_of(root, last)[last] = 1.0;
+}
+
 /* Restore the λ that rows have cost one coordinate since its last turn. */
 static void restore_ridge(const ridge_settings *settings, ridge_step *step, linear_lesson *now,
                           mat *root) {
   int64_t learned = now->at.counts[LEARNED], size = root->columns, place = learned % size;
+  if (!shrinks_bias(now) && place == size - 1) return;
   double lost = 1.0 - power_of(settings->forgetting, least_of(learned + 1, size));
   double length = sqrt(settings->ridge * lost);
   project_unit(step, root, place, length);
@@ -97,7 +107,12 @@ KT_API int64_t kt_ridge_run(const ridge_settings *settings, const mode *how, lin
   ridge_step step = {.a = now.more, .gain = now.more + room};
   double grown = 1.0 / sqrt(settings->forgetting);
   while (next_lesson(&now)) {
-    learn_row(&step, &now, root, grown);
+    if (now.at.counts[LEARNED] == 0 && !shrinks_bias(&now)) {
+      for (int64_t i = 0; i < root->rows; i++) scale_all(row_of(root, i), grown, root->columns);
+      begin_bias(&now, root);
+    } else {
+      learn_row(&step, &now, root, grown);
+    }
     if (settings->forgetting < 1.0) restore_ridge(settings, &step, &now, root);
     now.at.counts[LEARNED] += 1;
   }

@@ -139,7 +139,7 @@ def spec_text(best: Trial, found: FirstRows) -> str:
     values["learner"] = {
         **_differing(candidate.learner),
         # A job decides of these by itself where nothing is said.
-        "inputs": candidate.learner.inputs,
+        "inputs": candidate.learner.input_kind,
     }
     head = (
         f"# {candidate.name}: {unit} {abs(best.score):.4f} on {best.scored:,} rows of "

@@ -47,9 +47,9 @@ SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
 ROWS = 900
 WINDOW = 5
 TASKS = {
-    "string": RidgeSpec(),
-    "int64": RidgeSpec(ridge=0.5, forgetting=1.0),
-    "float64": RidgeSpec(task="regression"),
+    "string": RidgeSpec(inputs="features"),
+    "int64": RidgeSpec(inputs="features", ridge=0.5, forgetting=1.0),
+    "float64": RidgeSpec(inputs="features", task="regression"),
 }
 RIDGE = ("--learner", "ridge", "--inputs", "features")
 FLAGS = {

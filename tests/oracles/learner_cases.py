@@ -78,6 +78,11 @@ every_classifier = pytest.mark.parametrize(
 )
 
 
+every_regressor = pytest.mark.parametrize(
+    "spec", [spec for spec in SPECS if not spec.classifies], ids=title
+)
+
+
 def stream(spec: LearnerSpec, count: int = 200, seed: int = 0) -> tuple[Any, Any]:
     """Rows and labels: classes appear late, labels are missing, rows and targets are broken."""
     rng = np.random.default_rng(seed)

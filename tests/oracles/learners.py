@@ -200,24 +200,30 @@ def ridge_penalty(learned: int, size: int, ridge: float, forgetting: float) -> F
 
 
 def ridge_solution(
-    rows: FloatArray, targets: FloatArray, ridge: float, forgetting: float
+    rows: FloatArray, targets: FloatArray, ridge: float, forgetting: float, free: int = 0
 ) -> FloatArray:
-    """argmin Σ ρ^{n-i}‖y_i - Wx_i‖² + tr(W D_n Wᵀ) by the normal equations; all rows labelled."""
+    """argmin Σ ρ^{n-i}‖y_i - Wx_i‖² + tr(W D_n Wᵀ) by the normal equations; all rows labelled.
+
+    The last `free` coordinates have no penalty.
+    """
+    if free and not len(rows):
+        return np.zeros((targets.shape[1], rows.shape[1]))
     age = np.array([forgetting**n for n in range(len(rows) - 1, -1, -1)])
-    penalty = np.diag(ridge_penalty(len(rows), rows.shape[1], ridge, forgetting))
-    normal = rows.T @ (age[:, None] * rows) + penalty
+    penalty = ridge_penalty(len(rows), rows.shape[1], ridge, forgetting)
+    penalty[rows.shape[1] - free :] = 0.0
+    normal = rows.T @ (age[:, None] * rows) + np.diag(penalty)
     solution = np.linalg.solve(normal, rows.T @ (age[:, None] * targets))
     return np.asarray(solution.T, dtype=np.float64)
 
 
 def recursive_ridge(
-    rows: FloatArray, targets: FloatArray, ridge: float, forgetting: float
+    rows: FloatArray, targets: FloatArray, ridge: float, forgetting: float, free: int = 0
 ) -> tuple[Said, FloatArray]:
     """The closed form anew before every row."""
     labelled = np.array([not np.isnan(row).any() for row in targets])
     said = []
     for n, x in enumerate(rows):
         past = np.flatnonzero(labelled[:n])
-        said.append(ridge_solution(rows[past], targets[past], ridge, forgetting) @ x)
+        said.append(ridge_solution(rows[past], targets[past], ridge, forgetting, free) @ x)
     past = np.flatnonzero(labelled)
-    return said, ridge_solution(rows[past], targets[past], ridge, forgetting)
+    return said, ridge_solution(rows[past], targets[past], ridge, forgetting, free)

@@ -22,6 +22,7 @@ from kerneltrack.learners.auto.learner import (
     carried,
     places,
 )
+from kerneltrack.learners.common.base import TARGET_VARIANCE
 from kerneltrack.registry import get_learner
 
 FloatArray = npt.NDArray[np.float64]
@@ -72,7 +73,8 @@ def test_the_first_taps_are_the_ridges_on_fewer_coordinates(task: str) -> None:
     ridge = RidgeSpec(task=task, ridge=spec.ridge, forgetting=1.0)
     other, _ = learn_all(ridge, rows[:, :CHANNELS], labels)
     expected = get_learner("ridge").values(ridge, other, rows[:, :CHANNELS])
-    np.testing.assert_allclose(read @ state.aims[: 1 + CHANNELS], expected, atol=1e-9)
+    values = learner.in_target_units(spec, state, read @ state.aims[: 1 + CHANNELS])
+    np.testing.assert_allclose(values, expected, atol=1e-9)
 
 
 def test_the_map_is_as_if_it_had_been_there_at_the_first_row() -> None:
@@ -139,7 +141,8 @@ def test_the_mixture_keeps_its_bound(task: str, share: float) -> None:
         if task == "classification":
             loss = -np.log(said[:, state.classes.index(labels[n])])
         else:
-            loss = 0.5 * np.minimum(25.0, (labels[n] - said[:, 0]) ** 2 / before.reals[4])
+            spread = before.reals[4] * before.sums[TARGET_VARIANCE]
+            loss = 0.5 * np.minimum(25.0, (labels[n] - said[:, 0]) ** 2 / spread)
         weighed = shares * np.exp(-loss)
         mixed.append(-math.log(weighed.sum()))
         losses.append(loss)

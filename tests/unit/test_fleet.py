@@ -201,6 +201,16 @@ def test_targets() -> None:
     assert "RMSE" in repr(some)
 
 
+def test_a_spec_of_a_learner_is_given_what_a_job_gives_it() -> None:
+    by_name, by_spec = fleet(), kt.Fleet(rank=4, budget=8, learner=kt.RidgeSpec())
+    assert by_spec.learner == by_name.learner == kt.RidgeSpec(inputs="both")
+    table = made("polars")
+    assert update(by_spec, table).equals(update(by_name, table))
+    chosen = kt.RidgeSpec(inputs="features")
+    assert kt.Fleet(rank=4, budget=8, learner=chosen).learner == chosen
+    assert kt.Fleet("rows", warmup=20, learner=kt.RidgeSpec()).learner == chosen
+
+
 def test_numbers_as_ids_labels_and_times() -> None:
     values = columns()
     values["pump"] = np.repeat([1, 2, 3], COUNT)

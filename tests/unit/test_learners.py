@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -200,7 +200,8 @@ def check_targets(said: Predictions, expected: oracle.Said, targets: FloatArray)
 
 @given(streams(), st.sampled_from([0.0, 0.1]), st.booleans(), st.booleans())
 def test_lms_regresses(stream: Stream, ridge: float, normalised: bool, bias: bool) -> None:
-    spec = LMSSpec(task="regression", ridge=ridge, step_size=0.3, normalised=normalised, bias=bias)
+    told: dict[str, Any] = {"task": "regression", "scale_targets": False, "step_size": 0.3}
+    spec = LMSSpec(**told, ridge=ridge, normalised=normalised, bias=bias)
     state, said = learn_all(spec, stream.rows, stream.targets)
     rows = stream.with_bias if bias else stream.rows
     expected, weights = oracle.lms(rows, stream.targets[:, None], ridge, 0.3, 0, normalised)
@@ -212,12 +213,23 @@ def test_lms_regresses(stream: Stream, ridge: float, normalised: bool, bias: boo
 def test_recursive_ridge_is_ridge_on_all_rows_so_far(
     stream: Stream, ridge: float, forgetting: float
 ) -> None:
-    spec = RidgeSpec(task="regression", ridge=ridge, forgetting=forgetting)
+    spec = RidgeSpec(task="regression", ridge=ridge, forgetting=forgetting, scale_targets=False)
     state, said = learn_all(spec, stream.rows, stream.targets)
     targets = stream.targets[:, None]
     expected, weights = oracle.recursive_ridge(stream.with_bias, targets, ridge, forgetting)
     check_targets(said, expected, stream.targets)
     close(state.weights, weights)
+
+
+@given(streams(), st.sampled_from([1e-3, 0.1, 10.0]), st.sampled_from([1.0, 0.999, 0.95]))
+def test_recursive_ridge_leaves_the_bias_of_scaled_targets_alone(
+    stream: Stream, ridge: float, forgetting: float
+) -> None:
+    spec = RidgeSpec(task="regression", ridge=ridge, forgetting=forgetting)
+    _, said = learn_all(spec, stream.rows, stream.targets)
+    targets = stream.targets[:, None]
+    expected, _ = oracle.recursive_ridge(stream.with_bias, targets, ridge, forgetting, free=1)
+    check_targets(said, expected, stream.targets)
 
 
 @given(streams(), st.sampled_from([1e-3, 0.1]), st.sampled_from([1.0, 0.97]))
@@ -243,7 +255,9 @@ def test_pa_follows_crammer_et_al(stream: Stream, variant: str, cost: float) -> 
 
 @given(streams(), st.sampled_from(["pa", "pa1", "pa2"]), st.sampled_from([0.0, 0.5]))
 def test_pa_regresses(stream: Stream, variant: str, insensitivity: float) -> None:
-    spec = PASpec(task="regression", variant=variant, insensitivity=insensitivity)
+    spec = PASpec(
+        task="regression", variant=variant, insensitivity=insensitivity, scale_targets=False
+    )
     state, said = learn_all(spec, stream.rows, stream.targets)
     rows, targets = stream.with_bias, stream.targets
     expected, weights = oracle.pa_targets(rows, targets, variant, 1.0, insensitivity)
@@ -264,7 +278,7 @@ def test_recursive_ridge_stays_exact_over_a_million_rows(forgetting: float) -> N
     rows[:, 3] = rows[:, 0] + 1e-3 * rows[:, 3]
     rows /= 1.0 + np.linalg.norm(rows, axis=1)[:, None]
     targets = rows @ [1.0, 2.0, 3.0, 4.0] + 0.1 * rng.normal(size=count)
-    spec = RidgeSpec(task="regression", ridge=1e-3, forgetting=forgetting)
+    spec = RidgeSpec(task="regression", ridge=1e-3, forgetting=forgetting, scale_targets=False)
     state, _ = learn_all(spec, rows, targets)
     with_bias = np.column_stack([rows, np.ones(count)])
     age = forgetting ** np.arange(count - 1, -1, -1.0)

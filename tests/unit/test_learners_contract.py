@@ -25,6 +25,7 @@ from tests.oracles.learner_cases import (
     arrays_of,
     begun,
     columns,
+    every_regressor,
     every_spec,
     same_predictions,
     same_state,
@@ -66,6 +67,37 @@ def test_results_do_not_depend_on_where_arrays_lie(spec: LearnerSpec) -> None:
         state, said = learn_all(spec, rows, labels)
         same_state(state, expected[0])
         same_predictions([said], expected[1])
+
+
+@every_regressor
+@pytest.mark.parametrize("factor", [1e-6, 0.02, 20.0, -3.7e8])
+@pytest.mark.parametrize("moved", [0.0, 50.0, -101_325.0, 1e9])
+def test_units_and_zero_of_targets_make_no_difference(
+    spec: LearnerSpec, factor: float, moved: float
+) -> None:
+    rows, targets = stream(spec, count=300, seed=7)
+    if not getattr(spec, "bias", True):
+        moved = 0.0
+    expected = learn_all(spec, rows, targets)[1].value
+    said = learn_all(spec, rows, factor * targets + moved)[1].value
+    assert expected is not None and said is not None
+    # Each row rounds the target, the mean and the weights of the constant.
+    spread = abs(factor) * float(np.nanstd(targets[np.isfinite(targets)]))
+    rounding = len(rows) * np.finfo(float).eps * max(1.0, abs(moved) / spread)
+    gaps = (said - moved) / factor - expected
+    assert np.array_equal(np.isnan(said), np.isnan(expected))
+    # Predictions before the second distinct target are that target.
+    limit = rounding * float(np.nanmax(np.abs(expected)))
+    np.testing.assert_allclose(gaps[~np.isnan(gaps)], 0.0, rtol=0, atol=limit)
+
+
+@every_regressor
+@pytest.mark.parametrize("level", [0.1, 101_325.0, -1e9])
+def test_targets_that_are_all_the_same_are_predicted(spec: LearnerSpec, level: float) -> None:
+    rows, _ = stream(spec, count=300, seed=8)
+    said = learn_all(spec, rows, np.full(300, level))[1].value
+    assert said is not None and getattr(spec, "bias", True)
+    assert (said[~np.isnan(said)] == level).all() and np.isfinite(said[-50:]).any()
 
 
 def copies(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +191,7 @@ def test_bytes_are_bounded_as_documented(spec: LearnerSpec, count: int) -> None:
         projects = getattr(spec, "maintenance", "projection") == "projection"
         expected = (stored + pending) * (WIDTH + classes) + projects * stored * (stored + 1)
         expected += early * (WIDTH + 1) + 13
+    expected += 0 if spec.classifies else 2
     assert sum(array.nbytes for array in arrays_of(state).values()) == 8 * expected
 
 

@@ -30,7 +30,9 @@ NAMES = ("a", "b", "c")
 
 
 def spec_of(loss: str, **fields: Any) -> NOLANASpec:
-    kind: dict[str, Any] = {"task": "regression"} if loss == "squared" else {"loss": loss}
+    kind: dict[str, Any] = (
+        {"task": "regression", "scale_targets": False} if loss == "squared" else {"loss": loss}
+    )
     sizes: dict[str, Any] = {"rank": 4, "budget": 7, "gamma": 8.0, "refit_ridge": 1e-3}
     return NOLANASpec(**kind | sizes | fields)
 

@@ -45,6 +45,7 @@ def choices(draw: st.DrawFn, loss: str) -> Settings:
 def spec_of(chosen: Settings) -> POLKSpec:
     return POLKSpec(
         task="regression" if chosen.loss == "squared" else "classification",
+        scale_targets=False,
         loss="logistic" if chosen.loss == "logistic" else "hinge",
         ridge=chosen.ridge,
         step_size=chosen.eta,

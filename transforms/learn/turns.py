@@ -59,12 +59,12 @@ class NarrowFn(beam.DoFn):
             name, value = next(iter(self._timed_by.items()))
             raise ConfigError(name, value, "None: the rows have no times")
         features = batch.column("z" if chunk.has("z") else "q")
-        if self.spec.inputs != FEATURES and not chunk.has("x"):
+        if self.spec.input_kind != FEATURES and not chunk.has("x"):
             allowed = f"{FEATURES!r}, or features with the rows: TrackSubspace(..., own=True)"
-            raise ConfigError("inputs", self.spec.inputs, allowed)
-        if self.spec.inputs == BOTH:
+            raise ConfigError("inputs", self.spec.input_kind, allowed)
+        if self.spec.input_kind == BOTH:
             columns["x"] = batch.column("x")
-        columns["z"] = batch.column("x") if self.spec.inputs == ROWS else features
+        columns["z"] = batch.column("x") if self.spec.input_kind == ROWS else features
         if chunk.has("label"):
             columns["label"] = label_column(self.spec, batch.column("label"))
         return Chunk(pa.RecordBatch.from_pydict(columns))

@@ -65,8 +65,8 @@ def bytes_of(spec: LearnerSpec, channels: int, rank: int) -> int:
         channels: Of the rows.
         rank: How many features the tracker makes of them.
     """
-    own = rank if spec.inputs == FEATURES else channels
-    width = own + rank if spec.inputs == BOTH else own
+    own = rank if spec.input_kind == FEATURES else channels
+    width = own + rank if spec.input_kind == BOTH else own
     learner = get_learner(spec.learner)
     arrays = learner.arrays(learner.begin(spec, width, own))
     return sum(array.nbytes for array in arrays.values())

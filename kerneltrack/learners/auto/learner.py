@@ -27,6 +27,8 @@ such factors): from α_0 = 1, u = 0 and the label as e_0,
 e_i the error of the ridge over the first i coordinates. λ that forgetting costs is restored to one
 coordinate in turn, every fourth row (see `ridge`).
 
+In regression the constant has no λ (`scale_targets`): D_0 = 1e100 at first.
+
 **Probabilities.** An expert's decision values s become softmax(βs), β by Newton steps on its own
 log loss; .001 of each is spread over all classes. The mixture's logarithms go through a β of their
 own in the same way: a mean of experts is less sure than it should be. `score` is what comes of it.
@@ -69,18 +71,18 @@ from kerneltrack.learners.common.base import (
     CARRIED,
     COUNTS,
     LEARNED,
-    SUMS,
     FloatArray,
     IntArray,
 )
 from kerneltrack.learners.common.labels import Coded, no_labels
 from kerneltrack.learners.common.prequential import (
+    CENTRED,
     Mode,
     Predicted,
     PrequentialLearner,
     empty_predictions,
     first_sums,
-    known_classes,
+    many_sums,
 )
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import Like, Limit, check_counts, real, whole
@@ -115,6 +117,8 @@ EXPERTS = (
 )
 """The experts, in the order of `shares` and `tally`; recent: of the shorter memory."""
 FIRST_BETA = 4.0
+FREE_PIVOT = 1e100
+"""D of the constant where targets are centred: no λ holds it back."""
 FIRST_BLENDING = 0.1
 """How far the stack's steps go at first: the smaller, the longer it stays the experts' mean."""
 
@@ -135,7 +139,8 @@ class AutoState(NamedTuple):
 
     With D channels, r features, m landmarks, p = 1 + D + m + r, C classes (1 in regression) and
     e < 256 rows that wait for the map, the bytes of its arrays are
-    8(q(q + 4) + 2p(C + 1) + mD + C(D + 2) + e(D + r + 1) + 547), q = p rounded up to fours.
+    8(q(q + 4) + 2p(C + 1) + mD + C(D + 2) + e(D + r + 1) + 547), q = p rounded up to fours;
+    16 more in regression.
 
     Attributes:
         factors: (2, q(q+4)/2) N of each memory, four rows at a time with all columns up to theirs.
@@ -155,8 +160,9 @@ class AutoState(NamedTuple):
         course: (32, 11) the weights that the experts had, added up over spans of as many rows
             learned from; see `course`.
         reals: (6,) what has come towards the next landmark; labels of late that were as the last
-            one, and that were not; the last target; the mean squared error; the mean square.
-        sums: (4,) as in `LearnerState`.
+            one, and that were not; the last target; mean squared error and mean square of late,
+            both in the variance of targets.
+        sums: (4,), in regression (6,), as in `LearnerState`.
         counts: (8,) as in `LearnerState`, then landmarks, the last label's place plus 1, e, and
             whether the map is there.
         classes: As in `LearnerState`.
@@ -214,9 +220,12 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         factor = np.zeros(entries(size))
         factor[places(np.arange(size), np.arange(size))] = 1.0
         classes, many = 0 if spec.classifies else 1, len(EXPERTS)
+        pivots = np.full((MEMORIES, size), 1.0 / spec.ridge)
+        if self.units(spec) == CENTRED:
+            pivots[:, 0] = FREE_PIVOT
         return AutoState(
             factors=np.stack([factor] * MEMORIES),
-            pivots=np.full((MEMORIES, size), 1.0 / spec.ridge),
+            pivots=pivots,
             aims=np.zeros((MEMORIES * size, classes)),
             landmarks=np.zeros((spec.budget, channels)),
             chase=np.zeros((classes, 1 + channels)),
@@ -229,7 +238,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             tally=np.zeros((many + 1, 3)),
             course=np.zeros((SPANS, many)),
             reals=np.zeros(REALS),
-            sums=first_sums(1.0),
+            sums=first_sums(spec, 1.0),
             counts=np.zeros(MAPPED + 1, dtype=np.int64),
             classes=(),
         )
@@ -272,10 +281,11 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         rows, valid = self.checked_rows(spec, state, features)
         classes = state.aims.shape[1]
         out = np.zeros((len(rows), (len(EXPERTS) + 1) * classes))
-        mode = Mode(False, False, not spec.classifies, known_classes(spec, state))
+        mode = self.mode(spec, state, False, False)
         said, none = empty_predictions(spec, valid), no_labels(len(rows))
         told = self.settings(spec, state), mode, self.numbers_of(state), rows, none, said, out
         call("auto_values", *told)
+        out = self.in_target_units(spec, state, out)
         return out.reshape(len(rows), len(EXPERTS) + 1, classes)
 
     def counters(self, state: AutoState) -> dict[str, int | float]:
@@ -347,7 +357,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             "tally": real(many + 1, 3),
             "course": real(SPANS, many),
             "reals": real(REALS),
-            "sums": real(SUMS),
+            "sums": real(many_sums(spec)),
             "counts": whole(MAPPED + 1),
         }
 

@@ -36,8 +36,9 @@ COUNTS = 4
 CARRIED = "carried_"
 """What counters begin with that say how much weight each expert of a mixture had: thousandths,
 added up over the rows learned from."""
-SQUARED, ABSOLUTE, BETA, CURVATURE = range(4)
+SQUARED, ABSOLUTE, BETA, CURVATURE, TARGET_MEAN, TARGET_VARIANCE = range(6)
 SUMS = 4
+"""Entries of a classifier's sums; those of a regressor have two more."""
 MIN_BETA, MAX_BETA = 0.1, 50.0
 """What β of a classifier may be; as in native/learning.c."""
 FLOOR = 1e-3
@@ -49,7 +50,8 @@ class LearnerState(Protocol):
 
     Attributes:
         sums: (4,) squared and absolute errors of the rows scored (regression); β, by which decision
-            values become probabilities, and the curvature met so far (see `probability`).
+            values become probabilities, and the curvature met so far (see `prequential`). (6,) in
+            regression: behind them mean and variance of the targets learned from.
         counts: Rows scored, rows predicted correctly, rows learned from, labels that could not be
             used (a class beyond `max_classes`, a target that is not finite); a learner may count
             more behind these.

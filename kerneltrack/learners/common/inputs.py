@@ -49,10 +49,10 @@ def inputs_of(
         state: The tracker's state, which has the scale.
         rows: (n, D) the rows.
     """
-    if spec.inputs == FEATURES:
+    if spec.input_kind == FEATURES:
         return features, features.shape[1]
     own = own_inputs(tracker, state, rows)
-    if spec.inputs == BOTH:
+    if spec.input_kind == BOTH:
         return np.hstack([own, features]), own.shape[1]
     return own, own.shape[1]
 
@@ -65,6 +65,6 @@ def width_of_inputs(spec: LearnerSpec, rank: int, channels: int) -> tuple[int, i
         rank: Features of the tracker.
         channels: D.
     """
-    if spec.inputs == FEATURES:
+    if spec.input_kind == FEATURES:
         return rank, rank
-    return (rank + channels if spec.inputs == BOTH else channels), channels
+    return (rank + channels if spec.input_kind == BOTH else channels), channels

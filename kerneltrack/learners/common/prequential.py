@@ -14,9 +14,17 @@ and several classes, followed online: predictions do not change, and a learner t
 itself is told so by its own last rows (V reaches back some 500). The learner `auto` does it for
 each of its experts and mixes their probabilities.
 
-References: J. Platt, "Probabilistic outputs for support vector machines", Advances in Large Margin
-Classifiers, 1999; C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, "On calibration of modern neural
-networks", ICML 2017, section 4.2.
+**Targets.** A regressor learns z = (y - μ)/σ and predicts μ + σf(x) (`scale_targets`). μ and σ² are
+mean and variance of the targets learned from up to the row's own, by Welford's update; a target
+farther from μ than 10σ counts as if it were that far, so that one wild value costs no digits. When
+they move, weights are written in the new units, and functions with a bias stay what they were; no
+ridge holds the bias back. So targets ay + b are predicted as aŷ + b, but for rounding, of the order
+of n·ε·|b|/(aσ). Without a bias (`bias=False`) targets are scaled only, by their root mean square.
+
+References: B. P. Welford, "Note on a method for calculating corrected sums of squares and
+products", Technometrics 4, 1962; J. Platt, "Probabilistic outputs for support vector machines",
+Advances in Large Margin Classifiers, 1999; C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, "On
+calibration of modern neural networks", ICML 2017, section 4.2.
 """
 
 from __future__ import annotations
@@ -42,6 +50,8 @@ from kerneltrack.learners.common.base import (
     SCORED,
     SQUARED,
     SUMS,
+    TARGET_MEAN,
+    TARGET_VARIANCE,
     UNUSABLE,
     BoolArray,
     FloatArray,
@@ -49,7 +59,7 @@ from kerneltrack.learners.common.base import (
     Labels,
     Predictions,
 )
-from kerneltrack.learners.common.labels import MAX_NAME, Coded, coded, no_labels
+from kerneltrack.learners.common.labels import MAX_NAME, MAX_TARGET, Coded, coded, no_labels
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import Like, check_counts, copies_like
 from kerneltrack.native.binding import call
@@ -62,6 +72,10 @@ MAX_FEATURE = 1e100
 MAX_WIDTH = 20_000
 
 
+AS_THEY_ARE, SCALED, CENTRED = range(3)
+"""What targets are learned as; as in native/learning.h."""
+
+
 class Mode(NamedTuple):
     """What a call does with each row.
 
@@ -70,12 +84,14 @@ class Mode(NamedTuple):
         learn: Learn from the labels.
         regression: Targets instead of classes.
         known: Classes known at the first row; in regression 1 once a target was learned from.
+        units: What targets are learned as: `AS_THEY_ARE`, `SCALED` or `CENTRED`.
     """
 
     predict: bool
     learn: bool
     regression: bool
     known: int
+    units: int
 
 
 class Predicted(NamedTuple):
@@ -179,7 +195,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         spans = zip(starts.tolist(), stops.tolist(), strict=True)
         each = zip(states, spans, classes, learned, strict=True)
         for state, (start, stop), own, many in each:
-            mode = Mode(True, True, not spec.classifies, known_classes(spec, state))
+            mode = self.mode(spec, state, True, True)
             room = self.roomy(spec, state, own, many)
             given = Coded(labels.codes[start:stop], labels.targets[start:stop])
             told = out.part(start, stop)
@@ -198,7 +214,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         """Predict rows with the state as it is; see `Learner.predict`."""
         rows, valid = self.checked_rows(spec, state, features)
         out = empty_predictions(spec, valid)
-        mode = Mode(True, False, not spec.classifies, known_classes(spec, state))
+        mode = self.mode(spec, state, True, False)
         self.process(spec, mode, state, rows, no_labels(len(rows)), out)
         return _predictions(spec, state.classes, out)
 
@@ -213,7 +229,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
             value=empty.value if predictions.value is None else np.array(predictions.value, float),
         )
         sums, counts = state.sums.copy(), state.counts.copy()
-        mode = Mode(True, False, not spec.classifies, 0)
+        mode = self.mode(spec, state, True, False)
         call("mark_rows", mode, sums, counts, numbers, out)
         marked = dataclasses.replace(
             predictions,
@@ -259,6 +275,8 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         layout = self.layout(spec, arrays, len(classes) if spec.classifies else 1)
         state = self.state_type(classes=classes, **copies_like("state", arrays, layout))
         check_counts("state.counts", state.counts)
+        if not spec.classifies:
+            _check_units(*state.sums[[TARGET_MEAN, TARGET_VARIANCE]].tolist())
         beta, curvature = state.sums[[BETA, CURVATURE]].tolist()
         if not (MIN_BETA <= beta <= MAX_BETA and 0.0 < curvature < math.inf):
             raise ConfigError(
@@ -280,6 +298,27 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         """Return a state that was read, after a look at its values."""
         return state
 
+    def units(self, spec: _S) -> int:
+        """Return what targets are learned as."""
+        if spec.classifies or not spec.scale_targets:
+            return AS_THEY_ARE
+        return CENTRED if self.has_constant(spec) else SCALED
+
+    def has_constant(self, spec: _S) -> bool:
+        """Check whether the learner's functions may be moved by a constant."""
+        return True
+
+    def mode(self, spec: _S, state: _T, predict: bool, learn: bool) -> Mode:
+        """Return what a call does with each row."""
+        known = known_classes(spec, state)
+        return Mode(predict, learn, not spec.classifies, known, self.units(spec))
+
+    def in_target_units(self, spec: _S, state: _T, values: FloatArray) -> FloatArray:
+        """Return values of a loop, (n, k), in the units of targets; those of classes as is."""
+        if not spec.classifies:
+            call("targets", self.mode(spec, state, False, False), state.sums, values)
+        return values
+
     def checked_rows(
         self, spec: _S, state: _T, features: npt.ArrayLike
     ) -> tuple[FloatArray, BoolArray]:
@@ -296,21 +335,27 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     ) -> tuple[_T, Predictions]:
         rows, valid = self.checked_rows(spec, state, features)
         numbers, classes = coded(spec, state.classes, labels, valid, grow=True)
-        mode = Mode(predict, True, not spec.classifies, known_classes(spec, state))
+        mode = self.mode(spec, state, predict, True)
         out = empty_predictions(spec, valid)
         room = self.roomy(spec, state, classes, int(np.count_nonzero(numbers.codes >= 0)))
         after = self.process(spec, mode, room, rows, numbers, out)
         return after, _predictions(spec, classes, out)
 
 
-def first_sums(beta: float = 4.0) -> FloatArray:
+def many_sums(spec: LearnerSpec) -> int:
+    """Return how many entries a state's sums have."""
+    return SUMS if spec.classifies else TARGET_VARIANCE + 1
+
+
+def first_sums(spec: LearnerSpec, beta: float = 4.0) -> FloatArray:
     """Return the sums of a state that has seen no label.
 
     Args:
+        spec: Says the task.
         beta: The first β: 1 for values of the logistic loss, some 4 for those that are to be about
             1 for the row's class, and 0 for the others.
     """
-    sums = np.zeros(SUMS)
+    sums = np.zeros(many_sums(spec))
     sums[[BETA, CURVATURE]] = beta, 1.0
     return sums
 
@@ -349,6 +394,14 @@ def _predictions(spec: LearnerSpec, classes: tuple[str, ...], out: Predicted) ->
         correct=out.correct if sort else None,
         error=None if sort else out.error,
     )
+
+
+def _check_units(mean: float, variance: float) -> None:
+    """Check mean and variance of targets."""
+    largest = 2.0 * MAX_TARGET
+    if not (abs(mean) <= largest and 0.0 <= variance <= largest * largest):
+        allowed = f"a mean up to {largest:g} and a variance from 0 to its square"
+        raise ConfigError("state.sums", [mean, variance], allowed)
 
 
 def _checked_classes(spec: LearnerSpec, names: Any) -> tuple[str, ...]:

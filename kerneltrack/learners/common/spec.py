@@ -28,17 +28,29 @@ class LearnerSpec(Spec):
     task: Annotated[str, OneOf(TASKS), "What is learned: classes or targets."] = CLASSIFICATION
     max_classes: Annotated[int, Range(1, MAX_CLASSES), "Most classes that a model may have."] = 100
     inputs: Annotated[
-        str,
+        str | None,
         OneOf(INPUTS),
-        """What a job tells the learner of a row: the tracker's features, the row itself
-        (standardised, clipped at 4 deviations, over √D), or both. Without a word from you a job
-        tells linear learners both.""",
+        """What a job or a fleet gives the learner of a row: the tracker's features, the row itself
+        (standardised, clipped at 4 deviations, over √D), or both. None, the default of linear
+        learners: both, or the features where the tracker's are the rows.""",
     ] = FEATURES
+
+    scale_targets: Annotated[
+        bool,
+        """Whether targets are learned as deviations from the mean of those seen so far, in standard
+        deviations, with a bias that no ridge holds back: other units or another zero give the same
+        predictions in them. False: as they are, as in the papers. Classes have no scale.""",
+    ] = True
 
     def check_together(self) -> None:
         """Refuse a task that the learner cannot do."""
         if self.task not in self.tasks:
             raise ConfigError("task", self.task, f"{' or '.join(self.tasks)} for {self.learner}")
+
+    @property
+    def input_kind(self) -> str:
+        """What the learner is given of a row; features where neither spec nor job chose."""
+        return self.inputs or FEATURES
 
     @property
     def classifies(self) -> bool:

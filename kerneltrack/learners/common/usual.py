@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kerneltrack.learners.common.spec import BOTH, LearnerSpec
+import dataclasses
+
+from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
 from kerneltrack.learners.linear.spec import LinearSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.rows.spec import RowsSpec
@@ -17,4 +19,11 @@ def usual_inputs(kind: type[LearnerSpec], tracker: SubspaceSpec) -> str:
     """
     if issubclass(kind, LinearSpec) and tracker.tracker != RowsSpec.tracker:
         return BOTH
-    return kind.inputs
+    return kind.inputs or FEATURES
+
+
+def with_inputs(spec: LearnerSpec, tracker: SubspaceSpec) -> LearnerSpec:
+    """Return a learner's spec that says what the learner is given, as `usual_inputs` chooses it."""
+    if spec.inputs is not None:
+        return spec
+    return dataclasses.replace(spec, inputs=usual_inputs(type(spec), tracker))

@@ -37,7 +37,7 @@ def first_bandwidth(spec: KernelSpec) -> FloatArray:
 def kernel_sums(spec: KernelSpec) -> FloatArray:
     """Return the sums of a fresh state; see `first_sums`."""
     logistic = spec.classifies and getattr(spec, "loss", "") == "logistic"
-    return first_sums(1.0 if logistic else 4.0)
+    return first_sums(spec, 1.0 if logistic else 4.0)
 
 
 _S = TypeVar("_S", bound=KernelSpec)
@@ -82,7 +82,7 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         rows, _ = self.checked_rows(spec, state, features)
         out = np.zeros((len(rows), len(state.weights)))
         call(self.evaluation, kernel_of(spec, state.bandwidth), self.numbers_of(state), rows, out)
-        return out
+        return self.in_target_units(spec, state, out)
 
     @abc.abstractmethod
     def trimmed(self, spec: _S, state: _T) -> _T:
@@ -120,7 +120,7 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         none = np.zeros(0, dtype=np.bool_)
         real, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
         out = Predicted(np.ones(len(rows), np.bool_), whole, real, real, real, none, none, real)
-        mode = Mode(False, True, not spec.classifies, 0)
+        mode = self.mode(spec, state, False, True)._replace(known=0)
         return self.run(spec, mode, state, rows, Coded(codes, targets), out)[1]
 
     def sound(self, spec: _S, state: _T) -> _T:

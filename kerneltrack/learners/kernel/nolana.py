@@ -36,8 +36,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.learners.common.base import COUNTS, SUMS, FloatArray, IntArray
-from kerneltrack.learners.common.prequential import MAX_WIDTH
+from kerneltrack.learners.common.base import COUNTS, FloatArray, IntArray
+from kerneltrack.learners.common.prequential import MAX_WIDTH, many_sums
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.kernel.common import (
     EARLY,
@@ -74,7 +74,7 @@ class NOLANAState(NamedTuple):
 
     With D features, C classes (1 in regression), s = m + 1 slots for landmarks and e < warmup rows
     that wait for the bandwidth, the bytes of its arrays are 8(s(D + 2r + s + 1) + Cr + e(D + 1) +
-    13).
+    13), 16 more in regression.
 
     Attributes:
         weights: (C, r) w.
@@ -85,7 +85,7 @@ class NOLANAState(NamedTuple):
         members: (s,) rows whose mean each landmark is.
         early: (e, D + 1) rows that wait for the bandwidth, each with its target or class's place.
         bandwidth: (1,) γ; 0 until it is known.
-        sums: (4,) as in `LearnerState`.
+        sums: (4,), in regression (6,), as in `LearnerState`.
         counts: (8,) as in `LearnerState`, then landmarks, rows that moved one, e and directions.
         classes: As in `LearnerState`.
     """
@@ -201,7 +201,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
             "members": whole(slots),
             "early": real(int(counts[EARLY]), width + 1),
             "bandwidth": real(1),
-            "sums": real(SUMS),
+            "sums": real(many_sums(spec)),
             "counts": whole(DIRECTIONS + 1),
         }
 

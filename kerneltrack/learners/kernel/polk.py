@@ -10,7 +10,7 @@ pre-fitting (Algorithm 1) drops the row whose removal, all weights re-fitted, mo
 long as f̃ has moved by no more than ε_t = K η_t^{3/2} in all, ‖·‖² = Σ_c ‖·‖². Past `budget` rows it
 drops them whatever that costs. The losses: multi-class hinge (eq. 26), with the rival
 r = argmax_{c≠y} f_c(x), multinomial logistic (eq. 27), and (y - f(x))²/2 in regression, where ε is
-in units of the target.
+in standard deviations of the targets (`scale_targets`).
 
 With W, WᵀW = K⁻¹, kept up to date (see `dictionary`), all removal errors come at once instead
 of from M least-squares fits.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.base import COUNTS, SUMS, FloatArray, IntArray
+from kerneltrack.learners.common.base import COUNTS, FloatArray, IntArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.prequential import (
     MAX_WIDTH,
@@ -17,6 +17,7 @@ from kerneltrack.learners.common.prequential import (
     Predicted,
     PrequentialLearner,
     first_sums,
+    many_sums,
 )
 from kerneltrack.learners.linear.spec import LinearSpec
 from kerneltrack.limits import Like, real, whole
@@ -31,13 +32,14 @@ class LinearState(NamedTuple):
 
     With C classes seen (1 in regression), p weights a class (the features, and the bias if there
     is one) and m numbers of `memory`, the bytes of its arrays are 8(Cp + m + 8), at most
-    8(max_classes·p + m + 8); m is p² for recursive ridge, p for Pegasos, else 0.
+    8(max_classes·p + m + 8), and 16 more in regression; m is p² for recursive ridge,
+    p for Pegasos, else 0.
 
     Attributes:
         weights: (C, p) a class's weights, in the order of `classes`; Pegasos documents its scale.
         memory: What the learner keeps beside its weights, as it documents: (p, p), (1, p) or
             (0, p).
-        sums: (4,) as in `LearnerState`.
+        sums: (4,), in regression (6,), as in `LearnerState`.
         counts: (4,) as in `LearnerState`.
         classes: As in `LearnerState`.
     """
@@ -82,10 +84,14 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
         return LinearState(
             weights=np.zeros((0 if spec.classifies else 1, size)),
             memory=self.memory(spec, size),
-            sums=first_sums(self.first_beta),
+            sums=first_sums(spec, self.first_beta),
             counts=np.zeros(COUNTS, dtype=np.int64),
             classes=(),
         )
+
+    def has_constant(self, spec: _S) -> bool:
+        """Check whether there is a bias."""
+        return spec.bias
 
     def width(self, spec: _S, state: LinearState) -> int:
         """Return the number of features that a state was made for."""
@@ -97,7 +103,7 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
         rows, _ = self.checked_rows(spec, state, features)
         out = np.zeros((len(rows), len(state.weights)))
         call("linear_values", state.weights, rows, out)
-        return out
+        return self.in_target_units(spec, state, out)
 
     def roomy(
         self, spec: _S, state: LinearState, classes: tuple[str, ...], rows: int
@@ -136,6 +142,6 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
         return {
             "weights": real(classes, size),
             "memory": real(rows, size),
-            "sums": real(SUMS),
+            "sums": real(many_sums(spec)),
             "counts": whole(COUNTS),
         }

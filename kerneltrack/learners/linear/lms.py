@@ -5,9 +5,10 @@ With the error e = y - wᵀx of a labelled row,
     w ← (1 - μλ)w + μ·e·x            μ = min(η_t, 1/‖x‖²)             (LMS)
     w ← (1 - η_tλ)w + μ·e·x          μ = η_t/(1e-3 + ‖x‖²)            (NLMS)
 
-In classification every class has its own w and y = [the row is of the class]: least squares, one
-class against the rest; the largest wᵀx is predicted. A class not seen yet has w = 0, which is
-what it would have had if it had been known from the start. Cost O(Cp) a row.
+In regression with `scale_targets` the leak leaves the bias alone. In classification every class has
+its own w and y = [the row is of the class]: least squares, one class against the rest; the largest
+wᵀx is predicted. A class not seen yet has w = 0, which is what it would have had if it had been
+known from the start. Cost O(Cp) a row.
 Flops a labelled row: 4Cp + 2p.
 
 References: B. Widrow, M. E. Hoff, "Adaptive switching circuits", IRE WESCON Convention Record,

@@ -8,6 +8,9 @@ In classification every class has its own w and y = [the row is of the class], a
 inverse P = (Σ_i ρ^{n-i}x_i x_iᵀ + D_n)⁻¹; the largest wᵀx is predicted. A class not seen yet has
 w = 0, which is exactly what ridge gives it: classes may appear at any time.
 
+In regression with a bias and `scale_targets` the bias has no λ: the first row fixes it, whatever it
+is (in the limit λ_bias → 0 S is [[I/√λ, 0], [-xᵀ/√λ, 1]] after the row x); it has no turn below.
+
 **Square root.** P is kept as SSᵀ (`memory` is Sᵀ), and a row updates S (Potter's form):
 
     a = Sᵀx,  s = √(1 + ‖a‖²),  k = Sa = Px,  w += k(y - wᵀx)/s²,  S ← S - k aᵀ/(s(s + 1)).

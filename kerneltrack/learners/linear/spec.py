@@ -18,8 +18,11 @@ VARIANTS = ("pa", "pa1", "pa2")
 class LinearSpec(LearnerSpec):
     """What the learners with one weight vector a class are also told."""
 
+    inputs: str | None = None
     bias: Annotated[
-        bool, "Append a constant 1 to the features; its weight is regularised like the others."
+        bool,
+        """Append a constant 1 to the features; its weight is regularised like the others, but in
+        regression with `scale_targets` not at all.""",
     ] = True
 
 
@@ -136,5 +139,5 @@ class PASpec(LinearSpec):
         float, Range(0, 1e6, "()"), "C of PA-I and PA-II: the smaller, the less a wrong label does."
     ] = 1.0
     insensitivity: Annotated[
-        float, Range(0, 1e100, "[)"), "ε of regression, in units of the target."
+        float, Range(0, 1e100, "[)"), "ε of regression, in standard deviations of the targets."
     ] = 0.1
