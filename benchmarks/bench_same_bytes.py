@@ -35,8 +35,8 @@ import pyarrow as pa
 
 from benchmarks.places import DATA
 from pipelines.cli.main import main as kerneltrack
+from pipelines.cluster.beam_flags import beam_flags
 from pipelines.cluster.folder import Folder, load
-from pipelines.cluster.status import beam_flags
 from tests.e2e.arrivals import (
     MAX_DISORDER,
     Arrivals,

@@ -34,8 +34,8 @@ from benchmarks.live_cluster import (
     worker_memory,
 )
 from pipelines.cluster.folder import Folder, load
-from pipelines.live.flink import Flink
-from pipelines.live.health import look
+from pipelines.flink.client import Flink
+from pipelines.flink.health import look
 
 CELL = Cell(16, 10, "json", 0)
 LOOK = 10.0

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.specs import Spec, spec_from_dict
-from kerneltrack.trackers.common.spec import SubspaceSpec
 
 if TYPE_CHECKING:  # They need NumPy; who asks for names and specs alone does not wait for it.
     from kerneltrack.learners.common.base import Learner
+    from kerneltrack.learners.common.spec import LearnerSpec
     from kerneltrack.trackers.common.base import KernelTracker
+    from kerneltrack.trackers.common.spec import SubspaceSpec
 
 
 _T = TypeVar("_T")

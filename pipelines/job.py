@@ -9,9 +9,23 @@ import sys
 from kerneltrack.errors import KerneltrackError, printable
 from pipelines.cli.command_line import INPUT_EXIT, SIGNAL_EXIT
 from pipelines.cli.signals import said_of, signal_of
-from pipelines.files.record import JobError
 
 AGAIN = "run the same command with --overwrite"
+
+
+class JobError(KerneltrackError):
+    """The job ran and did not do what it should; nothing half-written bears a final name.
+
+    Args:
+        message: What happened and what to do, on one line.
+        exit_code: The process's: 1, 2 if the input is at fault, 3 if too many of its rows failed
+            (the outputs are then there), 130 if it was interrupted.
+    """
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        """Keep the arguments; see the class."""
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def explain(error: BaseException, output: str) -> KerneltrackError:

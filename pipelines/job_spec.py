@@ -24,6 +24,7 @@ from kerneltrack.snapshots.references import GivenReferences
 from kerneltrack.state_size import check_state_size
 from kerneltrack.trackers import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
+from pipelines import landmark_file
 from pipelines.cli import spec_options
 from pipelines.cli.command_line import flags_named
 from pipelines.cli.job_flags import (
@@ -36,7 +37,6 @@ from pipelines.cli.job_flags import (
     refuse_without,
 )
 from pipelines.cli.setting_flags import FlagsOf
-from pipelines.files import landmark_file
 from transforms import outputs
 from transforms.chunks import Failures
 from transforms.keyed.expiry import Expiry

@@ -37,7 +37,7 @@ from kerneltrack.monitor.reference import BLOCK, ReferenceSpec
 from kerneltrack.registry import get_learner, get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import start_from
-from pipelines.files import landmark_file
+from pipelines import landmark_file
 from tests.oracles.streams import walk
 from transforms.learn import learner as learning
 from transforms.learn import run as prequential

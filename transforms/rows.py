@@ -27,11 +27,11 @@ from kerneltrack.errors import ConfigError, shorten
 from kerneltrack.learners.common.class_names import class_of
 from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.missing import is_missing
+from kerneltrack.time_units import NANOSECONDS, UNITS, TimeUnit
 from transforms.chunks import Chunk, Failures, matrix_column
 from transforms.metrics import count
 from transforms.outputs import FAILURES
 from transforms.read.column_options import ONLY_MODEL
-from transforms.read.time_units import UNITS, TimeUnit
 
 ROWS = "rows"
 MOST_GATHERED = 65_536
@@ -41,7 +41,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _DAY = 86_400 * 10**9
 _CLOCK_UNITS = {
     **{"W": 7 * _DAY, "D": _DAY, "h": _DAY // 24, "m": 60 * 10**9},
-    **{"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1},
+    **NANOSECONDS,
 }
 """Nanoseconds of NumPy's units; months and years have no fixed length."""
 _FINER_UNITS = {"ps": 10**3, "fs": 10**6, "as": 10**9}
@@ -103,7 +103,7 @@ class RowsToChunks(beam.PTransform[pvalue.PCollection[Any], dict[str, pvalue.PCo
         label: Field of the labels, missing where None, NaN, NaT, NA or an empty text; None: there
             are none. True and False are the classes 1 and 0.
         sequence: Field of whole numbers that order rows of equal time.
-        time_unit: Unit of times that are numbers, one of `transforms.read.time_units.UNITS`: "s",
+        time_unit: Unit of times that are numbers, one of `kerneltrack.time_units.UNITS`: "s",
             "ms", "us" or "ns" since 1970, "excel", "matlab" and others.
         targets: Whether labels are numbers to predict instead of classes.
 

@@ -26,7 +26,6 @@ from kerneltrack.frames.model import Model, Specs, Told
 from kerneltrack.frames.names import name_of
 from kerneltrack.frames.plot import Plot, Span, draw
 from kerneltrack.frames.table import (
-    TIME_UNITS,
     Columns,
     Frame,
     Like,
@@ -48,6 +47,7 @@ from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in, specs_of, write_singly
 from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.specs import spec_from_dict
+from kerneltrack.time_units import NANOSECONDS
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 FloatArray = npt.NDArray[np.float64]
@@ -504,8 +504,8 @@ class Fleet:
         unit: Any = asked.time_unit
         if unit is None:
             return self._unit
-        if not isinstance(unit, str) or unit not in TIME_UNITS:
-            raise ConfigError("time_unit", unit, f"one of {', '.join(TIME_UNITS)}")
+        if not isinstance(unit, str) or unit not in NANOSECONDS:
+            raise ConfigError("time_unit", unit, f"one of {', '.join(NANOSECONDS)}")
         if self._unit not in (None, unit):
             raise ConfigError("time_unit", unit, f"{self._unit!r}, as in the first call")
         return str(unit)

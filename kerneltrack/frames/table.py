@@ -18,12 +18,11 @@ from kerneltrack.frames.pandas_frames import index_of_times, plain
 from kerneltrack.learners.common.class_names import class_of
 from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.missing import is_missing
+from kerneltrack.time_units import NANOSECONDS
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-TIME_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-"""Nanoseconds of each unit of times that are numbers."""
 _SHOWN = 20
 _LIKELY = (788_918_400 * 10**9, 2_840_140_800 * 10**9)
 """From 1995 to 2060, ns: numbers outside are not read in seconds where another unit is inside."""
@@ -279,11 +278,11 @@ def _times(column: Any, name: str, unit: str | None) -> tuple[IntArray, npt.NDAr
         if is_text(kind):
             allowed += ", not texts: make them datetimes first, such as by pd.to_datetime"
         raise ConfigError(f"column {name!r}", str(kind), allowed)
-    if unit is not None and unit not in TIME_UNITS:
-        raise ConfigError("time_unit", unit, f"one of {', '.join(TIME_UNITS)}")
+    if unit is not None and unit not in NANOSECONDS:
+        raise ConfigError("time_unit", unit, f"one of {', '.join(NANOSECONDS)}")
     if unit is None:
         _check_seconds(column, name)
-    return _scaled(column, TIME_UNITS[unit or "s"], bad)
+    return _scaled(column, NANOSECONDS[unit or "s"], bad)
 
 
 def _scaled(
@@ -316,7 +315,7 @@ def _check_seconds(column: Any, name: str) -> None:
     if not len(numbers):
         return
     first, last = _LIKELY
-    for unit, factor in TIME_UNITS.items():
+    for unit, factor in NANOSECONDS.items():
         with np.errstate(over="ignore"):
             at = numbers * factor
         if np.mean((at >= first) & (at < last)) >= _MOST:

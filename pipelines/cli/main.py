@@ -131,7 +131,7 @@ COMMANDS = {
     "cluster": Command(
         "Start, stop and look at a local Flink and Kafka.",
         "cluster.commands.add_flags",
-        "cluster.commands.run",
+        "live.in_cluster.run",
     ),
 }
 

@@ -101,8 +101,12 @@ def _add_up_flags(up: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, jobs_of: status.JobsOf) -> int:
     """Run the command that was asked for and return its exit code.
+
+    Args:
+        args: The parsed flags.
+        jobs_of: Finds the jobs that `up` and `status` show.
 
     Raises:
         ConfigError: for a bad flag.
@@ -110,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
         KeyboardInterrupt: if it was interrupted, having undone what it began.
     """
     root = Path(args.folder).absolute() if args.folder else cache_folder() / "cluster"
+    args.jobs_of = jobs_of
     return int(args.action_run(args, Folder(root)))
 
 
@@ -142,7 +147,7 @@ def _up(args: argparse.Namespace, folder: Folder) -> int:
         _say("runs already")
     elif running:
         _say("started again: " + ", ".join(started))
-    _say(status.describe(status.facts(folder, cluster)))
+    _say(status.describe(status.facts(folder, cluster, args.jobs_of)))
     return 0
 
 
@@ -196,7 +201,7 @@ def _names(processes: Sequence[Process]) -> str:
 
 
 def _status(args: argparse.Namespace, folder: Folder) -> int:
-    found = status.facts(folder, load(folder))
+    found = status.facts(folder, load(folder), args.jobs_of)
     _say(json.dumps(found, indent=1) if args.json else status.describe(found))
     return 0 if found["running"] else 1
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pipelines.cluster import records
-from pipelines.cluster.configure import worker_command
+from pipelines.cluster.beam_flags import beam_flags
 from pipelines.cluster.folder import Cluster, Folder
 from pipelines.cluster.parts import PARTS, Part, taskmanager_state
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.supervisor import NAME as SUPERVISOR
 from pipelines.cluster.tail import Tail
-from pipelines.live.counters import counters, shown
-from pipelines.live.counters import describe as in_words
-from pipelines.live.flink import ENDED, Flink, FlinkError
-from pipelines.live.health import look
+from pipelines.flink.counters import describe as in_words
 
 ANSWERS = "answers"
 SILENT = "silent"
@@ -33,8 +30,11 @@ MINUTE = 60
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
+JobsOf = Callable[[Cluster, bool], list[dict[str, Any]]]
+"""Finds the jobs of a cluster that have not ended; whether Kafka answers."""
 
-def facts(folder: Folder, cluster: Cluster | None) -> dict[str, Any]:
+
+def facts(folder: Folder, cluster: Cluster | None, jobs_of: JobsOf) -> dict[str, Any]:
     """Return the state of a folder's cluster, as `status --json` prints it.
 
     `running` says whether all parts answer. A part `answers`, is `silent` (its process lives but
@@ -54,7 +54,7 @@ def facts(folder: Folder, cluster: Cluster | None) -> dict[str, Any]:
         slots = taskmanager_state(cluster, taskmanager)
     jobs: list[dict[str, Any]] = []
     if parts["jobmanager"]["state"] == ANSWERS:
-        jobs = _jobs(cluster, parts["kafka"]["state"] == ANSWERS)
+        jobs = jobs_of(cluster, parts["kafka"]["state"] == ANSWERS)
     workers = [process for name, process in processes.items() if name.startswith("worker-")]
     return {
         "folder": str(folder.root),
@@ -72,54 +72,6 @@ def facts(folder: Folder, cluster: Cluster | None) -> dict[str, Any]:
         "expansion_service": cluster.settings.address("expansion"),
         "brokers": cluster.settings.address("kafka"),
     }
-
-
-def _jobs(cluster: Cluster, with_kafka: bool) -> list[dict[str, Any]]:
-    """Return the jobs that have not ended."""
-    flink, now = Flink(cluster.settings.address("flink")), time.time()
-    found = []
-    try:
-        for job in flink.jobs():
-            if job["state"] in ENDED:
-                continue
-            health = look(flink, job["jid"])
-            found.append(
-                {
-                    "name": job["name"],
-                    "id": job["jid"],
-                    "state": health.state,
-                    "restarts": health.restarts,
-                    "checkpoint_age": round(max(now - health.saved, 0.0), 1),
-                    "troubles": [
-                        *health.troubles(now, cluster.folder / "checkpoints"),
-                        *_unread(cluster, flink, job["jid"], with_kafka),
-                    ],
-                    "counts": _counts(flink, job["jid"]),
-                }
-            )
-    except FlinkError:
-        # It has just gone; the next look says so.
-        return found
-    return found
-
-
-def _unread(cluster: Cluster, flink: Flink, job: str, with_kafka: bool) -> list[str]:
-    """Return what a job of ours does not read of its topics."""
-    path = cluster.folder.root / "jobs" / f"{job}.json"
-    if not with_kafka or not path.exists():
-        return []
-    # Only where there is a live job: this needs Kafka's client, and its modules need this one.
-    from pipelines.live.input import InputWatch  # noqa: PLC0415
-    from pipelines.live.jobs import read_record  # noqa: PLC0415
-
-    client = {"bootstrap.servers": cluster.settings.address("kafka")}
-    return InputWatch(client, read_record(path), flink).troubles()
-
-
-def _counts(flink: Flink, job: str) -> dict[str, Any] | None:
-    """Return what a job of ours has counted since it was last started, None of any other."""
-    totals = counters(flink, job)
-    return shown(totals) if totals else None
 
 
 def _part(cluster: Cluster, part: Part, process: Process | None) -> dict[str, Any]:
@@ -151,18 +103,6 @@ def _process(process: Process | None, state: str) -> dict[str, Any]:
         "uptime": round(time.time() - process.since, 1),
         "restarts": process.restarts,
     }
-
-
-def beam_flags(cluster: Cluster) -> list[str]:
-    """Return the flags by which a Beam pipeline in Python runs on the cluster."""
-    return [
-        "--runner=PortableRunner",
-        f"--job_endpoint={cluster.settings.address('jobserver')}",
-        "--environment_type=PROCESS",
-        "--environment_config=" + json.dumps({"command": str(worker_command(cluster))}),
-        # Workers fetch nothing: no list of what is installed, which takes a second to make.
-        "--experiments=disable_logging_submission_environment",
-    ]
 
 
 def describe(found: dict[str, Any]) -> str:

@@ -21,11 +21,11 @@ from kerneltrack.snapshots.files import write_whole
 from pipelines.cli import input_options
 from pipelines.cli.spec_options import LANDMARKS
 from pipelines.files.first_look import look_and_warn
-from pipelines.files.landmark_file import encode, most_bytes
 from pipelines.files.local_times import local_times, local_times_text
-from pipelines.files.output_lock import file_held
 from pipelines.files.record import no_good_row
 from pipelines.job import say
+from pipelines.landmark_file import encode, most_bytes
+from pipelines.output_lock import file_held
 from transforms.read.local_times import with_passages
 from transforms.read.sample import sample_rows
 

@@ -16,7 +16,7 @@ from pipelines.cli.command_line import Parser, folder_name, path_name
 from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
 from pipelines.cli.spec_options import LANDMARKS
 from pipelines.files import max_failures, workers
-from pipelines.files.layout import results_in
+from pipelines.run_folder import results_in
 
 if TYPE_CHECKING:
     from transforms.read.look import Input

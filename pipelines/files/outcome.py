@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from pipelines.cli.command_line import ROWS_EXIT
 from pipelines.files.max_failures import FLAG, MaxFailures
-from pipelines.files.record import JobError
-from pipelines.job import say
+from pipelines.job import JobError, say
 from pipelines.report.text import counted
 
 DONE = "done"

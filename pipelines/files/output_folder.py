@@ -13,9 +13,9 @@ from apache_beam.io.filesystems import FileSystems
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.paths import is_local, join
 from kerneltrack.snapshots.files import UNFINISHED, remove_file
-from pipelines.files.layout import REPORT, RUN, results_in
-from pipelines.files.output_lock import folder_held
 from pipelines.job import explain
+from pipelines.output_lock import folder_held
+from pipelines.run_folder import REPORT, RUN, results_in
 from transforms.outputs import FOLDERS
 
 BEAM_TEMP = "beam-temp-"

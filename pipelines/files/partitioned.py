@@ -28,8 +28,8 @@ from kerneltrack.snapshots.index import INDEX, MOST_SLOTS, PACKED_INDEX_VERSION
 from kerneltrack.snapshots.packed import PackedFile
 from pipelines.cli.command_line import INPUT_EXIT
 from pipelines.files.pipeline import Ends
-from pipelines.files.record import JobError
 from pipelines.files.workers import alone, size_of
+from pipelines.job import JobError
 from pipelines.job_spec import Job, transforms_of
 from transforms import outputs
 from transforms.metrics import TALLY

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
-from kerneltrack.errors import KerneltrackError, path_text
+from kerneltrack.errors import path_text
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.auto.learner import EXPERTS, plain_name
 from kerneltrack.learners.common.base import CARRIED
@@ -26,6 +26,8 @@ from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.index import count_models
 from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
 from pipelines.files.local_times import local_times_text
+from pipelines.job import JobError
+from pipelines.run_folder import RUN
 from transforms.metrics import NAMESPACE, UNREFERENCED
 from transforms.outputs import (
     EPISODES,
@@ -39,24 +41,8 @@ from transforms.outputs import (
 from transforms.read.formats import FileInfo
 from transforms.write.schemas import guess_columns
 
-RUN = "run.json"
 _MOST_NAMES = 1000
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-class JobError(KerneltrackError):
-    """The job ran and did not do what it should; nothing half-written bears a final name.
-
-    Args:
-        message: What happened and what to do, on one line.
-        exit_code: The process's: 1, 2 if the input is at fault, 3 if too many of its rows failed
-            (the outputs are then there), 130 if it was interrupted.
-    """
-
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        """Keep the arguments; see the class."""
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 def no_good_row(path: str, none: str, failed: int, reasons: Mapping[str, int]) -> JobError:

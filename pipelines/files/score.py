@@ -32,7 +32,6 @@ from pipelines.files.missing import missing_lines, missing_values
 from pipelines.files.progress import StatusLine
 from pipelines.files.record import (
     NOT_BY_THEMSELVES,
-    JobError,
     apart_text,
     counters,
     input_files,
@@ -45,7 +44,7 @@ from pipelines.files.record import (
     write_record,
 )
 from pipelines.files.time_span import span_lines, span_warnings, time_span
-from pipelines.job import explain, say
+from pipelines.job import JobError, explain, say
 from pipelines.job_spec import measure_from_flags
 from pipelines.report.data.episodes import MOST_NAMED, off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of

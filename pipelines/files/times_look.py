@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack.errors import DataError
+from kerneltrack.time_units import UNITS
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
 from transforms.read.formats import FileInfo, Rows
@@ -25,7 +26,6 @@ from transforms.read.local_times import read_times
 from transforms.read.parse import plain
 from transforms.read.time_formats import parse_format
 from transforms.read.time_reasons import why_bad
-from transforms.read.time_units import UNITS
 from transforms.read.times import Times, to_nanoseconds
 
 _DATES = (

@@ -30,7 +30,6 @@ from pipelines.files.neighbours import find_neighbours, neighbour_lines
 from pipelines.files.pipeline import Ends, build, parts_of, settings_of
 from pipelines.files.progress import StatusLine
 from pipelines.files.record import (
-    JobError,
     counters,
     counts,
     input_files,
@@ -41,7 +40,7 @@ from pipelines.files.record import (
 )
 from pipelines.files.time_span import span_lines, span_warnings, time_span
 from pipelines.files.workers import workers_of
-from pipelines.job import explain, say
+from pipelines.job import JobError, explain, say
 from pipelines.job_spec import Job, job_from_flags, transforms_of
 from pipelines.report import write_report
 from pipelines.report.data.episodes import off_lines

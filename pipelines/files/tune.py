@@ -32,9 +32,9 @@ from kerneltrack.tuning import Trial, candidates, chosen, tune
 from pipelines.cli import input_options
 from pipelines.cli.command_line import ROWS_EXIT
 from pipelines.files.first_look import look_and_warn
-from pipelines.files.output_lock import folder_held
-from pipelines.files.record import JobError, no_good_row
-from pipelines.job import say
+from pipelines.files.record import no_good_row
+from pipelines.job import JobError, say
+from pipelines.output_lock import folder_held
 from pipelines.report.page.page import templates
 from transforms.read.local_times import with_passages
 from transforms.read.stretches import FirstRows, first_rows_of

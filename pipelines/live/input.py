@@ -11,8 +11,8 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
 from kerneltrack.errors import ConfigError
+from pipelines.flink.client import Flink
 from pipelines.job import say
-from pipelines.live.flink import Flink
 from pipelines.live.jobs import Left, Record
 from pipelines.live.savepoint import offsets_left
 from pipelines.topics.admin import (

@@ -11,9 +11,9 @@ from typing import Any
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from pipelines.cli.command_line import UsageError
-from pipelines.cluster import status
+from pipelines.cluster.beam_flags import beam_flags
 from pipelines.cluster.folder import Cluster, Folder, load
-from pipelines.live.flink import ENDED, Flink
+from pipelines.flink.client import ENDED, Flink
 from transforms.track.clock import CLOCK_VERSION
 from transforms.track.log import LOG_VERSION
 
@@ -41,7 +41,7 @@ class Place:
     @property
     def beam_flags(self) -> list[str]:
         """Flags by which a pipeline runs there, none if it is no local cluster."""
-        return [] if self.cluster is None else status.beam_flags(self.cluster)
+        return [] if self.cluster is None else beam_flags(self.cluster)
 
     @property
     def brokers(self) -> str | None:

@@ -17,10 +17,10 @@ import confluent_kafka
 from kerneltrack.errors import fit, printable
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
+from pipelines.flink.client import ENDED, FlinkError
+from pipelines.flink.counters import counted, counters, extras, waiting
+from pipelines.flink.health import look
 from pipelines.job import say
-from pipelines.live.counters import counted, counters, extras, waiting
-from pipelines.live.flink import ENDED, FlinkError
-from pipelines.live.health import look
 from pipelines.live.input import InputWatch
 from pipelines.live.jobs import NotSubmittedError, Place, Record, how_to_go_on, stop
 from pipelines.live.pipeline import Ends

@@ -20,11 +20,11 @@ from pipelines.cli import kafka_options
 from pipelines.cli.beam_options import DEFAULT_RUNNER, beam_options
 from pipelines.cli.command_line import UsageError, flags_named
 from pipelines.cli.job_flags import refuse_without
+from pipelines.flink.client import ENDED
 from pipelines.job import say
 from pipelines.job_spec import Job, job_from_flags
 from pipelines.live import options as stream_options
 from pipelines.live.columns import label_columns
-from pipelines.live.flink import ENDED
 from pipelines.live.input import Input, Inputs, begin, go_on
 from pipelines.live.jobs import (
     FORMATS,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneltrack.errors import printable
-from pipelines.files.output_lock import folder_held
+from pipelines.output_lock import folder_held
 from pipelines.report.data.files import read_run, write_page
 from pipelines.report.data.report import report_of
 from pipelines.report.page.page import render_page

@@ -11,7 +11,7 @@ from pipelines.job import say
 from pipelines.topics import options as replay_options
 from pipelines.topics.admin import Topics
 from pipelines.topics.replay import Sender
-from transforms.kafka.commands import Command
+from transforms.keyed.commands import Command
 
 
 def run(args: argparse.Namespace) -> int:

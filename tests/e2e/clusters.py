@@ -23,7 +23,8 @@ from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import PORTS, is_free
 from pipelines.cluster.status import ANSWERS, facts
-from pipelines.live.flink import Flink
+from pipelines.flink.client import Flink
+from pipelines.live.in_cluster import jobs_of
 from tests.e2e.jobs import command, run_process
 
 PATIENCE = 240.0
@@ -78,7 +79,7 @@ class LocalCluster:
     def status(self) -> dict[str, Any]:
         """Return what `status --json` prints."""
         folder = Folder(self.folder)
-        return facts(folder, load(folder))
+        return facts(folder, load(folder), jobs_of)
 
     def kill_taskmanager(self) -> tuple[int, dict[str, Any]]:
         """Kill Flink's TaskManager and wait until another one answers; its process, the status.

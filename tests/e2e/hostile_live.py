@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import OKFEBSpec
-from pipelines.live.counters import counters
+from pipelines.flink.counters import counters
 from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import LocalCluster, make_topics, wait_for
 from tests.e2e.hostile import START, good_rows, hostile_messages, message

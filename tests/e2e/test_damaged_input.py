@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import save
 
 from pipelines.cli.main import main
-from pipelines.files.landmark_file import KEY
+from pipelines.landmark_file import KEY
 from tests.e2e.jobs import failures_of, features_of, record_of
 
 SMALL = ("--rank", "3", "--budget", "6", "--warmup", "20")
@@ -203,8 +203,8 @@ def test_start_arrays_that_cannot_be(
 def test_a_start_that_does_not_end(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pipelines.files.landmark_file.MOST_BYTES", 10_000)
-    monkeypatch.setattr("pipelines.files.landmark_file.MOST_JSON_BYTES", 10_000)
+    monkeypatch.setattr("pipelines.landmark_file.MOST_BYTES", 10_000)
+    monkeypatch.setattr("pipelines.landmark_file.MOST_JSON_BYTES", 10_000)
     (folder / name).write_bytes(bytes(10_001))
     given = ("--output", "out", "--start-from", name, *SMALL)
     assert "larger than 10,000 bytes" in refused(capsys, "track", "in.parquet", *given)
@@ -213,8 +213,8 @@ def test_a_start_that_does_not_end(
     assert "not a regular file" in refused(capsys, "track", "in.parquet", *given)
     # What could not be read is not written either.
     marks = ("--output", f"new-{name}", "--count", "40", "--method", "uniform")
-    monkeypatch.setattr("pipelines.files.landmark_file.MOST_BYTES", 500)
-    monkeypatch.setattr("pipelines.files.landmark_file.MOST_JSON_BYTES", 500)
+    monkeypatch.setattr("pipelines.landmark_file.MOST_BYTES", 500)
+    monkeypatch.setattr("pipelines.landmark_file.MOST_JSON_BYTES", 500)
     line = refused(capsys, "landmarks", "in.parquet", *marks)
     assert "must be a file of at most 500 bytes" in line
     assert not (folder / f"new-{name}").exists()

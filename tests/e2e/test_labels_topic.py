@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.live.counters import counters
+from pipelines.flink.counters import counters
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.jobs import command, models_of, nanoseconds, run_process, table_of, track
 from tests.e2e.live import CHANNELS, SPECS, Live, assert_same_bits

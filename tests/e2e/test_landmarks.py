@@ -17,7 +17,7 @@ from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.registry import get_tracker, parse_spec
 from kerneltrack.trackers.common.start import start_from
 from pipelines.cli.main import main
-from pipelines.files.landmark_file import KEY, decode
+from pipelines.landmark_file import KEY, decode
 from tests.e2e.jobs import CHANNELS, COLUMNS, sensor_table
 from transforms.read.columns import ColumnOptions, resolve
 from transforms.read.look import look_at_files

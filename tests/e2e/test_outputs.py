@@ -14,9 +14,9 @@ import pytest
 
 from pipelines.cli.beam_options import DEFAULT_RUNNER
 from pipelines.cli.main import main
-from pipelines.files.output_lock import file_held, folder_held
-from pipelines.files.record import RUN
+from pipelines.output_lock import file_held, folder_held
 from pipelines.report import write_report
+from pipelines.run_folder import RUN
 from tests.e2e.jobs import COLUMNS, ROOT, SMALL, environment, record_of, sensor_table, track, write
 
 Capture = pytest.CaptureFixture[str]

@@ -18,7 +18,7 @@ from tests.e2e.clusters import LocalCluster
 from tests.e2e.jobs import features_of, table_of, track
 from tests.e2e.live import CHANNELS, COLUMNS, SPECS, Live, assert_same_bits, record
 from tests.e2e.test_stream import FEATURES, PREDICTIONS
-from transforms.kafka.commands import HEADER
+from transforms.keyed.commands import HEADER
 
 ROWS = 600
 HALF = ROWS // 2

@@ -18,7 +18,7 @@ import pytest
 from pipelines.cli.main import main
 from pipelines.cluster.identity import identity
 from pipelines.cluster.resolve import Jars
-from pipelines.live.counters import counters
+from pipelines.flink.counters import counters
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.collected import Collected, Key, released
 from tests.e2e.jobs import RESULTS, ROOT, features_of, run_process, track

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.cluster.beam_flags import beam_flags
 from pipelines.cluster.folder import Folder, load
-from pipelines.cluster.status import beam_flags
 from tests.e2e.arrivals import MAX_DISORDER, arrive, from_files, from_topics
 from tests.e2e.clusters import LocalCluster
 from tests.e2e.jobs import COLUMNS, assert_same_features, features_of, track

@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient
 
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from kerneltrack.trackers.common.start import start_from
+from pipelines import landmark_file
 from pipelines.cli.main import main
-from pipelines.files import landmark_file
 from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import command, environment, run_process

@@ -16,8 +16,8 @@ import pytest
 from kerneltrack.errors import ConfigError, DataError
 from pipelines.cli import main as cli
 from pipelines.cli.main import parser_of
+from pipelines.flink.client import Flink
 from pipelines.live.columns import columns_from_flags
-from pipelines.live.flink import Flink
 from pipelines.live.jobs import FORMATS, Left, Place, Record, check_same, find_left, read_record
 from pipelines.topics.read_output import Once
 from pipelines.topics.replay import Replay, _flags

@@ -22,7 +22,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.learners import LearnerSpec, RidgeSpec
 from transforms.chunks import Chunk, Failures, matrix_column
-from transforms.kafka.commands import command_of
+from transforms.keyed.commands import command_of
 from transforms.keyed.expiry import Expiry
 from transforms.learn.run import Plan
 from transforms.learn.step import learn_fn

@@ -22,7 +22,7 @@ from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, Failures, matrix_column
-from transforms.kafka.commands import command_of
+from transforms.keyed.commands import command_of
 from transforms.track.log import BUFFER, KEPT, LOG, Cells
 from transforms.track.step import track_fn
 from transforms.track.transform import (

@@ -35,9 +35,10 @@ from tests.stream.running import (
     track_stream,
 )
 from tests.stream.test_messages import columns
-from transforms.kafka.commands import HEADER, Command, Commands, as_chunk, command_of
+from transforms.kafka.commands import Commands
 from transforms.kafka.messages import BadMessageError, Message
 from transforms.kafka.read import DEAD_LETTERS, GatherFn
+from transforms.keyed.commands import HEADER, Command, as_chunk, command_of
 from transforms.learn.transform import PREDICTIONS
 from transforms.track.order import Order
 from transforms.track.transform import MeasureMismatch

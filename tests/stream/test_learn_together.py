@@ -24,8 +24,8 @@ from kerneltrack.learners import (
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from tests.oracles.learner_cases import every_spec
 from tests.stream.learning import SECOND, Element, Step, make_features
-from transforms.kafka.commands import Command, as_chunk
 from transforms.keyed import bundles as bundles_module
+from transforms.keyed.commands import Command, as_chunk
 from transforms.learn import step as step_module
 from transforms.learn import together
 from transforms.learn.block import learn_rows

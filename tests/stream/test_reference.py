@@ -33,7 +33,7 @@ from tests.stream.running import (
 from tests.stream.test_boundaries import write_folder
 from tests.stream.test_drift_alerts import arriving
 from tests.stream.test_expiry import KEY, Tracking
-from transforms.kafka.commands import Command, as_chunk
+from transforms.keyed.commands import Command, as_chunk
 from transforms.track.order import Order
 
 HELD = ReferenceSpec(rows=256, lags=3, rank=3, budget=6, false_alarms=1e-3, per=1)

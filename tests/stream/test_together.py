@@ -24,7 +24,7 @@ from kerneltrack.monitor.reference import block as references
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.okfeb import block
 from tests.stream.running import SECOND, SPEC, Element, Outcome, Step, assert_same, make_rows
-from transforms.kafka.commands import Command, as_chunk
+from transforms.keyed.commands import Command, as_chunk
 from transforms.track import log as log_module
 from transforms.track import step as step_module
 from transforms.track import together

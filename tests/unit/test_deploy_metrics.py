@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from pipelines.live.counters import KNOWN
+from pipelines.flink.counters import KNOWN
 from tests.deployment import ALERTS, DASHBOARD, check, dashboard_queries
 from tests.parts import program
 

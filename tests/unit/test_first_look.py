@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.time_units import UNITS
 from pipelines.files.first_look import look_and_warn, look_at
 from transforms.read.columns import ColumnOptions, resolve
 from transforms.read.formats import FormatOptions, inspect
-from transforms.read.time_units import UNITS
 
 N = 400
 NOISE = np.random.default_rng(3).normal(size=N)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,90 @@ def imported_roots(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, alias.name.partition(".")[0]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             yield node.lineno, (node.module or "").partition(".")[0]
+
+
+def named(module: str) -> str:
+    return module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imports_of(module: str, known: Mapping[str, str]) -> set[str]:
+    """Our modules that one imports, within functions too, but not for types alone.
+
+    Args:
+        module: Its file.
+        known: Files of modules by name.
+    """
+    tree = tree_of(module)
+    typed = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typed:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            place = str(node.module)
+            inner = {f"{place}.{alias.name}" for alias in node.names}
+            found |= (inner & set(known)) or {place}
+    own = named(module)
+    # Python runs a package before what is in it.
+    whole = {
+        ".".join(name.split(".")[:length])
+        for name in found & set(known)
+        for length in range(1, name.count(".") + 2)
+    }
+    return {name for name in whole if name != own and not own.startswith(f"{name}.")}
+
+
+def circles(imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """Circles of what imports what, one through each name that is in any."""
+    found: list[list[str]] = []
+    left = dict(imports)
+    while left:
+        ends = [name for name, each in left.items() if not each & set(left)]
+        if ends:
+            for name in ends:
+                del left[name]
+            continue
+        # All that is left leads on and on: the first name that comes twice closes a circle.
+        way = [next(iter(left))]
+        while way[-1] not in way[:-1]:
+            way.append(min(left[way[-1]] & set(left)))
+        found.append(way[way.index(way[-1]) :])
+        del left[way[-1]]
+    return found
+
+
+def units_of(imports: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The same of packages, and of modules beside them: `transforms.read`, `transforms.rows`."""
+    found: dict[str, set[str]] = {}
+    for name, each in imports.items():
+        unit = ".".join(name.split(".")[:2])
+        others = {".".join(other.split(".")[:2]) for other in each if "." in other}
+        found.setdefault(unit, set()).update(others - {unit})
+    return {unit: others for unit, others in found.items() if "." in unit}
+
+
+def test_a_circle_of_imports_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == [["b", "c", "b"]]
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+    assert units_of({"p.a.x": {"p.b.y"}, "p.b.z": {"p.a.w"}, "p.b.y": set()}) == {
+        "p.a": {"p.b"},
+        "p.b": {"p.a"},
+    }
+
+
+def test_imports_go_in_no_circle() -> None:
+    """Neither between modules nor between packages: each can be read without those above it."""
+    known = {named(module): module for module in MODULES}
+    imports = {name: imports_of(module, known) for name, module in known.items()}
+    assert circles(imports) == []
+    assert circles(units_of(imports)) == []
 
 
 def pyproject() -> dict[str, Any]:

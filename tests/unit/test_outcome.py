@@ -7,7 +7,7 @@ import pytest
 from kerneltrack.errors import ConfigError
 from pipelines.files.max_failures import read_limit
 from pipelines.files.outcome import end, judge, record_of
-from pipelines.files.record import JobError
+from pipelines.job import JobError
 
 
 def counts(rows: int, failed: int, **more: int) -> dict[str, int]:

@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from pipelines.files.output_lock import LOCK, file_held, folder_held
+from pipelines.output_lock import LOCK, file_held, folder_held
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ["kerneltrack", "track", "a b.csv"]
 HOLDER = """
 import os, sys, time
-from pipelines.files.output_lock import folder_held
+from pipelines.output_lock import folder_held
 with folder_held(sys.argv[1], "--output", ["kerneltrack", "score"]):
     # Of a forked process the child speaks: it has then done what it does first of all.
     if len(sys.argv) == 2 or os.fork() == 0:

@@ -10,9 +10,9 @@ import pytest
 
 from kerneltrack.learners.linear.spec import RidgeSpec
 from kerneltrack.trackers.okfeb.spec import OKFEBSpec
-from pipelines.files.layout import results_in
-from pipelines.live.counters import KNOWN
+from pipelines.flink.counters import KNOWN
 from pipelines.live.options import TOPICS, topic_flag
+from pipelines.run_folder import results_in
 from transforms import outputs
 from transforms.outputs import FOLDERS, LEARNER, OUTPUTS, SCORER, TRACKER, Asked
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kerneltrack.errors import ConfigError
-from pipelines.live.flink import Flink
+from pipelines.flink.client import Flink
 from pipelines.live.jobs import FORMATS, Left, Place, Record, find_left
 
 JOBS = ("61d255dc314220dfde879567a42c8f2f", "47de3407720d4cea9533b1230b42b1ce")

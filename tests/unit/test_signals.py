@@ -13,8 +13,7 @@ import pytest
 
 from pipelines.cli import signals
 from pipelines.cli.signals import SignalKeyboardInterrupt, ended_by_signals, said_of, signal_of
-from pipelines.files.record import JobError
-from pipelines.job import explain
+from pipelines.job import JobError, explain
 
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pipelines.cluster.interruption import Interruption
+from pipelines.flink.client import Flink, FlinkError, cause_of
+from pipelines.flink.counters import describe, shown
+from pipelines.flink.health import RECENT, STALE, Health
 from pipelines.live import status as stream_status
-from pipelines.live.counters import describe, shown
-from pipelines.live.flink import Flink, FlinkError, cause_of
-from pipelines.live.health import RECENT, STALE, Health
 from pipelines.live.status import QUIET, StatusLine, said_of, watch
 
 NOW = 1_800_000_000.0
@@ -54,7 +54,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     stale = Health("RUNNING", 0, None, "", NOW - STALE - 1)
     (line,) = stale.troubles(NOW, tmp_path)
     assert line == f"no checkpoint for {STALE + 1:.0f} s"
-    monkeypatch.setattr("pipelines.live.health.LEAST_FREE", 1 << 62)
+    monkeypatch.setattr("pipelines.flink.health.LEAST_FREE", 1 << 62)
     (line,) = stale.troubles(NOW, tmp_path)
     assert line.endswith(f": the disk of {tmp_path} is full")
 

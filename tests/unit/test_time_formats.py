@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import TIME_LIMIT
+from kerneltrack.time_units import UNITS
 from pipelines.files.times_look import formats_of
 from transforms.read.column_options import ColumnOptions
-from transforms.read.time_units import UNITS
 from transforms.read.times import to_nanoseconds
 
 EPOCH = datetime(1970, 1, 1)

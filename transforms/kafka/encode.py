@@ -17,10 +17,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk, encode_batch
-from transforms.kafka.commands import command_of
 from transforms.kafka.formats import OUTPUT_FORMATS
 from transforms.kafka.gather import Outgoing
 from transforms.kafka.messages import offset_and_place
+from transforms.keyed.commands import command_of
 from transforms.write.schemas import TIME
 
 MOST_BYTES = 900_000

@@ -24,8 +24,8 @@ from apache_beam.utils.timestamp import Timestamp
 from kerneltrack.errors import DataError
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, ChunkCoder, Failures
-from transforms.kafka.commands import Command, command_of
 from transforms.keyed.bundles import MOST_BYTES, HoldingFn
+from transforms.keyed.commands import Command, command_of
 from transforms.keyed.expiry import Expiry, Kept, is_name, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes

@@ -14,7 +14,7 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.spec import BOTH, FEATURES, ROWS
 from transforms.chunks import Chunk
-from transforms.kafka.commands import command_of
+from transforms.keyed.commands import command_of
 from transforms.metrics import count
 from transforms.read.label_values import label_column
 

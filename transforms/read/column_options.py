@@ -9,7 +9,7 @@ from typing import Annotated
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.settings import OneOf, Settings
-from transforms.read.time_units import UNITS
+from kerneltrack.time_units import UNITS
 
 ONLY_MODEL = "all"
 """The model id of an input that has no model-id column."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, DataError, fit
+from kerneltrack.time_units import UNITS
 from transforms.read.column_options import ONLY_MODEL, ColumnOptions
 from transforms.read.formats.base import FileInfo
 from transforms.read.kinds import (
@@ -31,7 +32,6 @@ from transforms.read.long_table import LongTable, find_channels
 from transforms.read.matrix import Feature, read_texts, to_matrix
 from transforms.read.numbers import Numbers, nulls_of, without_nulls
 from transforms.read.text_columns import Texts
-from transforms.read.time_units import UNITS
 
 __all__ = ["HAS_MISSING", "ColumnOptions", "Columns", "resolve"]
 

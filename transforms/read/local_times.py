@@ -31,13 +31,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.time_units import UNITS
 from transforms.metrics import count
 from transforms.read.columns import Columns, Passages
 from transforms.read.date_and_time import time_column
 from transforms.read.formats.base import FileInfo, Rows
 from transforms.read.kinds import is_text, value_type
 from transforms.read.model_ids import model_ids
-from transforms.read.time_units import UNITS
 from transforms.read.times import NEVER, UNKNOWN, Times, change_between, to_nanoseconds
 
 _NONE = np.iinfo(np.int64).min

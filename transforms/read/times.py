@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack.limits import TIME_LIMIT
+from kerneltrack.time_units import NANOSECONDS, UNITS, TimeUnit
 from transforms.read.kinds import as_bytes, codes_of, encode, is_number, is_text, texts_of
 from transforms.read.time_formats import parse_format, parse_iso
-from transforms.read.time_units import NANOSECONDS, UNITS, TimeUnit
 
 _EPOCH = datetime(1970, 1, 1)
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"

@@ -29,8 +29,8 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers.common.calls import refusal
 from transforms.chunks import Chunk, Failures
-from transforms.kafka.commands import Command, as_chunk, command_of
 from transforms.keyed.bundles import HoldingFn
+from transforms.keyed.commands import Command, as_chunk, command_of
 from transforms.keyed.expiry import Expiry, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from kerneltrack.errors import DataError
 from kerneltrack.paths import join
 from kerneltrack.snapshots.files import files_in, opened, read_whole, write_whole
+from pipelines.run_folder import REPORT, RUN
 
 BATCH_ROWS = 1 << 18
 """Rows of a batch, where columns are a number each."""
@@ -55,7 +56,7 @@ def read_run(output: str) -> dict[str, Any]:
     Raises:
         DataError: If the file is missing, or is not one JSON object.
     """
-    path = join(output, "run.json")
+    path = join(output, RUN)
     try:
         run = json.loads(read_whole(path))
     except ValueError as error:
@@ -67,7 +68,7 @@ def read_run(output: str) -> dict[str, Any]:
 
 def write_page(output: str, page: str) -> str:
     """Write `output/report.html`, never half a page; return its path."""
-    path = join(output, "report.html")
+    path = join(output, REPORT)
     write_whole(path, page.encode("utf-8", "backslashreplace"), mime_type="text/html")
     return path
 

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.live.flink import Flink, cause_of
+from pipelines.flink.client import Flink, cause_of
 
 RUNS = "RUNNING"
 STOPS = ("CANCELLING", "CANCELED", "FINISHED")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from pipelines.live.flink import Flink
+from pipelines.flink.client import Flink
 from transforms.outputs import OUTPUTS
 
 PREFIX = "kerneltrack_"

@@ -1,0 +1,63 @@
+"""Commands among a model's rows: begin anew, or go on from a snapshot.
+
+A command is a message without a value under the model's id; its headers say what is to be done.
+It takes effect between the rows that came before it and had their turn, and all others. So what
+comes out depends on the order of messages in the partition alone, as it does for late rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from kerneltrack import codec
+from transforms.chunks import Chunk
+
+HEADER = "kerneltrack-command"
+RESET, REPLACE = "reset", "replace"
+
+
+class Command(NamedTuple):
+    """What a model is to begin with.
+
+    Attributes:
+        tracker: Bytes of a snapshot's tracker; None: its next rows.
+        learner: Bytes of a snapshot's learner; None: nothing learned.
+    """
+
+    tracker: bytes | None
+    learner: bytes | None
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        """The message's headers."""
+        if self.tracker is None:
+            return [(HEADER, RESET.encode())]
+        found = [(HEADER, REPLACE.encode()), (codec.TRACKER, self.tracker)]
+        return found if self.learner is None else [*found, (codec.LEARNER, self.learner)]
+
+
+_COLUMNS = {"index": pa.int64(), codec.TRACKER: pa.binary(), codec.LEARNER: pa.binary()}
+
+
+def as_chunk(command: Command, index: int = 0) -> Chunk:
+    """Return a command in the form in which it travels among rows.
+
+    Args:
+        command: The command.
+        index: That of the first row after it.
+    """
+    values = {"index": index, **command._asdict()}
+    return Chunk(
+        pa.RecordBatch.from_pydict(
+            {name: pa.array([values[name]], kind) for name, kind in _COLUMNS.items()}
+        )
+    )
+
+
+def command_of(chunk: Chunk) -> Command | None:
+    """Return the command that a chunk is, None if it holds rows."""
+    if not chunk.has(codec.TRACKER):
+        return None
+    return Command(*(chunk.batch.column(name)[0].as_py() for name in Command._fields))
