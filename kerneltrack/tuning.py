@@ -105,8 +105,8 @@ def candidates(task: str, channels: int) -> list[Candidate]:
 
     found = [
         Candidate("auto", small, AutoSpec(task=task)),
-        Candidate("auto, half the landmarks", small, AutoSpec(task=task, budget=75)),
-        Candidate("auto, twice the landmarks", small, AutoSpec(task=task, budget=300)),
+        Candidate("auto, low effort", small, AutoSpec(task=task, effort="low")),
+        Candidate("auto, high effort", small, AutoSpec(task=task, effort="high")),
         Candidate("auto, wider kernel", small, AutoSpec(task=task, gamma=2.0)),
         Candidate("auto, features of 20 directions, too", large, AutoSpec(task=task, inputs=BOTH)),
         Candidate("ridge on rows, never forgets", still, ridge(1.0, "features")),

@@ -81,8 +81,8 @@ TRACKERS: dict[str, dict[str, Any]] = {
 }
 LEARNERS: dict[str, dict[str, Any]] = {
     "auto": {"budget": 6},
-    "auto-mapped": {"budget": 6, "gamma": 0.1},
-    "auto-targets": {"task": "regression", "budget": 6, "gamma": 0.1},
+    "auto-mapped": {"budget": 6, "window": 40, "gamma": 0.1},
+    "auto-targets": {"task": "regression", "budget": 6, "window": 40, "gamma": 0.1},
     "ridge": {},
     "ridge-targets": {"task": "regression"},
     "logistic": {},

@@ -1,92 +1,15 @@
 /* Experts side by side and a mixture of them, see `learners/auto/learner.py`. */
+#include "auto.h"
+
 #include "elementary.h"
-#include "learning.h"
 
-/* Places in `counts` behind those of all learners: landmarks; the class of the last label, 0 before
-the first, else its place and 1; rows that wait for the map; whether it is there. */
-enum { MET = LEARNER_COUNTS, LATEST, WAITING, MAPPED };
-/* Places in `reals`: what has come towards the next landmark; labels that were the last one's, and
-that were not; the last target; the mixture's mean squared error; the targets' mean square. */
-enum { TOWARDS, STAYED, TURNED, LAST_TARGET, SPREAD, SIZE2, REALS };
-/* Where a memory's functions are read off: the constant, the row, the map, the features. */
-enum { TAPS = 4 };
-/* Behind the memories' functions: the follower, the last label, the stack of all these. */
-enum { FOLLOWER, LAST_LABEL, STACK, OTHERS };
-/* Columns of `tally`. */
-enum { LOSS, RIGHT, WEIGHT };
-
-/* Inputs beyond this count as this, and no entry of D is below that: their products stay numbers. */
-#define MOST_INPUT 1e30
-#define LEAST_PIVOT 1e-300
-/* D of the constant where targets are centred: no λ holds it back. */
-#define FREE_PIVOT 1e100
-/* Rows between two turns of restoring λ to a coordinate. */
-#define RESTORE_EVERY 4
-/* The map begins when so much of the budget is met, or so many rows have waited for it. */
-#define FIRST_SHARE 0.75
-#define LONGEST_WAIT 256
-/* A later landmark is one that is nearer to no other than this, and so many of its kind have come. */
-#define NOVEL 0.2
-#define LATER_EVERY 4.0
 /* Of an error, in squared deviations of the mixture's, at most so much counts against an expert. */
 #define MOST_SQUARES 25.0
 
-typedef struct {
-  double ridge;
-  double share;
-  double inverse_gamma;
-  int64_t last_label;
-  vec memories;
-  int64_t channels;
-} auto_settings;
-
-/* `AutoState` but for the classes' names, with room for the call's classes. */
-typedef struct {
-  mat factors;
-  mat pivots;
-  mat aims;
-  mat landmarks;
-  mat chase;
-  mat tempers;
-  vec shares;
-  mat blending;
-  vec blend;
-  vec seen;
-  mat early;
-  mat tally;
-  mat course;
-  vec reals;
-  vec sums;
-  ints counts;
-} auto_state;
-
-/* A call: the row at hand, its coordinates x, and what the experts say of it. */
-typedef struct {
-  lesson at;
-  const auto_settings *settings;
-  auto_state *state;
-  int64_t size, memories, experts, width, features, first_feature;
-  double *x;
-  /* Nx of each memory, (L, p). */
-  mat along;
-  /* Decision values, probabilities and their logarithms of each expert, whole vectors a line. */
-  mat values, chances, logs;
-  /* Of the row that a memory takes in, see `find_gains`; u. */
-  double *steps, *spreads, *backs, *gains, *taken;
-  double *wanted, *aimed, *gradient, *image, *mixed;
-  arena scratch;
-} auto_call;
-
-/* Rows i to i + 3 of a memory's N, i a multiple of four, with the columns up to i + 3: four columns
-of the four rows, then the next four, so that all of N is read in the order in which it lies. */
-static inline double *four_at(const auto_call *call, int64_t memory, int64_t i) {
-  return row_of(&call->state->factors, memory) + i * (i + LANES) / 2;
-}
-
-static inline double *entry_at(const auto_call *call, int64_t memory, int64_t row, int64_t column) {
-  int64_t r = row % LANES, c = column % LANES;
-  return four_at(call, memory, row - r) + LANES * (column - c + r) + c;
-}
+/* Rows that the expert of a few nearest ones asks. */
+#define FEW 4
+/* Rows that are nearer than this are all as near. */
+#define LEAST_SQUARE 1e-6
 
 static int begin_call(auto_call *call, const auto_settings *settings, const mode *how,
                       auto_state *state, const mat *rows, const coded *labels, predicted *out) {
@@ -115,98 +38,50 @@ static int begin_call(auto_call *call, const auto_settings *settings, const mode
     call->mixed = reals(scratch, line);
     call->gradient = reals(scratch, padded(call->experts));
     call->image = reals(scratch, padded(call->experts));
+    call->point = reals(scratch, call->width);
+    call->spot = reals(scratch, call->width);
+    call->row = reals(scratch, call->width + call->features);
+    call->squares = piece(scratch, state->recent_labels.size + SIDE, sizeof(float));
+    call->singles = piece(scratch, 2 * call->width, sizeof(float));
+    call->gaps = reals(scratch, state->recent_labels.size + SIDE);
+    call->weights = table(scratch, size, line);
+    call->slopes = table(scratch, line, call->width);
     if (!placed && !take_block(scratch)) return 0;
   }
   call->x[0] = 1.0;
   return 1;
 }
 
-/* The places of landmarks that were not met yet are not in use: from here to the features'. */
-static inline int64_t free_places(const auto_call *call) {
-  const int64_t *counts = call->state->counts.at;
-  return 1 + call->width + (counts[MAPPED] ? counts[MET] : 0);
+/* Add a row's weight to what its label says: its class's share, or its target's. */
+static void count_near(const auto_call *call, int64_t expert, int64_t rank, double weight) {
+  double label = call->state->recent_labels.at[call->nearest.place[rank]];
+  double *values = row_of(&call->values, expert);
+  if (call->at.how->regression)
+    values[0] = fma(weight, in_units(&call->at, label), values[0]);
+  else
+    values[(int64_t)label] += weight;
 }
 
-/* The coordinates in use from `first` on: two runs of them. */
-enum { RUNS = 2 };
-typedef struct {
-  int64_t begin, end;
-} run;
-
-static inline run used_run(const auto_call *call, int which, int64_t first) {
-  if (which == 0) return (run){first, free_places(call)};
-  return (run){first > call->first_feature ? first : call->first_feature, call->size};
-}
-
-/* The next four coordinates of which one is in use: a multiple of four, as `i` is. */
-static inline int64_t next_four(const auto_call *call, int64_t i) {
-  if (i < free_places(call) || i + LANES > call->first_feature) return i;
-  return call->first_feature / LANES * LANES;
-}
-
-static void take_inputs(double *to, const double *from, int64_t count) {
-  for (int64_t j = 0; j < count; j++)
-    to[j] = larger(-MOST_INPUT, smaller(MOST_INPUT, from[j]));
-}
-
-/* Coordinates of the row: 1, the row, κ(landmarks, row), the features. O(mD) */
-static void place_row(auto_call *call, const double *row) {
-  const mat *landmarks = &call->state->landmarks;
-  double *kernel = call->x + 1 + call->width;
-  int64_t met = call->state->counts.at[MET], i = 0;
-  double last[LANES] = {0};
-  take_inputs(call->x + 1, row, call->width);
-  take_inputs(call->x + call->first_feature, row + call->width, call->features);
-  for (int64_t j = 0; j < met; j++)
-    kernel[j] = -call->settings->inverse_gamma *
-                squared_distance(row_of(landmarks, j), row, call->width);
-  for (; i + LANES <= met; i += LANES) store4(kernel + i, exp4(load4(kernel + i)));
-  copy(last, kernel + i, met - i);
-  store4(last, exp4(load4(last)));
-  copy(kernel + i, last, met - i);
-}
-
-/* Nx of one memory: four rows side by side share what is read of x. O(p²) */
-static void project(auto_call *call, int64_t memory) {
-  double *along = row_of(&call->along, memory);
-  for (int64_t i = next_four(call, 0); i < call->size; i = next_four(call, i + LANES)) {
-    const double *next = four_at(call, memory, i);
-    v4 sums[LANES] = {{0}};
-    for (int64_t j = 0; j < i + LANES; j += LANES) {
-      v4 x = load4(call->x + j);
-      UNROLLED
-      for (int r = 0; r < LANES; r++, next += LANES) sums[r] = fma4(load4(next), x, sums[r]);
-    }
-    UNROLLED
-    for (int r = 0; r < LANES; r++) along[i + r] = fold4(sums[r]);
+/* What the nearest rows of the window say. O(WD) */
+static void ask_nearest(auto_call *call, const double *row) {
+  const auto_state *state = call->state;
+  int64_t near = call->memories * TAPS + NEAR;
+  int64_t many = least_of(call->at.counts[LEARNED], call->settings->window);
+  const nearest_rows *found = &call->nearest;
+  double weights[NEAREST], total = 0.0;
+  measure_window(&state->recent, call->width + call->features, many, row, state->scales.at,
+                 call->width, call->squares, call->singles);
+  find_nearest(call->squares, many, &call->nearest);
+  for (int64_t e = near; e < near + 3; e++) fill(row_of(&call->values, e), 0.0, call->at.known);
+  for (int64_t i = 0; i < found->many; i++) {
+    double part = ((double)found->squared[0] + LEAST_SQUARE) / ((double)found->squared[i] + LEAST_SQUARE);
+    weights[i] = part * part;
+    total += weights[i];
   }
-}
-
-/* What one memory's functions say, read off at its taps. O(p² + Cp) */
-static void read_off(auto_call *call, int64_t memory) {
-  int64_t begins[TAPS] = {0, 1, 1 + call->width, call->first_feature};
-  int64_t ends[TAPS] = {1, 1 + call->width, free_places(call), call->size};
-  const double *along = row_of(&call->along, memory);
-  const mat *aims = &call->state->aims;
-  int64_t known = call->at.known, c = 0;
-  project(call, memory);
-  for (; c + LANES <= known; c += LANES) {
-    v4 total = {0};
-    for (int tap = 0; tap < TAPS; tap++) {
-      const double *aim = row_of(aims, memory * call->size + begins[tap]) + c;
-      for (int64_t i = begins[tap]; i < ends[tap]; i++, aim += aims->columns)
-        total = fma4(all4(along[i]), load4(aim), total);
-      store4(row_of(&call->values, memory * TAPS + tap) + c, total);
-    }
-  }
-  for (; c < known; c++) {
-    double total = 0.0;
-    for (int tap = 0; tap < TAPS; tap++) {
-      const double *aim = row_of(aims, memory * call->size + begins[tap]) + c;
-      for (int64_t i = begins[tap]; i < ends[tap]; i++, aim += aims->columns)
-        total = fma(along[i], *aim, total);
-      row_of(&call->values, memory * TAPS + tap)[c] = total;
-    }
+  for (int64_t i = 0; i < found->many; i++) {
+    count_near(call, near, i, weights[i] / total);
+    if (i < FEW) count_near(call, near + 1, i, 1.0 / (double)least_of(FEW, found->many));
+    count_near(call, near + 2, i, 1.0 / (double)found->many);
   }
 }
 
@@ -218,7 +93,8 @@ static void evaluate(auto_call *call) {
   for (int64_t memory = 0; memory < call->memories; memory++) read_off(call, memory);
   for (int64_t c = 0; c < call->at.known; c++)
     chased[c] = dot(row_of(&state->chase, c), call->x, 1 + call->width);
-  for (int64_t e = 0; e <= follower; e++) tame(row_of(&call->values, e), call->at.known);
+  ask_nearest(call, row_of(call->at.rows, call->at.n));
+  for (int64_t e = 0; e <= call->memories * TAPS + NEAR_MANY; e++) tame(row_of(&call->values, e), call->at.known);
 }
 
 /* Logarithms of the first `known` chances, both in whole vectors. */
@@ -421,9 +297,10 @@ static void learn_class(auto_call *call) {
   auto_state *state = call->state;
   int64_t code = call->at.code, follower = call->memories * TAPS + FOLLOWER;
   tally_class(call);
+  call->surprise = 1.0 - call->at.values[code];
   for (int64_t e = 0; e < call->experts; e++) call->image[e] = row_of(&call->chances, e)[code];
   share_out(call);
-  learn_class_stack(call, follower + 2);
+  learn_class_stack(call, call->memories * TAPS + STACK);
   learn_tempers(call);
   follow_class(call, row_of(&call->values, follower));
   int64_t last = state->counts.at[LATEST] - 1;
@@ -433,11 +310,6 @@ static void learn_class(auto_call *call) {
   }
   state->counts.at[LATEST] = code + 1;
   state->seen.at[code] += 1.0;
-}
-
-/* Whether a memory's constant is free of the ridge. */
-static int is_free(const auto_call *call) {
-  return call->at.how->regression && call->at.how->units == CENTRED;
 }
 
 /* Take the row's target up, and write all that is in the units of targets in those that follow. */
@@ -461,13 +333,14 @@ static void turn_units(auto_call *call) {
 
 static void learn_target(auto_call *call) {
   auto_state *state = call->state;
-  int64_t follower = call->memories * TAPS + FOLLOWER, stack = follower + 2;
+  int64_t follower = call->memories * TAPS + FOLLOWER, stack = call->memories * TAPS + STACK;
   int64_t width = 1 + call->width;
   turn_units(call);
   double label = call->at.labels->targets.at[call->at.n], *real = state->reals.at;
   double target = in_units(&call->at, label);
   double missed = target - call->at.values[0];
   tally_target(call, target);
+  call->surprise = real[SPREAD] > 0.0 ? smaller(1.0, missed * missed / real[SPREAD]) : 1.0;
   int64_t learned = call->at.counts[LEARNED];
   double pace = larger(1.0 - FADING, 1.0 / (double)(learned + 1));
   real[SIZE2] += pace * (target * target - real[SIZE2]);
@@ -492,181 +365,6 @@ static void learn_target(auto_call *call) {
   real[LAST_TARGET] = label;
 }
 
-/* What a row is along each coordinate, f (`steps`), and what it does to a memory there: v = Df/ρ
-(`spreads`), α = 1 + Σfv up to the coordinate, k = f/α' (`backs`) with α' that of the coordinate
-before, v/α (`gains`); D ← Dα'/(ρα). Coordinates that are not in use have none of it. */
-static void find_gains(auto_call *call, int64_t memory, const double *along, double grown,
-                       int64_t first, double scale) {
-  double total = 1.0, inverse = 1.0, *pivots = row_of(&call->state->pivots, memory);
-  fill(call->spreads, 0.0, padded(call->size));
-  fill(call->backs, 0.0, padded(call->size));
-  for (int which = 0; which < RUNS; which++) {
-    run used = used_run(call, which, first);
-    for (int64_t i = used.begin; i < used.end; i++) {
-      double pivot = grown * pivots[i], step = scale * along[i];
-      double spread = pivot * step, before = total;
-      total = fma(step, spread, total);
-      call->steps[i] = step;
-      call->spreads[i] = spread;
-      call->backs[i] = step * inverse;
-      inverse = 1.0 / total;
-      call->gains[i] = spread * inverse;
-      pivots[i] = larger(pivot * (before * inverse), LEAST_PIVOT);
-    }
-  }
-}
-
-/* Take what each class was to say of the row into the functions, coordinate by coordinate: an error
-is what those before have left of it. */
-static void learn_aims(auto_call *call, int64_t memory, int64_t first) {
-  const mat *aims = &call->state->aims;
-  int64_t known = call->at.known, c = 0;
-  for (; c + LANES <= known; c += LANES) {
-    v4 error = load4(call->wanted + c);
-    for (int which = 0; which < RUNS; which++) {
-      run used = used_run(call, which, first);
-      double *aim = row_of(aims, memory * call->size + used.begin) + c;
-      for (int64_t i = used.begin; i < used.end; i++, aim += aims->columns) {
-        v4 old = load4(aim);
-        error = fma4(all4(-call->steps[i]), old, error);
-        store4(aim, fma4(all4(call->gains[i]), error, old));
-      }
-    }
-  }
-  for (; c < known; c++) {
-    double error = call->wanted[c];
-    for (int which = 0; which < RUNS; which++) {
-      run used = used_run(call, which, first);
-      double *aim = row_of(aims, memory * call->size + used.begin) + c;
-      for (int64_t i = used.begin; i < used.end; i++, aim += aims->columns) {
-        error = fma(-call->steps[i], *aim, error);
-        *aim = fma(call->gains[i], error, *aim);
-      }
-    }
-  }
-}
-
-/* N ← N - k·u, u ← u + v·N, row by row: four rows side by side, so that u is read and written once
-for them. A row's own column is 1 and has no u yet, the columns behind it have neither. O(p²) */
-static void turn_rows(auto_call *call, int64_t memory, int64_t first) {
-  double *u = call->taken;
-  fill(u, 0.0, padded(call->size));
-  for (int64_t i = next_four(call, first / LANES * LANES); i < call->size; i = next_four(call, i + LANES)) {
-    double *next = four_at(call, memory, i);
-    v4 backs[LANES], spreads[LANES];
-    UNROLLED
-    for (int r = 0; r < LANES; r++) {
-      backs[r] = all4(-call->backs[i + r]);
-      spreads[r] = all4(call->spreads[i + r]);
-    }
-    for (int64_t j = 0; j < i + LANES; j += LANES) {
-      v4 now = load4(u + j);
-      UNROLLED
-      for (int r = 0; r < LANES; r++, next += LANES) {
-        v4 old = load4(next);
-        store4(next, fma4(backs[r], now, old));
-        now = fma4(spreads[r], old, now);
-      }
-      store4(u + j, now);
-    }
-  }
-}
-
-/* Take a row into a memory, which it is `along`, not at all before coordinate `first`; `wanted` is
-what each class was to say of it. */
-static void absorb(auto_call *call, int64_t memory, const double *along, double grown,
-                   int64_t first, double scale) {
-  find_gains(call, memory, along, grown, first, scale);
-  learn_aims(call, memory, first);
-  turn_rows(call, memory, first);
-}
-
-/* Restore the λ that rows have cost one coordinate since its last turn. */
-static void restore_ridge(auto_call *call, int64_t memory, int64_t learned) {
-  double rho = call->settings->memories.at[memory];
-  int64_t turn = learned / RESTORE_EVERY;
-  int64_t place = turn % call->size;
-  if (learned % RESTORE_EVERY != 0 || (place == 0 && is_free(call))) return;
-  if (place >= free_places(call) && place < call->first_feature) return;
-  int64_t rows = least_of(learned + 1, RESTORE_EVERY * call->size);
-  double lost = sqrt(call->settings->ridge * (1.0 - power_of(rho, rows)));
-  double *along = row_of(&call->along, memory);
-  for (int64_t i = place; i < call->size; i++) along[i] = *entry_at(call, memory, i, place);
-  fill(call->wanted, 0.0, call->at.known);
-  absorb(call, memory, along, 1.0, place, lost);
-}
-
-/* Take the row into every memory: of each class what it was to say is in `wanted`. */
-static void learn_memories(auto_call *call, const double *aimed, int64_t learned) {
-  for (int64_t memory = 0; memory < call->memories; memory++) {
-    double rho = call->settings->memories.at[memory];
-    copy(call->wanted, aimed, call->at.known);
-    absorb(call, memory, row_of(&call->along, memory), 1.0 / rho, 0, 1.0);
-    if (rho < 1.0) restore_ridge(call, memory, learned);
-  }
-}
-
-/* What each class was to say of a row of this class or target. */
-static void aim_at(auto_call *call, double label) {
-  fill(call->aimed, 0.0, call->at.known);
-  if (call->at.how->regression)
-    call->aimed[0] = in_units(&call->at, label);
-  else
-    call->aimed[(int64_t)label] = 1.0;
-}
-
-/* Begin the memories anew, with the map, by the rows that waited for it. */
-static void begin_map(auto_call *call) {
-  auto_state *state = call->state;
-  int64_t many = state->counts.at[WAITING], inputs = state->early.columns - 1;
-  state->counts.at[MAPPED] = 1;
-  state->counts.at[WAITING] = 0;
-  fill(state->aims.at, 0.0, state->aims.rows * state->aims.columns);
-  fill(state->factors.at, 0.0, state->factors.rows * state->factors.columns);
-  fill(state->pivots.at, 1.0 / call->settings->ridge, state->pivots.rows * state->pivots.columns);
-  for (int64_t memory = 0; memory < call->memories; memory++) {
-    if (is_free(call)) row_of(&state->pivots, memory)[0] = FREE_PIVOT;
-    for (int64_t i = 0; i < call->size; i++) *entry_at(call, memory, i, i) = 1.0;
-  }
-  for (int64_t n = 0; n < many; n++) {
-    const double *row = row_of(&state->early, n);
-    place_row(call, row);
-    for (int64_t memory = 0; memory < call->memories; memory++) project(call, memory);
-    aim_at(call, row[inputs]);
-    learn_memories(call, call->aimed, n);
-  }
-}
-
-/* Whether the row becomes a landmark: one that is far from all of them does the sooner. */
-static void meet_landmark(auto_call *call) {
-  auto_state *state = call->state;
-  int64_t met = state->counts.at[MET], most = state->landmarks.rows;
-  if (met >= most) return;
-  const double *kernel = call->x + 1 + call->width;
-  double nearest = 0.0, *towards = state->reals.at + TOWARDS;
-  for (int64_t j = 0; j < met; j++) nearest = larger(kernel[j], nearest);
-  if (!state->counts.at[MAPPED])
-    *towards += 2.0 * (1.0 - nearest);
-  else if (nearest < NOVEL)
-    *towards += 1.0 / LATER_EVERY;
-  if (!(*towards >= 1.0)) return;
-  *towards = 0.0;
-  copy(row_of(&state->landmarks, met), call->x + 1, call->width);
-  state->counts.at[MET] = met + 1;
-}
-
-/* Before the map is there: the row waits for it. */
-static void wait_for_map(auto_call *call, double label) {
-  auto_state *state = call->state;
-  int64_t inputs = state->early.columns - 1;
-  double *place = row_of(&state->early, state->counts.at[WAITING]++);
-  copy(place, row_of(call->at.rows, call->at.n), inputs);
-  place[inputs] = label;
-  if ((double)state->counts.at[MET] >= FIRST_SHARE * (double)state->landmarks.rows ||
-      state->counts.at[WAITING] == LONGEST_WAIT)
-    begin_map(call);
-}
-
 static void learn_row(auto_call *call) {
   const lesson *at = &call->at;
   int regression = at->how->regression != 0;
@@ -678,9 +376,7 @@ static void learn_row(auto_call *call) {
     learn_class(call);
   aim_at(call, label);
   learn_memories(call, call->aimed, at->counts[LEARNED]);
-  meet_landmark(call);
-  if (!call->state->counts.at[MAPPED]) wait_for_map(call, label);
-  at->counts[LEARNED] += 1;
+  learn_map(call, label);
 }
 
 /* Report what the mixture says: a classifier's decision values are logarithms of its probabilities,

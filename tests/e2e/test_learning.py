@@ -276,6 +276,7 @@ def test_a_section_of_the_spec_file_is_as_good_as_flags(classes: Run, tmp_path: 
         (("--inputs", "rows"), RidgeSpec(inputs="rows")),
         (("--learner", "auto"), AutoSpec()),
         (("--learner", "auto", "--inputs", "both"), AutoSpec(inputs="both")),
+        (("--learner", "auto", "--learner-effort", "low"), AutoSpec(effort="low")),
     ],
 )
 def test_a_learner_is_told_the_row_beside_its_features(

@@ -39,8 +39,10 @@ SPECS = {
     "rows": RowsSpec(**SIZES, clip=4.0),
 }
 LEARNERS: dict[str, LearnerSpec] = {
-    "auto": AutoSpec(budget=8, inputs="both"),
-    "auto_targets": AutoSpec(task="regression", budget=8, forgetting=0.99, inputs="both"),
+    "auto": AutoSpec(budget=8, window=40, inputs="both"),
+    "auto_targets": AutoSpec(
+        task="regression", budget=8, window=40, forgetting=0.99, inputs="both"
+    ),
     "ridge": RidgeSpec(forgetting=0.99),
     "ridge_targets": RidgeSpec(task="regression", bias=False),
     "logistic": LogisticSpec(ridge=1e-3),

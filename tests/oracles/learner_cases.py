@@ -53,6 +53,7 @@ SPECS: tuple[LearnerSpec, ...] = (
     AutoSpec(budget=8, inputs="features"),
     AutoSpec(budget=60, forgetting=1.0, last_label=False, gamma=3.0, inputs="features"),
     AutoSpec(task="regression", budget=5, forgetting=0.95, inputs="features"),
+    AutoSpec(effort="low", window=40, inputs="features"),
     RidgeSpec(),
     RidgeSpec(forgetting=1.0, bias=False),
     RidgeSpec(task="regression", forgetting=0.95),

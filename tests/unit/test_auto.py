@@ -16,7 +16,6 @@ from kerneltrack.learners import Auto, AutoSpec, RidgeSpec
 from kerneltrack.learners.auto.learner import (
     EXPERTS,
     LOSS,
-    MAPPED,
     RIGHT,
     WEIGHT,
     carried,
@@ -27,6 +26,8 @@ from kerneltrack.registry import get_learner
 
 FloatArray = npt.NDArray[np.float64]
 CHANNELS, FEATURES = 3, 2
+FIRST_MAP = 128
+"""Rows that the map is first made from, as in native/auto_map.c."""
 
 
 def made(count: int, seed: int = 0) -> tuple[FloatArray, list[str]]:
@@ -34,7 +35,9 @@ def made(count: int, seed: int = 0) -> tuple[FloatArray, list[str]]:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(count, CHANNELS)) / math.sqrt(CHANNELS)
     labels = ["in" if row @ row < 0.8 else "out" for row in rows]
-    return np.hstack([rows, 0.1 * rng.normal(size=(count, FEATURES))]), labels
+    whole = np.hstack([rows, 0.1 * rng.normal(size=(count, FEATURES))])
+    # As the window keeps them.
+    return whole.astype(np.float32).astype(np.float64), labels
 
 
 def one_by_one(
@@ -77,24 +80,22 @@ def test_the_first_taps_are_the_ridges_on_fewer_coordinates(task: str) -> None:
     np.testing.assert_allclose(values, expected, atol=1e-9)
 
 
-def test_the_map_is_as_if_it_had_been_there_at_the_first_row() -> None:
+@pytest.mark.parametrize("count", [FIRST_MAP, 300, 512, 700])
+def test_the_map_is_as_if_it_had_been_there_at_the_first_row(count: int) -> None:
     """The whole memory against the normal equations; landmarks that are met later were 0 before."""
-    rows, names = made(300)
+    rows, names = made(count)
     spec = AutoSpec(budget=20, gamma=0.5)
     learner = Auto()
     state = learner.begin(spec, 5, CHANNELS)
     kernels = np.zeros((len(rows), 20))
-    began = 0
     for n in range(len(rows)):
-        met = state.met if state.counts[MAPPED] else 0
-        kernels[n, :met] = 1.0
+        kernels[n, : state.met] = 1.0
         state = learner.learn(spec, state, rows[n : n + 1], names[n : n + 1])
-        if state.counts[MAPPED] and not began:
-            began = n + 1
-            kernels[:began, : state.met] = 1.0
-    assert 15 <= began <= 256 and state.met >= 15
-    gaps = rows[:, None, :CHANNELS] - state.landmarks[None]
-    kernels *= np.exp(-np.sum(gaps * gaps, axis=2) / spec.gamma)
+        if n + 1 in (FIRST_MAP, 4 * FIRST_MAP):
+            kernels[: n + 1] = 0.0
+            kernels[: n + 1, : state.met] = 1.0
+    assert state.met >= 18
+    kernels *= kernel_of(spec, state, rows)
     whole = np.hstack([np.ones((len(rows), 1)), rows[:, :CHANNELS], kernels, rows[:, CHANNELS:]])
     aims = np.array([[name == known for known in state.classes] for name in names], float)
     normal = whole.T @ whole + spec.ridge * np.eye(whole.shape[1])
@@ -102,6 +103,117 @@ def test_the_map_is_as_if_it_had_been_there_at_the_first_row() -> None:
     size = len(state.aims) // 2
     along = unpacked(state, 0)
     np.testing.assert_allclose(whole @ along.T @ state.aims[:size], expected, atol=1e-7)
+
+
+def kernel_of(spec: AutoSpec, state: Any, rows: FloatArray) -> FloatArray:
+    """κ of rows and all landmarks, (n, m)."""
+    gaps = (rows[:, :CHANNELS] * state.scales)[:, None] - state.landmarks[None]
+    values: FloatArray = np.exp(-np.sum(gaps * gaps, axis=2) / spec.gamma)
+    return values
+
+
+def spread_of(state: Any, rows: FloatArray) -> float:
+    """Mean squared distance of two rows in the map's scale."""
+    return 2.0 * float(np.var(rows[:, :CHANNELS] * state.scales, axis=0).sum())
+
+
+def test_the_map_takes_its_scale_from_the_rows() -> None:
+    """At first alike of all channels; then by the mean squared slopes of the long memory."""
+    rows, names = made(512)
+    names = ["high" if row[0] ** 2 + 0.3 * row[1] > 0.4 else "low" for row in rows]
+    spec, learner = AutoSpec(budget=20), Auto()
+    first = learner.learn(
+        spec, learner.begin(spec, 5, CHANNELS), rows[:FIRST_MAP], names[:FIRST_MAP]
+    )
+    assert len(set(first.scales.tolist())) == 1
+    assert spread_of(first, rows[:FIRST_MAP]) == pytest.approx(2.0)
+    before = learner.learn(spec, first, rows[FIRST_MAP:511], names[FIRST_MAP:511])
+    np.testing.assert_array_equal(before.scales, first.scales)
+    after = learner.learn(spec, before, rows[511:], names[511:])
+    assert spread_of(after, rows) == pytest.approx(2.0)
+    shares = after.scales**2 / np.sum(after.scales**2)
+    # The memory has not learned the last row when slopes are taken from it; that hardly matters.
+    slopes = np.zeros(CHANNELS)
+    for d in range(CHANNELS):
+        step = np.zeros(5)
+        step[d] = 1e-5
+        up, down = (map_values(spec, before, rows + sign * step) for sign in (1.0, -1.0))
+        slopes[d] = np.mean(np.sum(((up - down) / 2e-5) ** 2, axis=1)[::3])
+    expected = 0.9 * slopes / slopes.sum() + 0.1 / CHANNELS
+    np.testing.assert_allclose(shares, expected, atol=0.02)
+    assert shares[0] > 0.6 and shares[2] < 0.1
+
+
+def map_values(spec: AutoSpec, state: Any, rows: FloatArray) -> FloatArray:
+    """What the ridge over all coordinates of the long memory says, (n, C)."""
+    kernels = kernel_of(spec, state, rows) * (np.arange(spec.landmarks) < state.met)
+    whole = np.hstack([np.ones((len(rows), 1)), rows[:, :CHANNELS], kernels, rows[:, CHANNELS:]])
+    values: FloatArray = whole @ unpacked(state, 0).T @ state.aims[: len(state.aims) // 2]
+    return values
+
+
+def test_the_map_does_not_mind_the_rows_unit() -> None:
+    """Whatever they come in, landmarks are the same; by powers of 2 to the bit."""
+    rows, names = made(200)
+    spec = AutoSpec(budget=30)
+    states = [learn_all(spec, unit * rows, names)[0] for unit in (2.0**-20, 1.0, 2.0**20)]
+    for state, unit in zip(states, (2.0**-20, 1.0, 2.0**20), strict=True):
+        np.testing.assert_array_equal(state.scales * unit, states[1].scales)
+        np.testing.assert_array_equal(state.landmarks[:27], states[1].landmarks[:27])
+
+
+@pytest.mark.parametrize("budget", [40, 150, 400])
+def test_as_many_landmarks_are_met_as_were_asked_for(budget: int) -> None:
+    """Of two clusters that are far apart, of which one is rare, too."""
+    rng = np.random.default_rng(0)
+    rows = 0.3 * rng.normal(size=(4_500, 4)) + 5.0 * (rng.random((4_500, 1)) < 0.05)
+    names = ["a" if flip else "b" for flip in rng.random(4_500) < 0.5]
+    state, _ = learn_all(AutoSpec(budget=budget), rows, names)
+    assert state.met == budget
+
+
+def test_rows_that_repeat_themselves_are_met_once() -> None:
+    rows = np.tile(np.eye(3), (400, 1))
+    state, _ = learn_all(AutoSpec(), rows, ["a", "b", "a"] * 400)
+    assert state.met == 3
+
+
+def test_the_nearest_rows_are_those_of_the_window() -> None:
+    """Three experts against distances of all rows, before and behind the window's end."""
+    rows, names = made(330, seed=5)
+    spec, learner = AutoSpec(budget=5, window=100), Auto()
+    first = EXPERTS.index("nearest rows")
+    for count in (3, 90, 320):
+        state, _ = learn_all_of(spec, rows[:count], names[:count])
+        said = learner.experts(spec, state, rows[count : count + 10])[:, first : first + 3]
+        known = np.array([state.classes.index(name) for name in names[:count]])[-100:]
+        window = rows[:count, :CHANNELS][-100:]
+        for n in range(10):
+            gaps = (rows[count + n, :CHANNELS] - window) * state.scales
+            squared = np.sum(gaps * gaps, axis=1)
+            order = np.argsort(squared, kind="stable")[:16]
+            close = ((squared[order[0]] + 1e-6) / (squared[order] + 1e-6)) ** 2
+            few = np.where(np.arange(len(order)) < 4, 1.0, 0.0)
+            for place, weights in enumerate((close, few, np.ones(len(order)))):
+                votes = np.bincount(known[order], weights, len(state.classes)) / weights.sum()
+                powers = np.exp(state.tempers[first + place, 0] * votes)
+                chances = 0.999 * powers / powers.sum() + 0.001 / len(state.classes)
+                np.testing.assert_allclose(said[n, place], chances, atol=1e-4)
+
+
+def learn_all_of(spec: AutoSpec, rows: FloatArray, labels: Any) -> tuple[Any, Any]:
+    learner = Auto()
+    return learner.update(spec, learner.begin(spec, rows.shape[1], CHANNELS), rows, labels)
+
+
+def test_efforts_are_sizes() -> None:
+    sizes = {effort: AutoSpec(effort=effort) for effort in ("low", "default", "high")}
+    landmarks = {effort: spec.landmarks for effort, spec in sizes.items()}
+    assert landmarks == {"low": 60, "default": 120, "high": 300}
+    kept = {effort: spec.rows_kept(12) for effort, spec in sizes.items()}
+    assert kept == {"low": 512, "default": 2048, "high": 8192}
+    assert AutoSpec(effort="low", budget=7, window=9).landmarks == 7
+    assert AutoSpec(effort="low", budget=7, window=9).rows_kept(500) == 9
 
 
 def test_the_ridge_is_restored_while_rows_are_forgotten() -> None:

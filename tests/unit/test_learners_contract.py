@@ -16,7 +16,7 @@ from safetensors.numpy import load, save
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec, Learner, LearnerSpec, LinearSpec, NOLANASpec
-from kerneltrack.learners.common.base import CARRIED
+from kerneltrack.learners.common.base import CARRIED, LEARNED
 from kerneltrack.learners.kernel.spec import DictionarySpec
 from kerneltrack.registry import get_learner, parse_learner_spec
 from kerneltrack.settings import Range, settings_of
@@ -174,11 +174,13 @@ def test_bytes_are_bounded_as_documented(spec: LearnerSpec, count: int) -> None:
         memory = {"ridge": size * size, "pegasos": size}.get(spec.learner, 0)
         expected = classes * size + memory + 8
     elif isinstance(spec, AutoSpec):
-        size, early = 1 + WIDTH + spec.budget, int(state.counts[6])
-        assert state.met <= spec.budget and early < 256
-        lines = -(-size // 4) * 4
-        expected = lines * (lines + 4) + 2 * size * (classes + 1) + spec.budget * WIDTH
-        expected += classes * (WIDTH + 2) + early * (WIDTH + 1) + 547
+        size = 1 + WIDTH + spec.landmarks
+        rows = min(int(state.counts[LEARNED]), spec.rows_kept(WIDTH))
+        assert state.met <= spec.landmarks
+        lines, eights = -(-size // 4) * 4, -(-rows // 8) * 8
+        expected = lines * (lines + 4) + 2 * size * (classes + 1) + (spec.landmarks + 1) * WIDTH
+        # The window's rows are of single precision.
+        expected += classes * (WIDTH + 2) + rows + 732 + eights // 2 * WIDTH
     elif isinstance(spec, NOLANASpec):
         slots, early = spec.budget + 1, int(state.counts[6])
         assert state.size <= spec.budget and early < spec.warmup

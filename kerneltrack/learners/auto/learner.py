@@ -7,13 +7,26 @@ The learner is told of a row its own channels x and the features z that a tracke
   one of about the last 1/(1 - ρ). Each is read off at four places, as the ridge over 1 (the
   commonest label), over (1, x), over (1, x, map) and over all: eight experts;
 - a passive-aggressive follower on (1, x);
+- the 16 nearest rows of a window, the last W that were learned from: three experts, which weigh
+  them by 1/distance⁴, take the first 4 alike, or all;
 - the last label, if labels come at once: it stays as often as it did;
-- a stack: a logistic (for targets linear) regression on what the ten say;
+- a stack: a logistic (for targets linear) regression on what all these say;
 
-and mixes the eleven. Landmarks are met among the rows: the first three quarters of them as long as
-the rows wait for the map (at most 256 labelled ones), a row the sooner the farther from all others
-it is, spaced evenly; then the map begins, as if it had been there at the first row. The rest are
-rows that are far (κ < .2) from every landmark, every fourth of them.
+and mixes the fourteen.
+
+**The map** and the nearest rows measure ‖s∘(x - u)‖, s a scale of each channel. At row 128 s is
+the same for all channels, such that rows of the window are √2 apart (root mean square), whatever
+unit they came in; at 512 (2,048 ...) and when the window is full for the first time
+
+    s_d² ~ .9·G_d/ΣG + .1/D,   G_d = mean over rows of Σ_c (∂f_c/∂x_d)²,
+
+f_c what the long memory says of class c: channels that do not matter no longer blur those that do.
+Each time nine tenths of the landmarks are chosen anew among the rows of the window, each in
+proportion to 1 - κ to the nearest one chosen before, by evenly spaced draws; and the memories begin
+anew by all rows of the window, which are all rows so far, as if this map had been there at the
+first row. The other landmarks are rows that come later, the sooner the farther they are from all
+others and the less probable their class was, by (1 - κ)²·(1 - p), and at least so often that all
+are met within about W rows, unless rows repeat themselves.
 
 **Nested ridges.** A memory keeps the inverse of H = Σρ^{n-i}x_i x_iᵀ + D_n as NᵀDN, N lower
 triangular with ones on the diagonal, D diagonal, and g = DN Σρ^{n-i}y_i x_i. With f = Nx the ridge
@@ -45,17 +58,20 @@ a path's prior weight is at least that product. In classification it is the mixt
 The state keeps the losses, right predictions and weights of all (`tally`), so that it can be said
 what carried the stream.
 
-Cost O(p² + Ep + EC) a row, p = 1 + D + m + r. Flops a labelled row: 6p² + p²/2 + 12Cp + 3mD, one
-that is predicted only 2p² + 4Cp + 3mD.
+Cost O(p² + WD + Ep + EC) a row, p = 1 + D + m + r. Flops a labelled row: 6p² + p²/2 + 12Cp + 3mD +
+4WD (these in single precision), one that is predicted only 2p² + 4Cp + 3mD + 4WD. Maps are made
+from 128, 512, ... W rows: less than 1½W rows' time more, once.
 
 References: M. Herbster, M. K. Warmuth, "Tracking the best expert", Machine Learning 32, 1998 (fixed
 share, here with a start-over that includes the expert itself); G. J. Bierman, "Factorization
 methods for discrete sequential estimation", Academic Press 1977, chapter V (here of the inverse's
-lower factor, so that the first coordinates' ridges are there, too); E. Liberty, R. Sriharsha, M.
-Sviridenko, "An algorithm for online k-means clustering", ALENEX 2016 (a row is met in proportion to
-its distance; here by evenly spaced steps instead of coins); K. Crammer et al., see `pa`; E. Hazan,
-A. Agarwal, S. Kale, "Logarithmic regret algorithms for online convex optimization", Machine
-Learning 69, 2007 (the stack's steps).
+lower factor, so that the first coordinates' ridges are there, too); D. Arthur, S. Vassilvitskii,
+"k-means++: the advantages of careful seeding", SODA 2007 (landmarks in proportion to their
+distance; here by evenly spaced draws instead of random ones); A. Radhakrishnan, D. Beaglehole, P.
+Pandit, M. Belkin, "Mechanism for feature learning in neural networks and backpropagation-free
+machine learning models", Science 383, 2024 (the scale by mean squared gradients; here the diagonal
+alone); K. Crammer et al., see `pa`; E. Hazan, A. Agarwal, S. Kale, "Logarithmic regret algorithms
+for online convex optimization", Machine Learning 69, 2007 (the stack's steps).
 """
 
 from __future__ import annotations
@@ -94,9 +110,9 @@ MAX_INPUTS = 4000
 """Most inputs: a state of so many has 270 MB."""
 
 # As in native/auto.c.
-MET, LATEST, WAITING, MAPPED = range(COUNTS, COUNTS + 4)
+MET, LATEST, MAPPED = range(COUNTS, COUNTS + 3)
 """Places in `counts` behind those of all learners."""
-MEMORIES, LONGEST_WAIT, REALS = 2, 256, 6
+MEMORIES, SIDE, REALS = 2, 8, 6
 LOSS, RIGHT, WEIGHT = range(3)
 """Columns of `tally`."""
 SPANS = 32
@@ -112,6 +128,9 @@ EXPERTS = (
     "recent rows, map",
     "recent rows, map, features",
     "follower",
+    "nearest rows",
+    "4 nearest rows",
+    "16 nearest rows",
     "last label",
     "stack",
 )
@@ -131,40 +150,44 @@ class AutoSettings(NamedTuple):
     inverse_gamma: float
     last_label: bool
     memories: FloatArray
+    window: int
     channels: int
 
 
 class AutoState(NamedTuple):
     """State of the learner; see `LearnerState` for what all states hold.
 
-    With D channels, r features, m landmarks, p = 1 + D + m + r, C classes (1 in regression) and
-    e < 256 rows that wait for the map, the bytes of its arrays are
-    8(q(q + 4) + 2p(C + 1) + mD + C(D + 2) + e(D + r + 1) + 547), q = p rounded up to fours;
-    16 more in regression.
+    With D channels, r features, m landmarks, p = 1 + D + m + r, C classes (1 in regression) and w
+    rows in the window, W at most, the bytes of its arrays are
+    8(q(q + 4) + 2p(C + 1) + (m + 1)D + C(D + 2) + w + 732) + 4v(D + r), q and v being p rounded up
+    to fours and w to eights; 16 more in regression.
 
     Attributes:
         factors: (2, q(q+4)/2) N of each memory, four rows at a time with all columns up to theirs.
         pivots: (2, p) D of each memory, all above 0.
         aims: (2p, C) g of each memory.
-        landmarks: (m, D) rows; those from `met` on are unused.
+        landmarks: (m, D) rows in the map's scale; those from `met` on are unused.
         chase: (C, 1 + D) the follower's weights.
-        tempers: (10, 2) β of each expert but the stack, and the curvature met so far.
-        shares: (11,) w.
-        blending: (10, 10) the stack's step matrix.
-        blend: (10,) its weights.
+        tempers: (13, 2) β of each expert but the stack, and the curvature met so far.
+        shares: (14,) w.
+        blending: (13, 13) the stack's step matrix.
+        blend: (13,) its weights.
         seen: (C,) rows of each class.
-        early: (e, D + r + 1) rows that wait, each with its target or class's place.
-        tally: (12, 3) of each expert, the mixture last: its loss (log loss; squared error), rows
+        scales: (D,) s.
+        recent: (v(D + r)/8, 8) the window's rows in single precision, eight side by side with a
+            line for each input; when it is full the oldest row makes room.
+        recent_labels: (w,) their targets or classes' places.
+        tally: (15, 3) of each expert, the mixture last: its loss (log loss; squared error), rows
             it had right (of the last label: rows that had it, too), and weight it had, over the
             rows learned from.
-        course: (32, 11) the weights that the experts had, added up over spans of as many rows
+        course: (32, 14) the weights that the experts had, added up over spans of as many rows
             learned from; see `course`.
         reals: (6,) what has come towards the next landmark; labels of late that were as the last
             one, and that were not; the last target; mean squared error and mean square of late,
             both in the variance of targets.
         sums: (4,), in regression (6,), as in `LearnerState`.
-        counts: (8,) as in `LearnerState`, then landmarks, the last label's place plus 1, e, and
-            whether the map is there.
+        counts: (7,) as in `LearnerState`, then landmarks, the last label's place plus 1, whether
+            the map is there.
         classes: As in `LearnerState`.
     """
 
@@ -178,7 +201,9 @@ class AutoState(NamedTuple):
     blending: FloatArray
     blend: FloatArray
     seen: FloatArray
-    early: FloatArray
+    scales: FloatArray
+    recent: npt.NDArray[np.float32]
+    recent_labels: FloatArray
     tally: FloatArray
     course: FloatArray
     reals: FloatArray
@@ -216,7 +241,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         """Make the state of a learner that has seen no label; see `Learner.begin`."""
         check_int("width", width, 1, MAX_INPUTS)
         check_int("channels", channels, 1, width)
-        size = 1 + width + spec.budget
+        size = 1 + width + spec.landmarks
         factor = np.zeros(entries(size))
         factor[places(np.arange(size), np.arange(size))] = 1.0
         classes, many = 0 if spec.classifies else 1, len(EXPERTS)
@@ -227,14 +252,16 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             factors=np.stack([factor] * MEMORIES),
             pivots=pivots,
             aims=np.zeros((MEMORIES * size, classes)),
-            landmarks=np.zeros((spec.budget, channels)),
+            landmarks=np.zeros((spec.landmarks, channels)),
             chase=np.zeros((classes, 1 + channels)),
             tempers=np.tile([FIRST_BETA, 1.0], (many - 1, 1)),
             shares=np.full(many, 1.0 / many),
             blending=np.eye(many - 1) * FIRST_BLENDING,
             blend=np.full(many - 1, 1.0 / (many - 1)),
             seen=np.zeros(classes),
-            early=np.zeros((0, width + 1)),
+            scales=np.ones(channels),
+            recent=np.zeros((0, SIDE), np.float32),
+            recent_labels=np.zeros(0),
             tally=np.zeros((many + 1, 3)),
             course=np.zeros((SPANS, many)),
             reals=np.zeros(REALS),
@@ -251,6 +278,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             inverse_gamma=1.0 / float(spec.gamma),
             last_label=spec.last_label,
             memories=np.array([1.0, float(spec.forgetting)]),
+            window=spec.rows_kept(self.width(spec, state)),
             channels=state.landmarks.shape[1],
         )
 
@@ -274,7 +302,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         return logs
 
     def experts(self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike) -> FloatArray:
-        """Return what each of `EXPERTS` says of rows, (n, 11, C): probabilities, or targets."""
+        """Return what each of `EXPERTS` says of rows, (n, 14, C): probabilities, or targets."""
         return self._evaluated(spec, state, features)[:, :-1]
 
     def _evaluated(self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike) -> FloatArray:
@@ -305,13 +333,14 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         """Return a copy of a state with room for the classes and rows of a call."""
         named = {name: array.copy() for name, array in self.arrays(state).items()}
         more = (len(classes) if spec.classifies else 1) - state.aims.shape[1]
-        waits = 0
-        if not state.counts[MAPPED]:
-            waits = min(rows, LONGEST_WAIT - len(state.early))
         named["aims"] = np.pad(named["aims"], ((0, 0), (0, more)))
         named["chase"] = np.pad(named["chase"], ((0, more), (0, 0)))
         named["seen"] = np.pad(named["seen"], (0, more))
-        named["early"] = np.pad(named["early"], ((0, waits), (0, 0)))
+        width, before = self.width(spec, state), len(state.recent_labels)
+        kept = min(before + rows, spec.rows_kept(width))
+        lines = -(-kept // SIDE) * width - len(state.recent)
+        named["recent"] = np.pad(named["recent"], ((0, lines), (0, 0)))
+        named["recent_labels"] = np.pad(named["recent_labels"], (0, kept - before))
         return AutoState(**named, classes=classes)
 
     def process(
@@ -326,34 +355,38 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         """Run rows through the compiled loop; see `PrequentialLearner.process`."""
         told = self.settings(spec, state), mode, self.numbers_of(state), features, labels, out
         call("auto_run", *told)
-        if not mode.learn:
-            return state
-        return state._replace(early=state.early[: int(state.counts[WAITING])].copy())
+        return state
 
     def layout(
         self, spec: AutoSpec, arrays: dict[str, npt.NDArray[Any]], classes: int
     ) -> dict[str, Like]:
         """Return what a state's arrays should be like; see `PrequentialLearner`."""
-        landmarks, early, counts = arrays["landmarks"], arrays["early"], arrays["counts"]
-        if landmarks.ndim != 2 or early.ndim != 2 or counts.shape != (MAPPED + 1,):
-            shapes = landmarks.shape, early.shape, counts.shape
-            raise ConfigError("shapes of landmarks, early, counts", shapes, "(m, D), (e, w), (8,)")
-        channels, width = landmarks.shape[1], early.shape[1] - 1
+        landmarks, aims, counts = arrays["landmarks"], arrays["aims"], arrays["counts"]
+        if landmarks.ndim != 2 or aims.ndim != 2 or counts.shape != (MAPPED + 1,):
+            shapes = landmarks.shape, aims.shape, counts.shape
+            raise ConfigError("shapes of landmarks, aims, counts", shapes, "(m, D), (2p, C), (7,)")
+        channels, width = landmarks.shape[1], len(aims) // MEMORIES - 1 - spec.landmarks
         if not 1 <= channels <= width <= MAX_INPUTS:
-            raise ConfigError("state.early", early.shape, f"of 2 to {MAX_INPUTS + 1} columns")
-        size, many = 1 + width + spec.budget, len(EXPERTS)
+            raise ConfigError("state.aims", aims.shape, f"of 1 to {MAX_INPUTS} inputs")
+        if counts.dtype != np.int64:
+            raise ConfigError("state.counts", str(counts.dtype), "int64")
+        check_counts("state.counts", counts)
+        kept = min(int(counts[LEARNED]), spec.rows_kept(width))
+        size, many = 1 + width + spec.landmarks, len(EXPERTS)
         return {
             "factors": real(MEMORIES, entries(size)),
             "pivots": real(MEMORIES, size),
             "aims": real(MEMORIES * size, classes),
-            "landmarks": real(spec.budget, channels),
+            "landmarks": real(spec.landmarks, channels),
             "chase": real(classes, 1 + channels),
             "tempers": real(many - 1, 2),
             "shares": real(many),
             "blending": real(many - 1, many - 1),
             "blend": real(many - 1),
             "seen": real(classes),
-            "early": real(len(early), width + 1),
+            "scales": real(channels),
+            "recent": Like((-(-kept // SIDE) * width, SIDE), np.float32),
+            "recent_labels": real(kept),
             "tally": real(many + 1, 3),
             "course": real(SPANS, many),
             "reals": real(REALS),
@@ -366,17 +399,13 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         check_counts(
             "state.counts",
             state.counts,
-            Limit("landmarks", MET, spec.budget),
+            Limit("landmarks", MET, spec.landmarks),
             Limit("place of the last label", LATEST, len(state.classes)),
-            Limit("rows that wait", WAITING, LONGEST_WAIT - 1),
             Limit("whether the map is there", MAPPED, 1),
         )
-        waits = 0 if state.counts[MAPPED] else int(state.counts[WAITING])
-        if not len(state.early) == waits == state.counts[WAITING]:
-            raise ConfigError("state.early", state.early.shape, f"of {waits} rows")
-        places = state.early[:, -1]
+        places = state.recent_labels
         if spec.classifies and not np.isin(places, np.arange(len(state.classes))).all():
-            raise ConfigError("state.early", places.tolist(), "places of classes")
+            raise ConfigError("state.recent_labels", places.tolist(), "places of classes")
         if not (state.pivots > 0.0).all():
             raise ConfigError("state.pivots", float(state.pivots.min()), "numbers above 0")
         return state
@@ -410,7 +439,7 @@ def course(state: AutoState) -> tuple[IntArray, FloatArray]:
     as long and each line takes the next one in.
 
     Returns:
-        (k,) rows learned from up to the end of each span, and (k, 11) weights, k <= 32.
+        (k,) rows learned from up to the end of each span, and (k, 14) weights, k <= 32.
     """
     learned, span = int(state.counts[LEARNED]), 1
     while learned > SPANS * span:
