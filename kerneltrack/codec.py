@@ -71,7 +71,7 @@ class LearnerSnapshot(NamedTuple):
 def encode(
     spec: SubspaceSpec,
     state: Any,
-    about: dict[str, Any] | None = None,
+    about: Mapping[str, Any] | str | None = None,
     float32: bool = False,
     beside: Arrays | None = None,
 ) -> bytes:
@@ -80,7 +80,7 @@ def encode(
     Args:
         spec: The spec that the state was made with.
         state: The tracker's state.
-        about: Plain values to keep beside it (model id, boundary).
+        about: Plain values to keep beside it (model id, boundary), or their JSON with sorted keys.
         float32: Store the state's reals in single precision: half the bytes, and features that
             agree to about 1e-6 instead of bit for bit.
         beside: Arrays (float64 or int64) to keep beside it.
@@ -94,7 +94,7 @@ def encode(
             name: array.astype(np.float32) if array.dtype == np.float64 else array
             for name, array in arrays.items()
         }
-    text = tracker_header(spec, json.dumps(about or {}, sort_keys=True))
+    text = tracker_header(spec, _as_text(about))
     return _save(arrays, text, beside)
 
 
@@ -144,7 +144,7 @@ class Parts(NamedTuple):
 def encode_learner(
     spec: LearnerSpec,
     state: LearnerState,
-    about: dict[str, Any] | None = None,
+    about: Mapping[str, Any] | str | None = None,
     beside: Arrays | None = None,
 ) -> bytes:
     """Write a learner's state as bytes; see `encode`."""
@@ -154,16 +154,19 @@ def encode_learner(
 def learner_parts(
     spec: LearnerSpec,
     state: LearnerState,
-    about: dict[str, Any] | None = None,
+    about: Mapping[str, Any] | str | None = None,
     beside: Arrays | None = None,
 ) -> Parts:
     """Return a learner's state as it is written; see `encode`."""
     learner = get_learner(spec.learner)
     of_all = _text_of(spec, lambda: {LEARNER: spec.learner, "spec": spec.to_dict()})
     own = json.dumps(learner.header(state), sort_keys=True)
-    about_ = json.dumps(about or {}, sort_keys=True)
-    text = f'{{"about": {about_}, {of_all}, "state": {own}, "version": {VERSION}}}'
+    text = f'{{"about": {_as_text(about)}, {of_all}, "state": {own}, "version": {VERSION}}}'
     return Parts(text, learner.arrays(state), _named_beside(beside))
+
+
+def _as_text(about: Mapping[str, Any] | str | None) -> str:
+    return about if isinstance(about, str) else json.dumps(about or {}, sort_keys=True)
 
 
 def _save(arrays: Arrays, text: str, beside: Arrays | None) -> bytes:

@@ -13,6 +13,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.registry import get_tracker, parse_spec
 from kerneltrack.snapshots.files import read_whole, write_whole
+from kerneltrack.snapshots.header import About, AboutWriter
 from kerneltrack.trackers.common.calls import RowCall, copied
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -242,7 +243,7 @@ class Tracker:
         with self._lock:
             if self._state is None:
                 raise ConfigError("tracker", "in its warm-up", "one that has begun: call begin")
-            about = {"model_id": "", "rows": self.rows, "time": None, "until": None, "final": True}
+            about = AboutWriter().tracker(About("", self.rows, None), final=True)
             data = codec.encode(self.spec, self._state, about)
         write_whole(str(path), data)
 

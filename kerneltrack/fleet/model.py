@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow, WindowState
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.registry import get_tracker
-from kerneltrack.snapshots.header import About, read_about
+from kerneltrack.snapshots.header import About, AboutWriter, read_about
 from kerneltrack.snapshots.references import (
     GivenReferences,
     beside_of,
@@ -82,6 +83,11 @@ class Work:
     def rows_to_start(self) -> int:
         """Usable rows that must be there before a model can begin."""
         return self.spec.rows_to_start if self.start is None else 1
+
+    @cached_property
+    def writer(self) -> AboutWriter:
+        """Writes what the headers of its models say."""
+        return AboutWriter(measure=self.measure, drift=self.drift, reference=self.reference)
 
     @property
     def window(self) -> MovingWindow | None:
@@ -213,34 +219,22 @@ def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
         final: Whether the input has ended.
     """
     parts: dict[str, Arrays] = {}
-    about: dict[str, Any] = {
-        "model_id": key,
-        "rows": model.rows,
-        "time": model.time,
-        "until": model.until,
-        "final": final,
-    }
-    if model.before:
-        about["before"] = model.before
     if model.held is not None:
         parts["held"] = model.held._asdict()
     if work.measure is not None:
-        about["measure"] = work.measure.to_dict()
         parts["open"] = model.open._asdict() if model.open else {}
         if model.moving is not None:
             parts["moving"] = {**model.moving._asdict(), "times": model.moving_times}
     if work.drift is not None:
-        about["drift"] = work.drift.to_dict()
         parts["drift"] = drift.arrays(model.drift)
-    if work.reference is not None:
-        about["reference"] = work.reference.to_dict()
-        if model.origin:
-            about["reference_from"] = model.origin
-        if model.reference is not None:
-            parts["reference"] = reference.arrays(model.reference)
+    if work.reference is not None and model.reference is not None:
+        parts["reference"] = reference.arrays(model.reference)
     beside = {
         f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()
     }
+    known = About(key, model.rows, model.time, model.until, model.before)
+    origin = "" if work.reference is None else model.origin
+    about = work.writer.tracker(known, final, origin)
     return codec.encode(work.spec, model.state, about, beside=beside)
 
 

@@ -22,7 +22,7 @@ from kerneltrack.limits import MOST_GIVEN
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState, Scores
 from kerneltrack.registry import get_learner, get_tracker
-from kerneltrack.snapshots.header import read_about
+from kerneltrack.snapshots.header import About, AboutWriter, learner_about, read_about
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
@@ -248,24 +248,16 @@ def open_episode(specs: Specs, model: Model) -> Episode | None:
 
 def encode(specs: Specs, key: str, model: Model) -> list[bytes]:
     """Write a model as a job does at the end of its input: the tracker's state, the learner's."""
-    about: dict[str, Any] = {
-        "model_id": key,
-        "rows": model.rows,
-        "time": model.time,
-        "until": model.until,
-        "final": True,
-    }
-    if model.before:
-        about["before"] = model.before
     beside: dict[str, npt.NDArray[Any]] = {}
     if specs.reference is not None and model.reference is not None:
-        about["reference"] = specs.reference.to_dict()
         held = reference.arrays(model.reference)
         beside = {_REFERENCE + name: array for name, array in held.items()}
-    states = [codec.encode(specs.tracker, model.state, about, beside=beside)]
+    writer = AboutWriter(reference=specs.reference if beside else None)
+    known = About(key, model.rows, model.time, model.until, model.before)
+    states = [codec.encode(specs.tracker, model.state, writer.tracker(known, True), beside=beside)]
     learned = model.learned
     if specs.learner is not None and learned is not None:
-        about = {"model_id": key, "rows": learned.rows, "time": learned.time, "final": True}
+        about = learner_about(About(key, learned.rows, learned.time), True)
         beside = {_BOARD + name: array for name, array in learned.board.arrays().items()}
         states.append(codec.encode_learner(specs.learner, learned.state, about, beside))
     return states

@@ -20,7 +20,7 @@ from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.board import Board
 from kerneltrack.limits import MOST, MOST_GIVEN
 from kerneltrack.registry import get_learner
-from kerneltrack.snapshots.header import read_about
+from kerneltrack.snapshots.header import About, learner_about, read_about
 from transforms.keyed.last_written import LastWritten
 from transforms.learn.delayed_labels import (
     OpenRows,
@@ -106,7 +106,7 @@ def opened(spec: LearnerSpec, now: Learning, width: int, channels: int) -> Learn
 
 def encode_working(spec: LearnerSpec, key: str, now: Learning) -> bytes:
     """Write what the keyed step keeps from one bundle to the next."""
-    return _encode(spec, key, now, {"final": False, "early": now.early})
+    return _encode(spec, key, now, False, {"early": now.early})
 
 
 def encode_snapshot(spec: LearnerSpec, key: str, now: Learning, final: bool) -> bytes:
@@ -116,23 +116,25 @@ def encode_snapshot(spec: LearnerSpec, key: str, now: Learning, final: bool) -> 
     that are still to come are not: they belong to the job that these rows come to.
     """
     kept = now._replace(pending=naming(now.pending, now.open_rows))
-    return _encode(spec, key, kept, {"final": final})
+    return _encode(spec, key, kept, final)
 
 
 def snapshot_parts(spec: LearnerSpec, key: str, now: Learning) -> codec.Parts:
     """Return what `encode_snapshot` writes of a learner that nothing more comes to."""
-    return codec.learner_parts(spec, *_parts(spec, key, now, {"final": True}))
+    return codec.learner_parts(spec, *_parts(spec, key, now, True))
 
 
-def _encode(spec: LearnerSpec, key: str, now: Learning, more: dict[str, Any]) -> bytes:
-    return codec.encode_learner(spec, *_parts(spec, key, now, more))
+def _encode(
+    spec: LearnerSpec, key: str, now: Learning, final: bool, more: dict[str, Any] | None = None
+) -> bytes:
+    return codec.encode_learner(spec, *_parts(spec, key, now, final, more))
 
 
 def _parts(
-    spec: LearnerSpec, key: str, now: Learning, more: dict[str, Any]
-) -> tuple[LearnerState, dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    spec: LearnerSpec, key: str, now: Learning, final: bool, more: dict[str, Any] | None = None
+) -> tuple[LearnerState, str, dict[str, npt.NDArray[Any]]]:
     """Return the learner's state, what its header says, and the arrays beside it."""
-    about: dict[str, Any] = {"model_id": key, "rows": now.rows, "time": now.time, **more}
+    about: dict[str, Any] = dict(more or {})
     state = now.state
     if state is None:
         # Labels came first; how many features there will be is not known.
@@ -157,7 +159,7 @@ def _parts(
         for name, column in prediction_columns(waiting.said).items():
             if name not in ("scored", "correct", "error"):
                 beside[_SAID + name] = column.astype(np.int64) if name == "valid" else column
-    return state, about, beside
+    return state, learner_about(About(key, now.rows, now.time), final, about), beside
 
 
 def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Learning:

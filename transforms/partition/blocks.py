@@ -8,7 +8,6 @@ same: the loop is, and so is what it gets.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,6 +22,7 @@ from kerneltrack.monitor.drift import Alerts
 from kerneltrack.monitor.drift import init as begin_drift
 from kerneltrack.monitor.drift.block import begin_each, columns_of, watch_each
 from kerneltrack.monitor.reference import block as references
+from kerneltrack.snapshots.header import About
 from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.scaling import Scaling
@@ -417,7 +417,7 @@ def _states(
     columns: Columns,
     beside: Columns,
 ) -> BlockStates:
-    """Return states with what their headers say, as `transforms.track.model.encode` writes it.
+    """Return states with what their headers say.
 
     Args:
         work: What is done with the rows.
@@ -430,17 +430,8 @@ def _states(
     names = [rows.names[place] for place in places]
     counts = [rows.stops[place] - rows.starts[place] for place in places]
     times: list[int | None] = [None] * len(places) if last is None else [*last]
-    drift = "" if work.drift is None else f'"drift": {_as_json(work.drift)}, '
-    measure = "" if work.measure is None else f'"measure": {_as_json(work.measure)}, '
-    against = "" if work.reference is None else f'"reference": {_as_json(work.reference)}, '
     headers = []
     for name, count_, time in zip(names, counts, times, strict=True):
-        at = "null" if time is None else time
-        of_model = f'{measure}"model_id": {json.dumps(name)}, {against}"rows": {count_}'
-        about = f'{{{drift}"final": true, {of_model}, "time": {at}, "until": {at}}}'
+        about = work.writer.tracker(About(name, count_, time, time), final=True)
         headers.append(codec.tracker_header(work.spec, about))
     return BlockStates(names, counts, times, headers, columns, beside)
-
-
-def _as_json(spec: Any) -> str:
-    return json.dumps(spec.to_dict(), sort_keys=True)
