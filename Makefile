@@ -94,7 +94,7 @@ test-fast: env ## run the unit and stream tests that need no cluster and no data
 		--numprocesses auto --maxprocesses 4
 
 # What the row loops have to hold.
-CONTRACTS := $(addprefix tests/unit/test_,crafted_states.py tracker_contract.py \
+CONTRACTS := $(addprefix tests/unit/test_,crafted_states.py tracker_contract.py trackers_together.py \
 	learners_contract.py reference.py)
 
 # Loops whose every address and conversion is checked, under states and rows that mean harm.

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,6 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import (
-    Like,
     Limit,
     check_counts,
     check_not_negative,
@@ -45,8 +45,8 @@ from kerneltrack.monitor.window_settings import MOST_MOVING
 from kerneltrack.registry import get_tracker
 from kerneltrack.settings import check_int
 from kerneltrack.trackers.common.base import loop_of
-from kerneltrack.trackers.common.block import Block, FixedBlock
-from kerneltrack.trackers.common.calls import features_of, stamps_of
+from kerneltrack.trackers.common.block import Block, FixedBlock, ListBlock
+from kerneltrack.trackers.common.calls import copied, features_of, stamps_of
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.loop import Pieces, all_rows, call_loop, matrix_of, sound_pieces
 from kerneltrack.trackers.common.places import Places
@@ -135,20 +135,23 @@ def no_mismatch(count: int) -> MovingMismatch:
     return MovingMismatch(*np.full((3, count), np.nan))
 
 
-def layout(spec: SubspaceSpec, state: Any, length: int) -> dict[str, Like]:
-    """Return what the arrays of a window of N rows beside a tracker's state are like."""
-    (slots, width), rank = state.support.shape, spec.rank
-    return {
-        "rows": real(length, width),
-        "gram": real(length, length),
-        "cross": real(slots, length),
-        "basis": real(rank, slots),
-        "features": real(rank, length),
-        "shares": real(length),
-        "residuals": real(length),
-        "own": real(length),
-        "counts": whole(3),
-    }
+@lru_cache(maxsize=64)
+def places_of(spec: Any, width: int, length: int) -> Places:
+    """Return what the arrays of a window of N rows of D channels are like, and where they lie."""
+    rank, slots = spec.rank, int(spec.budget) + 1
+    return Places.of(
+        {
+            "rows": real(length, width),
+            "gram": real(length, length),
+            "cross": real(slots, length),
+            "basis": real(rank, slots),
+            "features": real(rank, length),
+            "shares": real(length),
+            "residuals": real(length),
+            "own": real(length),
+            "counts": whole(3),
+        }
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -184,8 +187,8 @@ class MovingWindow:
     def init(self, spec: SubspaceSpec, state: Any) -> WindowState:
         """Make an empty window beside a tracker's state, a new one or one that has seen rows."""
         _check_tracker(spec)
-        arrays = layout(spec, state, self.length)
-        window = WindowState(**{name: like.zeros() for name, like in arrays.items()})
+        known = places_of(spec, len(state.scale), self.length).likes
+        window = WindowState(**{name: like.zeros() for name, like in known.items()})
         window.counts[STALE] = 1
         return window
 
@@ -197,7 +200,7 @@ class MovingWindow:
         Raises:
             ConfigError: naming the array or count that no such window has.
         """
-        like = layout(spec, state, self.length)
+        like = places_of(spec, len(state.scale), self.length).likes
         window = WindowState(**copies_like("moving", arrays, like))
         check_counts(
             "moving.counts",
@@ -238,10 +241,14 @@ class MovingWindow:
                 needed and not there.
         """
         _check_tracker(spec)
-        pieces = all_rows(matrix_of(rows, len(state.scale)))._replace(times=times)
-        given = [state], [window], pieces, extras
-        (after,), (moved,), features, measured = self.update_each(spec, *given)
-        return after, moved, features, measured
+        matrix = matrix_of(rows, len(state.scale))
+        count, width = matrix.shape
+        self._check(places_of(spec, width, self.length), [window])
+        block, windows = (ListBlock([copied(part)], width) for part in (state, window))
+        out, measured = get_tracker(spec.tracker).room(spec, count, extras), no_mismatch(count)
+        pieces = all_rows(matrix, stamps_of(spec, count, times))
+        _run_checked(spec, block, windows, pieces, out, measured)
+        return block.list[0], windows.list[0], features_of(out), measured
 
     def update_each(
         self,
@@ -271,36 +278,37 @@ class MovingWindow:
         if not len(states):
             said = tracker.update_each(spec, [], pieces, extras)[1]
             return [], [], said, no_mismatch(len(said.valid))
-        block, beside = tracker.pack(spec, states), self.pack(spec, states[0], windows)
+        block, beside = tracker.pack(spec, states), self.pack(spec, windows)
         said, measured = self.run(spec, block, beside, pieces, extras)
         return block.states(), beside.states(), said, measured
 
-    def pack(
-        self, spec: SubspaceSpec, state: Any, windows: Sequence[WindowState]
-    ) -> FixedBlock[WindowState]:
+    def pack(self, spec: SubspaceSpec, windows: Sequence[WindowState]) -> FixedBlock[WindowState]:
         """Copy windows of models into a block; `Block.states` is the way back.
 
         Args:
             spec: The spec.
-            state: Any of the models' tracker states.
             windows: One at least.
 
         Raises:
             ConfigError: for windows of another length, or of models of another spec.
         """
-        like, width = layout(spec, state, self.length), len(state.scale)
+        _check_tracker(spec)
+        width = windows[0].rows.shape[-1]
+        places = places_of(spec, width, self.length)
+        self._check(places, windows)
+        return FixedBlock.of_states(WindowState, places, windows, width)
+
+    def _check(self, places: Places, windows: Sequence[WindowState]) -> None:
         for window in windows:
-            if likes(window._asdict()) != like:
-                raise ConfigError(
-                    "window", window.cross.shape, f"(B + 1, {self.length}), from init"
-                )
-        return FixedBlock.of_states(WindowState, Places.of(like), windows, width)
+            if likes(window._asdict()) != places.likes:
+                allowed = f"(B + 1, {self.length}), from init"
+                raise ConfigError("window", window.cross.shape, allowed)
 
     def run(
         self,
         spec: SubspaceSpec,
         block: Block[Any],
-        windows: FixedBlock[WindowState],
+        windows: Block[WindowState],
         pieces: Pieces,
         extras: tuple[str, ...] = (),
         *,
@@ -325,17 +333,30 @@ class MovingWindow:
             ConfigError: as `KernelTracker.run`.
         """
         _check_tracker(spec)
-        if len(windows) != len(block):
-            raise ConfigError("windows", len(windows), f"{len(block)}, one for each state")
+        if (len(windows), windows.width) != (len(block), block.width):
+            found = f"{len(windows)} of {windows.width} channels"
+            raise ConfigError("windows", found, f"{len(block)} of {block.width}, as the states are")
         given = sound_pieces(pieces, block.width, len(block))
         count = len(given.rows)
         tracker = get_tracker(spec.tracker)
         room = tracker.room(spec, count, extras) if out is None else out
         said = no_mismatch(count) if measured is None else measured
-        loop = loop_of(tracker, spec, True)._replace(name=LOOPS[type(spec)])
         given = given._replace(times=stamps_of(spec, count, given.times))
-        call_loop(loop, block, given, room, windows.words(given.models), said)
+        _run_checked(spec, block, windows, given, room, said)
         return features_of(room), said
+
+
+def _run_checked(
+    spec: SubspaceSpec,
+    block: Block[Any],
+    windows: Block[WindowState],
+    pieces: Pieces,
+    out: Outputs,
+    measured: MovingMismatch,
+) -> None:
+    """Do what `MovingWindow.run` says, of arguments that were looked at."""
+    loop = loop_of(get_tracker(spec.tracker), spec, True)._replace(name=LOOPS[type(spec)])
+    call_loop(loop, block, pieces, out, windows.words(pieces.models), measured)
 
 
 def _check_tracker(spec: object) -> None:

@@ -42,6 +42,7 @@ _FORMS = ("q", "qq", "qqq", "qqqq")
 _EMPTY = ctypes.create_string_buffer(8)
 _NOWHERE = ctypes.addressof(_EMPTY)
 """The address of an array that has no numbers."""
+_addressof, _from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
 
 
 def packed(fields: tuple[Any, ...]) -> bytes:
@@ -54,10 +55,25 @@ def packed(fields: tuple[Any, ...]) -> bytes:
     Raises:
         TypeError: for an array that is not contiguous, or anything else.
     """
-    form: list[str] = ["="]
     words: list[Any] = []
+    if fields and type(fields[0]) is np.ndarray:
+        # Most structures are of arrays alone: to pack them is most of what a call costs.
+        try:
+            for field in fields:
+                words.append(_addressof(_from_buffer(field)) if field.size else _NOWHERE)
+                words += field.shape
+            return _packers(len(words))(*words)
+        except (AttributeError, TypeError, ValueError):
+            words = []
+    form = ["="]
     _add(fields, form, words)
     return struct.pack("".join(form), *words)
+
+
+@cache
+def _packers(count: int) -> Callable[..., bytes]:
+    """Return what packs so many whole numbers."""
+    return struct.Struct(f"={count}q").pack
 
 
 def address(array: npt.NDArray[Any]) -> int:

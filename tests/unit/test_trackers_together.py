@@ -286,4 +286,4 @@ def test_states_of_another_spec_are_refused(name: str) -> None:
     tracker, rows = get_tracker(spec.tracker), walk(6, 10, WIDTH)
     state = begin(other, Model("a", rows, ()))
     with pytest.raises(ConfigError, match="states"):
-        tracker.update(spec, state, rows, (), times_of(10))
+        tracker.update_each(spec, [state], Pieces(rows, np.array([0]), np.array([10])))

@@ -35,6 +35,7 @@ from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.block import Block, FixedBlock, ListBlock
 from kerneltrack.trackers.common.calls import (
     RowCall,
+    copied,
     features_of,
     outputs_for,
     refusal,
@@ -75,6 +76,8 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
     name: str
     spec_type: type[Any]
     state_type: type[State]
+    grows = False
+    """Whether states become larger as they learn: then new ones take their places."""
     begins_alike = True
     """Whether new states differ in shift, scale, bandwidth and what `put_keys` writes alone."""
 
@@ -308,11 +311,10 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         """
         matrix = matrix_of(rows, len(state.scale))
         out = self.room(spec, len(matrix), extras)
-        block = self.pack(spec, [state])
+        block = ListBlock([state if self.grows else copied(state)], matrix.shape[1])
         pieces = all_rows(matrix, stamps_of(spec, len(matrix), times))
         self.run_checked(spec, block, pieces, out, True)
-        (after,) = block.states()
-        return after, features_of(out)
+        return block.list[0], features_of(out)
 
     def project(
         self, spec: Spec, state: State, rows: npt.ArrayLike, extras: tuple[str, ...] = ()

@@ -170,6 +170,8 @@ def outputs_for(spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, 
     What is not wanted has neither rows nor columns.
     """
     wants_z, wants_q = spec.emit == "z", "q" in extras or spec.emit == "q"
+    none = np.empty(count, dtype=np.int64)
+    none.fill(-1)
     return Outputs(
         valid=np.zeros(count, dtype=np.bool_),
         number=np.zeros(count, dtype=np.int64),
@@ -177,7 +179,7 @@ def outputs_for(spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, 
         loss=np.zeros(count),
         novelty=np.zeros(count),
         informative=np.zeros(count, dtype=np.bool_),
-        evicted=np.full(count, -1, dtype=np.int64),
+        evicted=none,
         initial=np.zeros(count, dtype=np.bool_),
         q=np.zeros((count, spec.rank) if wants_q else (0, 0)),
         s=np.zeros((count, stored) if "s" in extras else (0, 0)),

@@ -17,6 +17,8 @@ IntArray = npt.NDArray[np.int64]
 
 NO_TIMES: IntArray = np.zeros(0, np.int64)
 """Times where no loop goes by them."""
+FIRST: IntArray = np.zeros(1, np.int64)
+"""Where the rows of the only model begin."""
 
 
 class Pieces(NamedTuple):
@@ -58,7 +60,7 @@ def sound_pieces(pieces: Pieces, width: int, models: int) -> Pieces:
 
 def all_rows(rows: FloatArray, times: IntArray = NO_TIMES) -> Pieces:
     """Return rows, as of `matrix_of`, of the one model there is."""
-    return Pieces(rows, np.zeros(1, np.int64), np.full(1, len(rows), np.int64), times)
+    return Pieces(rows, FIRST, np.array((len(rows),), np.int64), times)
 
 
 def matrix_of(rows: npt.ArrayLike, width: int) -> FloatArray:

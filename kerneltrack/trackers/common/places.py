@@ -82,9 +82,11 @@ class Places(NamedTuple):
 
     def structures(self, blocks: npt.NDArray[np.uint8]) -> IntArray:
         """Return (m, size) blocks as the loops take them, a structure each, (m, words)."""
-        begin = address(blocks) + np.arange(len(blocks)) * blocks.strides[0]
-        words: IntArray = self.structure + begin[:, np.newaxis] * self.addressed
-        return words
+        words: IntArray = (self.structure + address(blocks) * self.addressed)[np.newaxis]
+        if len(blocks) == 1:
+            return words
+        later = np.arange(len(blocks))[:, np.newaxis] * blocks.strides[0]
+        return words + later * self.addressed
 
     def words(self, blocks: npt.NDArray[np.uint8]) -> dict[str, IntArray]:
         """Return address and lengths of each array of (m, size) blocks, (m, 1 + dimensions)."""

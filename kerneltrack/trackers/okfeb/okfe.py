@@ -91,6 +91,7 @@ class OKFE(KernelTracker[OKFESpec, SubspaceState]):
     name = "okfe"
     spec_type = OKFESpec
     state_type = SubspaceState
+    grows = True
     begins_alike = False
 
     def init(self, spec: OKFESpec, first_rows: npt.ArrayLike, key: str = "") -> SubspaceState:
