@@ -122,6 +122,7 @@ def test_a_run_without_a_gap_much_longer_than_the_rest_is_all_shown(
 
 def test_what_is_found_does_not_depend_on_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_axis, "MOST_CELLS", 64)
+    monkeypatch.setattr(time_axis, "MOST_WAITING", 1_000)
     times = np.concatenate([np.tile(BULK, 5), [0, 7 * MINUTE, IN_2099]])
     expected = TimeAxis(*ENDS, 0, IN_2099)
     for seed in range(20):
@@ -129,7 +130,25 @@ def test_what_is_found_does_not_depend_on_batches(monkeypatch: pytest.MonkeyPatc
     found = Times()
     for batch in np.array_split(times, 9):
         found.add(batch)
+        assert sum(map(len, found._waiting)) < 1_000
+    found.axis()
     assert len(found._rows) <= 64 and found._rows.sum() == len(times)
+
+
+@given(
+    steps=st.lists(st.integers(0, 2**40), min_size=1, max_size=300),
+    rows=st.lists(st.integers(1, 1_000), min_size=1, max_size=300),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_no_stretch_with_half_of_the_rows_is_shorter_than_the_quick_bound(
+    steps: list[int], rows: list[int], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    points = np.cumsum(rng.choice(steps, 300)).astype(np.uint64)
+    weights = rng.choice(rows, 300)
+    begin, end = time_axis._core(points - points[0], weights)
+    shortest = float(points[end] - points[begin])
+    assert time_axis._least_half(points - points[0], weights) <= shortest
 
 
 def test_the_times_outside_are_put_into_words() -> None:

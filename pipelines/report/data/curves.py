@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipelines.report.data.choice import codes_of, slots_of
 from pipelines.report.data.columns import Floats, Ints, array_of, mean_of, surprise_of, times_of
-from pipelines.report.data.groups import Bins, Blocks, Part, axis_of
+from pipelines.report.data.groups import Bins, Blocks, Part
 from pipelines.report.data.labels import NO_LABEL, label_values
 from pipelines.report.data.time_axis import TimeAxis
 from pipelines.report.data.totals import FATES, Totals, fates_of
@@ -199,7 +199,7 @@ def _axis_of(part: Part) -> TimeAxis | None:
     first, last = part.low["time"], part.high["time"]
     if last[-1] <= first[0] or np.any(first[1:] < last[:-1]):
         return None
-    return axis_of(part)
+    return part.axis
 
 
 def moving_average(part: Part, size: int) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, cast
 
@@ -101,6 +102,16 @@ class Part:
     low: Arrays
     high: Arrays
 
+    @cached_property
+    def axis(self) -> TimeAxis:
+        """The time axis of blocks that are in the order of their times."""
+        return time_axis(self.low["time"], self.high["time"], self.rows)
+
+    @cached_property
+    def shown(self) -> Shown:
+        """Where the blocks stand on it."""
+        return Shown(self)
+
     def take(self, order: Ints | slice) -> Part:
         """Return these blocks in this order."""
         taken = (
@@ -154,7 +165,7 @@ class Bins:
 
     def __init__(self, part: Part, most: int, start: int | None, cuts: Sequence[int] = ()) -> None:
         """Cut; see the class."""
-        times = None if start is None or "time" not in part.low else _Shown(part)
+        times = None if start is None or "time" not in part.low else part.shown
         self.gaps = np.zeros(0, dtype=np.int64) if times is None else times.gaps
         cuts = np.union1d(self.gaps, np.array(cuts, dtype=np.int64)).tolist()
         self.starts = bin_starts(cuts, len(part.rows), most)
@@ -196,7 +207,7 @@ def bin_starts(cuts: Sequence[int], length: int, most: int) -> Ints:
     return np.concatenate(starts).astype(np.int64)
 
 
-class _Shown:
+class Shown:
     """Where blocks stand on their own time axis.
 
     Args:
@@ -211,8 +222,8 @@ class _Shown:
     """
 
     def __init__(self, part: Part) -> None:
-        """Choose the axis; see the class."""
-        axis = axis_of(part)
+        """Compare the blocks with their axis; see the class."""
+        axis = part.axis
         first, last = part.low["time"], part.high["time"]
         self.inside: Bools = (last >= axis.first) & (first <= axis.last)
         self.first = np.where(self.inside, np.maximum(first, axis.first), first)
@@ -225,8 +236,3 @@ class _Shown:
         self.gaps = np.flatnonzero(long | (self.inside[1:] != self.inside[:-1])) + 1
         silent = float((self.first[1:] - self.last[:-1])[long].sum())
         self.covered = 1.0 - silent / extent if silent else 1.0
-
-
-def axis_of(part: Part) -> TimeAxis:
-    """Return the time axis of blocks that are in the order of their times."""
-    return time_axis(part.low["time"], part.high["time"], part.rows)

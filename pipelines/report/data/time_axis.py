@@ -29,6 +29,8 @@ FEW = 0.01
 """Nothing lies outside if it is more than 20 stretches and 1 % of the rows: they are the rhythm of
 the data, and no clocks gone wrong."""
 MOST_CELLS = 1 << 16
+MOST_WAITING = 1 << 20
+_QUANTILES = 64
 
 
 @dataclass(frozen=True)
@@ -89,15 +91,27 @@ class Times:
         self._first: Ints = np.zeros(0, np.int64)
         self._last: Ints = np.zeros(0, np.int64)
         self._rows: Ints = np.zeros(0, np.int64)
+        self._waiting: list[Ints] = []
 
     def add(self, times: Ints) -> None:
         """Add times, ns since 1970.
 
         Cost: O(n log n + cells).
         """
+        self._waiting.append(times)
+        if sum(map(len, self._waiting)) >= MOST_WAITING:
+            self._put_into_cells()
+
+    def axis(self) -> TimeAxis | None:
+        """Return the axis of all rows; None without any."""
+        self._put_into_cells()
+        return time_axis(self._first, self._last, self._rows) if len(self._rows) else None
+
+    def _put_into_cells(self) -> None:
+        times = np.sort(np.concatenate([np.zeros(0, np.int64), *self._waiting]))
+        self._waiting = []
         if not len(times):
             return
-        times = np.sort(times)
         starts = self._starts(times)
         rows = np.diff(np.append(starts, len(times)))
         first, last = times[starts], times[np.append(starts[1:], len(times)) - 1]
@@ -107,10 +121,6 @@ class Times:
             np.concatenate([self._last, last])[order],
             np.concatenate([self._rows, rows])[order],
         )
-
-    def axis(self) -> TimeAxis | None:
-        """Return the axis of all rows; None without any."""
-        return time_axis(self._first, self._last, self._rows) if len(self._rows) else None
 
     def _starts(self, times: Ints) -> Ints:
         """Return where cells begin in times that are in order."""
@@ -154,6 +164,8 @@ def _offsets(points: Ints) -> Offsets:
 
 def _bulk(points: Offsets, rows: Ints) -> tuple[int, int]:
     """Return the first and the last of the points that the axis holds."""
+    if float(points[-1]) <= APART * _least_half(points, rows):
+        return 0, len(points) - 1
     begin, end = _core(points, rows)
     gaps = np.diff(points)
     wide = np.flatnonzero(gaps > APART * _length(points, begin, end))
@@ -178,6 +190,18 @@ def _bulk(points: Offsets, rows: Ints) -> tuple[int, int]:
     if sum(sorted(stretches)[:-MOST_STRETCHES]) > FEW * upto[-1]:
         return 0, len(points) - 1
     return begin, end
+
+
+def _least_half(points: Offsets, rows: Ints) -> float:
+    """Return a length that no stretch with half of the rows is shorter than; 0 of few rows."""
+    upto = np.cumsum(rows)
+    if upto[-1] < _QUANTILES**2:
+        return 0.0
+    ranks = 1 + np.arange(_QUANTILES) * (upto[-1] - 1) // (_QUANTILES - 1)
+    marks = points[np.searchsorted(upto, ranks)].astype(np.float64)
+    # Half of the rows hold half of the marks but one at least.
+    inside = _QUANTILES // 2 - 2
+    return float((marks[inside:] - marks[:-inside]).min())
 
 
 def _is_near(gap: np.uint64, length: float, share: float) -> bool:
