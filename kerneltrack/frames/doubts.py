@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,11 @@ import numpy as np
 from kerneltrack.frames.pandas_frames import is_real
 from kerneltrack.frames.table import Columns, Rows, is_text, number_of_text
 from kerneltrack.missing import is_missing
+from kerneltrack.number_texts import PAIRS, number_pattern
 
+_MARKS = ((".", ""), (",", ""), (".", ","), (",", "."), (".", " "), (",", " "), (".", "'"))
+"""Decimal marks and marks between thousands that numbers may have, the likelier first."""
+_NO_UNIT = re.compile(r"^[0-9.,:/-]|.{9}")
 _LOOKED_AT = 1000
 """First rows of a text column that are looked at."""
 _MOST_EQUAL = 0.01
@@ -25,6 +30,9 @@ def doubts(frame: Any, columns: Columns, rows: Rows) -> Iterator[str]:
     if numbers:
         shown = ", ".join(map(repr, numbers))
         yield f"left out, though they hold numbers: {shown}; name the channels by features="
+    for name in others:
+        if name not in numbers and is_text(frame.get_column(name).dtype):
+            yield from _other_texts(name, _first_texts(frame.get_column(name)))
     if columns.model_id is None:
         signs = [*_signs_of_times(rows), *_signs_of_texts(frame, others, numbers)]
         if signs:
@@ -32,6 +40,38 @@ def doubts(frame: Any, columns: Columns, rows: Rows) -> Iterator[str]:
                 f"all rows are of one model, but {' and '.join(signs)}: "
                 "name the column of the device by model_id="
             )
+
+
+def _first_texts(column: Any) -> list[str]:
+    values = column.head(_LOOKED_AT).to_list()
+    return [str(value) for value in values if not is_missing(value) and value != ""]
+
+
+def _other_texts(name: str, texts: list[str]) -> Iterator[str]:
+    """Return how texts that are left out would be numbers: by words, a unit, or their marks."""
+    words = {text.strip() for text in texts}
+    for pair in PAIRS:
+        if {word.lower() for word in words} == set(pair) and len(words) == 2:
+            zero, one = sorted(words, key=lambda word: pair.index(word.lower()))
+            shown = f"{{{name!r}: ({zero!r}, {one!r})}}"
+            yield f"left out, though it has two words: {name!r}; words={shown} takes it"
+            return
+    for decimal, thousands in _MARKS:
+        number = number_pattern(decimal, thousands).removesuffix(r"[ \t]*$")
+        found = [re.match(number, text) for text in texts]
+        units = {text[m.end() :].strip() for m, text in zip(found, texts, strict=True) if m}
+        if not texts or not all(found) or len(units) != 1:
+            continue
+        (unit,) = units
+        if _NO_UNIT.search(unit):
+            continue
+        given = [
+            *([f"units={{{name!r}: {unit!r}}}"] if unit else [f"features=[..., {name!r}]"]),
+            *([f"decimal={decimal!r}"] if decimal != "." else []),
+            *([f"thousands={thousands!r}"] if thousands else []),
+        ]
+        yield f"left out, though it holds numbers: {name!r}; {', '.join(given)} takes it"
+        return
 
 
 def _holds_numbers(column: Any) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import html
-import json
 import math
 import threading
 import warnings
@@ -21,6 +21,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.frames import model as steps
 from kerneltrack.frames.doubts import doubts
+from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, Ahead, Kept, Waiting, read_columns
 from kerneltrack.frames.long_table import widen
 from kerneltrack.frames.model import Model, Specs, Told
 from kerneltrack.frames.names import name_of
@@ -41,6 +42,7 @@ from kerneltrack.jumps import JUMP_ROWS, MOST_JUMP_ROWS, JumpRule, Standing, jud
 from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.reference import WRITTEN, Episode, ReferenceSpec
+from kerneltrack.number_texts import NumberTexts
 from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_int, check_number
 from kerneltrack.snapshots.files import write_whole
@@ -53,19 +55,12 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-MAX_JUMP = 1e8
-"""Seconds, about three years: a step that no device makes whose clock is right."""
 _LONGEST_JUMP = 9e9
-COLUMNS = "columns.json"
-"""Names of a fleet's columns, beside its snapshots."""
 MOST_SHOWN = 10
 """Episodes that a summary shows."""
 _MOMENTS = (("start", "start", 0), ("detected", "opened", 1), ("last", "last", 3))
 _LEAST_SHARE = 0.05
 _MOST_CHANNELS = 3
-
-COLUMNS_VERSION = 3
-"""Of `COLUMNS`; 2 had neither `wait` nor `time_zone`."""
 
 NO_MODEL = "the model id is missing"
 NO_TIME = "the time is missing, or too far from 1970"
@@ -80,33 +75,6 @@ UNCONFIRMED = (
     "its time is more than max_jump from the device's other rows, and fewer than jump_rows rows "
     "agree on it"
 )
-
-
-class _Waiting(NamedTuple):
-    """Rows of a model that has not begun."""
-
-    x: FloatArray
-    time: IntArray | None
-    label: list[Any] | None
-
-
-class _Ahead(NamedTuple):
-    """What is kept of a model's rows that are further ahead than `max_jump`.
-
-    Attributes:
-        reach: Longest step, ns, that the model's own rows have shown to be no jump.
-        rows: Those that wait for others to agree, in order; None if there are none.
-    """
-
-    reach: int
-    rows: _Waiting | None
-
-    @property
-    def times(self) -> tuple[int, ...]:
-        """Their times, ns."""
-        if self.rows is None or self.rows.time is None:
-            return ()
-        return tuple(self.rows.time.tolist())
 
 
 class _Newest(NamedTuple):
@@ -126,24 +94,10 @@ class _Asked(NamedTuple):
     time_unit: str | None = None
     metric: Any = None
     value: Any = None
-
-
-class _Kept(NamedTuple):
-    """What a fleet or a job left beside its snapshots.
-
-    Attributes:
-        columns: What its frames' columns are.
-        unit: Unit of times that are numbers; None: there were none.
-        zone: Zone of times without one.
-        wait: Whether rows of new models wait for the warm-up.
-        of_job: Whether a job left it: its files' names need not be a frame's.
-    """
-
-    columns: Columns
-    unit: str | None
-    zone: str
-    wait: bool
-    of_job: bool = False
+    words: Any = None
+    units: Any = None
+    thousands: Any = None
+    decimal: Any = None
 
 
 class Fleet:
@@ -226,17 +180,18 @@ class Fleet:
         check_int("jump_rows", jump_rows, 1, MOST_JUMP_ROWS)
         self._max_jump = check_number("max_jump", max_jump, Range(0, math.inf))
         self._jump_rows = jump_rows
-        self._ahead: dict[str, _Ahead] = {}
+        self._ahead: dict[str, Ahead] = {}
         self.columns: Columns | None = None
         self._unit: str | None = None
         self._zone = "UTC"
+        self._texts = NumberTexts()
         self._wait = False
         self._renamable = False
         self._only = ""
         self._newest: dict[str, _Newest] = {}
         self._lock = threading.RLock()
         self._models: dict[str, Model] = {}
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, Waiting] = {}
         self._episodes: dict[tuple[str, int], Episode] = {}
         self._spans: dict[str, Span] = {}
         self._like: Like | None = None
@@ -328,6 +283,10 @@ class Fleet:
         time_unit: str | None = None,
         metric: Any = None,
         value: Any = None,
+        words: Mapping[str, Sequence[str]] | None = None,
+        units: Mapping[str, str] | None = None,
+        thousands: str | None = None,
+        decimal: str | None = None,
         wait: bool | None = None,
     ) -> Any:
         """Take rows: say what each is like, then learn it.
@@ -351,6 +310,13 @@ class Fleet:
                 of one model and time become one, at the place of the first. `features` are
                 metrics then; without, all whose values are numbers, in the order of their names.
             value: Column of the values, of a long table.
+            words: Of columns, or metrics, of two words, which is 0 and which 1:
+                `{"valve": ("off", "on")}`. They are channels then; so are those of `units`.
+            units: Of columns, or metrics, of texts what stands after each number:
+                `{"temp": "°C"}`. A row with another text is refused.
+            thousands: Mark between the thousands of numbers in texts; a space stands for no-break
+                ones, too.
+            decimal: Decimal mark of numbers in texts.
             wait: Let the rows of a new model wait until the warm-up is full; without, False.
 
         Returns:
@@ -366,7 +332,8 @@ class Fleet:
         """
         with self._lock:
             is_first = self.columns is None
-            asked = _Asked(model_id, time, label, features, time_unit, metric, value)
+            texts = (words, units, thousands, decimal)
+            asked = _Asked(model_id, time, label, features, time_unit, metric, value, *texts)
             frame, rows = self._read(df, asked)
             self._wait = self._wait if wait is None else bool(wait)
             self._renamable = False
@@ -434,6 +401,7 @@ class Fleet:
         known = self.columns
         if known is None and not labelled and not self._models:
             raise ConfigError("fleet", "without models", "one that rows came to: call update")
+        texts = self._texts_of(asked)
         asked = self._settled(df, asked)
         others = [name for name in (asked.model_id, asked.label) if name is not None]
         found = frame_of(df, asked.time, tuple(others))
@@ -445,10 +413,10 @@ class Fleet:
         is_long = known is None or known.metric is None or known.metric in frame.columns
         if long != (None, None) and is_long:
             table = Columns(asked.model_id, asked.time, asked.label, (), *long)
-            frame = widen(frame, table, features)
+            frame = widen(frame, table, features, texts)
             found = found._replace(frame=frame)
             features = [name for name in frame.columns if name not in table.named]
-        columns = choose_columns(frame, asked.model_id, asked.time, asked.label, features)
+        columns = choose_columns(frame, asked.model_id, asked.time, asked.label, features, texts)
         columns = columns._replace(metric=asked.metric, value=asked.value)
         self._check_channels(columns)
         learner = self._specs.learner
@@ -465,9 +433,9 @@ class Fleet:
                 allowed = f"datetimes with a zone: the job read them in {self._zone}"
                 raise ConfigError(f"column {columns.time!r}", str(kind), allowed)
         classes = learner is None or bool(learner.classifies)
-        rows = read_rows(frame, columns, asked.time_unit, classes=classes)
+        rows = read_rows(frame, columns, asked.time_unit, classes=classes, texts=texts)
         if labelled:
-            self.columns = columns
+            self.columns, self._texts = columns, texts
             if kind is not None and kind.is_numeric():
                 self._unit = asked.time_unit or "s"
         return found, rows
@@ -509,6 +477,25 @@ class Fleet:
         if self._unit not in (None, unit):
             raise ConfigError("time_unit", unit, f"{self._unit!r}, as in the first call")
         return str(unit)
+
+    def _texts_of(self, asked: _Asked) -> NumberTexts:
+        """Return how texts are read, by a call and those before it.
+
+        Raises:
+            ConfigError: where the two contradict each other.
+        """
+        given = {
+            name: getattr(asked, name)
+            for name in ("words", "units", "thousands", "decimal")
+            if getattr(asked, name) is not None
+        }
+        texts = dataclasses.replace(self._texts, **given) if given else self._texts
+        if self.columns is not None and not self._renamable:
+            for name in given:
+                before, now = getattr(self._texts, name), getattr(texts, name)
+                if now != before:
+                    raise ConfigError(name, now, f"{before!r}, as in the first call")
+        return texts
 
     def _channels_of(self, asked: _Asked) -> tuple[str, ...] | None:
         if asked.features is None:
@@ -578,7 +565,7 @@ class Fleet:
 
     def _of_its_time(
         self, key: str, order: IntArray, rows: Rows, wait: bool, out: _Output
-    ) -> tuple[IntArray, _Waiting | None]:
+    ) -> tuple[IntArray, Waiting | None]:
         """Return the places of rows that are not ahead, and earlier rows that are not any more.
 
         Args:
@@ -590,7 +577,7 @@ class Fleet:
         """
         if rows.time is None or self._max_jump == math.inf or not len(order):
             return order, None
-        ahead = self._ahead.pop(key, _Ahead(0, None))
+        ahead = self._ahead.pop(key, Ahead(0, None))
         times = rows.time[order]
         usable = np.logical_and.reduce(np.isfinite(rows.x[order]), axis=1)
         rule = JumpRule(round(min(self._max_jump, _LONGEST_JUMP) * 1e9), self._jump_rows)
@@ -613,7 +600,7 @@ class Fleet:
             new = _of_frame(rows, waits)
             still = new if still is None else _joined(still, new)[0]
         if still is not None or judged.standing.reach:
-            self._ahead[key] = _Ahead(judged.standing.reach, still)
+            self._ahead[key] = Ahead(judged.standing.reach, still)
         return order[counts], before
 
     def _newest_time(self, key: str) -> int | None:
@@ -648,7 +635,7 @@ class Fleet:
         kept: IntArray = places[~again]
         return kept
 
-    def _note_newest(self, key: str, rows: _Waiting) -> None:
+    def _note_newest(self, key: str, rows: Waiting) -> None:
         """Keep which rows of the newest time a model has learned."""
         if rows.time is None:
             return
@@ -665,14 +652,14 @@ class Fleet:
     def _least(self) -> int:
         return self._specs.tracker.rows_to_start
 
-    def _begin(self, key: str, rows: _Waiting, wait: bool) -> Model | None:
+    def _begin(self, key: str, rows: Waiting, wait: bool) -> Model | None:
         """Make a model of its first rows; None if there are too few."""
         usable = rows.x[np.isfinite(rows.x).all(axis=1)]
         if not len(usable) or (wait and len(usable) < self._least):
             return None
         return steps.begin(self._specs, key, usable[: self._least])
 
-    def _run(self, key: str, known: Model, rows: _Waiting) -> Told:
+    def _run(self, key: str, known: Model, rows: Waiting) -> Told:
         after, told = steps.run(self._specs, known, rows.x, rows.time, rows.label)
         self._models[key] = after
         self._note(key, after, told.episodes)
@@ -814,7 +801,8 @@ class Fleet:
     def save(self, folder: str | Path) -> None:
         """Write the models into a folder of snapshots, from which jobs and `load` go on.
 
-        Models that wait to begin do so with the rows that they have. Snapshots hold rows of the
+        Models that wait to begin do so with the rows that they have. Rows that wait ahead
+        (`max_jump`) are written, too, for `load`; jobs do not take them. Snapshots hold rows of the
         data: treat them as you treat the data.
 
         Raises:
@@ -835,9 +823,9 @@ class Fleet:
             specs = specs_of(*self._specs)
             write_singly(str(place), specs, self._states())
             if self.columns is not None:
-                about = {"time_unit": self._unit, "time_zone": self._zone, "wait": self._wait}
-                text = json.dumps({"version": COLUMNS_VERSION, **self.columns._asdict(), **about})
-                write_whole(str(place / COLUMNS), text.encode())
+                about = (self.columns, self._unit, self._zone, self._wait, self._texts)
+                kept = Kept(*about, self._max_jump, self._jump_rows, self._ahead)
+                write_whole(str(place / COLUMNS), kept.encode())
 
     def _states(self) -> Iterator[PackedState]:
         for key in sorted(self._models):
@@ -850,8 +838,8 @@ class Fleet:
         folder: str | Path,
         models: Collection[str] | None = None,
         *,
-        max_jump: float = MAX_JUMP,
-        jump_rows: int = JUMP_ROWS,
+        max_jump: float | None = None,
+        jump_rows: int | None = None,
     ) -> Fleet:
         """Return the fleet of a folder: of `save`, or the output of `kerneltrack track`.
 
@@ -861,7 +849,8 @@ class Fleet:
         Args:
             folder: Where the snapshots are.
             models: Ids of those that are wanted; None: all.
-            max_jump: As of the class; so is `jump_rows`. Rows that waited ahead are not saved.
+            max_jump: As of the class; so is `jump_rows`. None: as it was saved; of a job's
+                snapshots as the class has it.
             jump_rows: See `max_jump`.
 
         Raises:
@@ -872,16 +861,24 @@ class Fleet:
         found = SnapshotFolder(place)
         if found.learner_spec is not None:
             found = found.with_learner()
+        known = read_columns(Path(place))
+        before = (MAX_JUMP, JUMP_ROWS) if known is None else (known.max_jump, known.jump_rows)
         fleet = cls(
             found.spec,
             learner=found.learner_spec,
             reference=found.reference_spec,
-            max_jump=max_jump,
-            jump_rows=jump_rows,
+            max_jump=before[0] if max_jump is None else max_jump,
+            jump_rows=before[1] if jump_rows is None else jump_rows,
         )
-        known = read_columns(Path(place))
         if known is not None:
-            fleet.columns, fleet._unit, fleet._zone, fleet._wait, fleet._renamable = known
+            fleet.columns, fleet._unit, fleet._zone = known.columns, known.unit, known.zone
+            fleet._wait, fleet._texts, fleet._renamable = known.wait, known.texts, known.of_job
+            targets = fleet.learner is not None and not fleet.learner.classifies
+            fleet._ahead = {
+                key: rows.of_targets() if targets else rows
+                for key, rows in known.ahead.items()
+                if models is None or key in models
+            }
         if known is not None and known.columns.model_id is None and len(found.models) == 1:
             (fleet._only,) = found.models
         if models is not None and (isinstance(models, str) or not isinstance(models, Collection)):
@@ -899,45 +896,6 @@ class Fleet:
             last = model.rows - 1 if model.time is None else model.time
             fleet._spans[key] = Span(last, last)
         return fleet
-
-
-def read_columns(folder: Path) -> _Kept | None:
-    """Return what a fleet or a job left by snapshots: columns, unit and zone of times.
-
-    Args:
-        folder: Of snapshots.
-
-    Raises:
-        DataError: for a file that neither has written.
-    """
-    for path, read in ((folder / COLUMNS, _of_fleet), (folder.parent / "run.json", _of_job)):
-        if path.is_file():
-            try:
-                return read(json.loads(path.read_bytes()))
-            except (KeyError, TypeError, ValueError) as error:
-                reason = f"not what a fleet or a job wrote: {error}"
-                raise DataError(str(path), reason) from error
-    return None
-
-
-def _of_fleet(text: Mapping[str, Any]) -> _Kept:
-    if text["version"] != COLUMNS_VERSION:
-        raise ValueError(f"version {text['version']!r}: this code reads {COLUMNS_VERSION}")
-    own = {**text, "features": tuple(text["features"])}
-    named = Columns(*(own[name] for name in Columns._fields))
-    return _Kept(named, text["time_unit"], text["time_zone"], bool(text["wait"]))
-
-
-def _of_job(text: Mapping[str, Any]) -> _Kept:
-    columns = text["columns"]
-    label = columns["label"] if text["learner"] else None
-    long = columns.get("metric"), columns.get("value")
-    features = tuple(columns["features"])
-    named = Columns(columns["model_id"], columns["time"], label, features, *long)
-    times = text.get("times") or {}
-    # Numbers that a format reads, such as 20260301, count in no unit.
-    unit = times.get("unit") if times.get("format") is None else None
-    return _Kept(named, unit, times.get("zone") or "UTC", wait=False, of_job=True)
 
 
 def _state_of(found: SnapshotFolder, key: str, kind: str) -> tuple[bytes, str]:
@@ -1060,7 +1018,7 @@ def _digest(row: FloatArray) -> bytes:
     return hashlib.blake2b(row.tobytes(), digest_size=16).digest()
 
 
-def _unless_waiting(waiting: _Waiting, places: IntArray, rows: Rows, out: _Output) -> IntArray:
+def _unless_waiting(waiting: Waiting, places: IntArray, rows: Rows, out: _Output) -> IntArray:
     """Return the places of rows that do not wait already."""
     if rows.time is None or waiting.time is None:
         return places
@@ -1083,38 +1041,38 @@ def _ordered(rows: Rows, places: IntArray) -> IntArray:
     return ordered
 
 
-def _joined(before: _Waiting, new: _Waiting) -> tuple[_Waiting, IntArray]:
+def _joined(before: Waiting, new: Waiting) -> tuple[Waiting, IntArray]:
     """Put rows that waited and new ones in order; where the new ones are then."""
     x = np.concatenate([before.x, new.x])
     labels = None
     if before.label is not None or new.label is not None:
         labels = [*(before.label or [None] * len(before.x)), *(new.label or [None] * len(new.x))]
     if before.time is None or new.time is None:
-        return _Waiting(x, None, labels), np.arange(len(before.x), len(x))
+        return Waiting(x, None, labels), np.arange(len(before.x), len(x))
     time = np.concatenate([before.time, new.time])
     order = np.argsort(time, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     labels = None if labels is None else [labels[at] for at in order.tolist()]
-    return _Waiting(x[order], time[order], labels), place[len(before.x) :]
+    return Waiting(x[order], time[order], labels), place[len(before.x) :]
 
 
-def _of_frame(rows: Rows, places: IntArray) -> _Waiting:
+def _of_frame(rows: Rows, places: IntArray) -> Waiting:
     """Return the rows at these places of a frame."""
-    return _Waiting(
+    return Waiting(
         rows.x[places],
         None if rows.time is None else rows.time[places],
         None if rows.label is None else [rows.label[at] for at in places.tolist()],
     )
 
 
-def _some(rows: _Waiting, chosen: npt.NDArray[np.bool_]) -> _Waiting | None:
+def _some(rows: Waiting, chosen: npt.NDArray[np.bool_]) -> Waiting | None:
     """Return some of the rows, None if there are none."""
     places = np.flatnonzero(chosen)
     if not len(places):
         return None
     labels = None if rows.label is None else [rows.label[at] for at in places.tolist()]
-    return _Waiting(rows.x[places], None if rows.time is None else rows.time[places], labels)
+    return Waiting(rows.x[places], None if rows.time is None else rows.time[places], labels)
 
 
 def _part(told: Told, places: IntArray) -> Told:

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError, shorten
-from kerneltrack.frames.table import Columns
+from kerneltrack.frames.table import PLAIN, Columns
 from kerneltrack.missing import is_missing
+from kerneltrack.number_texts import NumberTexts
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -40,13 +41,16 @@ class _Cells(NamedTuple):
     example: dict[str, object]
 
 
-def widen(frame: Any, columns: Columns, features: Sequence[str] | None) -> Any:
+def widen(
+    frame: Any, columns: Columns, features: Sequence[str] | None, texts: NumberTexts = PLAIN
+) -> Any:
     """Return a frame with a row for each model and time, and a column for each metric.
 
     Args:
         frame: From `frame_of`.
         columns: Its columns, those of metrics and values among them.
         features: Metrics that are wanted, in order; None: all whose values are numbers.
+        texts: How texts of metrics are read.
 
     Returns:
         Rows in the order in which their model and time first came, each with the last value of
@@ -56,7 +60,7 @@ def widen(frame: Any, columns: Columns, features: Sequence[str] | None) -> Any:
         ConfigError: naming the column or metric that is wrong.
     """
     _check(frame, columns)
-    cells = _cells_of(frame, str(columns.metric), str(columns.value))
+    cells = _cells_of(frame, str(columns.metric), str(columns.value), texts)
     channels = _choose(cells, features)
     for name in channels:
         if name in (columns.model_id, columns.time, columns.label):
@@ -98,7 +102,7 @@ def _check(frame: Any, columns: Columns) -> None:
         raise ConfigError("time", None, "a column of event times: rows of one time become one")
 
 
-def _cells_of(frame: Any, metric: str, value: str) -> _Cells:
+def _cells_of(frame: Any, metric: str, value: str, texts: NumberTexts) -> _Cells:
     named = ["" if is_missing(name) else str(name) for name in frame[metric].to_list()]
     missing = named.count("")
     if missing:
@@ -116,13 +120,26 @@ def _cells_of(frame: Any, metric: str, value: str) -> _Cells:
     wrong, example = Counter[str](), dict[str, object]()
     values = np.full(len(named), np.nan)
     for place, cell in enumerate(column.to_list()):
-        try:
-            values[place] = math.nan if is_missing(cell) else float(cell)
-        except (TypeError, ValueError, OverflowError):
-            name = named[place]
+        name = named[place]
+        number = _number(cell, name, texts)
+        if number is None:
             wrong[name] += 1
             example.setdefault(name, cell)
+        else:
+            values[place] = number
     return _Cells(names, codes, values, wrong, example)
+
+
+def _number(cell: object, name: str, texts: NumberTexts) -> float | None:
+    """Return a metric's value, NaN if it is missing, None for what is no number."""
+    if is_missing(cell):
+        return math.nan
+    if isinstance(cell, str) and texts.says_how(name):
+        return texts.read(name, cell)
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _choose(cells: _Cells, features: Sequence[str] | None) -> list[str]:

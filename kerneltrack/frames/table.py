@@ -18,11 +18,14 @@ from kerneltrack.frames.pandas_frames import index_of_times, plain
 from kerneltrack.learners.common.class_names import class_of
 from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.missing import is_missing
+from kerneltrack.number_texts import NumberTexts
 from kerneltrack.time_units import NANOSECONDS
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+PLAIN = NumberTexts()
+"""Texts are read as plain numbers."""
 _SHOWN = 20
 _LIKELY = (788_918_400 * 10**9, 2_840_140_800 * 10**9)
 """From 1995 to 2060, ns: numbers outside are not read in seconds where another unit is inside."""
@@ -137,8 +140,11 @@ def choose_columns(
     time: str | None,
     label: str | None,
     features: Sequence[str] | None,
+    texts: NumberTexts = PLAIN,
 ) -> Columns:
-    """Return what a frame's columns are; without `features` all other numeric ones are channels.
+    """Return what a frame's columns are.
+
+    Without `features` all other columns of numbers are channels, and those that `texts` names.
 
     Raises:
         ConfigError: naming a column that is not there, is named twice or holds no numbers.
@@ -149,16 +155,23 @@ def choose_columns(
             raise ConfigError(field, name, f"a column of the frame: {_listed(names)}")
     others = [name for name in (model_id, time, label) if name is not None]
     if features is None:
-        numeric = [name for name in names if name not in others and _is_number(frame[name].dtype)]
+        numeric = [
+            name
+            for name in names
+            if name not in others and (name in texts.named or _is_number(frame[name].dtype))
+        ]
         if not numeric:
             raise ConfigError("features", None, f"numeric columns; the frame has {_listed(names)}")
-        return Columns(model_id, time, label, tuple(numeric))
-    if isinstance(features, str):
-        features = [features]
+        features = numeric
+    features = [features] if isinstance(features, str) else list(features)
+    for field in ("words", "units"):
+        for name in getattr(texts, field):
+            if name not in features:
+                raise ConfigError(field, name, f"a channel: {_listed(features)}")
     for name in features:
         if name not in names:
             raise ConfigError("features", name, f"columns of the frame: {_listed(names)}")
-        if name in others or list(features).count(name) > 1:
+        if name in others or features.count(name) > 1:
             raise ConfigError("features", name, "columns that are named once")
         kind = frame[name].dtype
         if not _is_number(kind) and not is_text(kind):
@@ -183,7 +196,12 @@ def is_text(kind: Any) -> bool:
 
 
 def read_rows(
-    frame: Any, columns: Columns, unit: str | None = None, *, classes: bool = True
+    frame: Any,
+    columns: Columns,
+    unit: str | None = None,
+    *,
+    classes: bool = True,
+    texts: NumberTexts = PLAIN,
 ) -> Rows:
     """Return a frame's rows.
 
@@ -192,6 +210,7 @@ def read_rows(
         columns: What its columns are.
         unit: Unit of times that are numbers; None: seconds, and what looks like another is refused.
         classes: Whether labels are classes: numbers become texts; else they are targets.
+        texts: How texts of channels are read.
 
     Raises:
         ConfigError: naming the column whose values are of no use.
@@ -207,14 +226,39 @@ def read_rows(
     wrong: dict[int, str] = {}
     if columns.label is not None:
         labels, wrong = _labels(frame[columns.label], columns.label, classes)
-    return Rows(ids, time, late, labels, _matrix(frame, columns.features), wrong)
+    x = np.empty((count, len(columns.features)))
+    for place, name in enumerate(columns.features):
+        if is_text(frame[name].dtype) and texts.says_how(name):
+            x[:, place], others = _read_texts(frame[name], name, texts)
+            wrong = {**others, **wrong}
+        else:
+            x[:, place] = _reals(frame[name], name)
+    return Rows(ids, time, late, labels, x, wrong)
 
 
-def _matrix(frame: Any, names: Sequence[str]) -> FloatArray:
-    rows = np.empty((len(frame), len(names)))
-    for place, name in enumerate(names):
-        rows[:, place] = _reals(frame[name], name)
-    return rows
+def _read_texts(column: Any, name: str, texts: NumberTexts) -> tuple[FloatArray, dict[int, str]]:
+    """Return the numbers of a column of texts, NaN where missing, and why others are none.
+
+    Raises:
+        ConfigError: if no text of it can be read.
+    """
+    reals, wrong = np.full(len(column), np.nan), dict[int, str]()
+    known: dict[str, float | None] = {}
+    for place, value in enumerate(column.to_list()):
+        if is_missing(value) or value == "":
+            continue
+        text = str(value)
+        if text not in known:
+            known[text] = texts.read(name, text)
+        number = known[text]
+        if number is None:
+            wrong[place] = f"column {name!r} is {shorten(text)}: {texts.meaning(name)}"
+        else:
+            reals[place] = number
+    if wrong and np.isnan(reals).all():
+        first = str(column.to_list()[min(wrong)])
+        raise ConfigError(f"column {name!r}", first, f"readable; it is {texts.meaning(name)}")
+    return reals, wrong
 
 
 def _reals(column: Any, name: str) -> FloatArray:

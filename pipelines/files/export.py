@@ -13,7 +13,8 @@ from kerneltrack.errors import ConfigError, printable
 from kerneltrack.export.frozen import FrozenMap, LinearHead, freeze, freeze_head
 from kerneltrack.export.hub import write_hub
 from kerneltrack.export.mlflow_folder import write_mlflow
-from kerneltrack.frames.fleet import Fleet, read_columns
+from kerneltrack.frames.fleet import Fleet
+from kerneltrack.frames.kept import read_columns
 from kerneltrack.paths import is_local, join
 from kerneltrack.snapshots.files import escaped, write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in

@@ -108,6 +108,21 @@ def test_features_predictions_and_snapshots_are_the_jobs(job: Path, tmp_path: Pa
         assert (tmp_path / "kept" / name).read_bytes() == (job / "snapshots" / name).read_bytes()
 
 
+def test_words_and_units_are_read_as_the_job_reads_them(tmp_path: Path) -> None:
+    table = rows_of()
+    heat = [f"{value!r} bar" for value in table["heat"].to_pylist()]
+    table = table.set_column(3, "heat", pa.array(heat)).drop_columns(["oil"])
+    table = table.append_column("valve", table["mode"])
+    flags = ("--words", "valve=low,high", "--units", "heat=bar")
+    job = track(tmp_path / "job", until(table, True), *SETTINGS, *flags)
+    ways: dict[str, Any] = {"words": {"valve": ("low", "high")}, "units": {"heat": "bar"}}
+    some, early, late = fleet(), until(table, True), until(table, False)
+    names: dict[str, Any] = {"model_id": "pump", "time": "time", "label": "mode"}
+    same(some.update(early, **names, **ways), job)
+    later = kt.Fleet.load(job).update(late, **names)
+    assert later.equals(some.update(late))
+
+
 def test_a_learner_of_rows_and_features_is_told_what_the_jobs_is(tmp_path: Path) -> None:
     settings = ("--rank", "5", "--budget", "9", "--learner", "auto", "--reference", "first")
     job = track(tmp_path / "job", rows_of(), *settings)

@@ -300,8 +300,119 @@ def test_a_jobs_zone_holds(tmp_path: Path) -> None:
     rows["when"] = rows["when"].dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin")
     assert other.score(rows)["loss"].notna().all()
     place.write_text(json.dumps({**about, "version": 2}))
-    with pytest.raises(kt.DataError, match="version 2: this code reads 3"):
+    with pytest.raises(kt.DataError, match="version 2: this code reads 4"):
         kt.Fleet.load(tmp_path / "kept")
+
+
+# Texts that are numbers.
+
+
+def as_texts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Heat with a unit and marks, flow plain, and a valve of two words."""
+    heat = [f"{value:+,.17f} °C" for value in (1e4 * rows["heat"]).tolist()]
+    return rows.assign(heat=heat, valve=np.where(MODE, "OPEN", "SHUT"))
+
+
+WAYS: dict[str, Any] = {
+    "words": {"valve": ("SHUT", "OPEN")},
+    "units": {"heat": "°C"},
+    "thousands": ",",
+}
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_words_units_and_marks_hold_from_the_first_call_on(saved: bool, tmp_path: Path) -> None:
+    numbers = table().assign(valve=MODE)
+    rows = as_texts(numbers)
+    numbers["heat"] = [float(t[:-3].replace(",", "")) for t in rows["heat"].tolist()]
+    expected = update(fleet(), numbers)
+    some, half = fleet(), rows["when"] < rows["when"][COUNT // 2 + 250]
+    first = update(some, rows[half], **WAYS)
+    if saved:
+        some.save(tmp_path / "kept")
+        some = kt.Fleet.load(tmp_path / "kept")
+    same(
+        pd.concat([first, update(some, rows[~half])]), pd.concat([expected[half], expected[~half]])
+    )
+
+
+def test_a_later_frame_may_hold_numbers() -> None:
+    some, rows = fleet(), table().assign(valve=MODE)
+    half = rows["when"] < rows["when"][COUNT // 2 + 250]
+    update(some, as_texts(rows)[half], **WAYS)
+    assert update(some, rows[~half])["reason"].isna().all()
+
+
+def test_a_text_of_another_kind_refuses_its_row() -> None:
+    rows = as_texts(table())
+    rows.loc[7, "valve"], rows.loc[9, "heat"], rows.loc[11, "heat"] = "stuck", "20 °F", None
+    found = update(fleet(), rows, **WAYS)
+    assert found["reason"].dropna().to_dict() == {
+        7: "column 'valve' is 'stuck': neither 'SHUT' nor 'OPEN'",
+        9: "column 'heat' is '20 °F': not a number in °C",
+        11: "column 'heat' is missing",
+    }
+
+
+@pytest.mark.parametrize(
+    ("ways", "message"),
+    [
+        ({"words": {"valve": ("off", "on")}}, "column 'valve' = 'OPEN': must be readable; it is"),
+        ({"units": {"oil": "bar"}}, "units = 'oil': must be a channel: flow"),
+        ({"words": {"pump": ("a", "b")}}, "words = 'pump': must be a channel: flow"),
+        ({"words": {"valve": "SHUT"}}, "words = {'valve': 'SHUT'}: must be two words"),
+        ({"thousands": ".."}, "thousands = '..': must be one ASCII character"),
+    ],
+)
+def test_ways_of_texts_that_fit_no_column(ways: dict[str, Any], message: str) -> None:
+    some = fleet()
+    with pytest.raises(kt.ConfigError) as found:
+        update(some, as_texts(table()), **ways)
+    assert str(found.value).startswith(message)
+    assert some.columns is None
+
+
+def test_other_ways_of_texts_later_are_refused() -> None:
+    some, rows = fleet(), as_texts(table())
+    update(some, rows, **WAYS)
+    for name, value in (
+        ("words", {}),
+        ("units", {"heat": "K"}),
+        ("thousands", ""),
+        ("decimal", "_"),
+    ):
+        with pytest.raises(kt.ConfigError, match=f"^{name} = .*, as in the first call"):
+            update(some, rows, **{name: value})
+
+
+def test_texts_that_are_left_out_are_named_with_what_takes_them() -> None:
+    rows = as_texts(table()).assign(
+        **{
+            "oil": [f"{value:.2f}".replace(".", ",") for value in X[:, 0].tolist()],
+            "lever": np.where(MODE, "On", "Off"),
+            "version": "1.2.4",
+            "address": "7 Main Street",
+            "day": "2026-03-01",
+        }
+    )
+    with pytest.warns(UserWarning) as found:
+        update(fleet(), rows)
+    assert [str(each.message).partition("; ")[2] for each in found] == [
+        "units={'heat': '°C'}, thousands=',' takes it",
+        "features=[..., 'oil'], decimal=',' takes it",
+        "words={'lever': ('Off', 'On')} takes it",
+    ]
+
+
+def test_metrics_of_words_and_units() -> None:
+    rows = as_texts(table())
+    long = rows.melt(["pump", "when"], var_name="name", value_name="text")
+    long["text"] = long["text"].astype(str)
+    some = fleet()
+    found = update(some, long, metric="name", value="text", **WAYS)
+    wide = update(fleet(), rows, features=["flow", "heat", "valve"], **WAYS)
+    assert some.columns is not None and some.columns.features == ("flow", "heat", "valve")
+    same(found, wide)
 
 
 # Rows that come again.
@@ -383,7 +494,7 @@ def test_rows_of_several_machines_without_ids_are_warned_of(rows: Any, message: 
 
 
 def test_a_single_machine_is_not_warned_of() -> None:
-    rows = machines()[:COUNT].assign(mode=np.where(MODE[:COUNT], "on", "off"), note=None)
+    rows = machines()[:COUNT].assign(mode=np.where(MODE[:COUNT], "auto", "manual"), note=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fleet().update(rows, time="when")

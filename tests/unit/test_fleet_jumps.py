@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import kerneltrack as kt
 from kerneltrack.errors import ConfigError
@@ -80,3 +86,101 @@ def test_other_limits() -> None:
         fleet(jump_rows=0)
     with pytest.raises(ConfigError, match="max_jump"):
         fleet(max_jump=-1)
+
+
+# Rows that wait ahead, through `save` and `load`.
+
+GAPS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 20_000)), min_size=1, max_size=12)
+
+
+@settings(deadline=None, max_examples=25)
+@given(GAPS, st.integers(0, 400), st.sampled_from([None, "ridge", "lms"]), st.booleans())
+def test_a_fleet_that_was_saved_goes_on_as_the_one_in_memory(
+    gaps: list[tuple[int, int]], at: int, learner: str | None, wait: bool
+) -> None:
+    rows = table()
+    rows["y"] = np.where(np.arange(N) % 3 > 0, rows.f, np.nan)
+    steps = np.full(N, 60)
+    for place, (many, gap) in enumerate(gaps):
+        first = 30 + 20 * place
+        steps[first] += gap
+        steps[first + many] -= gap * (many % 2)
+    rows["t"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.cumsum(steps), unit="s")
+    label = None if learner is None else "y"
+    of = fleet(max_jump=3600.0, jump_rows=5, learner=learner and learner_of(learner))
+    first, rest = rows[: 25 + at % (N - 30)], rows[25 + at % (N - 30) :]
+    of.update(first, model_id="d", time="t", label=label, features=["f", "g"], wait=wait)
+    if of._newest and len(of):
+        # Which rows of its newest time a model has learned is not saved.
+        rest = rest[rest.t != pd.Timestamp(of._newest["a"].time)]
+    with TemporaryDirectory() as folder:
+        of.save(Path(folder) / "kept")
+        other = kt.Fleet.load(Path(folder) / "kept") if len(of) else of
+    assert other._ahead.keys() == of._ahead.keys()
+    for part in np.array_split(np.arange(len(rest)), 3):
+        pd.testing.assert_frame_equal(
+            other.update(rest.iloc[part]), of.update(rest.iloc[part]), check_exact=True
+        )
+    assert list(of._states()) == list(other._states())
+
+
+def learner_of(name: str) -> Any:
+    return kt.parse_learner_spec({"learner": name, "task": "regression"})
+
+
+def test_limits_of_jumps_go_along(tmp_path: Path) -> None:
+    of = fleet(max_jump=math.inf, jump_rows=3)
+    update(of, table())
+    of.save(tmp_path / "kept")
+    other = kt.Fleet.load(tmp_path / "kept")
+    assert (other._max_jump, other._jump_rows) == (math.inf, 3)
+    other = kt.Fleet.load(tmp_path / "kept", max_jump=60, jump_rows=4)
+    assert (other._max_jump, other._jump_rows) == (60, 4)
+
+
+def put(*path: Any, value: Any) -> Callable[[Any], None]:
+    def change(about: Any) -> None:
+        for name in path[:-1]:
+            about = about[name]
+        about[path[-1]] = value
+
+    return change
+
+
+ROWS = ("ahead", "a", "rows")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("max_jump", value=-1),
+        put("max_jump", value=True),
+        put("jump_rows", value=0),
+        put("jump_rows", value=2.5),
+        put("words", value={"f": ["on"]}),
+        put("units", value={"f": 1}),
+        put("thousands", value="."),
+        put("ahead", value=[]),
+        put("ahead", "a", "reach", value=-1),
+        put(*ROWS, value={}),
+        put(*ROWS, "time", value=[2**70]),
+        put(*ROWS, "time", value=[1.5]),
+        put(*ROWS, "time", 0, value=2**62),
+        put(*ROWS, "x", 0, value=[1.0]),
+        put(*ROWS, "x", 0, 0, value=None),
+        put(*ROWS, "x", 0, 0, value="wide"),
+        put(*ROWS, "label", value=["a"]),
+    ],
+)
+def test_damaged_rows_that_wait_are_refused(change: Callable[[Any], None], tmp_path: Path) -> None:
+    of = fleet(max_jump=3600)
+    update(of, table())
+    update(of, table(2, "2034-01-01"))
+    of.save(tmp_path / "kept")
+    place = tmp_path / "kept" / "columns.json"
+    about = json.loads(place.read_text())
+    assert len(about["ahead"]["a"]["rows"]["time"]) == 2
+    change(about)
+    place.write_text(json.dumps(about))
+    with pytest.raises(kt.DataError, match=r"columns\.json"):
+        kt.Fleet.load(tmp_path / "kept")

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kerneltrack.number_texts import number_pattern
 from transforms.read.format_options import NULL_VALUES
-from transforms.read.formats.fields import number_pattern
 from transforms.read.kinds import as_bytes, codes_of, encode, flat, is_bytes, is_text
 
 NO_NUMBER = pa.scalar(b"?", pa.binary())

@@ -8,24 +8,14 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kerneltrack.number_texts import PAIRS
 from transforms.read.formats.base import FileInfo
 from transforms.read.formats.head import MARKS
 from transforms.read.kinds import is_text, texts_of, value_type
 
-_PAIRS = (
-    *(("off", "on"), ("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t")),
-    *(("closed", "open"), ("close", "open"), ("inactive", "active"), ("disabled", "enabled")),
-    *(("stopped", "running"), ("stop", "run"), ("down", "up"), ("low", "high")),
-    *(("normal", "alarm"), ("ok", "alarm"), ("ok", "fault"), ("ok", "error"), ("ok", "fail")),
-    *(("absent", "present"), ("unlocked", "locked"), ("offline", "online"), ("out", "in")),
-    *(("disconnected", "connected"), ("idle", "busy"), ("unoccupied", "occupied")),
-    ("bad", "good"),
-)
-"""Which of two words is 0. Of other words it is the one that comes first in the alphabet."""
-
 _NO_WORD = re.compile(r"$|[+-]?[.,]?[0-9]")
 """How a text begins that is no word, but a number in a unit or with other marks."""
-_USUAL = frozenset(tuple(sorted(pair)) for pair in _PAIRS)
+_USUAL = frozenset(tuple(sorted(pair)) for pair in PAIRS)
 
 _MOST_FILES = 32
 _MOST_ROWS = 20_000
@@ -52,12 +42,12 @@ def two_words(texts: Collection[str]) -> tuple[str, str] | None:
         return None
     lowered = [word.lower() for word in words]
     if len(words) == 1:
-        near = [pair for pair in _PAIRS if lowered[0] in pair]
+        near = [pair for pair in PAIRS if lowered[0] in pair]
         if not near or (len(near) > 1 and near[0] != ("closed", "open")):
             return None
         zero, one = (_like(words[0], word) for word in near[0])
         return zero, one
-    for zero, one in _PAIRS:
+    for zero, one in PAIRS:
         if sorted((zero, one)) == sorted(lowered):
             return (words[0], words[1]) if lowered[0] == zero else (words[1], words[0])
     return words[0], words[1]

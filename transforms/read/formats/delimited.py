@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, DataError, shorten
+from kerneltrack.number_texts import number_pattern
 from transforms.read.format_options import NULL_VALUES, FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested, batch_rows, check_names
 from transforms.read.formats.endings import split_ending
 from transforms.read.formats.fields import (
     Dialect,
     field_texts,
-    number_pattern,
     parse_fields,
 )
 from transforms.read.formats.guess import Guess, guess

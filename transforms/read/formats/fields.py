@@ -7,7 +7,6 @@ they would be without the bad ones.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from kerneltrack.errors import shorten
+from kerneltrack.number_texts import number_pattern
 from transforms.read.format_options import NULL_VALUES
 from transforms.read.formats.lines import Lines
 
@@ -340,15 +340,6 @@ def _surely_reads(
     matched = pc.match_substring_regex(values, pattern)
     result: npt.NDArray[np.bool_] = matched.to_numpy(zero_copy_only=False)
     return result
-
-
-def number_pattern(decimal: str = ".", thousands: str = "") -> str:
-    """Return a regular expression of plain decimal numbers, with marks between thousands or not."""
-    mark = "[" + ("\\" if decimal in "\\]^-" else "") + decimal + "]"
-    whole = "[0-9]+"
-    if thousands:
-        whole = f"(?:[0-9]{{1,3}}(?:{re.escape(thousands)}[0-9]{{3}})+|[0-9]+)"
-    return rf"^[ \t]*[+-]?({whole}({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 
 
 def _acceptance(kind: pa.DataType, dialect: Dialect) -> Callable[[bytes], bool]:

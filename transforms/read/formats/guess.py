@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.read.formats.fields import WHOLE, Dialect, number_pattern
+from kerneltrack.number_texts import number_pattern
+from transforms.read.formats.fields import WHOLE, Dialect
 from transforms.read.formats.head import MARKS
 
 MOST_WORDS = 3

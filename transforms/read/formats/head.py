@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kerneltrack.errors import ConfigError, DataError, shorten
-from transforms.read.formats.fields import number_pattern
+from kerneltrack.number_texts import number_pattern
 
 LOOKED_AT = 100
 """Lines that say where the table begins."""

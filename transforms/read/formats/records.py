@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import DataError, shorten
+from kerneltrack.number_texts import number_pattern
 from transforms.read.formats.base import Rows
-from transforms.read.formats.fields import MEANING, number_pattern
+from transforms.read.formats.fields import MEANING
 
 _REAL = re.compile(number_pattern())
 _WHOLE = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*$")
