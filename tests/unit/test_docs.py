@@ -88,3 +88,10 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
         target = page if not name else page.parent / name
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_glossary_has_each_word_once() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"\*\*([^*]+)\*\*", page)
+    assert len(words) > 50
+    assert sorted({word.lower() for word in words}) == sorted(word.lower() for word in words)

@@ -1,12 +1,18 @@
-"""The names that packages offer: each is there, and none is imported before it is asked for."""
+"""The names that others depend on: those that packages offer, and all that are frozen.
+
+Each is there, none is imported before it is asked for, and none changes by the way.
+"""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import subprocess
 import sys
 
 import pytest
+
+from tests import frozen_names
 
 HEAVY = {"apache_beam", "numpy", "pyarrow"}
 PACKAGES = (
@@ -30,3 +36,15 @@ def test_importing_a_package_imports_no_heavy_library(package: str) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.strip()) == (0, "")
+
+
+def test_no_frozen_name_changes_by_the_way() -> None:
+    """Columns, flags, steps, states, counters, files: `python -m tests.frozen_names`."""
+    known = frozen_names.FILE.read_text(encoding="utf-8")
+    found = frozen_names.written()
+    lines = difflib.unified_diff(known.splitlines(), found.splitlines(), "frozen", "code", n=0)
+    said = "\n".join(line for line in lines if not line.startswith("@@"))
+    assert found == known, (
+        f"{said}\nusers and states depend on these: where they are meant to change, "
+        "`python -m tests.frozen_names` writes them anew, and CHANGELOG.md says so"
+    )
