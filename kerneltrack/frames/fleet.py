@@ -923,7 +923,9 @@ class _Output:
             self.columns |= {name: np.full(count, np.nan) for name in ("score", "margin")}
             self.columns["correct"] = [None] * count
         elif specs.learner is not None:
-            self.columns |= {name: np.full(count, np.nan) for name in ("prediction", "error")}
+            bounds = () if specs.learner.intervals is None else ("lower", "upper")
+            names = ["prediction", *bounds, "error"]
+            self.columns |= {name: np.full(count, np.nan) for name in names}
         self.columns["reason"] = [None] * count
 
     def shown(self, name: str) -> Any:
@@ -958,6 +960,9 @@ class _Output:
         if said.code is None:
             self.columns["prediction"][where] = said.value
             self.columns["error"][where] = said.error
+            if said.lower is not None:
+                self.columns["lower"][where] = said.lower
+                self.columns["upper"][where] = said.upper
             return
         names, known = said.names, said.code >= 0
         decisions: dict[str, Any] = {"score": said.score, "margin": said.margin}

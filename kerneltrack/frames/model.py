@@ -15,7 +15,7 @@ from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common import guesses
-from kerneltrack.learners.common.board import Board, ScoredRows, add_rows
+from kerneltrack.learners.common.board import Board, add_rows, scored_rows
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
 from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
 from kerneltrack.limits import MOST_GIVEN
@@ -186,11 +186,8 @@ def _learn(
         return learned, said
     told = _coded(spec, state.classes, labels or [None] * len(inputs))
     known, guessed = guesses.guess(spec, learned.board.guesses, inputs, told)
-    codes = None
-    if said.code is not None:
-        codes = np.column_stack([np.where(told < 0, spec.max_classes, told), said.code])
     clock = np.zeros(len(inputs), np.int64) if stamps is None else stamps
-    scored = ScoredRows(clock, said.scored, said.correct, said.error, said.score, codes, guessed)
+    scored = scored_rows(spec, clock, said, told, guessed)
     board, _ = add_rows(learned.board._replace(guesses=known), scored, None)
     time = learned.time if stamps is None else int(stamps[-1])
     return Learned(state, learned.rows + len(inputs), time, board), said

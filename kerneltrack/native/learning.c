@@ -8,6 +8,17 @@
 #define MOST_BETA 50.0
 #define LEAST_CURVATURE 1e-9
 
+/* Behind the other sums: the logarithm of the bound of errors, errors so far, misses (or hits, below
+0) in a row. */
+enum { LOG_BOUND, MANY_ERRORS, RUN, ERROR_SUMS };
+/* A bound below the first is 0, none is above the second. */
+#define LEAST_LOG -230.0
+#define MOST_LOG 345.0
+/* Step of the bound's logarithm where a tenth of the errors is to be above it, and the longest. */
+#define PACE 0.1
+#define MOST_PACE 0.2
+/* What is rarer is no chance. */
+#define RARE 1e-5
 /* A target counts as at most so many standard deviations from the mean. */
 #define MOST_DEVIATIONS 10.0
 
@@ -35,7 +46,39 @@ lesson make_lesson(arena *from, int64_t classes, const mode *how, const vec *sum
                .known = how->known,
                .n = -1};
   set_units(&at);
+  if (how->coverage > 0.0) at.errors = sums->at + sums->size - ERROR_SUMS;
   return at;
+}
+
+/* Half of an interval's width; none before the first error. */
+static double half_width(const double *errors) {
+  if (!(errors[MANY_ERRORS] > 0.0)) return NAN;
+  return errors[LOG_BOUND] <= LEAST_LOG ? 0.0 : exp1(errors[LOG_BOUND]);
+}
+
+/* How many outcomes of this chance in a row are no chance any more. */
+static double longest_run(double chance) { return floor(log1(RARE) / log1(chance)); }
+
+/* Move the bound of errors, on a scale of logarithms, towards the one that a share of `coverage`
+stays below; faster after more misses, or hits, in a row than chance gives. */
+static void follow_errors(double *errors, double coverage, double error) {
+  double missing = 1.0 - coverage, many = errors[MANY_ERRORS], *run = errors + RUN;
+  int miss = error > half_width(errors);
+  double least = error > 0.0 ? log1(error) : LEAST_LOG;
+  errors[MANY_ERRORS] = many + 1.0;
+  if (many == 0.0 || (miss && errors[LOG_BOUND] <= LEAST_LOG)) {
+    errors[LOG_BOUND] = larger(least, LEAST_LOG);
+    return;
+  }
+  if (miss)
+    *run = larger(*run, 0.0) + 1.0;
+  else
+    *run = smaller(*run, 0.0) - 1.0;
+  double pace = smaller(MOST_PACE, PACE * sqrt(0.1 / missing));
+  double times = fabs(*run) - longest_run(miss ? missing : coverage);
+  double step = larger(pace, 1.0 / sqrt(many)) * larger(1.0, times);
+  errors[LOG_BOUND] += step * ((miss ? 1.0 : 0.0) - missing);
+  errors[LOG_BOUND] = smaller(MOST_LOG, larger(LEAST_LOG, errors[LOG_BOUND]));
 }
 
 /* Welford's update: gap/n towards the mean, (gap²(1 - 1/n) - variance)/n towards the variance. */
@@ -138,10 +181,19 @@ static void report_class(const lesson *at, const double *values, const double *c
   out->margin.at[at->n] = at->known > 1 ? chances[best] - second : 0.0;
 }
 
+static void report_target(const lesson *at, double value) {
+  at->out->value.at[at->n] = value;
+  if (!at->errors) return;
+  double half = half_width(at->errors);
+  at->out->lower.at[at->n] = value - half;
+  at->out->upper.at[at->n] = value + half;
+}
+
 static int report(lesson *at, const double *values, const double *chances) {
+  double value = fma(at->unit, values[0], at->centre);
   if (at->how->predict) {
     if (at->known > 0 && at->how->regression)
-      at->out->value.at[at->n] = fma(at->unit, values[0], at->centre);
+      report_target(at, value);
     else if (at->known > 0)
       report_class(at, values, chances);
     mark_row(at);
@@ -149,6 +201,10 @@ static int report(lesson *at, const double *values, const double *chances) {
   if (!at->how->learn) return 0;
   at->code = at->labels->codes.at[at->n];
   at->counts[UNUSABLE] += at->code == UNUSABLE_LABEL;
+  if (at->errors && at->known > 0 && at->code >= 0) {
+    double error = fabs(at->labels->targets.at[at->n] - value);
+    follow_errors(at->errors, at->how->coverage, smaller(MAX_ERROR, error));
+  }
   return at->code >= 0;
 }
 

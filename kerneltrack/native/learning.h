@@ -12,7 +12,8 @@ ones; a new class is the next.
 
 /* Places in a state's `counts`, behind which a learner may have its own, and in `sums`: squared and
 absolute errors, then a classifier's β and the curvature that it has met so far, then in regression
-the mean and the variance of the targets learned from. */
+the mean and the variance of the targets learned from; at the end, where intervals are asked for,
+what `follow_errors` keeps. */
 enum { SCORED, CORRECT, LEARNED, UNUSABLE, LEARNER_COUNTS };
 enum { SQUARED, ABSOLUTE, TEMPER, TARGET_MEAN = TEMPER + 2, TARGET_VARIANCE };
 /* Columns of a temper. */
@@ -42,6 +43,7 @@ typedef struct {
   int64_t regression;
   int64_t known;
   int64_t units;
+  double coverage;
 } mode;
 
 typedef struct {
@@ -59,6 +61,8 @@ typedef struct {
   flags scored;
   flags correct;
   vec error;
+  vec lower;
+  vec upper;
 } predicted;
 
 /* A call of a row loop, and the row at hand. */
@@ -78,6 +82,8 @@ typedef struct {
   int64_t n, code;
   /* In regression a decision value z says centre + unit·z. */
   double centre, unit;
+  /* What is known of the errors, where intervals are asked for, else NULL. */
+  double *errors;
 } lesson;
 
 /* How a decision value z of the units before is written in those now: turn·z + shift. */

@@ -94,6 +94,23 @@ class SubspaceRegressor(RegressorMixin, SubspacePredictor):  # type: ignore[misc
         """
         return cast("FloatArray", self._predictions(X).value)
 
+    def predict_interval(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the interval of each row in which its target lies by the share asked for.
+
+        Args:
+            X: Shape (n, D).
+
+        Returns:
+            Shape (n, 2), lower and upper ends.
+
+        Raises:
+            ValueError: as in `predict`, and without `learner_params={"intervals": .9}`, say.
+        """
+        said = self._predictions(X)
+        if said.lower is None or said.upper is None:
+            raise ConfigError("learner_params", self.learner_params, "with intervals, a share")
+        return np.column_stack([said.lower, said.upper])
+
     @property
     def prequential_rmse_(self) -> float:
         """Root mean squared error of the predictions made before each row was learned from."""

@@ -122,7 +122,7 @@ LEARNER = Role(
     "learner",
     "learner-",
     {name: LEARNERS.spec_type(name) for name in LEARNERS},
-    plain=("inputs",),
+    plain=("inputs", "intervals"),
 )
 DRIFT = Role("drift", "drift-", {"drift": DriftSpec})
 REFERENCE = Role("reference", "reference-", {"reference": ReferenceSpec}, ("learning",))

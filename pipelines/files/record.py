@@ -224,24 +224,29 @@ def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int |
     """Return how many predictions met a label, and how good they were.
 
     Of classes the accuracy, and the log loss and Brier score of the scores, as `losses_of_chances`
-    has them; of targets the root mean squared error.
+    has them; of targets the root mean squared error, and the share of them in their intervals.
     """
     names = ["correct", "score"] if learner.classifies else ["error"]
-    scored, total, losses = 0, 0.0, np.zeros(2)
+    bounds = [] if learner.intervals is None else ["label", "lower", "upper"]
+    scored, total, losses, inside = 0, 0.0, np.zeros(2), 0
     for path in _files(output, part):
         with FileSystems.open(path) as handle:
-            table = pq.ParquetFile(handle).read(columns=names)
+            table = pq.ParquetFile(handle).read(columns=[*names, *bounds])
         table = table.filter(pc.is_valid(table[names[0]]))
         found = table[names[0]].to_numpy().astype(np.float64)
         scored += len(found)
         total += float(found.sum() if learner.classifies else (found**2).sum())
+        if bounds:
+            target, lower, upper = (table[name].to_numpy() for name in bounds)
+            inside += int(((lower <= target) & (target <= upper)).sum())
         if learner.classifies:
             losses += losses_of_chances(table["score"].to_numpy(), found > 0).sum(axis=0)
     if not scored:
         return {"scored": 0}
     mean = total / scored
     if not learner.classifies:
-        return {"scored": scored, "rmse": mean**0.5}
+        covered = {"coverage": round(inside / scored, 6)} if bounds else {}
+        return {"scored": scored, "rmse": mean**0.5, **covered}
     log_loss, brier = (losses / scored).tolist()
     return {
         "scored": scored,
@@ -313,6 +318,8 @@ def performance_text(counts: dict[str, Any]) -> str:
     text += f" ({', '.join(guesses)})" if guesses else ""
     if "log_loss" in counts:
         text += f"; log loss {counts['log_loss']:.3f}, Brier score {counts['brier']:.3f}"
+    if "coverage" in counts:
+        text += f"; {counts['coverage']:.1%} of the targets lie in their intervals"
     weights = {name: share for name, share in counts.items() if name.startswith(_WEIGHT)}
     names = {_WEIGHT + plain_name(expert): expert for expert in EXPERTS}
     told = [f"{names[name]} {share:.0%}" for name, share in list(weights.items())[:_MOST_EXPERTS]]

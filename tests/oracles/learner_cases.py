@@ -57,6 +57,9 @@ SPECS: tuple[LearnerSpec, ...] = (
     RidgeSpec(),
     RidgeSpec(forgetting=1.0, bias=False),
     RidgeSpec(task="regression", forgetting=0.95),
+    RidgeSpec(task="regression", intervals=0.9),
+    POLKSpec(task="regression", warmup=20, budget=8, batch=3, intervals=0.5),
+    AutoSpec(task="regression", budget=8, inputs="features", intervals=0.99),
 )
 SPECS += tuple(
     LEARNERS.spec_type(name)() for name in LEARNERS if all(spec.learner != name for spec in SPECS)

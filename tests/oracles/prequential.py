@@ -49,6 +49,9 @@ def record(
     else:
         assert said.value is not None and said.error is not None
         values["prediction"] = none_if_nan(said.value[row])
+        if said.lower is not None and said.upper is not None:
+            values["lower"] = none_if_nan(said.lower[row])
+            values["upper"] = none_if_nan(said.upper[row])
         values["label"] = label
         values["error"] = none_if_nan(said.error[row])
     return values

@@ -51,10 +51,12 @@ CASES: dict[str, tuple[str, LearnerSpec, tuple[str, ...]]] = {
     "polk": ("string", POLKSpec(warmup=60), ("--learner", "polk")),
     "polk-regression": (
         "float64",
-        POLKSpec(task="regression", warmup=60, budget=9, batch=4, scale_targets=False),
+        POLKSpec(
+            task="regression", warmup=60, budget=9, batch=4, scale_targets=False, intervals=0.8
+        ),
         tuple(
             "--learner polk --learner-task regression --learner-budget 9 --learner-batch 4 "
-            "--no-learner-scale-targets".split()
+            "--no-learner-scale-targets --intervals 0.8".split()
         ),
     ),
     "nolana": (

@@ -107,7 +107,14 @@ def test_a_block_says_what_each_model_says(spec: LearnerSpec, inputs: str) -> No
 
 @pytest.mark.parametrize("window", [1.0, 7.0, 1000.0])
 @pytest.mark.parametrize(
-    "spec", [RidgeSpec(), RidgeSpec(task="regression"), AutoSpec()], ids=["c", "r", "auto"]
+    "spec",
+    [
+        RidgeSpec(),
+        RidgeSpec(task="regression"),
+        RidgeSpec(task="regression", intervals=0.8),
+        AutoSpec(),
+    ],
+    ids=["c", "r", "i", "auto"],
 )
 def test_metrics_of_windows(spec: LearnerSpec, window: float) -> None:
     _, lines, _ = compared(spec, features(spec.classifies), window=window)

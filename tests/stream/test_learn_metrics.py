@@ -280,3 +280,21 @@ def test_the_label_of_a_refused_row_is_no_guess(spec: RidgeSpec) -> None:
             found += [dict(step.end())[METRICS][1].batch.to_pylist()]
     assert found[0][0]["scored"] == 27
     assert found == [found[0]] * 4
+
+
+@pytest.mark.parametrize("window", [None, 10.0])
+def test_intervals_are_counted(window: float | None) -> None:
+    spec = RidgeSpec(task="regression", intervals=0.8)
+    table = make_features(150, seed=3, spec=spec)
+    outcome = train([("m", chunk) for chunk in table.cut([40, 90])], spec, window=window)
+    line = outcome.metrics["m"][-1]
+    rows = [row for row in outcome.predictions["m"] if row["error"] is not None]
+    known = [row for row in rows if row["lower"] is not None]
+    assert len(rows) == line["scored"] > len(known) == len(rows) - 1
+    inside = [row["lower"] <= row["label"] <= row["upper"] for row in known]
+    widths = [row["upper"] - row["lower"] for row in known]
+    outside = [max(row["lower"] - row["label"], row["label"] - row["upper"], 0.0) for row in known]
+    assert line["coverage"] == pytest.approx(sum(inside) / len(rows))
+    assert line["width"] == pytest.approx(sum(widths) / len(rows))
+    scores = [width + 10.0 * out for width, out in zip(widths, outside, strict=True)]
+    assert line["interval_score"] == pytest.approx(sum(scores) / len(rows))

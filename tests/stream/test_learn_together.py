@@ -36,7 +36,7 @@ MODELS = 5
 ROWS = 80
 SPECS: tuple[LearnerSpec, ...] = (
     RidgeSpec(max_classes=3),
-    RidgeSpec(task="regression"),
+    RidgeSpec(task="regression", intervals=0.8),
     AutoSpec(budget=8, max_classes=3, inputs="features"),
     PegasosSpec(),
     POLKSpec(warmup=20, budget=12),

@@ -628,3 +628,19 @@ def test_chosen_landmarks_bring_their_scale() -> None:
 def test_landmarks_that_no_subspace_can_begin_with(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SubspaceTracker(**{**SMALL, **options}).fit(ROWS)
+
+
+def test_intervals_hold_the_share_of_targets_that_is_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(3_000, 2))
+    targets = np.sin(rows[:, 0]) + 0.2 * rng.normal(size=3_000) + 1e4
+    model = SubspaceRegressor(
+        rank=20, budget=40, rule="nonparametric", forgetting=1.0, learner_params={"intervals": 0.9}
+    ).fit(rows[:2_000], targets[:2_000])
+    lower, upper = model.predict_interval(rows[2_000:]).T
+    inside = (lower <= targets[2_000:]) & (targets[2_000:] <= upper)
+    # One bound for all of 1,000 rows: four deviations of what 100 of the last errors know.
+    assert abs(inside.mean() - 0.9) < 0.08
+    assert model.score(rows[2_000:], targets[2_000:]) > 0.9
+    with pytest.raises(ValueError, match="with intervals"):
+        SubspaceRegressor().fit(rows, targets).predict_interval(rows)

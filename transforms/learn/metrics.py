@@ -12,7 +12,7 @@ import pyarrow as pa
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.auto.learner import EXPERTS as AUTO_EXPERTS
 from kerneltrack.learners.auto.learner import AutoState, course
-from kerneltrack.learners.common.board import Line
+from kerneltrack.learners.common.board import OF_INTERVALS, SUMS, Line, wide_sums
 from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
 from transforms.chunks import Chunk
 from transforms.read.kinds import codes_of, encode
@@ -65,7 +65,7 @@ def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence
         "scored": pa.array(counts[:, 1]),
     }
     running = np.array([line.counts for line in lines])
-    sums = np.array([line.tally.sums for line in lines])
+    sums = np.array([wide_sums(spec, line.tally.sums) for line in lines])
     if spec.classifies:
         columns["correct"] = pa.array(counts[:, 2])
         columns["accuracy"] = _mean(counts[:, 2], counts[:, 1])
@@ -74,10 +74,13 @@ def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence
         columns["brier"] = _mean(sums[:, 1], counts[:, 1])
         columns["confusion"] = _confusion(told)
     else:
-        total = np.array([line.sums for line in lines])
+        total = np.array([line.sums[:SUMS] for line in lines])
         columns["rmse"] = _mean(sums[:, 0], counts[:, 1], root=True)
         columns["mae"] = _mean(sums[:, 1], counts[:, 1])
         columns["running_rmse"] = _mean(total[:, 0], running[:, 1], root=True)
+    if spec.intervals is not None:
+        for place, name in enumerate(OF_INTERVALS, SUMS):
+            columns[name] = _mean(sums[:, place], counts[:, 1])
     for place, name in enumerate(guess_columns(spec), 2):
         columns[name] = _mean(sums[:, place], counts[:, 1], root=not spec.classifies)
     if told and isinstance(told[0][0], AutoState):

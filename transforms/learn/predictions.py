@@ -25,6 +25,8 @@ def prediction_arrays(said: Predictions, label: pa.Array | None) -> dict[str, pa
     count = len(said.valid)
     if said.code is None:
         columns["prediction"] = _or_null(said.value)
+        if said.lower is not None:
+            columns |= {"lower": _or_null(said.lower), "upper": _or_null(said.upper)}
         columns["label"] = pa.nulls(count, pa.float64()) if label is None else label
         columns["error"] = _or_null(said.error)
         return columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from kerneltrack.learners import AutoSpec, LearnerSpec
+from kerneltrack.learners.common.board import OF_INTERVALS
 from kerneltrack.learners.common.guesses import GUESSES
 from kerneltrack.monitor.reference import WRITTEN
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -123,6 +124,10 @@ def alerts_schema(has_time: bool) -> pa.Schema:
     return pa.schema([*fields, pa.field("before", pa.float64()), pa.field("after", pa.float64())])
 
 
+INTERVAL = ("lower", "upper")
+"""Columns of the ends of an interval of predictions."""
+
+
 def predictions_schema(spec: LearnerSpec, has_time: bool) -> pa.Schema:
     """Return the schema of the predictions."""
     fields = _numbered(has_time)
@@ -135,7 +140,8 @@ def predictions_schema(spec: LearnerSpec, has_time: bool) -> pa.Schema:
             pa.field("correct", pa.bool_()),
         ]
     else:
-        fields += [pa.field(name, pa.float64()) for name in ("prediction", "label", "error")]
+        names = ["prediction", *(INTERVAL if spec.intervals is not None else ()), "label", "error"]
+        fields += [pa.field(name, pa.float64()) for name in names]
     return pa.schema(fields)
 
 
@@ -186,6 +192,8 @@ def metrics_schema(spec: LearnerSpec) -> pa.Schema:
         ]
     else:
         fields += [pa.field(name, pa.float64()) for name in ("rmse", "mae", "running_rmse")]
+    if spec.intervals is not None:
+        fields += [pa.field(name, pa.float64()) for name in OF_INTERVALS]
     fields += [pa.field(name, pa.float64()) for name in guess_columns(spec)]
     if spec.learner == AutoSpec.learner:
         fields.append(pa.field("experts", EXPERTS))

@@ -37,6 +37,8 @@ CARRIED = "carried_"
 """What counters begin with that say how much weight each expert of a mixture had: thousandths,
 added up over the rows learned from."""
 SQUARED, ABSOLUTE, BETA, CURVATURE, TARGET_MEAN, TARGET_VARIANCE = range(6)
+ERROR_SUMS = 3
+"""Entries at the end of the sums where intervals are asked for; see `prequential`."""
 SUMS = 4
 """Entries of a classifier's sums; those of a regressor have two more."""
 MIN_BETA, MAX_BETA = 0.1, 50.0
@@ -51,7 +53,9 @@ class LearnerState(Protocol):
     Attributes:
         sums: (4,) squared and absolute errors of the rows scored (regression); β, by which decision
             values become probabilities, and the curvature met so far (see `prequential`). (6,) in
-            regression: behind them mean and variance of the targets learned from.
+            regression: behind them mean and variance of the targets learned from. Three more where
+            intervals are asked for: the logarithm of the bound of errors, errors so far, and
+            errors in a row that were above it (below 0: that were not).
         counts: Rows scored, rows predicted correctly, rows learned from, labels that could not be
             used (a class beyond `max_classes`, a target that is not finite); a learner may count
             more behind these.
@@ -94,6 +98,9 @@ class Predictions:
         scored: (n,) True where a prediction met a label.
         correct: (n,) True where the two agree; None in regression.
         error: (n,) |target - value| where scored, else NaN; None in classification.
+        lower: (n,) lower end of the interval that `LearnerSpec.intervals` asks for, NaN before the
+            first error; None without.
+        upper: (n,) its upper end.
     """
 
     valid: BoolArray
@@ -105,6 +112,8 @@ class Predictions:
     scored: BoolArray
     correct: BoolArray | None
     error: FloatArray | None
+    lower: FloatArray | None = None
+    upper: FloatArray | None = None
 
     @property
     def names(self) -> list[str | None]:

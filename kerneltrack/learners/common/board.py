@@ -26,6 +26,8 @@ FloatArray = npt.NDArray[np.float64]
 
 _CODES = 1 << 31
 SUMS = 2 + len(GUESSES)
+OF_INTERVALS = ("coverage", "width", "interval_score")
+"""What sums hold of intervals behind the others, where they are asked for."""
 _GUESSES = "guesses."
 MIN_CHANCE = 1e-6
 """A probability counts as at least this much where its logarithm is taken."""
@@ -63,6 +65,8 @@ class Tally(NamedTuple):
         sums: (5,) over the rows scored: of targets squared and absolute errors, of classes the log
             loss and the Brier score of `score` (see `losses_of_chances`); then for each of
             `GUESSES` the rows that it had right, or its squared errors. NaN where it is left out.
+            (8,) where rows have intervals: then how many held their target, their widths and
+            interval scores.
         pairs: (m, 3) label, prediction, count of the rows scored, by the classes' codes; a label
             without one has code `max_classes`. Sorted, at most (max_classes + 1)·max_classes.
     """
@@ -129,7 +133,8 @@ class Board(NamedTuple):
         tallies = []
         for part in ("total", "window"):
             tally = Tally(*(arrays[f"{part}.{name}"] for name in Tally._fields))
-            if (tally.counts.shape, tally.sums.shape) != ((3,), (SUMS,)):
+            widths = [SUMS] if spec.intervals is None else [SUMS, SUMS + len(OF_INTERVALS)]
+            if tally.counts.shape != (3,) or tally.sums.shape not in [(width,) for width in widths]:
                 raise ValueError(f"{part} has other counts")
             for whole in (tally.counts, tally.pairs):
                 if whole.dtype != np.int64 or (whole < 0).any() or (whole > most).any():
@@ -184,6 +189,7 @@ class ScoredRows(NamedTuple):
         score: (n,) probability of the predicted class; None in regression.
         codes: (n, 2) codes of label and prediction, where scored; None in regression.
         guessed: (n, 3) of each of `GUESSES` whether it was right, or its squared error.
+        intervals: (n, 3) `OF_INTERVALS` of each row; None without intervals.
     """
 
     clock: IntArray
@@ -193,6 +199,7 @@ class ScoredRows(NamedTuple):
     score: FloatArray | None
     codes: IntArray | None
     guessed: FloatArray
+    intervals: FloatArray | None = None
 
     def part(self, start: int, stop: int) -> ScoredRows:
         """Return rows start..stop."""
@@ -204,6 +211,7 @@ class ScoredRows(NamedTuple):
             None if self.score is None else self.score[start:stop],
             None if self.codes is None else self.codes[start:stop],
             self.guessed[start:stop],
+            None if self.intervals is None else self.intervals[start:stop],
         )
 
 
@@ -224,9 +232,42 @@ def scored_rows(
         guessed: (n, 3) what the guesses made of the rows.
     """
     if said.code is None:
-        return ScoredRows(clock, said.scored, None, said.error, None, None, guessed)
+        within = None
+        if spec.intervals is not None and said.lower is not None and said.upper is not None:
+            within = of_intervals(spec.intervals, said.lower, said.upper, labels)
+        return ScoredRows(clock, said.scored, None, said.error, None, None, guessed, within)
     codes = np.column_stack([np.where(labels < 0, spec.max_classes, labels), said.code])
     return ScoredRows(clock, said.scored, said.correct, None, said.score, codes, guessed)
+
+
+def of_intervals(
+    coverage: float, lower: FloatArray, upper: FloatArray, targets: FloatArray
+) -> FloatArray:
+    """Return of each row whether its interval holds the target, its width, its interval score.
+
+    The score is the width, and 2/α times how far the target is outside, α = 1 - coverage: the
+    smaller the better, and the two quantiles of the target have the least on the average. A row
+    that came before the first error has no interval: it counts as one that holds nothing and has
+    no width.
+
+    Reference: T. Gneiting, A. Raftery, "Strictly proper scoring rules, prediction, and estimation",
+    JASA 102, 2007, section 6.2.
+    """
+    known = ~np.isnan(lower)
+    width = np.where(known, upper - lower, 0.0)
+    outside = np.maximum(np.maximum(lower - targets, targets - upper), 0.0)
+    inside = known & (outside == 0.0)
+    score = width + 2.0 / (1.0 - coverage) * np.where(known, outside, 0.0)
+    return np.column_stack([inside.astype(np.float64), width, score])
+
+
+def wide_sums(spec: LearnerSpec, sums: FloatArray) -> FloatArray:
+    """Return sums with places for all that is counted of the learner's rows."""
+    return _padded(sums, SUMS + (0 if spec.intervals is None else len(OF_INTERVALS)))
+
+
+def _padded(sums: FloatArray, width: int) -> FloatArray:
+    return np.pad(sums, (0, width - len(sums))) if len(sums) < width else sums
 
 
 def add_rows(board: Board, rows: ScoredRows, size: int | None) -> tuple[Board, list[Line]]:
@@ -281,7 +322,9 @@ def _added(tally: Tally, rows: ScoredRows) -> Tally:
     if rows.correct is not None:
         counts[2] += rows.correct.sum()
     # One addition after the other, as if each row had come alone.
-    sums = np.add.accumulate(np.vstack([tally.sums, _values_of(rows)]), axis=0)[-1].copy()
+    values = _values_of(rows)
+    before = _padded(tally.sums, values.shape[1])
+    sums = np.add.accumulate(np.vstack([before, values]), axis=0)[-1].copy()
     if rows.codes is None:
         return Tally(counts, sums, tally.pairs)
     codes = rows.codes[rows.scored]
@@ -300,7 +343,10 @@ def _values_of(rows: ScoredRows) -> FloatArray:
         own = np.column_stack([errors * errors, errors])
     else:
         own = losses_of_chances(rows.score[rows.scored], rows.correct[rows.scored])
-    return np.hstack([own, rows.guessed[rows.scored]])
+    found = [own, rows.guessed[rows.scored]]
+    if rows.intervals is not None:
+        found.append(rows.intervals[rows.scored])
+    return np.hstack(found)
 
 
 def total_line(board: Board) -> Line:
@@ -386,10 +432,11 @@ def _sums_after(
         owner: (k,) the stretch of each.
     """
     first = starts + np.arange(len(starts))
-    added = np.empty((len(values) + len(first), SUMS))
+    many = values.shape[1]
+    added = np.empty((len(values) + len(first), many))
     own = np.ones(len(added), np.bool_)
     own[first] = False
-    added[first], added[own] = [tally.sums for tally in before], values
+    added[first], added[own] = [_padded(tally.sums, many) for tally in before], values
     for start, stop in zip(first.tolist(), (first + stops - starts + 1).tolist(), strict=True):
         part = added[start:stop]
         np.add.accumulate(part, axis=0, out=part)

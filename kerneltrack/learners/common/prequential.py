@@ -21,10 +21,24 @@ they move, weights are written in the new units, and functions with a bias stay 
 ridge holds the bias back. So targets ay + b are predicted as aŷ + b, but for rounding, of the order
 of n·ε·|b|/(aσ). Without a bias (`bias=False`) targets are scaled only, by their root mean square.
 
+**Intervals.** [ŷ - q, ŷ + q], in which a share of `intervals` = 1 - α of the targets is to lie, for
+every learner: log q follows the learner's own errors, each made before its row was learned,
+
+    log q ← log q + η_t·k·([|y - ŷ| > q] - α),   η_t = max(min(.2, .1√(.1/α)), 1/√t),
+
+from q = |y - ŷ| at the first. k is 1, but after more misses, or more hits, in a row than have a
+chance of 1e-5 each further one counts once more, so that a change of size is followed within some
+dozens of rows. Whatever the errors do, the share of misses over T rows is α but for the range of
+log q over ηT. Where labels come late, an error is that of the prediction made anew as its label
+comes.
+
 References: B. P. Welford, "Note on a method for calculating corrected sums of squares and
 products", Technometrics 4, 1962; J. Platt, "Probabilistic outputs for support vector machines",
 Advances in Large Margin Classifiers, 1999; C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, "On
-calibration of modern neural networks", ICML 2017, section 4.2.
+calibration of modern neural networks", ICML 2017, section 4.2; I. Gibbs, E. Candès, "Adaptive
+conformal inference under distribution shift", NeurIPS 2021; A. Angelopoulos, E. Candès, R.
+Tibshirani, "Conformal PID control for time series prediction", NeurIPS 2023 (quantile tracking;
+here of the logarithm, so that steps need no scale).
 """
 
 from __future__ import annotations
@@ -44,6 +58,7 @@ from kerneltrack.learners.common.base import (
     BETA,
     CORRECT,
     CURVATURE,
+    ERROR_SUMS,
     LEARNED,
     MAX_BETA,
     MIN_BETA,
@@ -61,7 +76,7 @@ from kerneltrack.learners.common.base import (
 )
 from kerneltrack.learners.common.labels import MAX_NAME, MAX_TARGET, Coded, coded, no_labels
 from kerneltrack.learners.common.spec import LearnerSpec
-from kerneltrack.limits import Like, check_counts, copies_like
+from kerneltrack.limits import MOST, Like, check_counts, copies_like
 from kerneltrack.native.binding import call
 
 _S = TypeVar("_S", bound=LearnerSpec)
@@ -70,6 +85,8 @@ _T = TypeVar("_T", bound=Any)
 MAX_FEATURE = 1e100
 """Largest |feature|: its square is still finite, and so are the products of an update."""
 MAX_WIDTH = 20_000
+MOST_LOG = 345.0
+"""Largest logarithm of the bound of errors; as in native/learning.c."""
 
 
 AS_THEY_ARE, SCALED, CENTRED = range(3)
@@ -85,6 +102,7 @@ class Mode(NamedTuple):
         regression: Targets instead of classes.
         known: Classes known at the first row; in regression 1 once a target was learned from.
         units: What targets are learned as: `AS_THEY_ARE`, `SCALED` or `CENTRED`.
+        coverage: Share of targets that intervals are to hold; 0: there are none.
     """
 
     predict: bool
@@ -92,6 +110,7 @@ class Mode(NamedTuple):
     regression: bool
     known: int
     units: int
+    coverage: float
 
 
 class Predicted(NamedTuple):
@@ -108,6 +127,8 @@ class Predicted(NamedTuple):
     scored: BoolArray
     correct: BoolArray
     error: FloatArray
+    lower: FloatArray
+    upper: FloatArray
 
     def part(self, start: int, stop: int) -> Predicted:
         """Return those of rows start..stop; what is put into them is put here."""
@@ -277,6 +298,8 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         check_counts("state.counts", state.counts)
         if not spec.classifies:
             _check_units(*state.sums[[TARGET_MEAN, TARGET_VARIANCE]].tolist())
+        if spec.intervals is not None:
+            _check_errors(*state.sums[-ERROR_SUMS:].tolist())
         beta, curvature = state.sums[[BETA, CURVATURE]].tolist()
         if not (MIN_BETA <= beta <= MAX_BETA and 0.0 < curvature < math.inf):
             raise ConfigError(
@@ -311,7 +334,8 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     def mode(self, spec: _S, state: _T, predict: bool, learn: bool) -> Mode:
         """Return what a call does with each row."""
         known = known_classes(spec, state)
-        return Mode(predict, learn, not spec.classifies, known, self.units(spec))
+        coverage = float(spec.intervals or 0.0)
+        return Mode(predict, learn, not spec.classifies, known, self.units(spec), coverage)
 
     def in_target_units(self, spec: _S, state: _T, values: FloatArray) -> FloatArray:
         """Return values of a loop, (n, k), in the units of targets; those of classes as is."""
@@ -344,7 +368,8 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
 
 def many_sums(spec: LearnerSpec) -> int:
     """Return how many entries a state's sums have."""
-    return SUMS if spec.classifies else TARGET_VARIANCE + 1
+    own = SUMS if spec.classifies else TARGET_VARIANCE + 1
+    return own if spec.intervals is None else own + ERROR_SUMS
 
 
 def first_sums(spec: LearnerSpec, beta: float = 4.0) -> FloatArray:
@@ -369,6 +394,7 @@ def empty_predictions(spec: LearnerSpec, valid: BoolArray) -> Predicted:
     """Return outputs for as many rows as `valid` has, as before the first label."""
     count = len(valid)
     classes, targets = (count, 0) if spec.classifies else (0, count)
+    bounds = 0 if spec.intervals is None else count
     return Predicted(
         valid=np.ascontiguousarray(valid),
         code=np.full(classes, -1, dtype=np.int64),
@@ -378,6 +404,8 @@ def empty_predictions(spec: LearnerSpec, valid: BoolArray) -> Predicted:
         scored=np.zeros(count, dtype=np.bool_),
         correct=np.zeros(classes, dtype=np.bool_),
         error=np.full(targets, np.nan),
+        lower=np.full(bounds, np.nan),
+        upper=np.full(bounds, np.nan),
     )
 
 
@@ -393,6 +421,8 @@ def _predictions(spec: LearnerSpec, classes: tuple[str, ...], out: Predicted) ->
         scored=out.scored,
         correct=out.correct if sort else None,
         error=None if sort else out.error,
+        lower=None if spec.intervals is None else out.lower,
+        upper=None if spec.intervals is None else out.upper,
     )
 
 
@@ -402,6 +432,12 @@ def _check_units(mean: float, variance: float) -> None:
     if not (abs(mean) <= largest and 0.0 <= variance <= largest * largest):
         allowed = f"a mean up to {largest:g} and a variance from 0 to its square"
         raise ConfigError("state.sums", [mean, variance], allowed)
+
+
+def _check_errors(bound: float, many: float, run: float) -> None:
+    """Check what is known of errors."""
+    if not (abs(bound) <= MOST_LOG and 0.0 <= many <= MOST and abs(run) <= many):
+        raise ConfigError("state.sums", [bound, many, run], "a bound, errors, and a run of them")
 
 
 def _checked_classes(spec: LearnerSpec, names: Any) -> tuple[str, ...]:

@@ -42,10 +42,20 @@ class LearnerSpec(Spec):
         predictions in them. False: as they are, as in the papers. Classes have no scale.""",
     ] = True
 
+    intervals: Annotated[
+        float | None,
+        Range(0.5, 0.999),
+        """Share of targets that is to lie in the interval around its prediction, which follows past
+        errors. Regression only; None: no intervals.""",
+    ] = None
+
     def check_together(self) -> None:
-        """Refuse a task that the learner cannot do."""
+        """Refuse a task that the learner cannot do, and intervals of classes."""
         if self.task not in self.tasks:
             raise ConfigError("task", self.task, f"{' or '.join(self.tasks)} for {self.learner}")
+
+        if self.classifies and self.intervals is not None:
+            raise ConfigError("intervals", self.intervals, "none: they are of regression")
 
     @property
     def input_kind(self) -> str:

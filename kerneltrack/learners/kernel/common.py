@@ -119,7 +119,9 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         codes = targets.astype(np.int64) if spec.classifies else np.zeros(len(rows), np.int64)
         none = np.zeros(0, dtype=np.bool_)
         real, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
-        out = Predicted(np.ones(len(rows), np.bool_), whole, real, real, real, none, none, real)
+        out = Predicted(
+            np.ones(len(rows), np.bool_), whole, real, real, real, none, none, real, real, real
+        )
         mode = self.mode(spec, state, False, True)._replace(known=0)
         return self.run(spec, mode, state, rows, Coded(codes, targets), out)[1]
 
