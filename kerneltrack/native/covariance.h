@@ -107,6 +107,8 @@ typedef struct {
   rival_memory *rivals;
 } covariance;
 
+/* covariance_run.c */
+
 /* Run rows of one model, which its state learns if it is to; without `times` where nothing goes by
 them. */
 int64_t covariance_run(const covariance_settings *settings, const kernel *kernel,
@@ -116,8 +118,10 @@ int64_t covariance_run(const covariance_settings *settings, const kernel *kernel
 int covariance_open(covariance *loop);
 void covariance_close(covariance *loop);
 
-/* Run row n of the call. */
-void covariance_row(covariance *loop, int64_t n);
+/* covariance.c */
+
+/* Run row n of the call; whether it was taken. */
+int covariance_row(covariance *loop, int64_t n);
 
 /* How many directions are in use: all, where the rank is not chosen. */
 static inline int64_t directions_of(const covariance_state *state) {
