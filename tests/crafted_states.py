@@ -30,6 +30,7 @@ from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet import model
 from kerneltrack.fleet import run as segments
+from kerneltrack.fleet.events import next_event
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.drift import DriftSpec
@@ -183,8 +184,8 @@ def _model(spec: SubspaceSpec) -> Case:
         begin = 0 if now.time is None else now.time + 10**9
         begin = min(begin, 8 * 10**18)
         now, outcome = segments.run_rows(work, "a", now, ROWS[:30], begin + TIMES[:30], begin)
-        segments.next_event(work, now)
-        mismatch_chunk(outcome.measured, spec, 0.95)
+        next_event(work, now)
+        mismatch_chunk(outcome.measured[0], spec, 0.95)
         return model.encode(work, "a", now)
 
     def read(data: bytes, own: bool) -> model.Model:

@@ -32,8 +32,6 @@ from transforms.outputs import FAILURES, MISMATCH, SCORER, SCORES, names_of
 from transforms.read.label_values import label_column, label_values
 from transforms.step import run_step
 from transforms.track.features import (
-    join_features,
-    join_scores,
     reference_columns,
     tell_episodes,
 )
@@ -270,20 +268,19 @@ class _ScoreInOrderFn(_Scorer):
         """Run ordered rows through a frozen model; the model after them."""
         work = known.work
         times = piece.column("time") if piece.has("time") else None
-        model, outcome = run_rows(work, key, known.model, piece.column("x"), times, until)
-        features = join_features(outcome.features)
-        good = int(features.valid.sum())
+        model, found = run_rows(work, key, known.model, piece.column("x"), times, until)
+        features, good = found.features, np.flatnonzero(found.features.valid)
         beside = {
-            "index": pa.array(features.index[features.valid]),
-            **reference_columns(join_scores(outcome.scores), good),
+            "index": pa.array(features.index[good]),
+            **reference_columns(found.scores_at(good), len(good)),
         }
         yield from self.scored(key, known, piece, features, beside)
-        if outcome.measured and work.measure is not None:
-            count("windows", len(outcome.measured))
-            chunk = mismatch_chunk(outcome.measured, work.spec, work.measure.confidence)
+        if found.measured and work.measure is not None:
+            count("windows", len(found.measured[0]))
+            chunk = mismatch_chunk(found.measured[0], work.spec, work.measure.confidence)
             yield pvalue.TaggedOutput(MISMATCH, (key, chunk))
-        if outcome.episodes:
-            yield tell_episodes(key, outcome.episodes, times is not None)
+        if found.episodes:
+            yield tell_episodes(key, found.episodes[0], times is not None)
         return known._replace(model=model)
 
 

@@ -21,6 +21,11 @@ class Held(NamedTuple):
     values: npt.NDArray[np.float64]
     times: npt.NDArray[np.int64]
 
+    @classmethod
+    def none(cls, models: int, width: int) -> Held:
+        """Return what m models without rows have shown, (m, D) each."""
+        return cls(np.full((models, width), np.nan), np.zeros((models, width), np.int64))
+
     @staticmethod
     def layout(width: int) -> dict[str, Like]:
         """Return what the arrays of D channels are like."""
@@ -47,18 +52,49 @@ def hold_last(
         >>> hold_last(rows, np.array([0, 5, 20]), None, 10)[0].ravel().tolist()
         [1.0, 1.0, nan]
     """
-    count, width = rows.shape
-    if held is None:
-        held = Held(np.full(width, np.nan), np.zeros(width, dtype=np.int64))
-    values = np.vstack([held.values[None, :], rows])
+    before = (
+        Held.none(1, rows.shape[1])
+        if held is None
+        else Held(held.values[np.newaxis], held.times[np.newaxis])
+    )
+    ends = np.array([0]), np.array([len(rows)])
+    filled, (values, shown) = hold_each(rows, times, *ends, before, longest)
+    return filled, Held(values[0], shown[0])
+
+
+def hold_each(
+    rows: npt.NDArray[Any],
+    times: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+    held: Held,
+    longest: int,
+) -> tuple[npt.NDArray[Any], Held]:
+    """Fill the rows of m models that follow one another without a gap; see `hold_last`.
+
+    Args:
+        rows: Shape (n, D), each model's in order.
+        times: Shape (n,), ns.
+        starts: (m,) place of each model's first row; the first one's is 0.
+        stops: (m,) place after its last: the next one's first.
+        held: What each model's rows before showed last, (m, D) each.
+        longest: Greatest age of a value that stands in, ns.
+    """
+    models, columns = np.arange(len(starts)), np.arange(rows.shape[1])
+    # What was held before stands in front of each model's rows.
+    first = starts + models
+    own = np.arange(len(rows)) + 1 + np.repeat(models, stops - starts)
+    values = np.empty((len(rows) + len(models), rows.shape[1]))
+    stamps = np.empty(values.shape, np.int64)
+    values[first], stamps[first] = held
+    values[own], stamps[own] = rows, times[:, np.newaxis]
     known = ~np.isnan(values)
-    # Position of the last known value at or before each place; 0 is what was held before.
-    places = np.where(known, np.arange(count + 1)[:, None], 0)
+    # Place of the last known value at or before each; without any, that of what was held.
+    places = np.where(known, np.arange(len(values))[:, np.newaxis], 0)
+    places[first] = first[:, np.newaxis]
     places = np.maximum.accumulate(places, axis=0)
-    columns = np.arange(width)
-    clock = np.concatenate([[0], times])[places]
-    clock = np.where(places == 0, held.times, clock)
-    last = values[places, columns]
-    age = np.concatenate([[0], times])[:, None] - clock
-    filled = np.where(known | (age <= longest), np.where(known, values, last), np.nan)
-    return filled[1:].astype(rows.dtype), Held(last[-1].astype(np.float64), clock[-1])
+    latest, shown = values[places, columns], stamps[places, columns]
+    recent = (times[:, np.newaxis] - shown[own]) <= longest
+    filled = np.where(known[own], values[own], np.where(recent, latest[own], np.nan))
+    last = stops + models
+    return filled.astype(rows.dtype), Held(latest[last], shown[last])

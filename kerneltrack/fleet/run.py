@@ -1,105 +1,46 @@
-"""Ordered rows of one model, run through it in segments.
+"""Ordered rows of m models, run through them in rounds: files, streams, `score` and `kt.Fleet`.
 
-Segments are divided where an event-time window ends and where a snapshot is due, so that what is
-measured or written then has seen the rows before it and no others.
+A model's rows are cut at its events, where a window of event time ends or a snapshot is due, so
+that what is measured or written then has seen the rows before it and no others. The k-th piece of
+every model runs in round k: each thing that works on rows is one call for all of them. What is rare
+(a reference that ends at a time, a new normal that is accepted) goes model by model within the
+round. One model is m = 1; without events there is one round.
+
+What comes of a model depends on its own rows alone: on no other model, and on no cut.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.fleet.devices import Device, changes
-from kerneltrack.fleet.forward_fill import hold_last
-from kerneltrack.fleet.model import NEVER, Model, Work, encode
-from kerneltrack.fleet.windows import MOVING, Measured
-from kerneltrack.monitor import drift, reference
-from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
-from kerneltrack.monitor.moving import MovingMismatch
-from kerneltrack.monitor.reference import Episode, Scores
+from kerneltrack.fleet.clock import NO_TIME, clock_of_each, clock_of_whole_rows
+from kerneltrack.fleet.devices import changes
+from kerneltrack.fleet.events import Event, Passed, boundaries, opened_by, window_ends
+from kerneltrack.fleet.forward_fill import Held, hold_each
+from kerneltrack.fleet.model import Model, Work, encode
+from kerneltrack.fleet.models import Models, time_of
+from kerneltrack.fleet.moving_times import lines_of_moving
+from kerneltrack.fleet.open_windows import OwnRows, WindowsOnTheWay, windows_of
+from kerneltrack.fleet.references import refer_each
+from kerneltrack.fleet.results import Alert, Results
+from kerneltrack.fleet.windows import Measured
+from kerneltrack.monitor.drift import block as detectors
+from kerneltrack.monitor.mismatch import window_mismatches
+from kerneltrack.monitor.moving import no_mismatch
+from kerneltrack.monitor.reference import ReferenceState, Scores
+from kerneltrack.monitor.reference import block as references
 from kerneltrack.registry import get_tracker
-from kerneltrack.trackers.common.features import Features
+from kerneltrack.trackers.common.calls import copied, features_of
+from kerneltrack.trackers.common.loop import Pieces
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-
-
-class Event(NamedTuple):
-    """Something that happens between two rows.
-
-    Attributes:
-        place: Before the row at this place.
-        at: Event time, ns.
-        start: Start of the window that ends here; None: a snapshot is due.
-    """
-
-    place: int
-    at: int
-    start: int | None
-
-
-class Alert(NamedTuple):
-    """A change of the loss's regime; see `kerneltrack.monitor.drift`."""
-
-    row: int
-    time: int | None
-    before: float
-    after: float
-
-
-@dataclasses.dataclass
-class Outcome:
-    """What rows gave.
-
-    Attributes:
-        features: Features by segment.
-        filled: The segments' rows, missing values filled.
-        measured: Windows that were measured.
-        alerts: Changes of the loss.
-        scores: What the reference says of each segment's valid rows, if there is one.
-        episodes: Episodes that were opened or closed.
-        devices: What is known of the device, a line for each change.
-        snapshots: The model's bytes at the boundaries that were passed.
-    """
-
-    features: list[Features] = dataclasses.field(default_factory=list)
-    filled: list[npt.NDArray[Any]] = dataclasses.field(default_factory=list)
-    measured: list[Measured] = dataclasses.field(default_factory=list)
-    alerts: list[Alert] = dataclasses.field(default_factory=list)
-    scores: list[Scores] = dataclasses.field(default_factory=list)
-    episodes: list[Episode] = dataclasses.field(default_factory=list)
-    devices: list[Device] = dataclasses.field(default_factory=list)
-    snapshots: list[bytes] = dataclasses.field(default_factory=list)
-
-    def move_on(self, rows: int) -> None:
-        """Add so many rows to every index: those before the tracker's first."""
-        for features in self.features:
-            features.index[...] += rows
-        self.measured = [line._replace(last=line.last + rows) for line in self.measured]
-        self.alerts = [alert._replace(row=alert.row + rows) for alert in self.alerts]
-        self.episodes = [episode.moved(rows) for episode in self.episodes]
-        self.devices = [device.moved(rows) for device in self.devices]
-
-
-class _Segment(NamedTuple):
-    """Rows that no event divides.
-
-    Attributes:
-        rows: (n, D).
-        times: (n,) ns, None without times.
-        clock: (n,) greatest time up to each row that tells the time.
-        opened: (w, 2) start of each window that begins to hold rows here, place of its first row.
-    """
-
-    rows: npt.NDArray[Any]
-    times: IntArray | None
-    clock: IntArray | None
-    opened: IntArray
+BoolArray = npt.NDArray[np.bool_]
 
 
 def run_rows(
@@ -109,322 +50,454 @@ def run_rows(
     rows: npt.NDArray[Any],
     times: IntArray | None,
     until: float,
-) -> tuple[Model, Outcome]:
-    """Run ordered rows through a model.
-
-    Args:
-        work: What to do.
-        key: The model's ID.
-        model: Its state; not written to.
-        rows: (n, D), missing values not yet filled; n may be 0.
-        times: (n,) ns, None without times. Rows that came in order of arrival count as of the
-            newest time so far.
-        until: All rows before this time have come: windows up to it close, and a snapshot is due
-            at a boundary up to it. Infinity at the end of the input, which measures all windows;
-            those that end later stay open for rows of another job.
+) -> tuple[Model, Results]:
+    """Run ordered rows through one model, which is not written to: `run_models` of one.
 
     Returns:
-        The state after the rows and what came out. The same, whatever calls the rows came in.
+        The state after the rows and what came out.
     """
-    outcome = Outcome()
-    tells = _tells_time(work, model, rows, times)
-    clock = None if times is None else _clock_of(model, tells, times)
-    # A row that no model can take says, as any other, that all rows before it have come.
-    shown = np.zeros(0, np.int64) if times is None else _never_back(times, model.time)
-    told = shown[:0] if clock is None else clock[tells]
-    newest = int(shown[-1]) if len(shown) else model.time
-    opened = _opened(work, model, told, np.flatnonzero(tells))
-    start = 0
-    for event in _events(work, model, opened[:, 0], told, shown, until):
-        if event.place > start:
-            segment = _cut(rows, times, clock, opened, start, event.place)
-            model = _run_segment(work, model, segment, outcome)
-            start = event.place
-        if event.start is None:
-            model = model._replace(until=event.at)
-            outcome.snapshots.append(encode(work, key, model))
-        else:
-            complete = until < math.inf or (newest is not None and event.at <= newest)
-            model = _close(work, model, event, complete, outcome)
-    if start < len(rows):
-        segment = _cut(rows, times, clock, opened, start, len(rows))
-        model = _run_segment(work, model, segment, outcome)
-    if until == math.inf and work.reference is not None and model.reference is not None:
-        last = reference.open_episode(work.reference, model.reference)
-        if last is not None:
-            seen = int(model.reference.tables.counts[reference.SEEN])
-            outcome.episodes.append(last.moved(model.seen - seen))
-    if model.before:
-        outcome.move_on(model.before)
-    return model, outcome
+    models = Models.of(work, [key], [model])
+    span = np.zeros(1, np.int64), np.full(1, len(rows), np.int64)
+    found = run_models(models, rows, times, *span, [until])
+    return models.model(0), found
 
 
-def _cut(
+def run_models(
+    models: Models,
     rows: npt.NDArray[Any],
     times: IntArray | None,
-    clock: IntArray | None,
-    opened: IntArray,
-    start: int,
-    stop: int,
-) -> _Segment:
-    here = opened[(opened[:, 1] >= start) & (opened[:, 1] < stop)]
-    here[:, 1] -= start
-    return _Segment(
-        rows[start:stop],
-        None if times is None else times[start:stop],
-        None if clock is None else clock[start:stop],
-        here,
-    )
-
-
-def _clock_of(model: Model, tells: npt.NDArray[np.bool_], times: IntArray) -> IntArray:
-    """Return the greatest time up to each row; rows that no model can take move it nowhere."""
-    if not tells.all() and (model.time is not None or tells.any()):
-        known = times[np.argmax(tells)] if model.time is None else model.time
-        times = np.where(tells, times, known)
-    return _never_back(times, model.time)
-
-
-def _tells_time(
-    work: Work, model: Model, rows: npt.NDArray[Any], times: IntArray | None
-) -> npt.NDArray[np.bool_]:
-    """Return which rows are whole, missing values held if that is asked for."""
-    if work.hold is not None:
-        times = np.zeros(len(rows), np.int64) if times is None else times
-        rows, _ = hold_last(rows, times, model.held, work.hold)
-    tells: npt.NDArray[np.bool_] = np.isfinite(rows).all(axis=1)
-    return tells
-
-
-def _never_back(times: IntArray, before: int | None) -> IntArray:
-    clock: IntArray = np.maximum.accumulate(times)
-    if before is not None:
-        np.maximum(clock, before, out=clock)
-    return clock
-
-
-def _opened(work: Work, model: Model, told: IntArray, places: IntArray) -> IntArray:
-    """Return start and first row's place, (w, 2), of the windows that begin to hold rows.
-
-    `told`: clock at the rows that tell the time, which are at `places`.
-    """
-    if model.open is None or work.measure is None or not len(told):
-        return np.zeros((0, 2), np.int64)
-    starts = work.measure.starts(told)
-    starts = starts[~np.isin(starts, model.open.windows[:, 0])]
-    return np.column_stack([starts, places[np.searchsorted(told, starts)]])
-
-
-def _events(
-    work: Work, model: Model, opened: IntArray, told: IntArray, shown: IntArray, until: float
-) -> list[Event]:
-    """Return the windows' ends up to `until` and the boundaries that are passed, in order.
+    starts: IntArray,
+    stops: IntArray,
+    until: Sequence[float],
+) -> Results:
+    """Run ordered rows through m models.
 
     Args:
-        work: What to do.
-        model: Before the rows.
-        opened: Starts of the windows that begin to hold rows.
-        told: Clock at the rows that tell the time.
-        shown: (n,) greatest time up to each row, whether it tells the time or not.
-        until: See `run_rows`.
+        models: The models; they become what they are after the rows.
+        rows: (n, D), missing values not yet filled; a model's follow one another, and models do
+            without a gap. A model may have none.
+        times: (n,) ns, None without times. Rows that came in order of arrival count as of the
+            newest time of their model so far.
+        starts: (m,) place of each model's first row; the first one's is 0.
+        stops: (m,) place after its last: the next one's first.
+        until: (m,) all rows of a model before this time have come: windows up to it close, and a
+            snapshot is due at a boundary up to it. Infinity at the end of the input, which
+            measures all windows; those that end later stay open for rows of another job.
+
+    Returns:
+        What came out. The same, whatever calls the rows came in.
     """
-    events: list[Event] = []
-    # A row at or after an end says that no row before it is to come.
-    until = max(until, shown[-1]) if len(shown) else until
-    if model.open is not None and work.measure is not None:
-        starts = np.union1d(model.open.windows[:, 0], opened)
-        ends = starts + work.measure.length
-        places = np.searchsorted(shown, ends)
-        for start, end, place in zip(starts, ends, places, strict=True):
-            if end <= until:
-                events.append(Event(int(place), int(end), int(start)))
-    if work.every is not None:
-        events += _boundaries(work.every, model, told, shown, until)
-    # A snapshot comes after the windows that end at its boundary.
-    return sorted(events, key=lambda event: (event.at, event.start is None))
+    run = _Run(models, rows, times, starts, stops, until)
+    for part in run.rounds():
+        run.take(part)
+    return run.end()
 
 
-def _boundaries(
-    every: int, model: Model, told: IntArray, shown: IntArray, until: float
-) -> list[Event]:
-    """Return the boundaries that are passed: after each row that tells the time the first, if any.
+class _Due(NamedTuple):
+    """An event of a model.
 
-    A row that waits passes one too, if all rows before it have come: a window that ends between
-    the two must not close first. So does a row that no model can take.
+    Attributes:
+        model: Its place.
+        stop: Place after the model's last row before it.
+        event: What happens.
     """
-    known = told if model.time is None else np.concatenate([[model.time], told])
-    if not len(known):
-        return []
-    if until == math.inf:
-        until = shown[-1] if len(shown) else -math.inf
-    spans = known // every
-    # The one after the last row may still be to come.
-    passed = np.append(np.diff(spans) > 0, (spans[-1] + 1) * every <= until)
-    ends = (spans[passed] + 1) * every
-    if model.until is not None:
-        ends = ends[ends > model.until]
-    places = np.searchsorted(shown, ends)
-    return [Event(int(p), int(end), None) for p, end in zip(places, ends, strict=True)]
+
+    model: int
+    stop: int
+    event: Event
 
 
-def next_event(work: Work, model: Model) -> int:
-    """Return the time, ns, at which a window ends or a snapshot is due, whether rows come or not.
+class _Round(NamedTuple):
+    """Pieces of models, no two of one model.
 
-    `NEVER` if there is none.
+    Attributes:
+        which: (k,) places of the models that have rows in it.
+        starts: (k,) place of each one's first row.
+        stops: (k,) place after its last.
+        due: What happens then.
     """
-    times = [NEVER]
-    if model.open is not None and work.measure is not None and len(model.open.windows):
-        times.append(model.open.next_end(work.measure))
-    if work.every is not None and model.time is not None and model.until is not None:
-        boundary = (model.time // work.every + 1) * work.every
-        if boundary > model.until:
-            times.append(boundary)
-    return min(times)
+
+    which: IntArray
+    starts: IntArray
+    stops: IntArray
+    due: list[_Due]
 
 
-def _run_segment(work: Work, model: Model, segment: _Segment, outcome: Outcome) -> Model:
-    """Run rows that no event divides through the tracker and what works along with it."""
-    rows, held, before = segment.rows, model.held, model.seen
-    if work.hold is not None:
-        times = np.zeros(len(rows), np.int64) if segment.times is None else segment.times
-        rows, held = hold_last(rows, times, held, work.hold)
-    model, features, sliding = _track(work, model, rows, segment.clock)
-    outcome.features.append(features)
-    outcome.filled.append(rows)
-    good = np.flatnonzero(features.valid)
-    index = features.index[good]
-    clock = segment.clock
-    stamps = None if clock is None else clock[good]
-    model = model._replace(held=held)
-    if clock is not None and (model.time is not None or np.isfinite(rows).all(axis=1).any()):
-        time = int(clock[-1])
+class _Valid(NamedTuple):
+    """The rows of a round that the trackers took.
+
+    Attributes:
+        which: (k,) places of the models that have rows in it.
+        rows: (n, D).
+        starts: (k,) place of each one's first row among them.
+        stops: (k,) place after its last.
+        places: (n,) of each row among all; None if these are all rows there are.
+        stamps: (n,) ns; None without times.
+    """
+
+    which: IntArray
+    rows: FloatArray
+    starts: IntArray
+    stops: IntArray
+    places: IntArray | None
+    stamps: IntArray | None
+
+    def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return these rows' part of a column of all rows."""
+        return column if self.places is None else column[self.places]
+
+    def each(self) -> Iterator[tuple[int, slice]]:
+        """Return the models, and where their rows lie among these."""
+        for model, start, stop in zip(
+            self.which.tolist(), self.starts.tolist(), self.stops.tolist(), strict=True
+        ):
+            yield model, slice(start, stop)
+
+
+class _Run:
+    """Rows on their way through their models; see `run_models`."""
+
+    def __init__(
+        self,
+        models: Models,
+        rows: npt.NDArray[Any],
+        times: IntArray | None,
+        starts: IntArray,
+        stops: IntArray,
+        until: Sequence[float],
+    ) -> None:
+        self._models, self._work = models, models.work
+        self._starts, self._stops, self._until = starts, stops, until
+        self._raw = np.ascontiguousarray(rows, dtype=np.float64)
+        self._times = times
+        self._seen = models.seen
+        self._held = None if models.held is None else copied(models.held)
+        self._rows, self._held_after = self._filled(slice(None), starts, stops)
+        self._whole: BoolArray = np.asarray(np.isfinite(self._rows).all(axis=1))
+        self._shown, self._clock = self._clocks()
+        tracker: Any = get_tracker(self._work.spec.tracker)
+        self._tracker = tracker
+        self._out = tracker.room(self._work.spec, len(self._rows), self._work.extras)
+        self._windows: list[WindowsOnTheWay] = []
+        moving = 0 if models.moving is None else len(self._rows)
+        self._sliding = no_mismatch(moving)
+        scores = None if self._work.reference is None else Scores.none(len(self._rows))
+        self._found = Results(features_of(self._out), self._rows, scores)
+
+    # ---- before the rounds ----
+
+    def _filled(
+        self, own: slice, starts: IntArray, stops: IntArray, model: int | None = None
+    ) -> tuple[FloatArray, Held | None]:
+        """Return rows, missing values held if that is asked for, and what is held after them."""
+        rows, held = self._raw[own], self._held
+        if self._work.hold is None or held is None:
+            return rows, None
+        if model is not None:
+            held = Held(held.values[model : model + 1], held.times[model : model + 1])
+        times = np.zeros(len(rows), np.int64) if self._times is None else self._times[own]
+        return hold_each(rows, times, starts, stops, held, self._work.hold)
+
+    def _clocks(self) -> tuple[IntArray | None, IntArray | None]:
+        """Return the greatest time up to each row, and that of rows that tell the time."""
+        if self._times is None:
+            return None, None
+        places = self._models.time, self._starts, self._stops
+        shown = clock_of_each(self._times, *places)
+        if self._whole.all():
+            return shown, shown
+        return shown, clock_of_whole_rows(self._times, self._whole, *places)
+
+    def rounds(self) -> Iterator[_Round]:
+        """Return the rounds."""
+        work, models = self._work, self._models
+        if models.open is None and work.every is None:
+            which = np.flatnonzero(self._stops > self._starts)
+            if len(which):
+                yield _Round(which, self._starts[which], self._stops[which], [])
+            return
+        pieces: list[list[tuple[int, int, int]]] = []
+        due: list[list[_Due]] = []
+        for model in range(len(models)):
+            first, stop = int(self._starts[model]), int(self._stops[model])
+            at, turn = first, 0
+            for event in [*self._events(model), None]:
+                end = stop if event is None else first + event.place
+                if turn == len(pieces):
+                    pieces.append([])
+                    due.append([])
+                if end > at:
+                    pieces[turn].append((model, at, end))
+                if event is not None:
+                    due[turn].append(_Due(model, end, event))
+                at, turn = end, turn + 1
+        for ran, events in zip(pieces, due, strict=True):
+            which, starts, stops = np.array(ran, np.int64).reshape(len(ran), 3).T.copy()
+            yield _Round(which, starts, stops, events)
+
+    def _events(self, model: int) -> list[Event]:
+        """Return a model's events, in order; its windows are made ready for them."""
+        work, own = self._work, slice(int(self._starts[model]), int(self._stops[model]))
+        passed = self._passed(model, own)
+        events: list[Event] = []
+        if self._models.open is not None and work.measure is not None:
+            known = self._models.open[model]
+            opened = opened_by(work.measure, known.windows[:, 0], passed)
+            rows = OwnRows(self._rows[own], self._out.valid[own], int(self._seen[model]))
+            windows = windows_of(work.measure, known, opened, passed.shown, rows)
+            self._windows.append(windows)
+            begins = np.union1d(known.windows[:, 0], opened[:, 0])
+            events += window_ends(work.measure, begins, passed)
+        if work.every is not None:
+            before = time_of(self._models.time[model]), time_of(self._models.until[model])
+            events += boundaries(work.every, *before, passed)
+        # A snapshot comes after the windows that end at its boundary.
+        return sorted(events, key=lambda event: (event.at, event.start is None))
+
+    def _passed(self, model: int, own: slice) -> Passed:
+        """Return what a model's rows say of the time that has passed."""
+        places = np.flatnonzero(self._whole[own])
+        none, until = np.zeros(0, np.int64), self._until[model]
+        if self._shown is None or self._clock is None:
+            return Passed(none, places, none, until)
+        shown = self._shown[own]
+        # A row at or after an end says that no row before it is to come.
+        until = max(until, int(shown[-1])) if len(shown) else until
+        return Passed(self._clock[own][places], places, shown, until)
+
+    # ---- a round ----
+
+    def take(self, part: _Round) -> None:
+        """Run a round."""
+        if len(part.which):
+            self._run(part.which, part.starts, part.stops)
+        self._measure([each for each in part.due if each.event.start is not None])
+        for each in part.due:
+            if each.event.start is None:
+                self._write(each)
+
+    def _run(self, which: IntArray, starts: IntArray, stops: IntArray) -> None:
+        """Run pieces of models through all that works on rows."""
+        models, spec = self._models, self._work.spec
+        before = models.seen[which]
+        pieces = Pieces(self._rows, starts, stops, self._clock, which)
+        if self._work.window is None or models.moving is None:
+            learn = not self._work.frozen
+            self._tracker.run(spec, models.block, pieces, learn=learn, out=self._out)
+        else:
+            known = models.block, models.moving, pieces
+            self._work.window.run(spec, *known, out=self._out, measured=self._sliding)
+        valid = self._valid(which, starts, stops)
+        if self._work.frozen:
+            self._number(valid, before)
+        self._tell_time(which, starts, stops)
+        if self._models.moving is not None:
+            self._note_moving(valid)
+        if self._windows:
+            for model, start, stop in zip(
+                which.tolist(), starts.tolist(), stops.tolist(), strict=True
+            ):
+                first = int(self._starts[model])
+                self._windows[model].take(start - first, stop - first)
+        self._watch(valid)
+        self._refer(valid, before)
+
+    def _valid(self, which: IntArray, starts: IntArray, stops: IntArray) -> _Valid:
+        """Return the rows of pieces that the trackers took."""
+        lengths = stops - starts
+        ends, whole = np.cumsum(lengths), int(lengths.sum()) == len(self._rows)
+        if whole and self._out.valid.all():
+            return _Valid(which, self._rows, starts, stops, None, self._clock)
+        places = np.arange(int(ends[-1])) + np.repeat(starts - ends + lengths, lengths)
+        good = self._out.valid[places]
+        many = np.add.reduceat(good.astype(np.int64), ends - lengths)
+        places, ends = places[good], np.cumsum(many)
+        stamps = None if self._clock is None else self._clock[places]
+        return _Valid(which, self._rows[places], ends - many, ends, places, stamps)
+
+    def _number(self, valid: _Valid, before: IntArray) -> None:
+        """Number the rows of models that learn nothing, and count them."""
+        many = valid.stops - valid.starts
+        numbers = np.arange(len(valid.rows)) + np.repeat(before - valid.starts, many)
+        places = slice(None) if valid.places is None else valid.places
+        self._out.number[places] = numbers
+        self._models.projected[valid.which] += many
+
+    def _tell_time(self, which: IntArray, starts: IntArray, stops: IntArray) -> None:
+        """Let models know the time of the rows that have run."""
+        if self._clock is None:
+            return
+        models = self._models
+        knows = models.time[which] != NO_TIME
+        if not knows.all():
+            edges = np.concatenate([[0], np.cumsum(self._whole)])
+            knows |= edges[stops] > edges[starts]
+        which, newest = which[knows], self._clock[stops[knows] - 1]
+        models.time[which] = newest
         # A row that no model can take may come after a boundary that is later than the clock.
-        model = model._replace(
-            time=time, until=time if model.until is None else max(time, model.until)
-        )
-    if sliding is not None:
-        model = _note_moving(work, model, sliding, features, stamps, outcome)
-    if model.open is not None and work.measure is not None:
-        valid = np.concatenate([[0], np.cumsum(features.valid)])
-        opened = segment.opened.copy()
-        opened[:, 1] = before + valid[opened[:, 1]]
-        taken = model.open.take_in(work.measure, opened, rows[good], index)
-        model = model._replace(open=taken)
-    if work.drift is not None:
-        model = _watch(work.drift, model, features.loss[good], index, stamps, outcome)
-    if work.reference is not None:
-        model = _refer(work, model, rows[good], before, stamps, outcome)
-    return model
+        models.until[which] = np.maximum(models.until[which], newest)
+
+    def _note_moving(self, valid: _Valid) -> None:
+        """Record the moving window's value after each row at which the window was full."""
+        length = self._work.window.length if self._work.window else 0
+        values = [valid.of(column) for column in self._sliding]
+        index = valid.of(self._out.number)
+        for model, own in valid.each():
+            stamps = None if valid.stamps is None else valid.stamps[own]
+            known = self._models.moving_times[model]
+            lines, after = lines_of_moving(
+                length, [column[own] for column in values], index[own], known, stamps
+            )
+            self._models.moving_times[model] = after
+            if lines:
+                self._found.measured[model] += lines
+
+    def _watch(self, valid: _Valid) -> None:
+        """Compare losses with those before; note what has changed."""
+        spec, blocks = self._work.drift, self._models.drift
+        if spec is None or blocks is None:
+            return
+        losses, index = valid.of(self._out.loss), valid.of(self._out.number)
+        spans = valid.starts, valid.stops
+        alerts = detectors.watch_each(spec, blocks, losses, *spans, models=valid.which)
+        for at, found in alerts.items():
+            model, rows = int(valid.which[at]), valid.starts[at] + found.position
+            stamps = [None] * len(rows) if valid.stamps is None else valid.stamps[rows].tolist()
+            levels = found.before.tolist(), found.after.tolist()
+            for line in zip(index[rows].tolist(), stamps, *levels, strict=True):
+                self._found.alerts[model].append(Alert(*line))
+
+    def _refer(self, valid: _Valid, before: IntArray) -> None:
+        """Hold rows against references; `before`: each tracker's index of the first."""
+        spec, models, scores = self._work.reference, self._models, self._found.scores
+        if spec is None or models.reference is None or scores is None:
+            return
+        heads: dict[int, Any] = {}
+        if self._work.devices:
+            known = ((model, models.reference_of(model)) for model in valid.which.tolist())
+            heads = {model: _copied(state) for model, state in known if state is not None}
+        # It may have begun later than the tracker, with a snapshot of that.
+        later = before - references.seen_of(spec, models.width, models.reference)[valid.which]
+        found = refer_each(models, valid.which, valid.rows, valid.starts, valid.stops, valid.stamps)
+        places = slice(None) if valid.places is None else valid.places
+        for column, part in zip(scores.columns, found.scores.columns, strict=True):
+            column[places] = part
+        shift = dict(zip(valid.which.tolist(), later.tolist(), strict=True))
+        for model, episodes in found.episodes.items():
+            self._found.episodes[model] += [each.moved(shift[model]) for each in episodes]
+        for model, own in valid.each():
+            if model in heads:
+                told = changes(
+                    *(spec, heads[model], valid.rows[own], found.scores.p[own]),
+                    found.episodes.get(model, []),
+                    None if valid.stamps is None else valid.stamps[own],
+                    learn=not self._work.frozen,
+                )
+                self._found.devices[model] += [device.moved(shift[model]) for device in told]
+
+    # ---- events ----
+
+    def _measure(self, due: list[_Due]) -> None:
+        """Measure windows at their ends, or at that of the input, under the subspaces then."""
+        measure, models = self._work.measure, self._models
+        if measure is None or not due:
+            return
+        owners, parts, lines = [], [], []
+        seen = models.seen
+        for model, _, event in due:
+            if event.start is None:
+                continue
+            windows, following = self._windows[model], int(seen[model])
+            count = following - windows.first_of(event.start)
+            complete = self._until[model] < math.inf or event.at <= self._newest(model)
+            if count:
+                owners.append(model)
+                parts.append(windows.rows_of(event.start))
+                lines.append((event, following - 1, count, complete))
+            if complete:
+                windows.close(event.start)
+        found = window_mismatches(self._work.spec, models.block, np.array(owners, np.int64), parts)
+        for model, (event, last, count, complete), mismatch in zip(
+            owners, lines, found, strict=True
+        ):
+            line = Measured(measure.kind, event.start, event.at, last, count, mismatch, complete)
+            self._found.measured[model].append(line)
+
+    def _newest(self, model: int) -> int:
+        """Return the greatest time that a model has shown; `NO_TIME` if none."""
+        start, stop = int(self._starts[model]), int(self._stops[model])
+        if self._shown is None or stop == start:
+            return int(self._models.time[model])
+        return int(self._shown[stop - 1])
+
+    def _write(self, due: _Due) -> None:
+        """Write a model as it is at a boundary."""
+        models, model = self._models, due.model
+        models.until[model] = due.event.at
+        start = int(self._starts[model])
+        if self._windows and models.open is not None:
+            models.open[model] = self._windows[model].state()
+        if models.held is not None and due.stop > start:
+            span = np.zeros(1, np.int64), np.full(1, due.stop - start)
+            _, held = self._filled(slice(start, due.stop), *span, model)
+            self._hold(slice(model, model + 1), held)
+        data = encode(self._work, models.keys[model], models.model(model))
+        self._found.snapshots[model].append(data)
+
+    def _hold(self, models: slice, held: Held | None) -> None:
+        """Let models hold what their rows have shown last."""
+        if self._models.held is not None and held is not None:
+            for column, part in zip(self._models.held, held, strict=True):
+                column[models] = part
+            self._models.filled[models] = True
+
+    # ---- the end ----
+
+    def end(self) -> Results:
+        """Return what came out, once all rounds have run."""
+        models, found = self._models, self._found
+        ran = self._stops > self._starts
+        if self._held_after is not None and models.held is not None:
+            for column, part in zip(models.held, self._held_after, strict=True):
+                column[ran] = part[ran]
+            models.filled |= ran
+        if models.open is not None:
+            models.open = [windows.state() for windows in self._windows]
+        self._tell_open_episodes()
+        if models.before.any():
+            _move_on(found, models.before, self._stops - self._starts)
+        return found
+
+    def _tell_open_episodes(self) -> None:
+        """Tell of episodes that are open at the end of the input."""
+        spec, models = self._work.reference, self._models
+        if spec is None or models.reference is None or math.inf not in self._until:
+            return
+        seen = references.seen_of(spec, models.width, models.reference)
+        still = references.open_episodes(spec, models.width, models.reference)
+        for model, episode in still.items():
+            if self._until[model] == math.inf and models.referred[model]:
+                later = int(models.seen[model] - seen[model])
+                self._found.episodes[model].append(episode.moved(later))
 
 
-def _track(
-    work: Work, model: Model, rows: npt.NDArray[Any], clock: IntArray | None
-) -> tuple[Model, Features, MovingMismatch | None]:
-    """Run rows through the tracker, and the moving window if there is one."""
-    window, tracker = work.window, get_tracker(work.spec.tracker)
-    if work.frozen:
-        features = tracker.project(work.spec, model.state, rows, work.extras)
-        valid = np.cumsum(features.valid)
-        features = dataclasses.replace(features, index=model.seen + valid - features.valid)
-        return model._replace(projected=model.projected + int(features.valid.sum())), features, None
-    if window is None or model.moving is None:
-        state, features = tracker.update(work.spec, model.state, rows, work.extras, clock)
-        return model._replace(state=state), features, None
-    spec: Any = work.spec
-    state, moving, features, sliding = window.update(
-        spec, model.state, model.moving, rows, work.extras, clock
-    )
-    return model._replace(state=state, moving=moving), features, sliding
+def _move_on(found: Results, before: IntArray, lengths: IntArray) -> None:
+    """Add to every index the rows before the tracker's first."""
+    found.features.index[...] += np.repeat(before, lengths)
+    for name, moved in _MOVED.items():
+        lines = getattr(found, name)
+        for model in lines:
+            lines[model] = [moved(line, int(before[model])) for line in lines[model]]
 
 
-def _refer(
-    work: Work,
-    model: Model,
-    rows: FloatArray,
-    before: int,
-    stamps: IntArray | None,
-    outcome: Outcome,
-) -> Model:
-    """Hold rows against the reference; `before`: the tracker's index of the first."""
-    if work.reference is None or model.reference is None:
-        return model
-    # It may have begun later than the tracker, with a snapshot of that.
-    later = before - int(model.reference.tables.counts[reference.SEEN])
-    after, scores, episodes = reference.update(
-        work.reference, model.reference, rows, stamps, learn=not work.frozen
-    )
-    outcome.scores.append(scores)
-    outcome.episodes += [episode.moved(later) for episode in episodes]
-    if work.devices:
-        told = changes(
-            *(work.reference, model.reference, rows, scores.p, episodes, stamps),
-            learn=not work.frozen,
-        )
-        outcome.devices += [device.moved(later) for device in told]
-    return model._replace(reference=after)
+_MOVED: Mapping[str, Callable[[Any, int], Any]] = {
+    "measured": lambda line, rows: line._replace(last=line.last + rows),
+    "alerts": lambda line, rows: line._replace(row=line.row + rows),
+    "episodes": lambda line, rows: line.moved(rows),
+    "devices": lambda line, rows: line.moved(rows),
+}
+"""How a line of results goes on from rows before the tracker's first."""
 
 
-def _watch(
-    spec: DriftSpec,
-    model: Model,
-    losses: FloatArray,
-    index: IntArray,
-    stamps: IntArray | None,
-    outcome: Outcome,
-) -> Model:
-    """Compare the losses with those before; note what has changed."""
-    after, found = drift.update(spec, model.drift, losses, index)
-    for place, row, low, high in zip(
-        found.position, found.index, found.before, found.after, strict=True
-    ):
-        stamp = None if stamps is None else int(stamps[place])
-        outcome.alerts.append(Alert(int(row), stamp, float(low), float(high)))
-    return model._replace(drift=after)
-
-
-def _note_moving(
-    work: Work,
-    model: Model,
-    sliding: MovingMismatch,
-    features: Features,
-    stamps: IntArray | None,
-    outcome: Outcome,
-) -> Model:
-    """Record the moving window's value after each row at which the window was full."""
-    length = work.window.length if work.window else 0
-    full = np.flatnonzero(features.valid & ~np.isnan(sliding.value))
-    times: list[int | None] = [None] * (len(full) + length - 1)
-    if stamps is not None:
-        known = np.concatenate([model.moving_times, stamps])
-        model = model._replace(moving_times=known[max(len(known) - length + 1, 0) :])
-        # The window may hold rows of an earlier job, which had no times.
-        times = [*times, *known.tolist()][len(known) :]
-    for place, at in enumerate(full.tolist()):
-        found = Mismatch(
-            length,
-            float(sliding.value[at]),
-            float(sliding.residual[at]),
-            float(sliding.kappa[at]),
-        )
-        row = int(features.index[at])
-        oldest, newest = times[place], times[place + length - 1]
-        outcome.measured.append(Measured(MOVING, oldest, newest, row, length, found, True))
-    return model
-
-
-def _close(work: Work, model: Model, event: Event, complete: bool, outcome: Outcome) -> Model:
-    """Measure a window at its end, or at that of the input, under the subspace as it is then."""
-    if model.open is None or work.measure is None:
-        return model
-    line = model.open.windows[model.open.windows[:, 0] == event.start][0]
-    next_row = model.seen
-    count = next_row - int(line[1])
-    if count:
-        found = window_mismatch(work.spec, model.state, model.open.rows_of(line))
-        kind = work.measure.kind
-        outcome.measured.append(
-            Measured(kind, event.start, event.at, next_row - 1, count, found, complete)
-        )
-    if not complete:
-        return model
-    return model._replace(open=model.open.without(line[:1], work.measure))
+def _copied(state: ReferenceState) -> ReferenceState:
+    return ReferenceState(copied(state.tables), copied(state.kernel))

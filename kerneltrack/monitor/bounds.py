@@ -25,6 +25,7 @@ section VI.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -135,14 +136,20 @@ def future_residual(
         >>> round(future_residual(0.1, rows=1000, confidence=0.99, observed=500), 4)
         0.1831
     """
+    margin = _margin(rows, confidence, largest, observed)
+    residual = check_number("residual", residual, Range(0, largest))
+    return min(residual + margin, largest)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _margin(rows: int, confidence: float, largest: float, observed: int | None) -> float:
+    """Return t of `future_residual`: windows of as many rows have the same."""
     largest = check_number("largest", largest, Range(0, math.inf, "()"))
     confidence = check_number("confidence", confidence, Range(0, 1, "()"))
-    residual = check_number("residual", residual, Range(0, largest))
     spread = 1.0 / check_int("rows", rows, 1, LARGEST_COUNT)
     if observed is not None:
         spread += 1.0 / check_int("observed", observed, 1, LARGEST_COUNT)
-    margin = largest * math.sqrt(-0.5 * spread * math.log1p(-confidence))
-    return min(residual + margin, largest)
+    return largest * math.sqrt(-0.5 * spread * math.log1p(-confidence))
 
 
 def future_mismatch(

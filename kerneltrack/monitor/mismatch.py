@@ -22,22 +22,29 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.kernels import make_kernel
 from kerneltrack.monitor.bounds import fitting_bound
 from kerneltrack.native.binding import call
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import KernelTracker
+from kerneltrack.trackers.common.block import Block
 from kerneltrack.trackers.common.calls import kernel_of
+from kerneltrack.trackers.common.loop import Pieces
 from kerneltrack.trackers.common.places import spans, words_of_each
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+MOST_ROWS = 65_536
+"""Rows of windows that are measured together, beside those of one."""
 
 
 class Mismatch(NamedTuple):
@@ -108,16 +115,82 @@ def window_mismatch(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> Mism
     kept = scaled_rows(spec, state, matrix[features.valid])
     count = len(kept)
     if features.z is None or count == 0:
-        return Mismatch(0, math.nan, math.nan, math.nan)
+        return _NOTHING
     z, sums = np.ascontiguousarray(features.z[features.valid].T), np.zeros(3)
     call("mismatch_sums", kernel_of(spec, state), kept, z, sums)
     return _of_sums(count, *sums.tolist())
+
+
+_NOTHING = Mismatch(0, math.nan, math.nan, math.nan)
 
 
 def _of_sums(count: int, square: float, residual: float, own: float) -> Mismatch:
     value = math.sqrt(square) / count
     # Equal at the least, but for rounding: a certificate must not lie below what it certifies.
     return Mismatch(count, value, max(residual / count, value), own / count)
+
+
+def window_mismatches(
+    spec: SubspaceSpec,
+    block: Block[Any],
+    models: IntArray,
+    windows: Sequence[Sequence[FloatArray]],
+) -> list[Mismatch]:
+    """Measure windows of many models, each under its model's subspace; see `window_mismatch`.
+
+    Args:
+        spec: The spec that the states were made with.
+        block: The trackers' states; not written to.
+        models: (w,) places of the windows' models.
+        windows: The rows of each, in parts of shape (n, D).
+    """
+    found: list[Mismatch] = []
+    lengths = np.array([sum(map(len, parts)) for parts in windows], np.int64)
+    # Windows that slide hold each row many times: not all at once.
+    batch = np.cumsum(lengths) // MOST_ROWS
+    for number in np.unique(batch).tolist():
+        chosen = np.flatnonzero(batch == number)
+        rows = np.concatenate([part for at in chosen.tolist() for part in windows[at]])
+        found += _measured(spec, block, models[chosen], rows, lengths[chosen])
+    return found
+
+
+def _measured(
+    spec: SubspaceSpec, block: Block[Any], models: IntArray, rows: FloatArray, lengths: IntArray
+) -> list[Mismatch]:
+    """Measure windows whose rows follow one another, so many each."""
+    told: Any = spec if spec.emit == "z" else dataclasses.replace(spec, emit="z")
+    stops = np.cumsum(lengths)
+    pieces = Pieces(rows, stops - lengths, stops, models=models)
+    features = get_tracker(spec.tracker).run(told, block, pieces, learn=False)
+    if features.z is None:
+        return [_NOTHING] * len(models)
+    owner = np.repeat(models, lengths)
+    scaling = Scaling(*(block.column(name)[owner] for name in ("shift", "scale")))
+    z = features.z
+    if not features.valid.all():
+        of_window = np.repeat(np.arange(len(models)), lengths)
+        lengths = np.bincount(of_window[features.valid], minlength=len(models))
+        rows, z = rows[features.valid], z[features.valid]
+        scaling = Scaling(*(part[features.valid] for part in scaling))
+        stops = np.cumsum(lengths)
+    clip = math.inf if spec.clip is None else spec.clip
+    kept = np.ascontiguousarray(apply_scaling(scaling, rows, clip))
+    kernels = kernels_of_each(spec, block.column("bandwidth")[models, 0])
+    some = np.flatnonzero(lengths)
+    measured = mismatch_of_each(kernels[some], kept, z, (stops - lengths)[some], stops[some])
+    found = dict(zip(some.tolist(), measured, strict=True))
+    return [found.get(at, _NOTHING) for at in range(len(models))]
+
+
+def kernels_of_each(spec: SubspaceSpec, bandwidths: FloatArray) -> IntArray:
+    """Return the kernel of each model as the loops take it, (m, 4)."""
+    kind, _, degree, offset = make_kernel(spec.kernel, 1.0, spec.degree, spec.offset)
+    words = np.empty((len(bandwidths), 4), np.int64)
+    words[:, 0], words[:, 2] = kind, degree
+    words[:, 1] = (1.0 / bandwidths).view(np.int64)
+    words[:, 3] = np.array([offset], np.float64).view(np.int64)
+    return words
 
 
 def mismatch_of_each(

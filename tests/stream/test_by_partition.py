@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -171,25 +171,10 @@ def test_the_results_are_those_of_the_stateful_steps(name: str, partitions: int)
         assert len(whole["snapshots"]["a"]) > 4
 
 
-def test_what_goes_by_blocks() -> None:
-    together = {
-        name
-        for name, (work, learns) in CASES.items()
-        if takes_blocks(
-            Steps(
-                (track := TrackSubspace(**{"spec": SPEC, **work})).step(),
-                track.order,
-                None if learns is None else Train(RidgeSpec(), **learns).steps(),
-            )
-        )
-    }
-    assert together == {
-        *("plain", "learner", "drift", "windows", "sliding", "few rows of windows"),
-        *("reference", "reference and learner", "drift and reference", "merge"),
-    }
-    until = dataclasses.replace(REFERENCE, until="2026-01-01")
-    track = TrackSubspace(SPEC, reference=until)
-    assert not takes_blocks(Steps(track.step(), track.order))
+def test_whatever_waits_for_its_end_goes_by_blocks() -> None:
+    for max_disorder in (math.inf, 5.0, 0.0):
+        track = TrackSubspace(SPEC, Order(max_disorder=max_disorder))
+        assert takes_blocks(Steps(track.step(), track.order)) == (max_disorder == math.inf)
 
 
 def test_labels_that_come_late() -> None:

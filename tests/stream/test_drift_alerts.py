@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerneltrack.fleet.run import Alert
+from kerneltrack.fleet.results import Alert
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec

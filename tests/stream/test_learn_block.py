@@ -66,7 +66,7 @@ def alone(steps: Steps, rows: Any) -> tuple[dict[str, list[str]], list[bytes], d
     states = []
     with counting() as counts:
         for key, start, stop in zip(SIZES, STARTS.tolist(), STOPS.tolist(), strict=True):
-            for item in steps.learn_from(key, rows.slice(start, stop - start)):
+            for item in steps.learn_from(key, rows.slice(start, stop - start), None):
                 if isinstance(item, State):
                     states.append(item.data)
                 else:

@@ -82,7 +82,7 @@ def test_the_keyed_step_tells_the_times_of_the_rows(moving: bool) -> None:
     parts = []
     for piece in (slice(0, 70), slice(70, None)):
         model, outcome = run_rows(work, "model", model, ROWS[piece], TIMES[piece], np.inf)
-        parts += outcome.features
+        parts.append(outcome.features)
     assert joined_bytes(parts) == feature_bytes(expected)
     assert state_bytes(model.state) == state_bytes(expected_state)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk, matrix_column
 from transforms.partition import large
-from transforms.partition.shuffle import MODEL, Spread, read_slots, sort_rows
+from transforms.partition.shuffle import MODEL, SortedRows, Spread, read_slots, sort_rows
 from transforms.partition.steps import IN_ARRIVAL, IN_ORDER
 
 SLOTS = 4
@@ -56,6 +56,11 @@ def whole(name: str, rows: Chunk | Iterator[Chunk]) -> tuple[str, Chunk]:
     return name, rows if isinstance(rows, Chunk) else Chunk.concat(list(rows))
 
 
+def each_of(part: SortedRows | large.OneLarge) -> list[tuple[str, Any]]:
+    """The models of a part, each with its rows."""
+    return list(part.each()) if isinstance(part, SortedRows) else [part]
+
+
 @settings(deadline=None, max_examples=15)
 @given(
     seed=st.integers(0, 1000),
@@ -85,10 +90,8 @@ def test_models_come_as_if_sorted_at_once(
             table = read_slots(spreads, slots)
             expected = [] if table is None else list(sort_rows(table, keys).each())
             scratch = str(folder / "track")
-            found = [
-                whole(name, rows)
-                for name, rows in large.each_model(spreads, slots, keys, most, scratch)
-            ]
+            parts = large.parts_of(spreads, slots, keys, most, scratch)
+            found = [whole(name, rows) for part in parts for name, rows in each_of(part)]
             assert [name for name, _ in found] == [name for name, _ in expected]
             for (_, one), (_, other) in zip(found, expected, strict=True):
                 assert one.batch.equals(other.batch)
@@ -129,7 +132,8 @@ def test_memory_is_bounded(ordered: bool, tmp_path: Path) -> None:
         del batch
     assert sum(part.size for part in parts) > 36 * most
     before = pa.total_allocated_bytes()
-    ((name, rows),) = large.each_model(parts, {0}, IN_ORDER, most, str(tmp_path / "track"))
+    (part,) = large.parts_of(parts, {0}, IN_ORDER, most, str(tmp_path / "track"))
+    ((name, rows),) = each_of(part)
     taken, peak, newest = 0, 0, -1
     assert not isinstance(rows, Chunk)
     for chunk in rows:

@@ -21,13 +21,11 @@ from transforms.outputs import (
     FEATURES,
     LATE,
     LEARNER,
-    METRICS,
-    PREDICTIONS,
     SNAPSHOTS,
     TRACKER,
     names_of,
 )
-from transforms.partition.blocks import Block, rows_of_blocks, run_blocks, takes_blocks
+from transforms.partition.blocks import items_of, run_blocks, takes_blocks
 from transforms.partition.shuffle import MODEL, SortedRows, sort_rows
 from transforms.partition.steps import Rows, State, Steps
 from transforms.step import run_step
@@ -177,44 +175,18 @@ def run_partition(
         labels: Delayed labels by model.
 
     Yields:
-        Models with what came of them, in order of their names.
+        Models with what came of them.
     """
-    if rows is None:
-        known: dict[str, Chunk] = {}
-    elif takes_blocks(steps) and not steps.late:
-        rows = rows_of_blocks(steps, rows)
+    if rows is not None and takes_blocks(steps):
+        others = sorted(labels.keys() - set(rows.names))
         for block in run_blocks(steps, rows):
-            yield from _items_of(steps, rows, block)
-        return
+            yield from items_of(steps, block, labels)
     else:
-        known = dict(rows.each())
-    for key in sorted({*known, *labels}):
-        for item in steps.run(key, known.get(key), labels.get(key)):
+        known = {} if rows is None else dict(rows.each())
+        others = sorted(labels.keys() - known.keys())
+        for key, own in known.items():
+            for item in steps.run(key, own, labels.get(key)):
+                yield key, item
+    for key in others:
+        for item in steps.run(key, None, labels[key]):
             yield key, item
-
-
-def _items_of(steps: Steps, rows: SortedRows, block: Block) -> Iterator[Item]:
-    """Return what came of a block's models; those that fell back go by themselves."""
-    known, learned = block.states, block.learned
-    at = 0
-    for each, place, own, learner in block.models():
-        key = rows.names[each]
-        if place is None:
-            chunk = rows.slice(rows.starts[each], rows.stops[each])
-            for item in steps.run(key, chunk, None):
-                yield key, item
-            continue
-        yield key, State(known.encoded(place))
-        for told in block.told_of(place):
-            yield key, told
-        if own is None:
-            continue
-        yield key, Rows(FEATURES, own)
-        if learned is None or learner is None:
-            for item in steps.learn_from(key, own):
-                yield key, item
-            continue
-        yield key, State(learned.states[learner].to_bytes())
-        yield key, Rows(PREDICTIONS, learned.predictions.slice(at, len(own)))
-        yield key, Rows(METRICS, learned.metrics_of(learner))
-        at += len(own)

@@ -18,13 +18,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from transforms.chunks import Chunk
-from transforms.partition.shuffle import MODEL, Spread, sort_rows
+from transforms.partition.shuffle import MODEL, SortedRows, Spread, sort_rows
 from transforms.read.files import is_sorted
 
 LEAST_BLOCK = 256
 """Rows of a run that are read at once, at least."""
 
 Key = tuple[int, ...]
+OneLarge = tuple[str, Iterator[Chunk]]
+"""A model and its rows, some at a time."""
 
 
 class Span(NamedTuple):
@@ -59,10 +61,10 @@ def size_of(spreads: Sequence[Spread], slots: set[int]) -> int:
     )
 
 
-def each_model(
+def parts_of(
     spreads: Sequence[Spread], slots: set[int], keys: Sequence[str], most: int, scratch: str
-) -> Iterator[tuple[str, Chunk | Iterator[Chunk]]]:
-    """Return models in order of their names, each with its rows sorted.
+) -> Iterator[SortedRows | OneLarge]:
+    """Return models in order of their names, their rows sorted.
 
     Args:
         spreads: The files.
@@ -72,8 +74,7 @@ def each_model(
         scratch: Beginning of the paths of files for runs; they are removed.
 
     Yields:
-        A model and its rows; of one that is larger the rows in order, some at a time, of one
-        such model after the other.
+        As many models as fit; or one that is larger and its rows in order, some at a time.
     """
     spans = _spans_of(spreads, slots)
     group: list[str] = []
@@ -81,14 +82,15 @@ def each_model(
     for name in sorted(spans):
         own = sum(span.size for span in spans[name])
         if group and size + own > most:
-            yield from _read_group(group, spans, keys)
+            yield _read_group(group, spans, keys)
             group, size = [], 0
         if own > most:
             yield name, _merged(spans[name], keys, most, scratch)
             continue
         group.append(name)
         size += own
-    yield from _read_group(group, spans, keys)
+    if group:
+        yield _read_group(group, spans, keys)
 
 
 def _spans_of(spreads: Sequence[Spread], slots: set[int]) -> dict[str, list[Span]]:
@@ -112,10 +114,9 @@ def _spans_of(spreads: Sequence[Spread], slots: set[int]) -> dict[str, list[Span
 
 def _read_group(
     names: Sequence[str], spans: dict[str, list[Span]], keys: Sequence[str]
-) -> Iterator[tuple[str, Chunk]]:
-    if names:
-        batches = [span.read() for name in names for span in spans[name]]
-        yield from sort_rows(pa.Table.from_batches(batches), keys).each()
+) -> SortedRows:
+    batches = [span.read() for name in names for span in spans[name]]
+    return sort_rows(pa.Table.from_batches(batches), keys)
 
 
 def _merged(spans: Sequence[Span], keys: Sequence[str], most: int, scratch: str) -> Iterator[Chunk]:

@@ -7,7 +7,7 @@ says of it, bit for bit.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,11 +29,20 @@ from transforms.learn.turns import NarrowFn, inputs_of
 IntArray = npt.NDArray[np.int64]
 
 
+class LearnedModel(NamedTuple):
+    """What came of a model: its predictions, its lines of metrics, its last snapshot."""
+
+    predictions: pa.RecordBatch
+    metrics: pa.RecordBatch
+    state: Parts
+
+
 class LearnedModels(NamedTuple):
     """What came of m models.
 
     Attributes:
         done: (m,) which models this is of; the others must go by themselves.
+        lengths: (m,) rows of each.
         predictions: Of the rows of those that are done.
         metrics: Their lines.
         lines: (m + 1,) where each one's begin in `metrics`.
@@ -41,15 +50,27 @@ class LearnedModels(NamedTuple):
     """
 
     done: npt.NDArray[np.bool_]
+    lengths: list[int]
     predictions: pa.RecordBatch
     metrics: pa.RecordBatch
     lines: list[int]
     states: list[Parts]
 
-    def metrics_of(self, place: int) -> pa.RecordBatch:
-        """Return the lines of the model at a place."""
-        start, stop = self.lines[place : place + 2]
-        return self.metrics.slice(start, stop - start)
+    def each(self) -> Iterator[LearnedModel | None]:
+        """Return what came of each model, None of those that must go by themselves."""
+        at = place = 0
+        for well, length in zip(self.done.tolist(), self.lengths, strict=True):
+            if not well:
+                yield None
+                continue
+            start, stop = self.lines[place : place + 2]
+            yield LearnedModel(
+                self.predictions.slice(at, length),
+                self.metrics.slice(start, stop - start),
+                self.states[place],
+            )
+            at += length
+            place += 1
 
 
 def takes_blocks(fn: LearnFn) -> bool:
@@ -98,7 +119,7 @@ def learn_models(
     plan = fn.plan
     rows = narrow.narrow(Chunk(features))
     inputs, channels = inputs_of(rows)
-    done = fit_rows(inputs, starts, stops)
+    done, lengths = fit_rows(inputs, starts, stops), (stops - starts).tolist()
     if not done.any():
         return None
     rows, inputs, starts, stops = rows_of(done, rows, inputs, stops - starts)
@@ -114,4 +135,4 @@ def learn_models(
         told.append((state, [*closed, *last, total_line(now.board)]))
     ends = [0, *itertools.accumulate(len(lines) for _, lines in told)]
     metrics = metrics_chunk(plan.spec, told).batch
-    return LearnedModels(done, learned.predictions, metrics, ends, states)
+    return LearnedModels(done, lengths, learned.predictions, metrics, ends, states)

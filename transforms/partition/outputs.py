@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from kerneltrack import codec
+from kerneltrack.fleet.states import States
 from kerneltrack.paths import as_stored, is_local, join, remote
 from kerneltrack.snapshots.files import UNFINISHED
 from kerneltrack.snapshots.header import PackedState
 from kerneltrack.snapshots.packed import PackedWriter
 from transforms.outputs import SNAPSHOTS
-from transforms.partition.blocks import BlockStates
 from transforms.partition.steps import Rows
 from transforms.write.parquet import RowGroups
 
@@ -127,8 +127,12 @@ class TaskStates:
         for state in sorted(states, key=lambda found: (found.rows, found.final, found.kind)):
             self._writer.add(state)
 
-    def add_block(self, states: BlockStates) -> None:
+    def add_block(self, states: States) -> None:
         """Add the last states of models, each one's only state."""
+        if isinstance(states.columns, list):
+            for place in range(len(states.names)):
+                self.add_last(states, place)
+            return
         self._writer.add_columns(
             codec.TRACKER,
             states.names,
@@ -139,20 +143,15 @@ class TaskStates:
             [states.arrays_beside(place) for place in range(len(states.names))],
         )
 
-    def add_block_state(self, states: BlockStates, place: int) -> None:
-        """Add one of the states of a block."""
+    def add_last(self, states: States, place: int, learner: codec.Parts | None = None) -> None:
+        """Add the last state of one of a block's models, and its learner's."""
         name, rows, time = states.names[place], states.rows[place], states.times[place]
+        state = PackedState(name, codec.TRACKER, rows, time, True, b"")
         self._writer.add_parts(
-            PackedState(name, codec.TRACKER, rows, time, True, b""),
-            states.headers[place],
-            states.arrays(place),
-            states.arrays_beside(place),
+            state, states.headers[place], states.arrays(place), states.arrays_beside(place)
         )
-
-    def add_learner(self, states: BlockStates, place: int, parts: codec.Parts) -> None:
-        """Add the state of the learner of one of a block's models."""
-        name, rows, time = states.names[place], states.rows[place], states.times[place]
-        self._writer.add_parts(PackedState(name, codec.LEARNER, rows, time, True, b""), *parts)
+        if learner is not None:
+            self._writer.add_parts(state._replace(kind=codec.LEARNER), *learner)
 
     def close(self, slots: Sequence[int]) -> Written:
         """Complete the file, and return what is in it."""

@@ -122,12 +122,23 @@ class Steps:
                 yield item
         yield from told
 
-    def learn_from(self, key: str, features: pa.RecordBatch) -> Iterator[Rows | State]:
-        """Let the learner, if there is one, take all of a model's features, labels among them."""
-        if self.learn is not None:
-            narrow, fn = self.learn
+    def learn_from(
+        self, key: str, features: pa.RecordBatch | None, labels: Chunk | None
+    ) -> Iterator[Rows | State]:
+        """Let the learner, if there is one, take all of a model's features and delayed labels."""
+        if self.learn is None or (features is None and labels is None):
+            return
+        narrow, fn = self.learn
+        chunks: Iterator[Chunk] = iter(())
+        if features is not None:
             chunks = (chunk for _, chunk in narrow.process((key, Chunk(features))))
+        if not self.late:
             yield from _sorted_out(fn.take_all(key, chunks), PREDICTIONS)
+            return
+        early = [*chunks]
+        if labels is not None:
+            early.append(narrow_labels((key, labels), narrow.spec)[1])
+        yield from _sorted_out(fn.finish(key, None, _Cell(early)), PREDICTIONS)
 
     def _narrow(
         self, key: str, items: Iterator[Rows | State], told: list[Rows | State]

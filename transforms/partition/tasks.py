@@ -26,15 +26,8 @@ from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk, Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
 from transforms.outputs import FAILURES, FEATURES, METRICS, PREDICTIONS
-from transforms.partition.blocks import (
-    Block,
-    BlockStates,
-    rows_of_blocks,
-    run_blocks,
-    takes_blocks,
-)
-from transforms.partition.large import each_model, size_of
-from transforms.partition.learn_block import LearnedModels
+from transforms.partition.blocks import Block, run_blocks, takes_blocks
+from transforms.partition.large import OneLarge, parts_of, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import (
     SortedRows,
@@ -171,124 +164,144 @@ def _track(shared: Shared, task: TrackTask, counts: Counts) -> Manifest:
         TaskFiles(shared.output, task.name, shared.schemas, shared.sources) as files,
         TaskStates(shared.output, task.name, shared.float32) as states,
     ):
-        fits = size_of(task.rows, set(task.slots)) <= shared.most_bytes
-        if fits and shared.before is None and not task.labels and takes_blocks(shared.steps):
-            _track_blocks(shared, task, files, states)
-        else:
-            for key, own, labels in _models(shared, task, fits):
-                snapshots = _run_one(shared, key, own, labels, files)
-                states.add([*snapshots, *_taken_over(shared.before, key, snapshots)])
+        results = _Results(shared, task, files, states)
+        for part in _parts(shared, task):
+            if isinstance(part, SortedRows) and takes_blocks(shared.steps):
+                for block in run_blocks(shared.steps, part):
+                    results.add_block(block)
+                continue
+            for key, rows in part.each() if isinstance(part, SortedRows) else (part,):
+                results.add_model(key, _wide(rows, len(shared.steps.track.work.channels)))
+        results.end()
         return _manifest([*files.close(), states.close(task.slots)], counts)
 
 
-def _track_blocks(shared: Shared, task: TrackTask, files: TaskFiles, states: TaskStates) -> None:
-    table = read_slots(task.rows, set(task.slots))
-    if table is None:
+def _parts(shared: Shared, task: TrackTask) -> Iterator[SortedRows | OneLarge]:
+    """Return the rows of a task's models, as many at once as fit, in order of their names."""
+    slots, keys = set(task.slots), shared.steps.keys
+    if size_of(task.rows, slots) <= shared.most_bytes:
+        table = read_slots(task.rows, slots)
+        if table is not None:
+            yield sort_rows(table, keys)
         return
-    rows = rows_of_blocks(shared.steps, sort_rows(table, shared.steps.keys))
-    del table
-    for block in run_blocks(shared.steps, rows):
-        _write_block(shared, rows, block, files, states)
+    scratch = os.path.join(os.path.dirname(task.rows[0].path), task.name)
+    yield from parts_of(task.rows, slots, keys, shared.most_bytes, scratch)
 
 
-def _run_one(
-    shared: Shared,
-    key: str,
-    rows: Chunk | Iterator[Chunk] | None,
-    labels: Chunk | None,
-    files: TaskFiles,
-) -> list[PackedState]:
-    """Run one model; its snapshots are returned, all else is written."""
-    if rows is None and labels is None:
-        return []
-    return _written(key, shared.steps.run(key, rows, labels), files)
+class _Results:
+    """Writes what comes of a task's models, in order of their names.
 
-
-def _write_block(
-    shared: Shared, rows: SortedRows, block: Block, files: TaskFiles, states: TaskStates
-) -> None:
-    """Write what came of a block, and run those of its models that fell back."""
-    known = block.states
-    if block.features is not None:
-        files.add_block(known.names, known.rows, Rows(FEATURES, block.features))
-    if shared.steps.learn is None and not block.fell_back:
-        states.add_block(known)
-        for part, batches in block.told.items():
-            for model, batch in batches.items():
-                files.add(known.names[model], Rows(part, batch))
-        return
-    if block.learned is not None:
-        _write_learned(known, block.learned, files)
-    for each, place, own, learner in block.models():
-        key = rows.names[each]
-        if place is None:
-            chunk = rows.slice(rows.starts[each], rows.stops[each])
-            states.add(_run_one(shared, key, chunk, None, files))
-            continue
-        states.add_block_state(known, place)
-        for told in block.told_of(place):
-            files.add(key, told)
-        if block.learned is not None and learner is not None:
-            states.add_learner(known, place, block.learned.states[learner])
-        elif own is not None:
-            states.add(_written(key, shared.steps.learn_from(key, own), files))
-
-
-def _write_learned(known: BlockStates, learned: LearnedModels, files: TaskFiles) -> None:
-    """Write what learners say of the rows of a block's models."""
-    done = np.flatnonzero(learned.done).tolist()
-    names = [known.names[place] for place in done]
-    lengths = [known.rows[place] for place in done]
-    files.add_block(names, lengths, Rows(PREDICTIONS, learned.predictions))
-    lines = np.diff(learned.lines).tolist()
-    files.add_block(names, lines, Rows(METRICS, learned.metrics))
-
-
-def _written(key: str, items: Iterator[Rows | State], files: TaskFiles) -> list[PackedState]:
-    """Write what came of a model; its snapshots are returned."""
-    snapshots: list[PackedState] = []
-    for item in items:
-        if isinstance(item, State):
-            snapshots.append(packed_state(item.data, key))
-        elif item.batch.num_rows:
-            files.add(key, item)
-    return snapshots
-
-
-def _models(
-    shared: Shared, task: TrackTask, fits: bool
-) -> Iterator[tuple[str, Chunk | Iterator[Chunk] | None, Chunk | None]]:
-    """Return the models of a task in order of their names, with their rows and labels if any.
-
-    Args:
-        shared: What is the same for all tasks.
-        task: The task.
-        fits: Whether all its rows can be in memory.
+    Models of which there are only delayed labels, or snapshots that the job began from, have their
+    turn among the others.
     """
-    slots = set(task.slots)
-    rows: Iterator[tuple[str, Any]]
-    if fits:
-        rows = _each(read_slots(task.rows, slots), shared.steps.keys)
-    else:
-        scratch = os.path.join(os.path.dirname(task.rows[0].path), task.name)
-        rows = each_model(task.rows, slots, shared.steps.keys, shared.most_bytes, scratch)
-    labels = _each(read_slots(task.labels, slots), ("row", "source"))
-    known = _each_known(shared.before, slots, shared.slots)
-    heads = {name: next(source, None) for name, source in (("r", rows), ("l", labels))}
-    kept = next(known, None)
-    while kept is not None or any(heads.values()):
-        here = [head[0] for head in heads.values() if head is not None]
-        key = min([*here, *([] if kept is None else [kept])])
-        found: dict[str, Any] = {"r": None, "l": None}
-        for name, source in (("r", rows), ("l", labels)):
-            head = heads[name]
-            if head is not None and head[0] == key:
-                found[name] = head[1]
-                heads[name] = next(source, None)
-        if kept == key:
-            kept = next(known, None)
-        found["r"] = _wide(found["r"], len(shared.steps.track.work.channels))
-        yield key, found["r"], None if found["l"] is None else _named(found["l"])
+
+    def __init__(
+        self, shared: Shared, task: TrackTask, files: TaskFiles, states: TaskStates
+    ) -> None:
+        self._shared, self._files, self._states = shared, files, states
+        slots = set(task.slots)
+        named = _each(read_slots(task.labels, slots), ("row", "source"))
+        self._labels = {key: _named(labels) for key, labels in named}
+        known = _each_known(shared.before, slots, shared.slots)
+        self._others = iter(sorted({*self._labels, *known}))
+        self._next = next(self._others, None)
+
+    def add_block(self, block: Block) -> None:
+        """Write what came of a block."""
+        self._until(block.names[0])
+        if block.features is not None:
+            self._add_features(block, block.features)
+        whole = block.states is not None and block.plain and self._shared.steps.learn is None
+        if block.states is not None and whole and self._is_last(block.names):
+            self._states.add_block(block.states)
+            for model, name in enumerate(block.names):
+                self._add_rows(name, block.told_of(model))
+            return
+        of_learners = [] if block.learned is None else [*block.learned.each()]
+        turn = 0
+        for model, name, place, own in block.each():
+            self._until(name)
+            self._add_rows(name, block.told_of(model))
+            if block.large is not None:
+                self.add_model(name, block.large)
+                continue
+            learned = None
+            if own is not None and of_learners:
+                learned, turn = of_learners[turn], turn + 1
+            if block.states is None or place is None:
+                self._add_states(name, self._learned(name, None))
+            elif self._shared.before is None and not block.snapshots.get(model):
+                state = None if learned is None else learned.state
+                self._states.add_last(block.states, place, state)
+                if learned is None:
+                    self._states.add(self._learned(name, own))
+            else:
+                data = [*block.snapshots.get(model, ()), block.states.encoded(place)]
+                found = [packed_state(each, name) for each in data]
+                if learned is None:
+                    found += self._learned(name, own)
+                else:
+                    found.append(packed_state(learned.state.to_bytes(), name))
+                self._add_states(name, found)
+
+    def add_model(self, key: str, rows: Chunk | Iterator[Chunk] | None) -> None:
+        """Run a model by itself, and write what comes of it."""
+        self._until(key)
+        labels = self._labels.get(key)
+        self._add_states(key, self._written(key, self._shared.steps.run(key, rows, labels)))
+
+    def end(self) -> None:
+        """Write the models that are left."""
+        self._until(None)
+
+    def _until(self, name: str | None) -> None:
+        """Write models without rows that come before one of this name; None: all."""
+        while self._next is not None and (name is None or self._next <= name):
+            key, self._next = self._next, next(self._others, None)
+            if key != name:
+                items = self._shared.steps.run(key, None, self._labels.get(key))
+                self._add_states(key, self._written(key, items))
+
+    def _is_last(self, names: Sequence[str]) -> bool:
+        """Check whether no model without rows comes before the last of these."""
+        return self._shared.before is None and (self._next is None or self._next > names[-1])
+
+    def _add_features(self, block: Block, features: pa.RecordBatch) -> None:
+        """Write a block's features, and what learners say of all their rows at once."""
+        known = block.states
+        some = [] if known is None else np.flatnonzero(block.lengths).tolist()
+        names = [] if known is None else [known.names[place] for place in some]
+        lengths = [block.lengths[place] for place in some]
+        self._files.add_block(names, lengths, Rows(FEATURES, features))
+        if block.learned is not None:
+            done = np.flatnonzero(block.learned.done).tolist()
+            names = [names[place] for place in done]
+            lengths = [lengths[place] for place in done]
+            self._files.add_block(names, lengths, Rows(PREDICTIONS, block.learned.predictions))
+            lines = np.diff(block.learned.lines).tolist()
+            self._files.add_block(names, lines, Rows(METRICS, block.learned.metrics))
+
+    def _add_rows(self, key: str, items: Iterator[Rows]) -> None:
+        for rows in items:
+            self._files.add(key, rows)
+
+    def _add_states(self, key: str, states: Sequence[PackedState]) -> None:
+        self._states.add([*states, *_taken_over(self._shared.before, key, states)])
+
+    def _learned(self, key: str, features: pa.RecordBatch | None) -> list[PackedState]:
+        """Let a model's learner take its features by itself; return its snapshots."""
+        labels = self._labels.get(key)
+        return self._written(key, self._shared.steps.learn_from(key, features, labels))
+
+    def _written(self, key: str, items: Iterator[Rows | State]) -> list[PackedState]:
+        """Write what came of a model; its snapshots are returned."""
+        snapshots: list[PackedState] = []
+        for item in items:
+            if isinstance(item, State):
+                snapshots.append(packed_state(item.data, key))
+            elif item.batch.num_rows:
+                self._files.add(key, item)
+        return snapshots
 
 
 def _wide(rows: Any, width: int) -> Any:

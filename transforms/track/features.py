@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import pvalue
 
-from kerneltrack.fleet.run import Alert
+from kerneltrack.fleet.results import Alert
 from kerneltrack.monitor.drift import Alerts
 from kerneltrack.monitor.reference import WRITTEN, Episode, Scores
 from kerneltrack.trackers.common.features import Features
@@ -22,24 +21,6 @@ from transforms.outputs import ALERTS, EPISODES
 EXTRAS = ("q", "s")
 
 FloatArray = npt.NDArray[np.float64]
-
-
-def join_features(parts: Sequence[Features]) -> Features:
-    """Join the features of rows that went through in several calls."""
-    if len(parts) == 1:
-        return parts[0]
-    columns: dict[str, Any] = {}
-    for field in dataclasses.fields(Features):
-        values = [getattr(part, field.name) for part in parts]
-        columns[field.name] = None if values[0] is None else np.concatenate(values)
-    return Features(**columns)
-
-
-def join_scores(parts: Sequence[Scores]) -> Scores | None:
-    """Join what a reference said of rows that went through in several calls, if there is one."""
-    if not parts:
-        return None
-    return Scores(*map(np.concatenate, zip(*(part.columns for part in parts), strict=True)))
 
 
 def episode_chunk(episodes: Sequence[Episode], has_time: bool) -> Chunk:

@@ -20,9 +20,11 @@ from apache_beam.typehints import with_input_types, with_output_types
 from kerneltrack import codec
 from kerneltrack.errors import fit
 from kerneltrack.fleet.devices import GONE, Device, begun, known_of
+from kerneltrack.fleet.events import next_event
 from kerneltrack.fleet.forward_fill import hold_last
 from kerneltrack.fleet.model import Model, Work, begin, decode, encode, take_over
-from kerneltrack.fleet.run import Outcome, next_event, run_rows
+from kerneltrack.fleet.results import Results
+from kerneltrack.fleet.run import run_rows
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor import reference
 from kerneltrack.registry import get_tracker
@@ -57,8 +59,6 @@ from transforms.track.clock import (
 from transforms.track.devices import device_chunk
 from transforms.track.features import (
     feature_chunk,
-    join_features,
-    join_scores,
     tell_alerts,
     tell_episodes,
 )
@@ -129,6 +129,11 @@ class TrackFn(HoldingFn[Held]):
     def work(self) -> Work:
         """What is done with every model's rows."""
         return self._work
+
+    @property
+    def order(self) -> Order:
+        """How rows are put in order."""
+        return self._order
 
     @property
     def begins_anew(self) -> bool:
@@ -237,7 +242,7 @@ class TrackFn(HoldingFn[Held]):
             return
         chunk = yield from self._unlearned(key, now, chunk)
         before = now
-        now, late, refused, unwanted = admit(self._order, now, chunk, self._usable_rows)
+        now, late, refused, unwanted = admit(self._order, now, chunk, self.usable_rows)
         if refused.any():
             yield self._unconfirmed(key, chunk.take(np.flatnonzero(refused)))
         if late.any():
@@ -275,13 +280,20 @@ class TrackFn(HoldingFn[Held]):
 
     def _unconfirmed(self, key: str, rows: Chunk) -> pvalue.TaggedOutput[str, Failures]:
         """Return failures: rows too far ahead, that no others confirm or the model cannot take."""
-        reasons = [
-            self._order.unconfirmed if usable else self._why_missing(row) or refusal(None, row)
-            for row, usable in zip(rows.column("x"), self._usable_rows(rows), strict=True)
-        ]
-        return _failures(key, rows, reasons)
+        return _failures(key, rows, self.unconfirmed_reasons(rows))
 
-    def _usable_rows(self, rows: Chunk) -> npt.NDArray[np.bool_]:
+    def unconfirmed_reasons(self, rows: Chunk) -> list[str]:
+        """Return why rows are refused that are too far ahead."""
+        return [
+            self._order.unconfirmed if usable else self._why_missing(row) or refusal(None, row)
+            for row, usable in zip(rows.column("x"), self.usable_rows(rows), strict=True)
+        ]
+
+    def learned_before(self, rows: Chunk) -> list[str]:
+        """Return why rows are refused that the model had learned from before this job."""
+        return [LEARNED_BEFORE] * len(rows)
+
+    def usable_rows(self, rows: Chunk) -> npt.NDArray[np.bool_]:
         """Return which rows have all values, or one where others may be filled."""
         finite = np.isfinite(rows.column("x"))
         if self._order.duplicates == MERGE:
@@ -330,7 +342,7 @@ class TrackFn(HoldingFn[Held]):
             ready = yield from self._unlearned(key, now, ready)
         if ready is not None and self._order.max_disorder > 0:
             ready = without_duplicates(self._order, ready.in_order())
-        sifted = SiftedRows(self._order, now.standing._replace(ahead=()), self._usable_rows)
+        sifted = SiftedRows(self._order, now.standing._replace(ahead=()), self.usable_rows)
         ready, refused = sifted.take(ready, last=True)
         if refused is not None:
             yield self._unconfirmed(key, refused)
@@ -349,7 +361,7 @@ class TrackFn(HoldingFn[Held]):
         earlier = {} if model is None else self._tracker.counters(model.state)
         first: list[Chunk] = []
         held: Chunk | None = None
-        sifted = SiftedRows(self._order, now.standing, self._usable_rows)
+        sifted = SiftedRows(self._order, now.standing, self.usable_rows)
         for chunk in itertools.chain(self._wanted(chunks), [None]):
             ready = None if chunk is None else (yield from self._unlearned(key, now, chunk))
             ready, refused = sifted.take(ready, last=chunk is None)
@@ -411,19 +423,23 @@ class TrackFn(HoldingFn[Held]):
 
     def _resume(self, key: str) -> tuple[Clock, bytes | None]:
         """Return the clock and the state that a model begins with."""
+        clock, model = self.resumed(key)
+        # As this job has it: what of the snapshot does not go on is left out once and for all.
+        return clock, None if model is None else self._written.put(key, model)
+
+    def resumed(self, key: str) -> tuple[Clock, Model | None]:
+        """Return the clock and the model that a model begins with."""
         encoded = None if self._warm is None else self._warm.state(key, codec.TRACKER)
         if self._warm is None or encoded is None:
             return Clock(), None
         model = decode(self._work, encoded, str(self._warm.place(key, codec.TRACKER)))
         count("models_resumed", 1)
         due = next_event(self._work, model)
-        # As this job has it: what of the snapshot does not go on is left out once and for all.
-        encoded = self._written.put(key, model)
         learned = model.until
         if self._work.drop_overlap and model.time is not None and learned is not None:
             # All rows of one time come to the one job or to the other.
             learned = max(learned, model.time + 1)
-        return Clock(newest=model.time, started=True, due=due, learned=learned), encoded
+        return Clock(newest=model.time, started=True, due=due, learned=learned), model
 
     def _unlearned(self, key: str, now: Clock, chunk: Chunk) -> Generator[Any, None, Chunk]:
         """Return the rows that were not learned from before this job.
@@ -437,7 +453,8 @@ class TrackFn(HoldingFn[Held]):
         if self._work.drop_overlap:
             count("rows_learned_before", len(rows))
         else:
-            yield _failures(key, chunk.take(rows), [LEARNED_BEFORE] * len(rows))
+            again_rows = chunk.take(rows)
+            yield _failures(key, again_rows, self.learned_before(again_rows))
         return chunk.take(np.flatnonzero(~again))
 
     def _release(self, key: str, now: Clock, log: ModelLog) -> Generator[Any, None, Clock]:
@@ -497,8 +514,7 @@ class TrackFn(HoldingFn[Held]):
             if len(usable) < most < len(ready):
                 usable = self._usable(ready)
             if not len(usable):
-                reasons = [self._why_missing(row) or NOTHING_HELD for row in ready.column("x")]
-                yield _failures(key, ready, reasons)
+                yield _failures(key, ready, self.unusable_reasons(ready.column("x")))
                 return None
             model = begin(self._work, key, usable[:most], before)
             yield from self._tell_begun(key, model, ready)
@@ -530,20 +546,20 @@ class TrackFn(HoldingFn[Held]):
         """Run a slice of ordered rows, None if only windows may close."""
         rows = np.zeros((0, len(model.state.shift))) if piece is None else piece.column("x")
         times = piece.column("time") if piece is not None and piece.has("time") else None
-        model, outcome = run_rows(self._work, key, model, rows, times, until)
-        if piece is not None and outcome.features:
-            yield from self._features(key, piece, model, outcome)
-        if outcome.measured:
-            count("windows", len(outcome.measured))
+        model, found = run_rows(self._work, key, model, rows, times, until)
+        if piece is not None and len(piece):
+            yield from self._features(key, piece, model, found)
+        if found.measured:
+            count("windows", len(found.measured[0]))
             confidence = self._work.measure.confidence if self._work.measure else 0.0
-            chunk = mismatch_chunk(outcome.measured, self._work.spec, confidence)
+            chunk = mismatch_chunk(found.measured[0], self._work.spec, confidence)
             yield pvalue.TaggedOutput(MISMATCH, (key, chunk))
-        if outcome.alerts:
-            yield tell_alerts(key, outcome.alerts)
-        if outcome.episodes:
-            yield tell_episodes(key, outcome.episodes, model.time is not None)
-        yield from self._tell(key, model, outcome.devices)
-        for data in outcome.snapshots:
+        if found.alerts:
+            yield tell_alerts(key, found.alerts[0])
+        if found.episodes:
+            yield tell_episodes(key, found.episodes[0], model.time is not None)
+        yield from self._tell(key, model, found.devices.get(0, []))
+        for data in found.snapshots.get(0, []):
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
         return model
 
@@ -568,27 +584,29 @@ class TrackFn(HoldingFn[Held]):
             time = int(ready.column("time")[0]) if ready.has("time") else None
             yield from self._tell(key, model, [begun(self._work, model, time)])
 
-    def _features(self, key: str, piece: Chunk, model: Model, outcome: Outcome) -> Iterator[Any]:
-        features = join_features(outcome.features)
+    def _features(self, key: str, piece: Chunk, model: Model, found: Results) -> Iterator[Any]:
+        features = found.features
         good = np.flatnonzero(features.valid)
         if len(good) < len(piece):
             bad = np.flatnonzero(~features.valid)
-            rows = np.concatenate(outcome.filled)[bad]
-            yield _failures(key, piece.take(bad), self._reasons(model.state, rows))
+            yield _failures(key, piece.take(bad), self.reasons(model.state, found.rows[bad]))
         if len(good):
             count("rows_tracked", len(good))
             count_losses(features.loss[good])
             if piece.has("time") and not self._order.waits_for_end:
                 count_lags(piece.column("time")[good])
             held = self._work.reference is not None
-            scores = join_scores(outcome.scores) if held else None
             own = None
             if self._work.own:
-                rows = np.concatenate(outcome.filled)[good]
-                own = own_inputs(self._work.spec, model.state, rows)
-            yield key, feature_chunk(piece, features, good, held, scores, own)
+                own = own_inputs(self._work.spec, model.state, found.rows[good])
+            yield key, feature_chunk(piece, features, good, held, found.scores_at(good), own)
 
-    def _reasons(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:
+    def unusable_reasons(self, rows: npt.NDArray[Any]) -> list[str]:
+        """Return why rows are refused of which none is fit to begin a model with."""
+        return [self._why_missing(row) or NOTHING_HELD for row in rows]
+
+    def reasons(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:
+        """Return why a tracker refused rows, missing values filled."""
         return [
             self._why_missing(row) or self._tracker.why_refused(self._work.spec, state, row)
             for row in rows

@@ -5,6 +5,7 @@ A state is one block of bytes, its arrays one after the other, or an array of ma
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -70,8 +71,18 @@ def sound_of_each(spec: DriftSpec, blocks: Blocks) -> npt.NDArray[np.bool_]:
     return fine & ~(states.reals[:, USUAL] < 0.0)
 
 
+def beside_each_other(spec: DriftSpec, states: Sequence[DriftState]) -> Blocks:
+    """Return copies of states, (m, bytes)."""
+    return side_by_side([pack(state) for state in states], places_of(spec).size)
+
+
 def watch_each(
-    spec: DriftSpec, blocks: Blocks, losses: FloatArray, starts: IntArray, stops: IntArray
+    spec: DriftSpec,
+    blocks: Blocks,
+    losses: FloatArray,
+    starts: IntArray,
+    stops: IntArray,
+    models: IntArray | None = None,
 ) -> dict[int, Alerts]:
     """Compare the losses of m models' next rows with those before; see `update`.
 
@@ -79,17 +90,19 @@ def watch_each(
         spec: The spec.
         blocks: The detectors' states, (m, bytes); written to.
         losses: (n,), finite; a model's follow one another.
-        starts: (m,) place of each model's first row.
-        stops: (m,) place after its last.
+        starts: (k,) place of each model's first row.
+        stops: (k,) place after its last.
+        models: (k,) whose losses these are, places among the states; None: all, in order.
 
     Returns:
-        By the place of their model the alerts of those that raised any, rows told by their places
+        By place among the k models the alerts of those that raised any, rows told by their places
         among the model's. Bit for bit those of `update`.
     """
     rows = np.maximum(losses, 0.0)
     at, levels = np.zeros(len(rows), np.int64), np.zeros((2, len(rows)))
     found = np.zeros(len(starts), np.int64)
     each = np.concatenate([*places_of(spec).words(blocks).values()], axis=1)
+    each = each if models is None else each[models]
     told = np.concatenate([spans(column, starts, stops) for column in (at, *levels)], axis=1)
     words = each.tobytes(), spans(rows, starts, stops).tobytes(), told.tobytes()
     call("drift_run_each", settings_of(spec), (len(starts),), *words, found)

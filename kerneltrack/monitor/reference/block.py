@@ -230,15 +230,10 @@ def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArr
 
 def open_episodes(spec: ReferenceSpec, width: int, blocks: Parts) -> dict[int, Episode]:
     """Return the episodes that are open, by the place of their model."""
-    columns = columns_of(spec, width, blocks)
+    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
     found = {}
-    for model in np.flatnonzero(columns["counts"][:, OPENED] >= 0).tolist():
-        own = {name: column[model] for name, column in columns.items()}
-        tables = Tables(**{name: own[name] for name in Tables._fields})
-        kernel = CovarianceState(
-            **{name: own[f"kernel.{name}"] for name in CovarianceState._fields}
-        )
-        episode = open_episode(spec, ReferenceState(tables, kernel))
+    for model in np.flatnonzero(counts[:, OPENED] >= 0).tolist():
+        episode = open_episode(spec, state_at(spec, width, blocks, model))
         if episode is not None:
             found[model] = episode
     return found
@@ -251,6 +246,9 @@ def go_on(
     starts: IntArray,
     stops: IntArray,
     times: IntArray,
+    *,
+    models: IntArray | None = None,
+    learn: bool = True,
 ) -> Watched:
     """Hold the rows of models against references that there are already.
 
@@ -258,48 +256,108 @@ def go_on(
         spec: The spec.
         blocks: (m, bytes) of each part, the moving one from `unfold`; written to.
         rows: (n, D), finite; a model's follow one another, in the order of their times.
-        starts: (m,) place of each model's first row.
-        stops: (m,) place after each model's last row.
+        starts: (k,) place of each model's first row.
+        stops: (k,) place after each model's last row.
         times: (n,) event times, ns.
+        models: (k,) whose rows these are, places among the blocks; None: all of them, in order.
+        learn: As of `update`.
 
     Returns:
         What `update` says of each model's rows, bit for bit. A model whose new normal is accepted,
         or whose stretch an event time is to end, is not done.
     """
-    models, width = len(starts), rows.shape[1]
+    many, width = len(starts), rows.shape[1]
+    which = np.arange(many) if models is None else models
     moving, kept = parts_of(spec, width)
     counts = moving.column(blocks.moving, "counts")
-    before = (counts[:, SEEN] + counts[:, PAD]) // BLOCK
-    by_rows = (counts[:, CALIBRATED] > 0) | (counts[:, BEGAN] > 0) | (spec.until is None)
+    before = (counts[which, SEEN] + counts[which, PAD]) // BLOCK
+    by_rows = ~goes_alone(spec, width, blocks)[which]
     words = {**moving.words(blocks.moving), **kept.words(blocks.kept)}
+    if models is not None:
+        words = {name: part[models] for name, part in words.items()}
     states = np.concatenate([words[name] for name in Tables._fields], axis=1).tobytes()
     subspaces = np.concatenate(
         [words[f"kernel.{name}"] for name in CovarianceState._fields], axis=1
     )
-    settings = settings_of(spec, width, True)
-    call("reference_recall_each", settings, (models,), states)
+    settings = settings_of(spec, width, learn)
+    call("reference_recall_each", settings, (many,), states)
     scores, room = Scores.none(len(rows)), make_room(len(rows), width)
-    reached = np.zeros((models, 3), np.int64)
-    each = np.arange(models)
+    reached = np.zeros((many, 3), np.int64)
+    each = np.arange(many)
     of_scores = [spans(column, starts, stops) for column in scores.columns]
     of_episodes = [spans(column, starts, stops) for column in room]
     call(
         "reference_run_each",
-        *(settings, (models,)),
+        *(settings, (many,)),
         *(states, tracking_of(spec.kernel, True), subspaces.tobytes()),
         *(spans(rows, starts, stops).tobytes(), spans(times, starts, stops).tobytes()),
         *(
             np.concatenate(of_scores, axis=1).tobytes(),
             np.concatenate(of_episodes, axis=1).tobytes(),
         ),
-        np.column_stack([spans(reached, each, each + 1)[:, 0], np.full(models, 3)]).tobytes(),
+        np.column_stack([spans(reached, each, each + 1)[:, 0], np.full(many, 3)]).tobytes(),
     )
     return Watched(
         scores,
         _told(room, starts, reached[:, 1], spec.lags_for(width)),
         (reached[:, 0] == stops - starts) & (reached[:, 2] == 0) & by_rows,
-        (counts[:, SEEN] + counts[:, PAD]) // BLOCK > before,
+        (counts[which, SEEN] + counts[which, PAD]) // BLOCK > before,
     )
+
+
+def goes_alone(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
+    """Return which references have a stretch that an event time is to end, (m,)."""
+    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
+    goes_by_time = (counts[:, CALIBRATED] <= 0) & (counts[:, BEGAN] <= 0)
+    found: BoolArray = goes_by_time & (spec.until is not None)
+    return found
+
+
+def beside_each_other(
+    spec: ReferenceSpec, width: int, states: Sequence[ReferenceState | None]
+) -> Parts:
+    """Return copies of references, (m, bytes) of each part; zeros where there is none."""
+    places = parts_of(spec, width)
+    nothing = Parts(*(bytes(part.size) for part in places))
+    known = [nothing if state is None else _joined(spec, state) for state in states]
+    blocks = Parts(
+        *(side_by_side([parts[at] for parts in known], part.size) for at, part in enumerate(places))
+    )
+    # Nor is any episode open.
+    counts = places.moving.column(blocks.moving, "counts")
+    counts[[state is None for state in states], OPENED] = -1
+    return blocks
+
+
+def seen_of(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
+    """Return how many rows each reference has seen, (m,)."""
+    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
+    seen: IntArray = counts[:, SEEN].copy()
+    return seen
+
+
+def state_at(spec: ReferenceSpec, width: int, blocks: Parts, place: int) -> ReferenceState:
+    """Return one of m references, in place."""
+    own = Parts(*(part[place : place + 1] for part in blocks))
+    named = {name: column[0] for name, column in columns_of(spec, width, own).items()}
+    tables = Tables(**{name: named[name] for name in Tables._fields})
+    kernel = {name: named[f"kernel.{name}"] for name in CovarianceState._fields}
+    return ReferenceState(tables, CovarianceState(**kernel))
+
+
+def put_state(
+    spec: ReferenceSpec, width: int, blocks: Parts, place: int, state: ReferenceState
+) -> None:
+    """Write a reference where one of m is."""
+    for part, body in zip(blocks, _joined(spec, state), strict=True):
+        part[place] = np.frombuffer(body, np.uint8)
+
+
+def ready_of(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
+    """Return which references are made, (m,); see `state.ready`."""
+    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
+    made: BoolArray = counts[:, CALIBRATED] > 0
+    return made
 
 
 def _told(room: Told, starts: IntArray, many: IntArray, lags: int) -> list[list[Episode]]:

@@ -53,6 +53,10 @@ class Block(abc.ABC, Generic[State]):
     def states(self) -> list[State]:
         """Return the states. They share the block's memory: what runs on is seen in them."""
 
+    @abc.abstractmethod
+    def state(self, model: int) -> State:
+        """Return one of the states; see `states`."""
+
 
 class FixedBlock(Block[State]):
     """States whose arrays keep their shapes, in the arrays of all of them.
@@ -152,6 +156,13 @@ class FixedBlock(Block[State]):
         columns = self.columns
         return [*map(self._kind._make, zip(*(columns[n] for n in self._kind._fields), strict=True))]
 
+    def state(self, model: int) -> State:
+        """Return one of the states."""
+        if self._columns is None and len(self) == 1:
+            return self.states()[model]
+        state: State = self._kind(*(self.columns[name][model] for name in self._kind._fields))
+        return state
+
 
 class ListBlock(Block[State]):
     """States one by one: those that grow with their rows, or are only looked at.
@@ -182,6 +193,10 @@ class ListBlock(Block[State]):
     def states(self) -> list[State]:
         """Return the states."""
         return list(self.list)
+
+    def state(self, model: int) -> State:
+        """Return one of the states."""
+        return self.list[model]
 
 
 def words_of(states: Sequence[Any]) -> IntArray:

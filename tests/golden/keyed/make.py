@@ -56,9 +56,9 @@ def continued(model: Model, rows: Any, times: Any) -> dict[str, Any]:
     """What further rows give."""
     _, outcome = run_rows(WORK, "golden", model, rows, times, np.inf)
     return {
-        "z": np.concatenate([part.z for part in outcome.features]),
-        "loss": np.concatenate([part.loss for part in outcome.features]),
-        "mismatch": np.array([line.found.value for line in outcome.measured]),
+        "z": outcome.features.z,
+        "loss": outcome.features.loss,
+        "mismatch": np.array([line.found.value for line in outcome.measured[0]]),
     }
 
 

@@ -1,0 +1,170 @@
+"""m models side by side, as the rounds run them: what each of them is, a column each.
+
+States of fixed shape lie in one table, so that a model costs no Python of its own where its rows
+run. `Models.model` gives one as a value of its own, as snapshots are written of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.fleet.clock import NO_TIME
+from kerneltrack.fleet.forward_fill import Held
+from kerneltrack.fleet.model import Model, Work
+from kerneltrack.fleet.windows import OpenWindows
+from kerneltrack.monitor.drift import DriftState
+from kerneltrack.monitor.drift import block as detectors
+from kerneltrack.monitor.moving import WindowState
+from kerneltrack.monitor.reference import ReferenceState
+from kerneltrack.monitor.reference import block as references
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers.common.block import Block, FixedBlock
+from kerneltrack.trackers.common.state import N
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclasses.dataclass
+class Models:
+    """m models of one job.
+
+    Attributes:
+        work: What is done with their rows.
+        keys: Their IDs.
+        block: The trackers' states.
+        time: (m,) times of the newest rows, ns, as of `Model`; `NO_TIME` for none.
+        until: (m,) likewise.
+        before: (m,) as of `Model`.
+        projected: (m,) likewise.
+        held: What each channel showed last, (m, D) each; None if that is not held.
+        filled: (m,) whether anything has been held yet.
+        open: Windows that are open, of each; None if none are measured.
+        moving: The moving window of each; None if none is measured.
+        moving_times: Times of its rows, as of `Model`; empty if there is none.
+        drift: The drift detectors, (m, bytes); None without.
+        reference: The references, (m, bytes) of each part; None without.
+        referred: (m,) which models have a reference.
+        origin: Where each one's reference was given, as of `Model`.
+    """
+
+    work: Work
+    keys: list[str]
+    block: Block[Any]
+    time: IntArray
+    until: IntArray
+    before: IntArray
+    projected: IntArray
+    held: Held | None
+    filled: BoolArray
+    open: list[OpenWindows] | None
+    moving: FixedBlock[WindowState] | None
+    moving_times: list[IntArray]
+    drift: npt.NDArray[np.uint8] | None
+    reference: references.Parts | None
+    referred: BoolArray
+    origin: list[str]
+
+    @classmethod
+    def of(cls, work: Work, keys: Sequence[str], models: Sequence[Model]) -> Models:
+        """Return copies of models, at least one, side by side."""
+        return _side_by_side(work, keys, models)
+
+    def __len__(self) -> int:
+        """Return m."""
+        return len(self.keys)
+
+    @property
+    def width(self) -> int:
+        """Channels D of the models' rows."""
+        return self.block.width
+
+    @property
+    def seen(self) -> IntArray:
+        """Each tracker's index of its next row, (m,)."""
+        seen: IntArray = self.block.column("counts")[:, N] + self.projected
+        return seen
+
+    def model(self, place: int) -> Model:
+        """Return one model; its arrays are those of the columns."""
+        detector, held = None, None
+        if self.work.drift is not None and self.drift is not None:
+            columns = detectors.columns_of(self.work.drift, self.drift[place : place + 1])
+            detector = DriftState(*(column[0] for column in columns))
+        if self.held is not None and self.filled[place]:
+            held = Held(*(column[place] for column in self.held))
+        return Model(
+            self.block.state(place),
+            time_of(self.time[place]),
+            time_of(self.until[place]),
+            held,
+            None if self.open is None else self.open[place],
+            None if self.moving is None else self.moving.state(place),
+            self.moving_times[place] if self.moving_times else np.zeros(0, np.int64),
+            detector,
+            self.reference_of(place),
+            self.origin[place],
+            int(self.before[place]),
+            int(self.projected[place]),
+        )
+
+    def reference_of(self, place: int) -> ReferenceState | None:
+        """Return a model's reference, in place; None if it has none."""
+        spec = self.work.reference
+        if spec is None or self.reference is None or not self.referred[place]:
+            return None
+        return references.state_at(spec, self.width, self.reference, place)
+
+    def put_reference(self, place: int, state: ReferenceState) -> None:
+        """Let a model go on with this reference."""
+        if self.work.reference is not None and self.reference is not None:
+            references.put_state(self.work.reference, self.width, self.reference, place, state)
+
+
+def _side_by_side(work: Work, keys: Sequence[str], models: Sequence[Model]) -> Models:
+    width = len(models[0].state.shift)
+    held, filled = None, np.array([model.held is not None for model in models])
+    if work.hold is not None:
+        held = Held.none(len(models), width)
+        for place in np.flatnonzero(filled).tolist():
+            for column, array in zip(held, models[place].held or (), strict=True):
+                column[place] = array
+    windowed = work.measure is not None and work.measure.size is not None
+    drift, reference, moving = None, None, None
+    if work.drift is not None:
+        drift = detectors.beside_each_other(work.drift, [model.drift for model in models])
+    if work.reference is not None:
+        known = [model.reference for model in models]
+        reference = references.beside_each_other(work.reference, width, known)
+    if work.window is not None:
+        windows: list[Any] = [model.moving for model in models]
+        moving = work.window.pack(work.spec, windows)
+    tracker = get_tracker(work.spec.tracker)
+    return Models(
+        work,
+        list(keys),
+        tracker.pack(work.spec, [model.state for model in models]),
+        np.array([NO_TIME if model.time is None else model.time for model in models], np.int64),
+        np.array([NO_TIME if model.until is None else model.until for model in models], np.int64),
+        np.array([model.before for model in models], np.int64),
+        np.array([model.projected for model in models], np.int64),
+        held,
+        filled,
+        [model.open or OpenWindows.none(width) for model in models] if windowed else None,
+        moving,
+        [model.moving_times for model in models] if work.window is not None else [],
+        drift,
+        reference,
+        np.array([model.reference is not None for model in models]),
+        [model.origin for model in models],
+    )
+
+
+def time_of(time: np.int64) -> int | None:
+    """Return a time of a column, ns; None if there is none."""
+    return None if time == NO_TIME else int(time)

@@ -1,0 +1,85 @@
+"""The rows of many models, held against their references."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.fleet.models import Models
+from kerneltrack.monitor import reference
+from kerneltrack.monitor.reference import Episode, Scores
+from kerneltrack.monitor.reference import block as references
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Referred(NamedTuple):
+    """What references say of rows.
+
+    Attributes:
+        scores: Of all of the rows.
+        episodes: Those that were opened or closed, by place among the models, rows as the
+            reference counts.
+    """
+
+    scores: Scores
+    episodes: dict[int, list[Episode]]
+
+
+def refer_each(
+    models: Models,
+    which: IntArray,
+    rows: FloatArray,
+    starts: IntArray,
+    stops: IntArray,
+    stamps: IntArray | None,
+) -> Referred:
+    """Hold the rows of some models against their references, which go on.
+
+    Args:
+        models: The models; those without a reference are passed over.
+        which: (k,) places of those whose rows these are.
+        rows: (n, D), finite; a model's follow one another.
+        starts: (k,) place of each model's first row.
+        stops: (k,) place after its last.
+        stamps: (n,) ns, None without times.
+    """
+    spec, blocks = models.work.reference, models.reference
+    has = models.referred[which]
+    if spec is None or blocks is None or not has.any():
+        return Referred(Scores.none(len(rows)), {})
+    which, starts, stops = which[has], starts[has], stops[has]
+    learn = not models.work.frozen
+    times = np.zeros(len(rows), np.int64) if stamps is None else np.ascontiguousarray(stamps)
+    alone = references.goes_alone(spec, models.width, blocks)[which]
+    if stamps is None and spec.needs_times:
+        alone[:] = True
+    # Where a new normal is accepted the loop stops.
+    before = [part[which] for part in blocks] if spec.accept_after else []
+    some = np.flatnonzero(~alone)
+    given = which[some], starts[some], stops[some]
+    watched = references.go_on(
+        spec, blocks, rows, given[1], given[2], times, models=given[0], learn=learn
+    )
+    episodes = {int(given[0][at]): told for at, told in enumerate(watched.told) if told}
+    for at in some[~watched.done].tolist():
+        alone[at] = True
+        episodes.pop(int(which[at]), None)
+        for part, was in zip(blocks, before, strict=True):
+            part[which[at]] = was[at]
+    for at in np.flatnonzero(alone).tolist():
+        place, own = int(which[at]), slice(int(starts[at]), int(stops[at]))
+        state = models.reference_of(place)
+        if state is None:
+            continue
+        known = None if stamps is None else times[own]
+        after, scores, told = reference.update(spec, state, rows[own], known, learn=learn)
+        models.put_reference(place, after)
+        for column, part in zip(watched.scores.columns, scores.columns, strict=True):
+            column[own] = part
+        if told:
+            episodes[place] = told
+    return Referred(watched.scores, episodes)
