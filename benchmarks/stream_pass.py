@@ -20,7 +20,7 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from pipelines.cli import main as cli
 from pipelines.job_spec import Job
 from pipelines.live import stream as track_stream
-from pipelines.live.pipeline import Ends
+from pipelines.live.pipeline import LiveEnds
 from transforms.chunks import Chunk
 from transforms.kafka import read as kafka
 from transforms.kafka.commands import Commands
@@ -56,7 +56,7 @@ class CopyFn(beam.DoFn):
         yield key, Chunk(batch)
 
 
-def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
+def build(pipeline: beam.Pipeline, job: Job, ends: LiveEnds) -> None:
     """Put the steps into a pipeline, as `stream_pipeline.build` does."""
     read = pipeline | "Read" >> ReadMessages(
         ends.topic,

@@ -38,7 +38,7 @@ from pipelines.cli.command_line import (
 from pipelines.cli.signals import ended_by_signals, said_of, signal_of
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     """A command.
 
     Attributes:
@@ -57,78 +57,78 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "track": Command(
+    "track": CommandEntry(
         "Track files: features, snapshots, failures and a report out.",
         "files.options.add_track_flags",
         "files.track.run",
         "files.options.check",
     ),
-    "score": Command(
+    "score": CommandEntry(
         "Score files under a run's snapshots, without learning: features and predictions out.",
         "files.options.add_score_flags",
         "files.score.run",
         "files.options.check",
     ),
-    "landmarks": Command(
+    "landmarks": CommandEntry(
         "Choose the rows of an input that hold the others best.",
         "files.options.add_landmark_flags",
         "files.landmarks.run",
     ),
-    "tune": Command(
+    "tune": CommandEntry(
         "Try settings on a sample of labelled rows; a spec file for the jobs out.",
         "files.options.add_tune_flags",
         "files.tune.run",
     ),
-    "list": Command(
+    "list": CommandEntry(
         "Name trackers, learners, kernels and budget policies, or the settings of one.",
         "cli.list_parts.add_flags",
         "cli.list_parts.run",
     ),
-    "report": Command(
+    "report": CommandEntry(
         "Write the report of a finished run again.",
         "files.options.add_report_flags",
         "report.write.run",
     ),
-    "inspect": Command(
+    "inspect": CommandEntry(
         "Print what a snapshot holds.", "files.inspect.add_flags", "files.inspect.run"
     ),
-    "export": Command(
+    "export": CommandEntry(
         "Write models for ONNX, MLflow or the Hugging Face Hub.",
         "files.export.add_flags",
         "files.export.run",
     ),
-    "stream": Command(
+    "stream": CommandEntry(
         "Track a Kafka topic on Flink: features and the rest to topics.",
         "live.options.add_flags",
         "live.stream.run",
         "live.columns.check",
     ),
-    "replay": Command(
+    "replay": CommandEntry(
         "Send the rows of files to a Kafka topic as a live stream.",
         "topics.options.add_replay_flags",
         "topics.replay.run",
     ),
-    "read-output": Command(
+    "read-output": CommandEntry(
         "Read an output topic, each row once.",
         "topics.options.add_read_flags",
         "topics.read_output.run",
     ),
-    "replay-dead-letters": Command(
+    "replay-dead-letters": CommandEntry(
         "Send refused messages once more.",
         "topics.options.add_letter_flags",
         "topics.dead_letters.run",
     ),
-    "reset": Command(
+    "reset": CommandEntry(
         "Let a model of a live job begin anew, or from a snapshot.",
         "topics.options.add_reset_flags",
         "topics.reset.run",
     ),
-    "stop": Command(
+    "stop": CommandEntry(
         "End a live job, with a savepoint or without.",
         "live.options.add_stop_flags",
         "live.stop.run",
     ),
-    "cluster": Command(
+    "cluster": CommandEntry(
         "Start, stop and look at a local Flink and Kafka.",
         "cluster.commands.add_flags",
         "live.in_cluster.run",

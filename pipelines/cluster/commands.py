@@ -23,7 +23,7 @@ from pipelines.cluster.settings import (
     CLASSES,
     PORTS,
     SLOTS,
-    Settings,
+    ClusterSettings,
     check_flink,
     choose,
     usual_memory,
@@ -151,7 +151,7 @@ def _up(args: argparse.Namespace, folder: Folder) -> int:
     return 0
 
 
-def _settings(args: argparse.Namespace, former: Settings | None) -> Settings:
+def _settings(args: argparse.Namespace, former: ClusterSettings | None) -> ClusterSettings:
     chosen = choose(
         _numbers("--port", args.port),
         _numbers("--memory", args.memory),

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from pipelines.cluster.folder import Cluster
-from pipelines.cluster.settings import CLASSES, HOST, Settings
+from pipelines.cluster.settings import CLASSES, HOST, ClusterSettings
 
 TEMPLATES = Path(__file__).parent / "templates"
 PACKAGES = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ def configure(cluster: Cluster) -> None:
     path.chmod(0o755)
 
 
-def task_memory(settings: Settings) -> tuple[int, int, int]:
+def task_memory(settings: ClusterSettings) -> tuple[int, int, int]:
     """Return MiB of the tasks' heap, of their direct buffers, and of RocksDB (managed memory)."""
     free = settings.memory["taskmanager"] - FIXED - settings.slots * CLASSES
     managed = int(free * MANAGED_SHARE)
@@ -57,7 +57,7 @@ def task_memory(settings: Settings) -> tuple[int, int, int]:
     return free - managed - off_heap, off_heap, managed
 
 
-def metaspace(settings: Settings) -> int:
+def metaspace(settings: ClusterSettings) -> int:
     """Return MiB for the classes of Flink and of the jobs: where it is used up, Java ends."""
     return OWN_CLASSES + settings.slots * CLASSES
 
@@ -139,7 +139,7 @@ def client(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _rest(settings: Settings) -> dict[str, Any]:
+def _rest(settings: ClusterSettings) -> dict[str, Any]:
     return {
         "rest.address": HOST,
         "rest.port": settings.ports["flink"],

@@ -15,7 +15,7 @@ from kerneltrack.errors import DataError
 from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.java import Java
 from pipelines.cluster.resolve import Jars
-from pipelines.cluster.settings import Settings
+from pipelines.cluster.settings import ClusterSettings
 
 VERSION = 1
 LOCK = ".lock"
@@ -118,7 +118,7 @@ class Cluster:
     """
 
     folder: Folder
-    settings: Settings
+    settings: ClusterSettings
     java: Java
     jars: Jars
     versions: dict[str, str]
@@ -153,7 +153,7 @@ def load(folder: Folder) -> Cluster | None:
             )
         return Cluster(
             folder,
-            Settings(**content["settings"]),
+            ClusterSettings(**content["settings"]),
             Java(Path(content["java"]["home"]), content["java"]["version"]),
             Jars(Path(content["jars"])),
             content["versions"],

@@ -39,7 +39,7 @@ FLINK_FLAGS = (
 
 
 @dataclass(frozen=True)
-class Part:
+class ClusterPart:
     """One program of the cluster.
 
     Args:
@@ -182,21 +182,25 @@ def _port(cluster: Cluster, name: str) -> int:
 
 
 PARTS = (
-    Part("kafka", "kafka", _kafka, lambda c, _: kafka_answers(_port(c, "kafka"))),
-    Part(
+    ClusterPart("kafka", "kafka", _kafka, lambda c, _: kafka_answers(_port(c, "kafka"))),
+    ClusterPart(
         "jobmanager",
         "flink",
         _jobmanager,
         lambda c, _: ask_flink(_port(c, "flink"), "/overview") is not None,
     ),
-    Part(
+    ClusterPart(
         "taskmanager",
         "taskmanager-metrics",
         _taskmanager,
         lambda c, process: taskmanager_state(c, process) is not None,
     ),
-    Part("jobserver", "jobserver", _jobserver, lambda c, _: grpc_answers(_port(c, "jobserver"))),
-    Part("expansion", "expansion", _expansion, lambda c, _: grpc_answers(_port(c, "expansion"))),
+    ClusterPart(
+        "jobserver", "jobserver", _jobserver, lambda c, _: grpc_answers(_port(c, "jobserver"))
+    ),
+    ClusterPart(
+        "expansion", "expansion", _expansion, lambda c, _: grpc_answers(_port(c, "expansion"))
+    ),
 )
 
 
@@ -211,7 +215,7 @@ def environment(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def start(cluster: Cluster, part: Part, restarts: int = 0) -> int:
+def start(cluster: Cluster, part: ClusterPart, restarts: int = 0) -> int:
     """Start a part and return its process id."""
     folder = cluster.folder
     return launch.spawn(

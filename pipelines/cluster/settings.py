@@ -67,7 +67,7 @@ def least_memory(slots: int) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ClusterSettings:
     """How a cluster is set up.
 
     Args:
@@ -95,7 +95,7 @@ class Settings:
 
 def choose(
     ports: Mapping[str, int], memory: Mapping[str, int], slots: int, former: Mapping[str, int]
-) -> Settings:
+) -> ClusterSettings:
     """Return settings with every port and size given a number.
 
     Args:
@@ -129,7 +129,7 @@ def choose(
     for name, usual in PORTS.items():
         if name not in chosen:
             chosen[name] = _free_from(former.get(name, usual), usual, chosen.values())
-    return Settings({name: chosen[name] for name in PORTS}, {**sizes, **memory}, slots)
+    return ClusterSettings({name: chosen[name] for name in PORTS}, {**sizes, **memory}, slots)
 
 
 def check_flink(given: Mapping[str, str]) -> None:

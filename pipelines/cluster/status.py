@@ -10,7 +10,7 @@ from typing import Any
 from pipelines.cluster import records
 from pipelines.cluster.beam_flags import beam_flags
 from pipelines.cluster.folder import Cluster, Folder
-from pipelines.cluster.parts import PARTS, Part, taskmanager_state
+from pipelines.cluster.parts import PARTS, ClusterPart, taskmanager_state
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import is_free
 from pipelines.cluster.supervisor import NAME as SUPERVISOR
@@ -74,7 +74,7 @@ def facts(folder: Folder, cluster: Cluster | None, jobs_of: JobsOf) -> dict[str,
     }
 
 
-def _part(cluster: Cluster, part: Part, process: Process | None) -> dict[str, Any]:
+def _part(cluster: Cluster, part: ClusterPart, process: Process | None) -> dict[str, Any]:
     if process is None:
         state = STOPPED
     elif not process.alive:

@@ -17,7 +17,7 @@ from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.folder import Cluster
 from pipelines.cluster.identity import identity
 from pipelines.cluster.interruption import Interruption
-from pipelines.cluster.parts import PARTS, Part, environment, kafka_format, start, started
+from pipelines.cluster.parts import PARTS, ClusterPart, environment, kafka_format, start, started
 from pipelines.cluster.records import Process
 from pipelines.cluster.supervisor import NAME as SUPERVISOR
 from pipelines.cluster.supervisor import command as supervisor_command
@@ -120,7 +120,9 @@ def _record(cluster: Cluster, name: str, pid: int) -> Process | None:
     return None
 
 
-def _failed(cluster: Cluster, part: Part, what: str, say: Callable[[str], None]) -> ClusterError:
+def _failed(
+    cluster: Cluster, part: ClusterPart, what: str, say: Callable[[str], None]
+) -> ClusterError:
     """Show the last lines of a part's log, but for Java's stack, and return the error."""
     for path in (cluster.folder.log(part.name), cluster.folder.output(part.name)):
         lines = [line for line in Tail(path).last(MOST_LINES) if not line.startswith("\t")]

@@ -18,7 +18,7 @@ from pipelines.files.long_look import long_table_warnings
 from pipelines.files.times_look import check_times
 from pipelines.job import say
 from transforms.read.columns import HAS_MISSING, Columns
-from transforms.read.formats import FileInfo, Rows
+from transforms.read.formats import FileInfo, PieceRows
 from transforms.read.parse import ParsedRows, parse
 from transforms.read.text_columns import mark_flags
 from transforms.reasons import kinds_of
@@ -100,7 +100,7 @@ def check_first_times(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     return [] if found is None else check_times(*found, columns)
 
 
-def _first_rows(infos: Sequence[FileInfo], columns: Columns) -> tuple[FileInfo, Rows] | None:
+def _first_rows(infos: Sequence[FileInfo], columns: Columns) -> tuple[FileInfo, PieceRows] | None:
     most = max(ROWS, min(_MOST_ROWS, _MOST_VALUES // max(columns.width, 1)))
     for info in infos:
         for piece in info.pieces:
@@ -169,7 +169,7 @@ def _drop_warnings(columns: Columns) -> list[str]:
     ]
 
 
-def _refuse_texts(info: FileInfo, rows: Rows, columns: Columns) -> None:
+def _refuse_texts(info: FileInfo, rows: PieceRows, columns: Columns) -> None:
     """Refuse a feature because of which no row could be read."""
     reasons = dict(rows.unread)
     if not reasons or len(reasons) < rows.batch.num_rows or rows.bad:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
-from transforms.read.formats import FileInfo, Rows
+from transforms.read.formats import FileInfo, PieceRows
 from transforms.read.kinds import codes_of, encode, is_number, is_text, value_type
 from transforms.read.look import Input
 from transforms.read.parse import parse
@@ -104,7 +104,7 @@ def _values(info: FileInfo, columns: Columns) -> list[str]:
 
 
 def _warning(
-    rows: Rows, columns: Columns, texts: Sequence[str], values: Sequence[str]
+    rows: PieceRows, columns: Columns, texts: Sequence[str], values: Sequence[str]
 ) -> list[str]:
     batch = rows.batch
     if batch.num_rows < _FEWEST:

@@ -20,7 +20,7 @@ ALL_LABELS_FAILED = "all labels failed"
 TOO_MANY_FAILED = "too many rows failed"
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """What a job came to.
 
     Attributes:
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     exit_code: int = 0
 
 
-def judge(counts: Mapping[str, Any], allowed: MaxFailures | None) -> Outcome:
+def judge(counts: Mapping[str, Any], allowed: MaxFailures | None) -> JobOutcome:
     """Return what a job came to by its counts.
 
     Args:
@@ -46,18 +46,18 @@ def judge(counts: Mapping[str, Any], allowed: MaxFailures | None) -> Outcome:
     labels, labels_failed = counts.get("labels_in", 0), counts.get("labels_failed", 0)
     if rows and not counts["rows_out"]:
         which = "the only row" if rows == 1 else f"all {rows:,} rows"
-        return Outcome(ALL_FAILED, f"{which} failed, nothing came out", ROWS_EXIT)
+        return JobOutcome(ALL_FAILED, f"{which} failed, nothing came out", ROWS_EXIT)
     if allowed is not None and not allowed.allows(failed, rows):
         why = f"{FLAG} {allowed.text}: {failed:,} of {counted(rows, 'row')} failed"
-        return Outcome(TOO_MANY_FAILED, f"{why} ({failed / rows:.2%})", ROWS_EXIT)
+        return JobOutcome(TOO_MANY_FAILED, f"{why} ({failed / rows:.2%})", ROWS_EXIT)
     # Rows may bring labels of their own.
     if labels and labels_failed == labels and not counts.get("scored"):
         why = f"all {counted(labels, 'label')} of --labels failed, nothing was learned"
-        return Outcome(ALL_LABELS_FAILED, why, ROWS_EXIT)
-    return Outcome(DONE) if rows else Outcome(NO_ROWS, "the input holds no rows")
+        return JobOutcome(ALL_LABELS_FAILED, why, ROWS_EXIT)
+    return JobOutcome(DONE) if rows else JobOutcome(NO_ROWS, "the input holds no rows")
 
 
-def record_of(outcome: Outcome, allowed: MaxFailures | None) -> dict[str, Any]:
+def record_of(outcome: JobOutcome, allowed: MaxFailures | None) -> dict[str, Any]:
     """Return what the record says of it."""
     return {
         "outcome": outcome.word,
@@ -66,7 +66,7 @@ def record_of(outcome: Outcome, allowed: MaxFailures | None) -> dict[str, Any]:
     }
 
 
-def end(outcome: Outcome) -> int:
+def end(outcome: JobOutcome) -> int:
     """Print what is left to say, and return the exit code 0.
 
     Raises:

@@ -20,7 +20,7 @@ from kerneltrack.errors import DataError
 from kerneltrack.time_units import UNITS
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
-from transforms.read.formats import FileInfo, Rows
+from transforms.read.formats import FileInfo, PieceRows
 from transforms.read.kinds import as_bytes, is_number, is_text, texts_of
 from transforms.read.local_times import read_times
 from transforms.read.parse import plain
@@ -71,7 +71,7 @@ _MOST = 0.9
 _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 
 
-def check_times(info: FileInfo, rows: Rows, columns: Columns) -> list[str]:
+def check_times(info: FileInfo, rows: PieceRows, columns: Columns) -> list[str]:
     """Check that the first rows' times are as the options say, or else of no usual other form.
 
     Returns:
@@ -91,7 +91,7 @@ def check_times(info: FileInfo, rows: Rows, columns: Columns) -> list[str]:
     many = f"{len(values):,} row{'' if len(values) == 1 else 's'}"
     if not len(there):
         return [f"{name}: none of the first {many} has a time"]
-    look = _Look(info, columns, name, there)
+    look = _FirstTimes(info, columns, name, there)
     if _are_numbers(there):
         look.check_numbers()
     else:
@@ -110,7 +110,7 @@ def check_times(info: FileInfo, rows: Rows, columns: Columns) -> list[str]:
     return lines
 
 
-class _Look:
+class _FirstTimes:
     """The times of a column's first rows, all of them there."""
 
     def __init__(self, info: FileInfo, columns: Columns, name: str, values: pa.Array) -> None:

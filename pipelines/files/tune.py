@@ -37,7 +37,7 @@ from pipelines.job import JobError, say
 from pipelines.output_lock import folder_held
 from pipelines.report.page.page import templates
 from transforms.read.local_times import with_passages
-from transforms.read.stretches import FirstRows, first_rows_of
+from transforms.read.stretches import FirstGoodRows, first_rows_of
 
 MOST_SAMPLE = 1_000_000
 SPEC, TRIALS, PICTURE = "spec.yaml", "trials.csv", "trials.html"
@@ -119,7 +119,7 @@ def table(trials: Sequence[Trial], best: Trial) -> str:
 
 
 def _texts(
-    args: argparse.Namespace, found: FirstRows, trials: Sequence[Trial], best: Trial
+    args: argparse.Namespace, found: FirstGoodRows, trials: Sequence[Trial], best: Trial
 ) -> dict[str, str]:
     """Return the files to write."""
     return {
@@ -131,7 +131,7 @@ def _texts(
     }
 
 
-def spec_text(best: Trial, found: FirstRows) -> str:
+def spec_text(best: Trial, found: FirstGoodRows) -> str:
     """Return the chosen settings as YAML that `--spec` takes, what differs from the defaults."""
     candidate = best.candidate
     unit = "accuracy" if candidate.learner.classifies else "RMSE"

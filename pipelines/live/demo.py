@@ -45,7 +45,7 @@ FIRST = 120.0
 
 
 @dataclass
-class Shown:
+class ShownModel:
     """What came out of a model so far.
 
     Attributes:
@@ -165,7 +165,7 @@ def _show(folder: str, replay: subprocess.Popen[bytes], interruption: Interrupti
         )
     }
     once = {name: Once() for name in readers}
-    models: dict[str, Shown] = {}
+    models: dict[str, ShownModel] = {}
     begun = last = shown = time.monotonic()
     while replay.poll() is None or time.monotonic() - last < (QUIET if models else FIRST):
         for name, reader in readers.items():
@@ -173,7 +173,7 @@ def _show(folder: str, replay: subprocess.Popen[bytes], interruption: Interrupti
             for row in reader.rows(READ):
                 if once[name].is_new(row):
                     last = time.monotonic()
-                    _take(name, row, models.setdefault(row["model_id"], Shown()))
+                    _take(name, row, models.setdefault(row["model_id"], ShownModel()))
         if last > shown and time.monotonic() - shown >= SHOW_EVERY:
             shown = time.monotonic()
             _show_models(shown - begun, len(once[FEATURES]), models)
@@ -182,13 +182,13 @@ def _show(folder: str, replay: subprocess.Popen[bytes], interruption: Interrupti
         reader.close()
 
 
-def _show_models(seconds: float, rows: int, models: dict[str, Shown]) -> None:
+def _show_models(seconds: float, rows: int, models: dict[str, ShownModel]) -> None:
     say(f"{seconds:5.0f} s  {rows:,} rows of features")
     for name in sorted(models):
         say(models[name].line(name))
 
 
-def _take(name: str, row: dict[str, Any], model: Shown) -> None:
+def _take(name: str, row: dict[str, Any], model: ShownModel) -> None:
     if name == FEATURES:
         model.features = row
         model.rows += 1

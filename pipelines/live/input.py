@@ -30,7 +30,7 @@ EVERY = 10.0
 
 
 @dataclass(frozen=True)
-class Input:
+class LiveInput:
     """What a job is going to read.
 
     Attributes:
@@ -67,7 +67,7 @@ class Inputs:
         return {name: self.known.partitions[name] for name in self.names}
 
 
-def begin(topics: Inputs, where: str) -> Input:
+def begin(topics: Inputs, where: str) -> LiveInput:
     """Return what a new job reads.
 
     Args:
@@ -84,10 +84,10 @@ def begin(topics: Inputs, where: str) -> Input:
     if where != "earliest" and not are_offsets(where):
         offsets |= {name: topics.known.offsets(name, end=True) for name in labels}
     start = start_settings(offsets, topics.client, topics.group)
-    return Input(start, topics.partitions())
+    return LiveInput(start, topics.partitions())
 
 
-def go_on(topics: Inputs, left: Left) -> Input:
+def go_on(topics: Inputs, left: Left) -> LiveInput:
     """Return what a job reads that goes on, and say what is new and what is gone.
 
     Flink keeps the partitions of a source in its checkpoints, and a source that goes on reads those
@@ -126,7 +126,7 @@ def go_on(topics: Inputs, left: Left) -> Input:
             say(f"LOST: {lost(name, gone)} before they were read")
     new = {name: range(before[name], now[name]) for name in now if now[name] > before[name]}
     if not new:
-        return Input({"auto.offset.reset": "earliest"}, now, left.record.source, deleted)
+        return LiveInput({"auto.offset.reset": "earliest"}, now, left.record.source, deleted)
     known = {name: found for name, found in offsets.items() if found is not None}
     if len(known) < len(offsets):
         added = "; ".join(describe_added(name, some) for name, some in new.items())
@@ -135,7 +135,7 @@ def go_on(topics: Inputs, left: Left) -> Input:
     start = start_settings(known, topics.client, topics.group)
     for name, some in new.items():
         say(f"{describe_added(name, some)}, read from the beginning")
-    return Input(start, now, left.record.source + 1, deleted)
+    return LiveInput(start, now, left.record.source + 1, deleted)
 
 
 def gone_before(read: Mapping[int, int], first: Mapping[int, int]) -> dict[int, range]:

@@ -39,7 +39,7 @@ class Labels:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ends:
+class LiveEnds:
     """Where messages come from and go to.
 
     Attributes:
@@ -84,7 +84,7 @@ def digest(settings: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
+def build(pipeline: beam.Pipeline, job: Job, ends: LiveEnds) -> None:
     """Put the job's steps into a pipeline.
 
     Args:
@@ -121,7 +121,7 @@ def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
 
 
 def _reader(
-    ends: Ends, topic: str, columns: Columns, commands: Commands | None, counted_as: str
+    ends: LiveEnds, topic: str, columns: Columns, commands: Commands | None, counted_as: str
 ) -> ReadMessages:
     return ReadMessages(
         topic,
@@ -135,12 +135,12 @@ def _reader(
     )
 
 
-def _send(name: str, chunks: Any, encode: Any, ends: Ends) -> None:
+def _send(name: str, chunks: Any, encode: Any, ends: LiveEnds) -> None:
     messages = chunks | f"Encode {name}" >> beam.ParDo(encode).with_output_types(Outgoing)
     _ = messages | f"Write {name}" >> SendMessages(ends.topics[name], ends.client)
 
 
-def _fetch(name: str, topic: str, lost: list[Any], ends: Ends) -> None:
+def _fetch(name: str, topic: str, lost: list[Any], ends: LiveEnds) -> None:
     """Send messages of which rows or labels were refused after they had left their message."""
     fetched = (
         lost

@@ -23,7 +23,7 @@ from pipelines.flink.health import look
 from pipelines.job import say
 from pipelines.live.input import InputWatch
 from pipelines.live.jobs import NotSubmittedError, Place, Record, how_to_go_on, stop
-from pipelines.live.pipeline import Ends
+from pipelines.live.pipeline import LiveEnds
 from pipelines.topics.dead_letters import letter_of
 from transforms.kafka.messages import BadMessageError, batch_of, records_of
 from transforms.kafka.secrets import resolve
@@ -52,7 +52,7 @@ class NewestTime:
         ends: Where they go.
     """
 
-    def __init__(self, ends: Ends) -> None:
+    def __init__(self, ends: LiveEnds) -> None:
         """Begin without a time."""
         self._topic = ends.topics[FEATURES]
         self._form = ends.output_form
@@ -122,7 +122,7 @@ class Refusals:
         kafka: Flags by which other commands reach the brokers, as typed.
     """
 
-    def __init__(self, ends: Ends, kafka: Sequence[str]) -> None:
+    def __init__(self, ends: LiveEnds, kafka: Sequence[str]) -> None:
         """Take what is there now for known."""
         self._topic = ends.topics[DEAD_LETTERS]
         self._command = shlex.join(["kerneltrack", "read-output", *kafka, "--topic", self._topic])
@@ -198,14 +198,14 @@ def said_of(settings: Mapping[str, Any]) -> Said:
     return Said(int(settings["tracker"].get("warmup", 1)), outputs)
 
 
-class _Look(NamedTuple):
+class _ReadCount(NamedTuple):
     """When was looked, and how many rows had been read."""
 
     at: float
     read: int
 
 
-class StatusLine:
+class LiveStatusLine:
     """Shows how a live job gets on.
 
     Args:
@@ -221,7 +221,7 @@ class StatusLine:
         self._came = 0.0
         self._terminal = stream.isatty()
         self.shown = self._terminal if show is None else show
-        self._looks: deque[_Look] = deque()
+        self._looks: deque[_ReadCount] = deque()
         self._told: set[str] = set()
 
     def tell(self, troubles: Sequence[str]) -> None:
@@ -262,7 +262,7 @@ class StatusLine:
         if self._looks and read < self._looks[-1].read:
             # It was started again: counters are.
             self._looks.clear()
-        self._looks.append(_Look(now, read))
+        self._looks.append(_ReadCount(now, read))
         while len(self._looks) > 1 and now - self._looks[1].at >= SPAN:
             self._looks.popleft()
         first = self._looks[0]
@@ -280,7 +280,7 @@ class StatusLine:
 
 
 def follow(
-    place: Place, record: Record, ends: Ends, show: bool | None, kafka: Sequence[str]
+    place: Place, record: Record, ends: LiveEnds, show: bool | None, kafka: Sequence[str]
 ) -> int:
     """Show how a job gets on until it ends; Ctrl-C stops it with a savepoint.
 
@@ -297,7 +297,7 @@ def follow(
     Raises:
         KerneltrackError: if the job failed, or Flink has not answered for `SILENCE`.
     """
-    line = StatusLine(sys.stderr, show, said_of(record.settings))
+    line = LiveStatusLine(sys.stderr, show, said_of(record.settings))
     newest, refusals = NewestTime(ends), Refusals(ends, kafka)
     inputs = InputWatch(ends.client, record, place.flink)
     try:
@@ -318,7 +318,7 @@ def follow(
 
 def watch(
     look: Callable[[], bool],
-    line: StatusLine,
+    line: LiveStatusLine,
     interruption: Interruption,
     silence: float = SILENCE,
 ) -> bool:
@@ -357,7 +357,7 @@ def _look(
     newest: NewestTime,
     refusals: Refusals,
     inputs: InputWatch,
-    line: StatusLine,
+    line: LiveStatusLine,
 ) -> bool:
     """Look once, and tell; say whether the job has ended."""
     if _has_ended(place, record):

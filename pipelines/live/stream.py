@@ -25,7 +25,7 @@ from pipelines.job import say
 from pipelines.job_spec import Job, job_from_flags
 from pipelines.live import options as stream_options
 from pipelines.live.columns import label_columns
-from pipelines.live.input import Input, Inputs, begin, go_on
+from pipelines.live.input import Inputs, LiveInput, begin, go_on
 from pipelines.live.jobs import (
     FORMATS,
     Left,
@@ -37,7 +37,7 @@ from pipelines.live.jobs import (
     find_place,
     running,
 )
-from pipelines.live.pipeline import Ends, Labels, build, digest, outputs_of
+from pipelines.live.pipeline import Labels, LiveEnds, build, digest, outputs_of
 from pipelines.live.stable_ids import StableIds
 from pipelines.live.status import follow
 from pipelines.topics.admin import Topics
@@ -212,7 +212,7 @@ def _ends(
     job: Job,
     name: str,
     left: Left | None,
-) -> tuple[Ends, Input]:
+) -> tuple[LiveEnds, LiveInput]:
     """Check the topics, and say how both clients reach them, and what is read."""
     brokers = args.brokers or place.brokers
     if brokers is None:
@@ -248,7 +248,7 @@ def _ends(
     inputs = Inputs(names, known, client, name)
     taken = begin(inputs, args.begin) if left is None else go_on(inputs, left)
     consumer = {**kafka_options.consumer_settings(args, brokers), **taken.start}
-    ends = Ends(
+    ends = LiveEnds(
         topic=args.topic,
         labels=labels,
         topics=topics,

@@ -34,8 +34,8 @@ from transforms.kafka.send import SETTINGS
 from transforms.read.column_options import LABEL_TYPES
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
-from transforms.read.formats import Rows
-from transforms.read.local_times import LocalTimes, Places, read_times, settle, with_passages
+from transforms.read.formats import PieceRows
+from transforms.read.local_times import LocalTimes, RowPlaces, read_times, settle, with_passages
 from transforms.read.look import Input
 from transforms.read.matrix import Feature, to_matrix
 from transforms.read.model_ids import model_ids
@@ -160,11 +160,11 @@ def _shortened(columns: Columns, table: pa.Table) -> tuple[Columns, pa.Table]:
     return dataclasses.replace(columns, features=tuple(features)), table
 
 
-def _placed(rows: Rows, source: int, columns: Columns) -> tuple[Any, Any, Any, LocalTimes]:
+def _placed(rows: PieceRows, source: int, columns: Columns) -> tuple[Any, Any, Any, LocalTimes]:
     """Return rows' times and ids, which of them have both, and how many times were in doubt."""
     times = read_times(time_column(rows.batch, columns), columns)
     names, model = model_ids(rows.batch, columns)
-    places = Places(names, model, np.full(len(model), source, dtype=np.int32), rows.row)
+    places = RowPlaces(names, model, np.full(len(model), source, dtype=np.int32), rows.row)
     settled = settle(times, columns, places)
     usable = ~times.bad & (model >= 0)
     for refused, _ in settled.refused:

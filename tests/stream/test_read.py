@@ -26,7 +26,7 @@ from transforms.chunks import Chunk, Failures
 from transforms.read import files as read_module
 from transforms.read.columns import ColumnOptions, Columns, resolve
 from transforms.read.files import CHUNK_ROWS, ReadChunks, split
-from transforms.read.formats import FileInfo, FormatOptions, Rows
+from transforms.read.formats import FileInfo, FormatOptions, PieceRows
 from transforms.read.look import Input, look_at_files
 from transforms.read.parse import ParsedRows, parse
 
@@ -39,12 +39,12 @@ def columns_of(schema: pa.Schema, **options: Any) -> Columns:
     return resolve([FileInfo("a", "parquet", schema, None, ())], ColumnOptions(**options))
 
 
-def rows_of(batch: pa.RecordBatch, first: int = 0) -> Rows:
-    return Rows(batch, np.arange(first, first + batch.num_rows))
+def rows_of(batch: pa.RecordBatch, first: int = 0) -> PieceRows:
+    return PieceRows(batch, np.arange(first, first + batch.num_rows))
 
 
 def cut(
-    rows: Rows, source: Any, columns: Columns, chunk_rows: int = CHUNK_ROWS
+    rows: PieceRows, source: Any, columns: Columns, chunk_rows: int = CHUNK_ROWS
 ) -> tuple[list[tuple[str, Chunk]], Failures]:
     """A batch as chunks, and the rows that cannot be used."""
     parsed, failures = parse(rows, source, columns)
@@ -88,7 +88,7 @@ def test_exact_chunks_and_failures() -> None:
     )
     columns = columns_of(batch.schema, model_id="id", time="t", sequence="n", label="label")
     bad = ((99, "line: 1 fields instead of 6"),)
-    chunks, failures = cut(Rows(batch, np.arange(100, 110), bad), 7, columns)
+    chunks, failures = cut(PieceRows(batch, np.arange(100, 110), bad), 7, columns)
     second = 1_000_000_000
 
     def row(t: int, n: int, at: int, x: list[float], label: str | None) -> dict[str, Any]:

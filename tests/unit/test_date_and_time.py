@@ -17,7 +17,7 @@ from kerneltrack.errors import ConfigError, DataError
 from pipelines.files.first_look import look_at
 from transforms.read.columns import ColumnOptions, Columns, resolve
 from transforms.read.formats import FormatOptions, inspect
-from transforms.read.formats.base import Rows
+from transforms.read.formats.base import PieceRows
 from transforms.read.look import look_at_files
 from transforms.read.parse import parse, parsed_of
 
@@ -55,7 +55,7 @@ def columns_of(dates: pa.Array, clocks: pa.Array, **options: Any) -> list[int | 
         requests={},
         options=ColumnOptions(time=TIMES, **options),
     )
-    good, _ = parse(Rows(batch, np.arange(len(dates))), 0, columns)
+    good, _ = parse(PieceRows(batch, np.arange(len(dates))), 0, columns)
     assert good.time is not None
     found = dict(zip(good.row.tolist(), good.time.tolist(), strict=True))
     return [found.get(row) for row in range(len(dates))]

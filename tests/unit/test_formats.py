@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.read.formats import FileInfo, FormatOptions, Rows, find, format_of, inspect
+from transforms.read.formats import FileInfo, FormatOptions, PieceRows, find, format_of, inspect
 from transforms.read.formats import base as formats_base
 from transforms.read.formats import parquet as parquet_format
 
@@ -26,7 +26,7 @@ Read = tuple[pa.Table, npt.NDArray[np.int64], list[tuple[int, str]]]
 def read_all(info: FileInfo, columns: dict[str, pa.DataType] | None = None) -> Read:
     """All rows of a file, with what every batch must hold checked."""
     wanted = columns or dict(zip(info.schema.names, info.schema.types, strict=True))
-    parts: list[Rows] = [rows for piece in info.pieces for rows in piece.read(wanted)]
+    parts: list[PieceRows] = [rows for piece in info.pieces for rows in piece.read(wanted)]
     for rows in parts:
         assert rows.batch.num_rows == len(rows.row) <= formats_base.BATCH_ROWS
         assert rows.row.dtype == np.int64

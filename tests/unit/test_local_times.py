@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from transforms.read.column_options import ONLY_MODEL, ColumnOptions
 from transforms.read.columns import Columns, resolve
-from transforms.read.formats import FileInfo, Rows
+from transforms.read.formats import FileInfo, PieceRows
 from transforms.read.parse import parse
 from transforms.read.times import NEVER, UNKNOWN, Times, to_nanoseconds
 
@@ -209,7 +209,7 @@ def columns_of(**options: Any) -> Columns:
 def parsed(texts: Sequence[str], columns: Columns) -> tuple[dict[int, int], dict[int, str], Any]:
     """Times of the good rows and reasons of the others by row, and the counts."""
     batch = pa.record_batch({"t": pa.array(texts), "x": pa.array(np.ones(len(texts)))})
-    good, failures = parse(Rows(batch, np.arange(len(texts))), 0, columns)
+    good, failures = parse(PieceRows(batch, np.arange(len(texts))), 0, columns)
     assert good.time is not None
     failed = failures.batch
     reasons = dict(
@@ -270,7 +270,7 @@ def test_reasons_show_timestamps_as_local_times(dictionary: bool) -> None:
     values = local("2026-10-25T02:30")
     values = values.dictionary_encode() if dictionary else values
     batch = pa.record_batch({"t": values, "x": pa.array([1.0])})
-    _, failures = parse(Rows(batch, np.arange(1)), 0, columns_of())
+    _, failures = parse(PieceRows(batch, np.arange(1)), 0, columns_of())
     (reason,) = failures.batch.column("reason").to_pylist()
     assert reason.startswith("t = '2026-10-25 02:30:00.000000000': local time that comes twice")
 

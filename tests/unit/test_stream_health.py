@@ -12,7 +12,7 @@ from pipelines.flink.client import Flink, FlinkError, cause_of
 from pipelines.flink.counters import describe, shown
 from pipelines.flink.health import RECENT, STALE, Health
 from pipelines.live import status as stream_status
-from pipelines.live.status import QUIET, StatusLine, said_of, watch
+from pipelines.live.status import QUIET, LiveStatusLine, said_of, watch
 
 NOW = 1_800_000_000.0
 WELL = Health("RUNNING", 0, None, "", NOW - 1)
@@ -69,7 +69,7 @@ def test_the_cause_is_python_s_error_without_what_is_around_it() -> None:
 
 def test_each_trouble_is_told_once_and_its_end() -> None:
     shown = io.StringIO()
-    line = StatusLine(shown, False)
+    line = LiveStatusLine(shown, False)
     line.tell([])
     for seconds in (31, 32):
         line.tell([f"no checkpoint for {seconds} s"])
@@ -94,7 +94,7 @@ def test_a_jobmanager_that_does_not_answer_is_told_of_and_waited_for(
     monkeypatch.setattr(stream_status, "INTERVAL", 0.01)
     # Nothing listens at port 1.
     flink, shown = Flink("127.0.0.1:1"), io.StringIO()
-    line, looks = StatusLine(shown, False), iter([True, True, False])
+    line, looks = LiveStatusLine(shown, False), iter([True, True, False])
 
     def look() -> bool:
         if next(looks):
@@ -117,7 +117,7 @@ SETTINGS = {"tracker": {"warmup": 500}, "drift": None, "reference": {"rows": 512
 
 
 def test_rows_that_wait_for_the_warm_up_are_said_to() -> None:
-    line = StatusLine(io.StringIO(), True, said_of(SETTINGS))
+    line = LiveStatusLine(io.StringIO(), True, said_of(SETTINGS))
     assert line.text(READ, None, NOW) == (
         "3,136 rows read, 0 rows/s, 0 tracked, 3,133 wait for the warm-up (500 rows of a model), "
         "lag -, 1 late, 2 failed, 0 episodes"
@@ -128,13 +128,13 @@ def test_rows_that_wait_for_the_warm_up_are_said_to() -> None:
         "1 episode"
     )
     # Nothing is measured first: what waits does so for earlier rows.
-    plain = StatusLine(io.StringIO(), True, said_of({"tracker": {}, "drift": {"z": 1}}))
+    plain = LiveStatusLine(io.StringIO(), True, said_of({"tracker": {}, "drift": {"z": 1}}))
     text = plain.text({"rows_read": 5}, None, NOW)
     assert text == "5 rows read, 0 rows/s, 0 tracked, 5 wait, lag -, 0 late, 0 failed, 0 alerts"
 
 
 def test_an_input_that_has_ended_is_told_instead_of_a_lag_that_grows() -> None:
-    line = StatusLine(io.StringIO(), True)
+    line = LiveStatusLine(io.StringIO(), True)
     assert ", lag 3.0 s, " in line.text(READ, NOW - 3, NOW)
     assert ", lag 23.0 s, " in line.text(READ, NOW - 3, NOW + QUIET)
     assert ", no row read for 286 s, " in line.text(READ, NOW - 3, NOW + 286)
@@ -142,7 +142,7 @@ def test_an_input_that_has_ended_is_told_instead_of_a_lag_that_grows() -> None:
 
 
 def test_the_rate_is_that_of_some_seconds_since_counters_come_in_leaps() -> None:
-    line = StatusLine(io.StringIO(), True)
+    line = LiveStatusLine(io.StringIO(), True)
     rates = [
         line.text({"rows_read": read}, None, NOW + at).split(", ")[1]
         for at, read in ((0, 0), (10, 1000), (11, 1000), (19, 1000), (20, 2000), (40, 2000))

@@ -31,7 +31,7 @@ from transforms.kafka.messages import (
 from transforms.metrics import count
 from transforms.read.columns import Columns
 from transforms.read.files import split
-from transforms.read.formats.base import Rows
+from transforms.read.formats.base import PieceRows
 from transforms.read.kinds import (
     is_feature,
     is_id,
@@ -185,7 +185,7 @@ class Gathering:
                 continue
             rows = position(self._of(messages, "offset"), places)
             sources = self._of(messages, "partition").astype(np.int32)
-            good, failed = parse(Rows(batch, rows), sources, self._columns, merge=merge)
+            good, failed = parse(PieceRows(batch, rows), sources, self._columns, merge=merge)
             parsed.append(good)
             good.local.add_to_counters(self._counted_as)
             good.merged.add_to_counters(self._counted_as)

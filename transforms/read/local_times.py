@@ -35,7 +35,7 @@ from kerneltrack.time_units import UNITS
 from transforms.metrics import count
 from transforms.read.columns import Columns, Passages
 from transforms.read.date_and_time import time_column
-from transforms.read.formats.base import FileInfo, Rows
+from transforms.read.formats.base import FileInfo, PieceRows
 from transforms.read.kinds import is_text, value_type
 from transforms.read.model_ids import model_ids
 from transforms.read.times import NEVER, UNKNOWN, Times, change_between, to_nanoseconds
@@ -88,7 +88,7 @@ class Settled(NamedTuple):
     counts: LocalTimes
 
 
-class Places(NamedTuple):
+class RowPlaces(NamedTuple):
     """Whose rows they are, and where they stand.
 
     Attributes:
@@ -110,7 +110,7 @@ def read_times(values: pa.Array, columns: Columns) -> Times:
     return to_nanoseconds(values, options.unit, options.time_zone, options.time_format)
 
 
-def settle(times: Times, columns: Columns, places: Places) -> Settled:
+def settle(times: Times, columns: Columns, places: RowPlaces) -> Settled:
     """Decide on local times that come twice or never, as the options say.
 
     Args:
@@ -143,7 +143,7 @@ def settle(times: Times, columns: Columns, places: Places) -> Settled:
 
 
 def _passes(
-    times: Times, twice: npt.NDArray[np.bool_], columns: Columns, places: Places
+    times: Times, twice: npt.NDArray[np.bool_], columns: Columns, places: RowPlaces
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return which rows are of the hour's second pass, and of which that is not known."""
     at = np.flatnonzero(twice)
@@ -227,7 +227,7 @@ def _may_be_local(info: FileInfo, columns: Columns) -> bool:
     return local or options.time_format is not None or UNITS[options.unit].local
 
 
-def _timed(info: FileInfo, columns: Columns) -> Iterator[tuple[Rows, Times]]:
+def _timed(info: FileInfo, columns: Columns) -> Iterator[tuple[PieceRows, Times]]:
     """Read a file's rows, as far as times and model ids go, in its order."""
     wanted = {
         name: columns.requests[name]
@@ -280,7 +280,7 @@ class _Order:
         times: Times,
         rows: npt.NDArray[np.int64],
     ) -> None:
-        """Take the next rows in; arguments as of `Places` and `settle`."""
+        """Take the next rows in; arguments as of `RowPlaces` and `settle`."""
         # The code -1 takes the last entry: no model of ours.
         number = np.array([self._number.get(name, -1) for name in ids] + [-1])[model]
         again = np.zeros(len(rows), dtype=np.int64) if times.again is None else times.again
@@ -322,7 +322,7 @@ class _Order:
 __all__ = [
     "LocalTimes",
     "Passages",
-    "Places",
+    "RowPlaces",
     "Settled",
     "read_times",
     "settle",

@@ -57,7 +57,7 @@ class LongTable:
         return self.numbers if channel is None else self.own.get(channel, self.numbers)
 
 
-class Cells(NamedTuple):
+class LongValues(NamedTuple):
     """One value a row.
 
     Attributes:
@@ -75,7 +75,7 @@ class Cells(NamedTuple):
     wrong: BoolArray
 
 
-def cells_of(batch: pa.RecordBatch, table: LongTable, dtype: npt.DTypeLike) -> Cells:
+def cells_of(batch: pa.RecordBatch, table: LongTable, dtype: npt.DTypeLike) -> LongValues:
     """Read the metric and the value of each row."""
     encoded = encode(batch.column(table.metric))
     names = [*texts_of(encoded.dictionary), None]
@@ -85,7 +85,7 @@ def cells_of(batch: pa.RecordBatch, table: LongTable, dtype: npt.DTypeLike) -> C
     ]
     codes = codes_of(encoded)
     value, wrong = _values(batch.column(table.value), table, names, codes, dtype)
-    return Cells(names, codes, np.array(of_names, dtype=np.int64)[codes], value, wrong)
+    return LongValues(names, codes, np.array(of_names, dtype=np.int64)[codes], value, wrong)
 
 
 def _values(
@@ -280,7 +280,7 @@ def _rank(codes: IntArray) -> IntArray:
 
 
 def _look_at_texts(
-    values: pa.Array, cells: Cells, looked: BoolArray, seen: Sequence[_Seen]
+    values: pa.Array, cells: LongValues, looked: BoolArray, seen: Sequence[_Seen]
 ) -> None:
     """Count the values that are no numbers, and keep the different ones that show how they are.
 

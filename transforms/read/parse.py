@@ -18,13 +18,13 @@ from transforms.chunks import FAILURE_SCHEMA, Failures, reasons_column
 from transforms.metrics import count
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
-from transforms.read.formats.base import FileInfo, Rows
+from transforms.read.formats.base import FileInfo, PieceRows
 from transforms.read.kinds import as_bytes, codes_of, encode, is_bytes, is_number, is_text, texts_of
-from transforms.read.local_times import NONE_IN_DOUBT, LocalTimes, Places, read_times, settle
+from transforms.read.local_times import NONE_IN_DOUBT, LocalTimes, RowPlaces, read_times, settle
 from transforms.read.long_table import (
     NO_METRIC,
-    Cells,
     LongTable,
+    LongValues,
     cells_of,
     last_label,
     runs_of,
@@ -122,7 +122,7 @@ class _Refusals:
 
 
 def parse(
-    rows: Rows, source: npt.ArrayLike, columns: Columns, *, merge: bool = True
+    rows: PieceRows, source: npt.ArrayLike, columns: Columns, *, merge: bool = True
 ) -> tuple[ParsedRows, Failures]:
     """Convert one batch; each of its rows comes out once, as a good row or a failure.
 
@@ -142,7 +142,7 @@ def parse(
     batch, refusals = rows.batch, _Refusals(dict(rows.unread))
     sources = np.broadcast_to(np.asarray(source, dtype=np.int32), (batch.num_rows,))
     models, model = _models(batch, columns, refusals)
-    time, local = _time(batch, columns, refusals, Places(models, model, sources, rows.row))
+    time, local = _time(batch, columns, refusals, RowPlaces(models, model, sources, rows.row))
     sequence = _sequence(batch, columns, refusals)
     label = _known(_label(batch, columns, refusals), columns.nulls)
     cells = None if columns.long is None else _cells(batch, columns, columns.long, refusals)
@@ -189,7 +189,9 @@ def _missing(
     return {channels[at]: int(counts[at]) for at in lacking}
 
 
-def _cells(batch: pa.RecordBatch, columns: Columns, table: LongTable, refusals: _Refusals) -> Cells:
+def _cells(
+    batch: pa.RecordBatch, columns: Columns, table: LongTable, refusals: _Refusals
+) -> LongValues:
     """Read the cells of a long table; those that cannot be used are refused by their metric."""
     cells = cells_of(batch, table, columns.dtype)
     refusals.add(table.metric, batch.column(table.metric), cells.channel == NO_METRIC, "no metric")
@@ -250,7 +252,7 @@ def _models(
 
 
 def _time(
-    batch: pa.RecordBatch, columns: Columns, refusals: _Refusals, places: Places
+    batch: pa.RecordBatch, columns: Columns, refusals: _Refusals, places: RowPlaces
 ) -> tuple[npt.NDArray[np.int64] | None, LocalTimes]:
     if columns.time is None:
         return None, NONE_IN_DOUBT

@@ -19,7 +19,7 @@ from transforms.read.parse import ParsedRows, parsed_of, select
 from transforms.reasons import kinds_of
 
 
-class FirstRows(NamedTuple):
+class FirstGoodRows(NamedTuple):
     """The first good rows of an input.
 
     Attributes:
@@ -37,7 +37,7 @@ class FirstRows(NamedTuple):
 
 def first_rows_of(
     infos: Sequence[FileInfo], columns: Columns, most: int, spec: LearnerSpec
-) -> FirstRows:
+) -> FirstGoodRows:
     """Read the first `most` good rows, whole batches, and sort them out by model.
 
     Args:
@@ -62,7 +62,7 @@ def first_rows_of(
             break
     # A model is one chunk: it has `most` rows at most.
     models = {key: _stretch(spec, chunk) for key, chunk in split(found, columns, most)}
-    return FirstRows(models, most - left, failed, reasons)
+    return FirstGoodRows(models, most - left, failed, reasons)
 
 
 def _stretch(spec: LearnerSpec, chunk: Chunk) -> Stretch:

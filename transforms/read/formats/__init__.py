@@ -14,7 +14,7 @@ from zipfile import ZipFile
 from kerneltrack.errors import ConfigError, DataError
 from transforms.read.format_options import FORMATS, FormatOptions
 from transforms.read.formats import signatures
-from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested
+from transforms.read.formats.base import FileInfo, Piece, PieceRows, Suggested
 from transforms.read.formats.endings import ENDINGS, split_ending
 from transforms.read.formats.files import find, first_bytes, only_member, open_file, reading
 from transforms.read.formats.spool import is_stream, spooled
@@ -24,7 +24,7 @@ __all__ = [
     "FileInfo",
     "FormatOptions",
     "Piece",
-    "Rows",
+    "PieceRows",
     "Suggested",
     "find",
     "format_of",

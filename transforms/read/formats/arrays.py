@@ -22,7 +22,7 @@ from transforms.read.formats.base import (
     PIECE_ROWS,
     FileInfo,
     Piece,
-    Rows,
+    PieceRows,
     Suggested,
     batch_rows,
     check_names,
@@ -68,7 +68,7 @@ class _Header:
 class NpyPiece(Piece):
     """A range of rows of an `.npy` file."""
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream the rows."""
         step, stop = batch_rows(columns), self.first_row + (self.rows or 0)
         with open_file(self.path) as handle:
@@ -78,14 +78,14 @@ class NpyPiece(Piece):
                 with reading(self.path, f"row {row}"):
                     values = _read_at(handle, header, row, count)
                 batch = _to_batch(values, header, columns)
-                yield Rows(batch, np.arange(row, row + count))
+                yield PieceRows(batch, np.arange(row, row + count))
 
 
 @dataclass(frozen=True)
 class NpzPiece(Piece):
     """All rows of an `.npz` file: compressed members can only be read from their beginning."""
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream the rows of all wanted arrays side by side."""
         step, rows = batch_rows(columns), self.rows or 0
         with ExitStack() as stack:
@@ -98,7 +98,7 @@ class NpzPiece(Piece):
                 with reading(self.path, f"row {row}"):
                     arrays = [_to_arrow(stream.take(count)) for stream in streams.values()]
                 batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
-                yield Rows(batch, np.arange(row, row + count))
+                yield PieceRows(batch, np.arange(row, row + count))
 
 
 def inspect_npy(path: str, options: FormatOptions) -> FileInfo:

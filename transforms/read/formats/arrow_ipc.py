@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kerneltrack.errors import DataError
 from transforms.read.format_options import FormatOptions
-from transforms.read.formats.base import FileInfo, Piece, Rows, batch_rows, check_names
+from transforms.read.formats.base import FileInfo, Piece, PieceRows, batch_rows, check_names
 from transforms.read.formats.files import open_file, reading
 from transforms.read.formats.signatures import FEATHER1
 
@@ -32,14 +32,14 @@ class ArrowPiece(Piece):
 
     stream: bool
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream the named columns; every batch is validated in full first."""
         row, step = self.first_row, batch_rows(columns)
         with open_file(self.path) as handle:
             for batch in _batches(self.path, handle, self.stream, list(columns)):
                 for start in range(0, batch.num_rows, step):
                     part = batch.slice(start, step)
-                    yield Rows(part, np.arange(row, row + part.num_rows))
+                    yield PieceRows(part, np.arange(row, row + part.num_rows))
                     row += part.num_rows
 
 

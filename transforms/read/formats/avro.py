@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kerneltrack.errors import DataError, one_line
 from transforms.read.format_options import FormatOptions
-from transforms.read.formats.base import FileInfo, Piece, Rows, batch_rows
+from transforms.read.formats.base import FileInfo, Piece, PieceRows, batch_rows
 from transforms.read.formats.files import open_file
 from transforms.read.formats.records import TYPING_RECORDS, Paths, Record, columns_of, rows_of
 
@@ -35,15 +35,15 @@ class AvroPiece(Piece):
 
     paths: Paths
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream the named columns, converted to the given types."""
         yield from self._rows(columns, min(_MOST_RECORDS, batch_rows(columns)))
 
-    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
         """Return at most so many of the first rows: no more records than these are read."""
         return next(self._rows(columns, most), None)
 
-    def _rows(self, columns: Mapping[str, pa.DataType], size: int) -> Iterator[Rows]:
+    def _rows(self, columns: Mapping[str, pa.DataType], size: int) -> Iterator[PieceRows]:
         row = self.first_row
         with _records_in(self.path) as records:
             while True:

@@ -25,7 +25,7 @@ PIECE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
-class Rows:
+class PieceRows:
     """Some rows of a piece.
 
     Attributes:
@@ -43,7 +43,7 @@ class Rows:
     unread: Sequence[tuple[int, str]] = ()
     constants: Mapping[str, str | None] = field(default_factory=dict)
 
-    def slice(self, most: int) -> Rows:
+    def slice(self, most: int) -> PieceRows:
         """Return the first rows, at most so many that could be read and as many that could not."""
         unread = [(place, reason) for place, reason in self.unread if place < most]
         return replace(
@@ -86,17 +86,17 @@ class Piece(ABC):
     constants: Constants = field(default_factory=Constants, kw_only=True)
 
     @abstractmethod
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream the named columns of the file itself; as `read`."""
 
-    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
         """Return the first rows with the named columns of the file itself; as `first`."""
         for rows in self.read_stored(columns):
             if rows.batch.num_rows or rows.bad:
                 return rows.slice(most)
         return None
 
-    def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream the named columns.
 
         Args:
@@ -112,7 +112,7 @@ class Piece(ABC):
         for rows in self.read_stored(self._stored(columns)):
             yield self._with_constants(rows, columns)
 
-    def first(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+    def first(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
         """Return at most so many of the first rows, None if there is none; arguments as `read`."""
         rows = self.first_stored(self._stored(columns), most)
         return None if rows is None else self._with_constants(rows, columns)
@@ -123,7 +123,7 @@ class Piece(ABC):
         stored = {name: kind for name, kind in columns.items() if name not in constant}
         return stored or (dict([self.constants.counted_by]) if constant else {})
 
-    def _with_constants(self, rows: Rows, columns: Mapping[str, pa.DataType]) -> Rows:
+    def _with_constants(self, rows: PieceRows, columns: Mapping[str, pa.DataType]) -> PieceRows:
         if not self.constants.values:
             return rows
         constant = dict(self.constants.values)

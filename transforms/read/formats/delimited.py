@@ -13,7 +13,14 @@ import pyarrow as pa
 from kerneltrack.errors import ConfigError, DataError, shorten
 from kerneltrack.number_texts import number_pattern
 from transforms.read.format_options import NULL_VALUES, FormatOptions
-from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested, batch_rows, check_names
+from transforms.read.formats.base import (
+    FileInfo,
+    Piece,
+    PieceRows,
+    Suggested,
+    batch_rows,
+    check_names,
+)
 from transforms.read.formats.endings import split_ending
 from transforms.read.formats.fields import (
     Dialect,
@@ -23,7 +30,7 @@ from transforms.read.formats.fields import (
 from transforms.read.formats.guess import Guess, guess
 from transforms.read.formats.head import (
     LOOKED_AT,
-    Cells,
+    FirstLines,
     Head,
     check_titles,
     cut,
@@ -77,20 +84,22 @@ class DelimitedPiece(Piece):
     encoding: str
     skip: int = 0
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream the named columns, parsed as the given types."""
         row = self.first_row
         for lines in self.blocks():
             yield from self._rows(lines, row, columns)
             row += len(lines)
 
-    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
         """Return at most so many of the first rows: no more lines than these are parsed."""
         for lines in self.blocks():
             return next(self._rows(lines.slice(0, most), self.first_row, columns))
         return None
 
-    def _rows(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def _rows(
+        self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]
+    ) -> Iterator[PieceRows]:
         step = batch_rows(columns)
         parsed = parse_fields(lines, self.dialect, columns)
         bad = [(row + at, reason) for at, reason in parsed.bad]
@@ -102,7 +111,7 @@ class DelimitedPiece(Piece):
                 for place, reason in parsed.unread
                 if start <= place < start + step
             ]
-            yield Rows(parsed.batch.slice(start, step), numbers[part], bad, unread)
+            yield PieceRows(parsed.batch.slice(start, step), numbers[part], bad, unread)
             bad = []
 
     def blocks(self) -> Iterator[Lines]:
@@ -192,7 +201,7 @@ def _head(piece: DelimitedPiece, lines: Lines, options: FormatOptions) -> Head:
     first = _split_line(path, lines.text(0), dialect)
     texts = [lines.text(at).decode("utf-8", "replace") for at in range(min(len(lines), LOOKED_AT))]
     rows = [first, *(cut(text, dialect.delimiter, dialect.quote) for text in texts[1:])]
-    cells = Cells(rows, dialect.decimal, dialect.null_values)
+    cells = FirstLines(rows, dialect.decimal, dialect.null_values)
     if options.names is not None:
         names, above = tuple(options.names), int(bool(options.header))
         width = len(rows[above]) if len(rows) > above else len(first)

@@ -22,7 +22,7 @@ from kerneltrack.paths import as_stored, is_local, remote
 from transforms.read.formats import signatures
 from transforms.read.formats.endings import split_ending
 from transforms.read.formats.folders import (
-    Found,
+    InputFiles,
     files_below,
     is_beside_data,
     is_left_by_tools,
@@ -53,7 +53,7 @@ READ_ERRORS = (
 headers as Python literals, hence the syntax errors."""
 
 
-def find(patterns: Sequence[str], form: str | None = None) -> Found:
+def find(patterns: Sequence[str], form: str | None = None) -> InputFiles:
     """Return the files that the patterns match, sorted, each once.
 
     A path that exists is taken as it is, even if it looks like a pattern. Of a folder all files
@@ -74,7 +74,7 @@ def find(patterns: Sequence[str], form: str | None = None) -> Found:
         skipped += matched.skipped
         for path in matched.paths:
             found.setdefault(_identity(path), path)
-    return Found(sorted(found.values()), tuple(dict.fromkeys(skipped)))
+    return InputFiles(sorted(found.values()), tuple(dict.fromkeys(skipped)))
 
 
 @contextmanager
@@ -161,14 +161,14 @@ def only_member(archive: zipfile.ZipFile, path: str) -> str:
     )
 
 
-def _match_one(pattern: str, form: str | None) -> Found:
+def _match_one(pattern: str, form: str | None) -> InputFiles:
     if is_stream(pattern):
-        return Found([pattern])
+        return InputFiles([pattern])
     if is_local(pattern):
         if os.path.isdir(pattern):
             return _in_folder(pattern, form)
         if os.path.isfile(pattern):
-            return Found([pattern])
+            return InputFiles([pattern])
         if os.path.exists(pattern):
             reason = "is a pipe or a device: give it as standard input (-), or save it first"
             raise DataError(pattern, reason)
@@ -178,7 +178,7 @@ def _match_one(pattern: str, form: str | None) -> Found:
     if has_magic(pattern):
         paths = [path for path in paths if not is_left_by_tools(path)]
     if paths:
-        return Found(paths)
+        return InputFiles(paths)
     if not is_local(pattern):
         folder = pattern.rstrip("/") + "/"
         below = [path for path in _listed(f"{folder}**") if not _is_beside(path, folder)]
@@ -188,13 +188,13 @@ def _match_one(pattern: str, form: str | None) -> Found:
     if not folders:
         raise DataError(pattern, "no such file")
     each = [_in_folder(path, form) for path in folders]
-    return Found(
+    return InputFiles(
         [path for found in each for path in found.paths],
         tuple(path for found in each for path in found.skipped),
     )
 
 
-def _in_folder(folder: str, form: str | None) -> Found:
+def _in_folder(folder: str, form: str | None) -> InputFiles:
     with reading(folder):
         paths = sorted(files_below(folder))
     return of_one_kind(folder, paths, form)

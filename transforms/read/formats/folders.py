@@ -13,7 +13,7 @@ from transforms.read.formats.endings import ENDINGS, split_ending
 _SHOWN = 6
 
 
-class Found(NamedTuple):
+class InputFiles(NamedTuple):
     """Files of an input.
 
     Attributes:
@@ -63,7 +63,7 @@ def files_below(folder: str) -> Iterator[str]:
         yield from (path for path in paths if os.path.isfile(path))
 
 
-def of_one_kind(folder: str, paths: Sequence[str], form: str | None) -> Found:
+def of_one_kind(folder: str, paths: Sequence[str], form: str | None) -> InputFiles:
     """Choose the files of a folder that are data: all with a known ending, which must be the same.
 
     Args:
@@ -92,7 +92,7 @@ def of_one_kind(folder: str, paths: Sequence[str], form: str | None) -> Found:
         reason = f"files of different endings: {many}; name those of one, as '{proposed}'"
         raise DataError(folder, reason)
     left = set(chosen)
-    return Found(chosen, tuple(path for path in paths if path not in left))
+    return InputFiles(chosen, tuple(path for path in paths if path not in left))
 
 
 def _raise(error: OSError) -> None:

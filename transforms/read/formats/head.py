@@ -83,7 +83,7 @@ def special_of(first: bytes) -> Special:
     return Special()
 
 
-class Cells:
+class FirstLines:
     """The fields of the first lines, and what they look like.
 
     Args:
@@ -180,7 +180,7 @@ def cut(text: str, delimiter: str, quote: str) -> list[str]:
         return []
 
 
-def check_titles(path: str, cells: Cells, skipped: int, places: Sequence[int]) -> None:
+def check_titles(path: str, cells: FirstLines, skipped: int, places: Sequence[int]) -> None:
     """Refuse a file whose first lines are none of its table.
 
     Args:
@@ -212,7 +212,7 @@ def check_titles(path: str, cells: Cells, skipped: int, places: Sequence[int]) -
     raise ConfigError("skip_lines", skipped, allowed)
 
 
-def _padded(cells: Cells, width: int) -> int:
+def _padded(cells: FirstLines, width: int) -> int:
     """Return where the header is if a title stands above it, filled up with empty fields."""
     first = [cell for cell in cells.rows[0] if cell.strip()]
     if width < 3 or len(first) > 1 or not first or cells.is_number(first[0]):
@@ -223,7 +223,7 @@ def _padded(cells: Cells, width: int) -> int:
     return 0
 
 
-def _is_header(cells: Cells, width: int) -> bool:
+def _is_header(cells: FirstLines, width: int) -> bool:
     """Check whether the first line may be the header of lines that are longer, or shorter."""
     first = cells.rows[0]
     if len(first) > width:
@@ -231,27 +231,27 @@ def _is_header(cells: Cells, width: int) -> bool:
     return len(first) > 1 and (len(first) == width - 1 or not any(_tail(cells, len(first), width)))
 
 
-def _tail(cells: Cells, start: int, width: int) -> list[str]:
+def _tail(cells: FirstLines, start: int, width: int) -> list[str]:
     """Return what is not empty in the last fields of the lines of so many fields."""
     rows = [row for row in cells.rows[1:] if len(row) == width]
     return [cell for row in rows for cell in row[start:] if cell.strip()]
 
 
-def _width_below(cells: Cells, width: int) -> int:
+def _width_below(cells: FirstLines, width: int) -> int:
     """Return how many fields the lines below a header of so many have, if they agree on it."""
     counts = Counter(len(row) for row in cells.rows[1:])
     most, lines = max(counts.items(), key=lambda item: (item[1], item[0]), default=(width, 0))
     return most if lines > 1 and 10 * lines >= 9 * counts.total() else width
 
 
-def _has_ends(cells: Cells, width: int) -> bool:
+def _has_ends(cells: FirstLines, width: int) -> bool:
     """Check whether header and lines differ by empty fields at the end of one of them alone."""
     header = cells.rows[0]
     ends = [cell for cell in header[width:] if cell.strip()] + _tail(cells, len(header), width)
     return not ends and width - len(header) <= _MOST_TRAILING
 
 
-def names_of(path: str, cells: Cells, sure: bool) -> Head:
+def names_of(path: str, cells: FirstLines, sure: bool) -> Head:
     """Read a header: names, one for each field of the lines below it.
 
     Fields without a name are called "(unnamed)", repeated names get a number.

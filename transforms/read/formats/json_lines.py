@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kerneltrack.errors import DataError, shorten
 from transforms.read.format_options import FormatOptions
-from transforms.read.formats.base import FileInfo, Piece, Rows, batch_rows
+from transforms.read.formats.base import FileInfo, Piece, PieceRows, batch_rows
 from transforms.read.formats.lines import Lines, first_block, read_lines
 from transforms.read.formats.records import TYPING_RECORDS, Paths, Record, columns_of, rows_of
 
@@ -38,7 +38,7 @@ class JsonLinesPiece(Piece):
     encoding: str
     paths: Paths
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream the named columns, converted to the given types."""
         row, step = self.first_row, batch_rows(columns)
         for lines in self.blocks():
@@ -47,7 +47,7 @@ class JsonLinesPiece(Piece):
                 yield self._rows(part, row, columns)
                 row += len(part)
 
-    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
         """Return at most so many of the first rows: no more lines than these are parsed."""
         for lines in self.blocks():
             return self._rows(lines.slice(0, most), self.first_row, columns)
@@ -60,7 +60,7 @@ class JsonLinesPiece(Piece):
             if len(lines):
                 yield lines
 
-    def _rows(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> Rows:
+    def _rows(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> PieceRows:
         records, good, bad = _records_of(lines)
         refused = [(row + at, why) for at, why in bad.items()]
         return rows_of(records, good + row, refused, self.paths, columns)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kerneltrack.errors import DataError, shorten
 from transforms.read.format_options import MAX_WIDTH, FormatOptions
-from transforms.read.formats.base import FileInfo, Piece, Rows, Suggested, batch_rows
+from transforms.read.formats.base import FileInfo, Piece, PieceRows, Suggested, batch_rows
 from transforms.read.formats.delimited import collapse_blanks
 from transforms.read.formats.fields import Dialect, parse_fields
 from transforms.read.formats.lines import Lines, read_lines
@@ -39,7 +39,7 @@ class LibsvmPiece(Piece):
 
     zero_based: bool
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream rows; the matrix is as wide as the wanted type of column x says."""
         width = columns[MATRIX].list_size if MATRIX in columns else None
         step, row = batch_rows(columns), self.first_row
@@ -51,7 +51,7 @@ class LibsvmPiece(Piece):
                 arrays = [_column(name, tokens, good, width) for name in columns]
                 batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
                 bad = [(row + i, tokens.bad[i]) for i in sorted(tokens.bad)]
-                yield Rows(batch, good + row, bad)
+                yield PieceRows(batch, good + row, bad)
                 row += len(part)
 
     def blocks(self) -> Iterator[Lines]:

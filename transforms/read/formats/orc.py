@@ -12,7 +12,7 @@ from pyarrow.orc import ORCFile
 
 from transforms.read.format_options import FormatOptions
 from transforms.read.formats.arrow_ipc import validate
-from transforms.read.formats.base import FileInfo, Piece, Rows, batch_rows, check_names
+from transforms.read.formats.base import FileInfo, Piece, PieceRows, batch_rows, check_names
 from transforms.read.formats.files import open_file, reading
 
 
@@ -20,7 +20,7 @@ from transforms.read.formats.files import open_file, reading
 class OrcPiece(Piece):
     """A whole ORC file: how many rows a stripe has shows when it is read."""
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream the named columns, a stripe at a time in memory."""
         row, step = self.first_row, batch_rows(columns)
         with open_file(self.path) as handle:
@@ -36,7 +36,7 @@ class OrcPiece(Piece):
                     stripe = pa.RecordBatch.from_arrays(arrays, names=list(columns))
                 for start in range(0, stripe.num_rows, step):
                     part = stripe.slice(start, step)
-                    yield Rows(part, np.arange(row, row + part.num_rows))
+                    yield PieceRows(part, np.arange(row, row + part.num_rows))
                     row += part.num_rows
 
 

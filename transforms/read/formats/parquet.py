@@ -17,7 +17,7 @@ from transforms.read.formats.base import (
     PIECE_ROWS,
     FileInfo,
     Piece,
-    Rows,
+    PieceRows,
     batch_rows,
     check_names,
 )
@@ -40,19 +40,19 @@ class ParquetPiece(Piece):
     first_group: int
     last_group: int
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[Rows]:
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
         """Stream the named columns; texts come dictionary-encoded, which is how they are kept."""
         row = self.first_row
         for batch in self._batches(columns, batch_rows(columns)):
-            yield Rows(batch, np.arange(row, row + batch.num_rows))
+            yield PieceRows(batch, np.arange(row, row + batch.num_rows))
             row += batch.num_rows
         if row != self.first_row + (self.rows or 0):
             raise DataError(self.path, f"{self.rows} rows promised, not found", f"row {row}")
 
-    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> Rows | None:
+    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
         """Return at most so many of the first rows; of the piece only what they need is read."""
         for batch in self._batches(columns, most, ahead=False):
-            return Rows(batch, np.arange(self.first_row, self.first_row + batch.num_rows))
+            return PieceRows(batch, np.arange(self.first_row, self.first_row + batch.num_rows))
         return None
 
     def _batches(

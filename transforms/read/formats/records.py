@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kerneltrack.errors import DataError, shorten
 from kerneltrack.number_texts import number_pattern
-from transforms.read.formats.base import Rows
+from transforms.read.formats.base import PieceRows
 from transforms.read.formats.fields import MEANING
 
 _REAL = re.compile(number_pattern())
@@ -56,7 +56,7 @@ def rows_of(
     bad: Sequence[tuple[int, str]],
     paths: Paths,
     columns: Mapping[str, pa.DataType],
-) -> Rows:
+) -> PieceRows:
     """Return records as rows with the wanted columns, converted to the given types.
 
     Args:
@@ -72,7 +72,7 @@ def rows_of(
         for name, kind in columns.items()
     ]
     batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
-    return Rows(batch, row, bad, sorted(unread.items()))
+    return PieceRows(batch, row, bad, sorted(unread.items()))
 
 
 class _Leaf:
