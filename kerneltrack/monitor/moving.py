@@ -276,11 +276,11 @@ class MovingWindow:
         _check_tracker(spec)
         tracker = get_tracker(spec.tracker)
         if not len(states):
-            said = tracker.update_each(spec, [], pieces, extras)[1]
-            return [], [], said, no_mismatch(len(said.valid))
-        block, beside = tracker.pack(spec, states), self.pack(spec, windows)
-        said, measured = self.run(spec, block, beside, pieces, extras)
-        return block.states(), beside.states(), said, measured
+            features = tracker.update_each(spec, [], pieces, extras)[1]
+            return [], [], features, no_mismatch(len(features.valid))
+        block, moved = tracker.pack(spec, states), self.pack(spec, windows)
+        features, measured = self.run(spec, block, moved, pieces, extras)
+        return block.states(), moved.states(), features, measured
 
     def pack(self, spec: SubspaceSpec, windows: Sequence[WindowState]) -> FixedBlock[WindowState]:
         """Copy windows of models into a block; `Block.states` is the way back.
@@ -293,6 +293,8 @@ class MovingWindow:
             ConfigError: for windows of another length, or of models of another spec.
         """
         _check_tracker(spec)
+        if not len(windows):
+            raise ConfigError("windows", 0, "one at least")
         width = windows[0].rows.shape[-1]
         places = places_of(spec, width, self.length)
         self._check(places, windows)
@@ -323,8 +325,8 @@ class MovingWindow:
             windows: The windows, as of `pack`: one beside each state.
             pieces: The rows and whose they are.
             extras: "q" and "s" ask for those features too.
-            out: Room for what the tracker says of n rows, or none, as of `KernelTracker.run`.
-            measured: Room for what the windows say of n rows, or none.
+            out: Where the tracker's results of n rows go, or none, as of `KernelTracker.run`.
+            measured: Where the windows' values go, as of `no_mismatch`, or none.
 
         Returns:
             Features of all n rows and the windows' values after each.
@@ -339,11 +341,13 @@ class MovingWindow:
         given = sound_pieces(pieces, block.width, len(block))
         count = len(given.rows)
         tracker = get_tracker(spec.tracker)
-        room = tracker.room(spec, count, extras) if out is None else out
-        said = no_mismatch(count) if measured is None else measured
+        room = tracker.room(spec, count, extras, out)
+        values = no_mismatch(count) if measured is None else measured
+        if {value.shape for value in values} != {(count,)}:
+            raise ConfigError("measured", values.value.shape, f"of shape ({count},)")
         given = given._replace(times=stamps_of(spec, count, given.times))
-        _run_checked(spec, block, windows, given, room, said)
-        return features_of(room), said
+        _run_checked(spec, block, windows, given, room, values)
+        return features_of(room), values
 
 
 def _run_checked(

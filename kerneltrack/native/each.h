@@ -22,7 +22,7 @@ typedef struct {
   ints stops;
 } models;
 
-/* Rows of one model, their times where a tracker takes them, and room for what is said of them. */
+/* Rows of one model, their times where a tracker takes them, and room for their results. */
 typedef struct {
   mat rows;
   outputs out;
@@ -34,7 +34,7 @@ static inline mat wanted_rows(const mat *table, int64_t first, int64_t many) {
   return table->rows > 0 ? rows_from(table, first, many) : *table;
 }
 
-/* What is said of `many` rows from `first` on. */
+/* Room for the results of `many` rows from `first` on. */
 static inline outputs outputs_from(const outputs *out, int64_t first, int64_t many) {
   return (outputs){.valid = {out->valid.at + first, many},
                    .number = {out->number.at + first, many},

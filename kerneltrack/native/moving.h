@@ -22,7 +22,7 @@ typedef struct {
   vec kappa;
 } moving_mismatch;
 
-/* Room for what a window says of `many` rows from `first` on. */
+/* Room for a window's values after `many` rows from `first` on. */
 static inline moving_mismatch mismatch_from(const moving_mismatch *all, int64_t first,
                                             int64_t many) {
   return (moving_mismatch){.value = {all->value.at + first, many},

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.monitor.moving import MovingWindow
+from kerneltrack.monitor.moving import MovingWindow, no_mismatch
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import CovarianceSpec
 from kerneltrack.trackers.common.features import Features
@@ -237,7 +237,7 @@ def test_tables_and_columns_are_written_in_place(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_what_is_said_goes_to_room_that_is_given(name: str) -> None:
+def test_results_go_to_room_that_is_given(name: str) -> None:
     spec = SPECS[name]
     tracker, rows = get_tracker(spec.tracker), walk(6, 40, WIDTH)
     state = begin(spec, Model("a", rows, ()))
@@ -248,6 +248,33 @@ def test_what_is_said_goes_to_room_that_is_given(name: str) -> None:
     assert feature_bytes(said) == feature_bytes(
         tracker.update(spec, state, rows, (), times_of(40))[1]
     )
+    narrow = dataclasses.replace(spec, rank=spec.rank - 1)
+    for other in (tracker.room(spec, 39), tracker.room(narrow, 40)):
+        with pytest.raises(ConfigError, match=r"out\."):
+            tracker.run(spec, block, pieces, out=other)
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_windows_that_do_not_fit_are_an_error(name: str) -> None:
+    spec, moving = SPECS[name], MovingWindow(8)
+    tracker, rows = get_tracker(spec.tracker), walk(6, 40, WIDTH)
+    state = begin(spec, Model("a", rows, ()))
+    window = moving.init(spec, state)
+    pieces = Pieces(rows, np.array([0]), np.array([40]), times_of(40))
+    block, windows = tracker.pack(spec, [state]), moving.pack(spec, [window])
+    with pytest.raises(ConfigError, match="windows"):
+        moving.update_each(spec, [state], [], pieces)
+    with pytest.raises(ConfigError, match="windows"):
+        moving.update_each(spec, [state], [window, window], pieces)
+    with pytest.raises(ConfigError, match="window"):
+        moving.update_each(spec, [state], [MovingWindow(9).init(spec, state)], pieces)
+    with pytest.raises(ConfigError, match="measured"):
+        moving.run(spec, block, windows, pieces, measured=no_mismatch(39))
+    with pytest.raises(ConfigError, match=r"out\."):
+        moving.run(spec, block, windows, pieces, out=tracker.room(spec, 41))
+    states, moved, said, measured = moving.update_each(spec, [], [], pieces)
+    assert (states, moved) == ([], [])
+    assert len(said.loss) == len(measured.value) == 40
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -35,6 +35,7 @@ from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.block import Block, FixedBlock, ListBlock
 from kerneltrack.trackers.common.calls import (
     RowCall,
+    check_room,
     copied,
     features_of,
     outputs_for,
@@ -112,8 +113,6 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
     def sound(self, spec: Spec, state: State) -> State:
         """Return a state that was read, after a look at its values."""
         return state
-
-    # ---- many models ----
 
     def pack(self, spec: Spec, states: Sequence[State]) -> Block[State]:
         """Copy states of models into a block; `Block.states` is the way back.
@@ -214,7 +213,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
 
         All else that runs rows (`update`, `update_each`, `project`, `project_each`) is this, with
         one model or many. A model's results are bit for bit those that it has alone, whatever the
-        others are: a refused row, or a state that is damaged, is felt by no other.
+        others are: a refused row or a damaged state of one changes nothing of another.
 
         Args:
             spec: The spec that the states were made with.
@@ -222,20 +221,20 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
             pieces: The rows, n in all, and whose they are.
             extras: "q" and "s" ask for those features too.
             learn: False only looks: no state is written to, no times are needed.
-            out: Room of an earlier call, or of `room`, for what is said of n rows; what it says of
-                rows of no piece stays. None: new room.
+            out: Where the results of n rows go, as of `room`; those of rows of no piece stay as
+                they are there. None: new room.
 
         Returns:
             Features of all n rows, sharing memory with `out`. A row of no piece is not valid.
 
         Raises:
-            ConfigError: for rows of another width, places out of range, or if times are needed
-                and not there.
+            ConfigError: for rows of another width, places out of range, room for other results,
+                or if times are needed and not there.
         """
         given = sound_pieces(pieces, block.width, len(block))
         count = len(given.rows)
-        room = self.room(spec, count, extras) if out is None else out
-        # What is not learned from has no time.
+        room = self.room(spec, count, extras, out)
+        # Rows that are only looked at need no times.
         stamps = stamps_of(spec, count, given.times) if learn else NO_TIMES
         self.run_checked(spec, block, given._replace(times=stamps), room, learn)
         return features_of(room)
@@ -246,9 +245,21 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         """Do what `run` says, of arguments that were looked at."""
         call_loop(loop_of(self, spec, learn), block, pieces, out)
 
-    def room(self, spec: Spec, count: int, extras: tuple[str, ...] = ()) -> Outputs:
-        """Return room for what is said of so many rows; see `run`."""
-        return outputs_for(spec, count, self.stored(spec), extras)
+    def room(
+        self,
+        spec: Spec,
+        count: int,
+        extras: tuple[str, ...] = (),
+        given: Outputs | None = None,
+    ) -> Outputs:
+        """Return room for the results of so many rows: what is given, or new room; see `run`.
+
+        Raises:
+            ConfigError: if what is given has other shapes.
+        """
+        if given is None:
+            return outputs_for(spec, count, self.stored(spec), extras)
+        return check_room(given, count, spec.rank, self.stored(spec))
 
     def update_each(
         self,
@@ -264,7 +275,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
             memory: who keeps one of a thousand for long copies it (`calls.copied`).
         """
         if not len(states):
-            return [], self._said_of_none(spec, pieces, extras)
+            return [], self._no_results(spec, pieces, extras)
         block = self.pack(spec, states)
         features = self.run(spec, block, pieces, extras)
         return block.states(), features
@@ -278,13 +289,11 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
     ) -> Features:
         """Return the features of rows of m models under their states as they are; see `run`."""
         if not len(states):
-            return self._said_of_none(spec, pieces, extras)
+            return self._no_results(spec, pieces, extras)
         return self.run(spec, self.view(spec, states), pieces, extras, learn=False)
 
-    def _said_of_none(self, spec: Spec, pieces: Pieces, extras: tuple[str, ...]) -> Features:
+    def _no_results(self, spec: Spec, pieces: Pieces, extras: tuple[str, ...]) -> Features:
         return features_of(self.room(spec, len(pieces.rows), extras))
-
-    # ---- one model ----
 
     def update(
         self,

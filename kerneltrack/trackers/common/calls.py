@@ -111,13 +111,13 @@ class RowCall:
     """A loop's call on one row after the other of one model, laid out once.
 
     What a call lays out anew each time, some tens of microseconds, stays where it is: the state's
-    arrays, which are written to if the loop is to learn, and room for one row and what is said of
-    it.
+    arrays, which are written to if the loop is to learn, and room for one row and its
+    results.
 
     Args:
         loop: The loop.
         state: Written to; no array of it may be put elsewhere.
-        out: Room for what is said of one row; each call writes there again.
+        out: Room for the results of one row; each call writes there again.
     """
 
     def __init__(self, loop: Loop, state: Any, out: Outputs) -> None:
@@ -165,7 +165,7 @@ def stamps_of(spec: SubspaceSpec, count: int, times: IntArray | None) -> IntArra
 
 
 def outputs_for(spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, ...]) -> Outputs:
-    """Return room for what is said of `count` rows, s of `stored` numbers each.
+    """Return room for the results of `count` rows, s of `stored` numbers each.
 
     What is not wanted has neither rows nor columns.
     """
@@ -184,6 +184,26 @@ def outputs_for(spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, 
         q=np.zeros((count, spec.rank) if wants_q else (0, 0)),
         s=np.zeros((count, stored) if "s" in extras else (0, 0)),
     )
+
+
+def check_room(out: Outputs, count: int, rank: int, stored: int) -> Outputs:
+    """Return room for the results of so many rows after a look at its shapes.
+
+    Args:
+        out: The room.
+        count: Rows.
+        rank: Numbers of z and q.
+        stored: Numbers of s.
+
+    Raises:
+        ConfigError: for room of other shapes.
+    """
+    widths = {"z": (rank,), "q": (rank,), "s": (stored,)}
+    for name, array in out._asdict().items():
+        wanted = (count, *widths.get(name, ()))
+        if array.shape != wanted and (name not in widths or array.shape != (0, 0)):
+            raise ConfigError(f"out.{name}", array.shape, f"of shape {wanted}")
+    return out
 
 
 def features_of(out: Outputs) -> Features:

@@ -133,14 +133,14 @@ def arguments_of(loop: Loop, words: IntArray, pieces: Pieces, out: Outputs) -> l
         loop: The loop.
         words: (k, words) the pieces' models, as of `Block.words`.
         pieces: The rows; their times are there, or are none where the loop does not go by them.
-        out: Room for what is said of all n rows.
+        out: Room for the results of all n rows.
     """
     spans = words, pieces.starts, pieces.stops
     given = [loop.settings, *loop.compares, spans, pieces.rows, out]
     return [*given, pieces.times, *loop.more] if loop.timed else [*given, *loop.more]
 
 
-def call_loop(loop: Loop, block: Block[Any], pieces: Pieces, out: Outputs, *beside: Any) -> None:
-    """Run rows of models; arguments as of `arguments_of`, `beside` comes last of all."""
+def call_loop(loop: Loop, block: Block[Any], pieces: Pieces, out: Outputs, *more: Any) -> None:
+    """Run rows of models; arguments as of `arguments_of`, `more` comes last of all."""
     words = block.words(pieces.models)
-    call(loop.name, *arguments_of(loop, words, pieces, out), *beside)
+    call(loop.name, *arguments_of(loop, words, pieces, out), *more)
