@@ -20,6 +20,17 @@ PAIRS = (
 )
 """Which of two words is 0. Of other words it is the one that comes first in the alphabet."""
 
+FOREIGN_PAIRS = (
+    *(("nein", "ja"), ("aus", "ein"), ("aus", "an"), ("zu", "auf"), ("falsch", "wahr")),
+    *(("non", "oui"), ("faux", "vrai"), ("arrêt", "marche"), ("fermé", "ouvert")),
+    *(("no", "sí"), ("no", "si"), ("no", "sì"), ("falso", "verdadero"), ("falso", "vero")),
+    *(("não", "sim"), ("nao", "sim"), ("falso", "verdadeiro"), ("apagado", "encendido")),
+    *(("nee", "ja"), ("uit", "aan"), ("onwaar", "waar"), ("nej", "ja"), ("från", "till")),
+    *(("av", "på"), ("nei", "ja"), ("nie", "tak"), ("ne", "ano"), ("vypnuto", "zapnuto")),
+    *(("нет", "да"), ("выкл", "вкл"), ("关", "开"), ("否", "是"), ("オフ", "オン")),
+)
+"""The same in other languages: both words must be there."""
+
 _NO_WORD = frozenset(",:=")
 _BLANKS = re.compile("[\u00a0\u202f]")
 

@@ -12,7 +12,7 @@ import numpy as np
 from kerneltrack.frames.pandas_frames import is_real
 from kerneltrack.frames.table import Columns, Rows, is_text, number_of_text
 from kerneltrack.missing import is_missing
-from kerneltrack.number_texts import PAIRS, number_pattern
+from kerneltrack.number_texts import FOREIGN_PAIRS, PAIRS, number_pattern
 
 _MARKS = ((".", ""), (",", ""), (".", ","), (",", "."), (".", " "), (",", " "), (".", "'"))
 """Decimal marks and marks between thousands that numbers may have, the likelier first."""
@@ -50,7 +50,7 @@ def _first_texts(column: Any) -> list[str]:
 def _other_texts(name: str, texts: list[str]) -> Iterator[str]:
     """Return how texts that are left out would be numbers: by words, a unit, or their marks."""
     words = {text.strip() for text in texts}
-    for pair in PAIRS:
+    for pair in (*PAIRS, *FOREIGN_PAIRS):
         if {word.lower() for word in words} == set(pair) and len(words) == 2:
             zero, one = sorted(words, key=lambda word: pair.index(word.lower()))
             shown = f"{{{name!r}: ({zero!r}, {one!r})}}"

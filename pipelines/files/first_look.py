@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
+from pipelines.files.ids_look import id_warnings
 from pipelines.files.long_look import long_table_warnings
 from pipelines.files.times_look import check_times
 from pipelines.job import say
@@ -62,7 +63,8 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
         Lines about several files that are one model, and about columns that were taken as
         features without being named, and look like something else: in the first rows an id or a
         target (by its name), a counter, an index or a time (numbers that never fall, or never
-        rise, in any model), a class or an id (small whole numbers in long blocks), or constant.
+        rise, in any model), a class or an id (small whole numbers in long blocks), or constant;
+        about model ids that hardly differ, or that a spreadsheet has rounded.
 
     Raises:
         ConfigError: if a feature is a text in all of them.
@@ -90,8 +92,10 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     if columns.options.features is None:
         good, _ = parse(rows, 0, columns)
         warnings += _feature_warnings(good, columns)
-    warnings += _sentinel_lines(parse(many, 0, columns)[0].x, columns)
-    return warnings
+    good, _ = parse(many, 0, columns)
+    if columns.model_id is not None:
+        warnings += id_warnings(columns.model_id, good.models)
+    return warnings + _sentinel_lines(good.x, columns)
 
 
 def check_first_times(infos: Sequence[FileInfo], columns: Columns) -> list[str]:

@@ -415,3 +415,57 @@ def test_drop_that_leaves_little_is_warned_of(tmp_path: Path) -> None:
     assert line.startswith("--missing drop leaves 3 of 7 channels")
     assert "(x0, x1, x2, x3)" in line
     assert look(path, {"missing": "drop", "exclude": ("x3",)}) == []
+
+
+ALIKE = "are models of their own"
+ROUNDED = "is a number as spreadsheets round it"
+
+
+@pytest.mark.parametrize(
+    ("ids", "wanted"),
+    [
+        (["n1", "n1 "], ["id: 'n1' and 'n1 ' differ", ALIKE]),
+        (["Pump", "pump"], [ALIKE]),
+        (["007", "7", "07"], ["'007' and '7' (and 1 more) differ", ALIKE]),
+        (["caf\u00e9", "cafe\u0301"], [ALIKE]),
+        (["a\u00a0b", "a b"], [ALIKE]),
+        (["8.01E+14", "8.02E+14"], ["id: '8.01E+14' " + ROUNDED]),
+        (["0", "00"], [ALIKE]),
+        (["n1", "n2", "10", "100", "1e5", "E+14", "0", "O", "l", "1"], []),
+    ],
+)
+def test_ids_that_hardly_differ_or_were_rounded(
+    ids: list[str], wanted: list[str], tmp_path: Path
+) -> None:
+    for ending in ("csv", "parquet"):
+        path, column = tmp_path / f"a.{ending}", np.resize(ids, N).tolist()
+        if ending == "csv":
+            csv(path, "id,x", column, NOISE)
+        else:
+            parquet(path, id=column, x=NOISE)
+        said = [line for line in look(path, {"model_id": "id"}) if line.startswith("id: ")]
+        assert len(said) == bool(wanted)
+        assert all(text in said[0] for text in wanted)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["id,note,x", *(f'a,"ok\nsecond line",{at}' for at in range(30))],
+        ['id,"note,\nin words",x', *(f"a,b,{at}" for at in range(30))],
+        ["id,note,x", *(["a,b,1"] * 8 + ['a,"c\nd",2']) * 3],
+    ],
+)
+def test_fields_with_line_ends_ask_for_their_flag(lines: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"^multiline = False: must be True for .*a\.csv: fields"):
+        look(path, {"model_id": "id"})
+    look(path, {"model_id": "id"}, {"multiline": True})
+
+
+def test_quotes_inside_fields_are_no_line_ends(tmp_path: Path) -> None:
+    lines = ["id,size,x", *(f'a,5" pipe,{at % 7}' for at in range(30)), 'a,"open,3', "a,b,4"]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    look(path, {"model_id": "id"})

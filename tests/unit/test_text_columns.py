@@ -160,6 +160,12 @@ def test_thousands_name_the_flag_and_are_read_with_it(tmp_path: Path) -> None:
         (["IDLE", "HEAT"], ("HEAT", "IDLE")),
         (["IDLE", "HEAT", "COOL"], None),
         (["HEAT"], None),
+        (["ja", "nein"], ("nein", "ja")),
+        (["Aan", "Uit"], ("Uit", "Aan")),
+        (["WAHR", "FALSCH"], ("FALSCH", "WAHR")),
+        (["开", "关"], ("关", "开")),
+        (["ja"], None),
+        (["no"], ("no", "yes")),
         ([], None),
     ],
 )

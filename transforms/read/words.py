@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kerneltrack.number_texts import PAIRS
+from kerneltrack.number_texts import FOREIGN_PAIRS, PAIRS
 from transforms.read.formats.base import FileInfo
 from transforms.read.formats.head import MARKS
 from transforms.read.kinds import is_text, texts_of, value_type
@@ -47,7 +47,7 @@ def two_words(texts: Collection[str]) -> tuple[str, str] | None:
             return None
         zero, one = (_like(words[0], word) for word in near[0])
         return zero, one
-    for zero, one in PAIRS:
+    for zero, one in (*PAIRS, *FOREIGN_PAIRS):
         if sorted((zero, one)) == sorted(lowered):
             return (words[0], words[1]) if lowered[0] == zero else (words[1], words[0])
     return words[0], words[1]

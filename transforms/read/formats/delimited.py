@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv as python_csv
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +45,8 @@ _TYPING_LINES = 20_000
 
 _LATER_BYTES = 256 << 20
 _DELIMITER_LINES = 100
+_LEAST_OPEN = 2
+"""Lines whose quotes do not close; a row of two pieces has as many."""
 _DELIMITERS = (";", "\t", "|", ",", " ")
 
 _IMU = (
@@ -174,6 +177,7 @@ def inspect_csv(path: str, options: FormatOptions) -> FileInfo:
     lines = _first_lines(piece)
     if options.delimiter is None and special.delimiter is None:
         _check_delimiter(path, lines.slice(0, _DELIMITER_LINES), delimiter, options.quote)
+    _check_line_ends(path, lines.slice(0, _DELIMITER_LINES), dialect)
     head = _head(piece, lines, options)
     piece = replace(
         piece, dialect=replace(dialect, names=head.names), head=special.lines + head.lines
@@ -376,6 +380,35 @@ def _check_delimiter(path: str, lines: Lines, delimiter: str, quote: str) -> Non
             allowed = f"{other!r} for {path}: its first lines then have {then[0]} fields each, "
             allowed += f"now line 1 has {now[0]} (try delimiter {other!r})"
             raise ConfigError("delimiter", delimiter, allowed)
+
+
+def _check_line_ends(path: str, lines: Lines, dialect: Dialect) -> None:
+    """Refuse lines that are pieces of rows, whose quoted fields hold line ends.
+
+    Raises:
+        ConfigError: naming the flag.
+    """
+    if not dialect.quote or dialect.multiline:
+        return
+    texts = [lines.text(i).decode("utf-8", "replace") for i in range(len(lines))]
+    if sum(text.count(dialect.quote) % 2 for text in texts) < _LEAST_OPEN:
+        return
+    try:
+        rows = list(
+            python_csv.reader(
+                io.StringIO("\n".join(texts)),
+                delimiter=dialect.delimiter,
+                quotechar=dialect.quote,
+            )
+        )
+    except python_csv.Error:
+        return
+    # The last one may go on.
+    whole_rows = [row for row in rows[:-1] if row]
+    widths = {len(row) for row in whole_rows}
+    if len(widths) == 1 and max(widths) > 1 and any("\n" in "".join(row) for row in whole_rows):
+        allowed = f"True for {path}: fields in quotes hold line ends there"
+        raise ConfigError("multiline", False, allowed)
 
 
 def _fields(texts: list[str], delimiter: str, quote: str) -> list[int]:
