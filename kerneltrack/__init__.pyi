@@ -12,9 +12,11 @@ from .learners.common.base import LearnerState as LearnerState
 from .learners.common.base import Predictions as Predictions
 from .learners.common.spec import LearnerSpec as LearnerSpec
 from .learners.kernel.bsgd import BSGD as BSGD
+from .learners.kernel.fogd import FOGD as FOGD
 from .learners.kernel.nolana import NOLANA as NOLANA
 from .learners.kernel.polk import POLK as POLK
 from .learners.kernel.spec import BSGDSpec as BSGDSpec
+from .learners.kernel.spec import FOGDSpec as FOGDSpec
 from .learners.kernel.spec import NOLANASpec as NOLANASpec
 from .learners.kernel.spec import POLKSpec as POLKSpec
 from .learners.linear.hinge import Hinge as Hinge

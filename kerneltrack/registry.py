@@ -120,6 +120,7 @@ LEARNERS: Registry[Learner, LearnerSpec] = Registry(
         "polk": ("kernel.spec:POLKSpec", "kernel.polk:POLK"),
         "bsgd": ("kernel.spec:BSGDSpec", "kernel.bsgd:BSGD"),
         "nolana": ("kernel.spec:NOLANASpec", "kernel.nolana:NOLANA"),
+        "fogd": ("kernel.spec:FOGDSpec", "kernel.fogd:FOGD"),
     },
 )
 

@@ -95,6 +95,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "polk-targets": {"task": "regression", "gamma": 3.0, "budget": 8},
     "bsgd": {"warmup": 20, "budget": 8, "maintenance": "projection"},
     "bsgd-merging": {"gamma": 3.0, "budget": 8},
+    "fogd": {"warmup": 20, "budget": 9},
     "nolana": {"warmup": 20, "budget": 8, "rank": 5, "threshold": 0.5},
 }
 
@@ -126,7 +127,7 @@ def cases() -> dict[str, Callable[[], Case]]:
     found |= {f"model {name}": partial(_model, _spec(name)) for name in ("okfeb", "covariance")}
     found["model reference"] = partial(_referred, _spec("okfeb"))
     found["model given"] = partial(_given, _spec("okfeb"))
-    for name in ("auto", "ridge", "ridge-targets", "polk", "nolana"):
+    for name in ("auto", "ridge", "ridge-targets", "polk", "nolana", "fogd"):
         found[f"learning {name}"] = partial(_learning, _learner_spec(name))
     return found
 

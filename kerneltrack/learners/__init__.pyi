@@ -8,9 +8,11 @@ from .common.spec import TASKS as TASKS
 from .common.spec import GradientSpec as GradientSpec
 from .common.spec import LearnerSpec as LearnerSpec
 from .kernel.bsgd import BSGD as BSGD
+from .kernel.fogd import FOGD as FOGD
 from .kernel.nolana import NOLANA as NOLANA
 from .kernel.polk import POLK as POLK
 from .kernel.spec import BSGDSpec as BSGDSpec
+from .kernel.spec import FOGDSpec as FOGDSpec
 from .kernel.spec import NOLANASpec as NOLANASpec
 from .kernel.spec import POLKSpec as POLKSpec
 from .linear.hinge import Hinge as Hinge

@@ -46,7 +46,7 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         tracker: "okfeb", "okfe" or "covariance". It and all that are not named here are those of
             `SubspaceTracker`.
         learner: "ridge" (recursive ridge), "auto", "logistic", "hinge", "pegasos", "lms", "pa",
-            "polk", "bsgd" or "nolana".
+            "polk", "bsgd", "nolana" or "fogd".
         learner_params: Settings of the learner by the names of its spec's fields
             (`kerneltrack.learners.RidgeSpec` and so on), {"forgetting": 1.0} say; None for its
             defaults.

@@ -28,7 +28,7 @@ class SubspaceRegressor(RegressorMixin, SubspacePredictor):  # type: ignore[misc
     Args:
         tracker: "okfeb", "okfe" or "covariance". It and all that are not named here are those of
             `SubspaceTracker`.
-        learner: "ridge" (recursive ridge), "lms", "pa", "polk" or "nolana".
+        learner: "ridge" (recursive ridge), "lms", "pa", "polk", "nolana" or "fogd".
         learner_params: Settings of the learner by the names of its spec's fields
             (`kerneltrack.learners.RidgeSpec` and so on), {"forgetting": 1.0} say; None for its
             defaults.

@@ -484,7 +484,7 @@ def test_help_tells_the_learners_settings_apart(capsys: pytest.CaptureFixture[st
     assert re.fullmatch(
         r"auto: .* default 0\.01\) ridge: .* default 0\.1\) "
         r"logistic, hinge, lms: .* default 0\.0\) pegasos: .* default 0\.0003\) "
-        r"polk, bsgd, nolana: .* default 1e-06\)",
+        r"polk, bsgd, nolana, fogd: .* default 1e-06\)",
         ridge,
     )
     assert (

@@ -15,6 +15,7 @@ from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import (
     AutoSpec,
     BSGDSpec,
+    FOGDSpec,
     HingeSpec,
     LearnerSpec,
     LMSSpec,
@@ -53,6 +54,7 @@ LEARNERS: dict[str, LearnerSpec] = {
     "bsgd": BSGDSpec(warmup=20, budget=8, maintenance="projection"),
     "bsgd_merging": BSGDSpec(gamma=3.0, budget=8),
     "nolana": NOLANASpec(gamma=3.0, budget=8, rank=5, threshold=0.5),
+    "fogd": FOGDSpec(warmup=20, budget=30),
     "polk": POLKSpec(warmup=20, budget=12, batch=3),
     "polk_targets": POLKSpec(task="regression", gamma=3.0, budget=12),
 }

@@ -13,6 +13,7 @@ from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import (
     AutoSpec,
     BSGDSpec,
+    FOGDSpec,
     HingeSpec,
     Learner,
     LearnerSpec,
@@ -50,6 +51,9 @@ SPECS: tuple[LearnerSpec, ...] = (
     NOLANASpec(warmup=20, budget=6, rank=4),
     NOLANASpec(kernel="laplacian", gamma=2.0, loss="logistic", budget=9, rank=9, threshold=1.0),
     NOLANASpec(task="regression", warmup=20, budget=8, rank=5, threshold=None),
+    FOGDSpec(warmup=20, budget=30),
+    FOGDSpec(kernel="laplacian", gamma=2.0, loss="logistic", budget=50, seed=7, ridge=1e-3),
+    FOGDSpec(task="regression", warmup=20, budget=40, decay_rows=50),
     AutoSpec(budget=8, inputs="features"),
     AutoSpec(budget=60, forgetting=1.0, last_label=False, gamma=3.0, inputs="features"),
     AutoSpec(task="regression", budget=5, forgetting=0.95, inputs="features"),

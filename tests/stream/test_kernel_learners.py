@@ -19,7 +19,7 @@ from apache_beam.testing.test_stream import TestStream as Arrivals
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
-from kerneltrack.learners import BSGDSpec, LearnerSpec, NOLANASpec, PASpec, POLKSpec
+from kerneltrack.learners import BSGDSpec, FOGDSpec, LearnerSpec, NOLANASpec, PASpec, POLKSpec
 from kerneltrack.registry import parse_learner_spec
 from kerneltrack.trackers import RowsSpec
 from pipelines.cli.main import main
@@ -63,6 +63,11 @@ CASES: dict[str, tuple[str, LearnerSpec, tuple[str, ...]]] = {
         "string",
         NOLANASpec(warmup=60, budget=9, rank=7),
         tuple("--learner nolana --learner-budget 9 --learner-rank 7".split()),
+    ),
+    "fogd": (
+        "string",
+        FOGDSpec(warmup=60, budget=30, seed=5),
+        tuple("--learner fogd --learner-budget 30 --learner-seed 5".split()),
     ),
 }
 

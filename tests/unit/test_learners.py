@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import (
     BSGDSpec,
+    FOGDSpec,
     Hinge,
     HingeSpec,
     LearnerSpec,
@@ -344,6 +345,7 @@ def test_hinge_waits_for_a_second_class() -> None:
         (POLKSpec(), 0.93),
         (BSGDSpec(), 0.9),
         (NOLANASpec(), 0.93),
+        (FOGDSpec(), 0.93),
     ],
     ids=lambda value: getattr(value, "learner", ""),
 )

@@ -15,7 +15,14 @@ from safetensors.numpy import load, save
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
-from kerneltrack.learners import AutoSpec, Learner, LearnerSpec, LinearSpec, NOLANASpec
+from kerneltrack.learners import (
+    AutoSpec,
+    FOGDSpec,
+    Learner,
+    LearnerSpec,
+    LinearSpec,
+    NOLANASpec,
+)
 from kerneltrack.learners.common.base import CARRIED, LEARNED
 from kerneltrack.learners.kernel.spec import DictionarySpec
 from kerneltrack.registry import get_learner, parse_learner_spec
@@ -185,6 +192,10 @@ def test_bytes_are_bounded_as_documented(spec: LearnerSpec, count: int) -> None:
         expected = lines * (lines + 4) + 2 * size * (classes + 1) + (spec.landmarks + 1) * WIDTH
         # The window's rows are of single precision.
         expected += classes * (WIDTH + 2) + rows + 732 + eights // 2 * WIDTH
+    elif isinstance(spec, FOGDSpec):
+        early = int(state.counts[6])
+        assert early < spec.warmup
+        expected = classes * spec.budget + early * (WIDTH + 1) + 12
     elif isinstance(spec, NOLANASpec):
         slots, early = spec.budget + 1, int(state.counts[6])
         assert state.size <= spec.budget and early < spec.warmup

@@ -177,7 +177,7 @@ def test_the_regressor_is_learn_all(learner: str) -> None:
     same_state(model.learner_state_, learned)
     assert said.error is not None
     # A learner with a kernel waits for its bandwidth, and there are too few rows for that.
-    assert said.scored.any() == (learner not in {"polk", "nolana"})
+    assert said.scored.any() == (learner not in {"polk", "nolana", "fogd"})
     rmse = np.sqrt(np.mean(said.error[said.scored] ** 2)) if said.scored.any() else np.nan
     assert model.prequential_rmse_ == pytest.approx(rmse, rel=1e-12, nan_ok=True)
     z = get_tracker("okfeb").project(spec, state, ROWS).z
@@ -225,7 +225,7 @@ def test_it_is_fitted_to_the_rows_that_came_at_every_row() -> None:
         assert model.predict(ROWS).tolist() == whole.predict(ROWS).tolist()
 
 
-@pytest.mark.parametrize("learner", ["polk", "bsgd", "nolana"])
+@pytest.mark.parametrize("learner", ["polk", "bsgd", "nolana", "fogd"])
 def test_a_bandwidth_comes_from_the_rows_that_there_are(learner: str) -> None:
     # Fewer than the 100 that the learner would wait for; then as many, then more.
     rows = walk(seed=5, count=130, width=3)

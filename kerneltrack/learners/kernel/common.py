@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import Kernel, make_kernel, median_bandwidth
+from kerneltrack.kernels import make_kernel, median_bandwidth
 from kerneltrack.learners.common.base import COUNTS, FloatArray
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.prequential import (
@@ -61,6 +61,10 @@ class KernelLearner(PrequentialLearner[_S, _T]):
     def settings(self, spec: _S) -> tuple[Any, ...]:
         """Return a spec as numbers, as the loop takes it."""
 
+    def similarity(self, spec: _S, bandwidth: FloatArray) -> tuple[Any, ...]:
+        """Return the kernel as the loop takes it; any will do while γ is not known."""
+        return make_kernel(spec.kernel, float(bandwidth[0]) or 1.0)
+
     def run(
         self, spec: _S, mode: Mode, state: _T, rows: FloatArray, labels: Coded, out: Predicted
     ) -> tuple[int, int]:
@@ -72,7 +76,7 @@ class KernelLearner(PrequentialLearner[_S, _T]):
             How many rows were run, and the classes known then.
         """
         reached = np.zeros(2, dtype=np.int64)
-        kernel, arrays = kernel_of(spec, state.bandwidth), self.numbers_of(state)
+        kernel, arrays = self.similarity(spec, state.bandwidth), self.numbers_of(state)
         told = self.settings(spec), kernel, mode, arrays, rows, labels, out, reached
         call(f"{self.name}_run", *told)
         return int(reached[0]), int(reached[1])
@@ -81,7 +85,8 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         """Return f_c(x) of every class and row, as the row loop computes it."""
         rows, _ = self.checked_rows(spec, state, features)
         out = np.zeros((len(rows), len(state.weights)))
-        call(self.evaluation, kernel_of(spec, state.bandwidth), self.numbers_of(state), rows, out)
+        kernel, arrays = self.similarity(spec, state.bandwidth), self.numbers_of(state)
+        call(self.evaluation, kernel, arrays, rows, out)
         return self.in_target_units(spec, state, out)
 
     @abc.abstractmethod
@@ -140,11 +145,6 @@ class KernelLearner(PrequentialLearner[_S, _T]):
     @abc.abstractmethod
     def stored(self, state: _T) -> int:
         """Return how many rows a state holds beside those that wait."""
-
-
-def kernel_of(spec: KernelSpec, bandwidth: FloatArray) -> Kernel:
-    """Return the kernel; any will do while there are no rows and γ is not known."""
-    return make_kernel(spec.kernel, float(bandwidth[0]) or 1.0)
 
 
 def early_room(spec: KernelSpec, state: Any, rows: int) -> int:

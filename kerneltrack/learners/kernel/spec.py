@@ -134,3 +134,22 @@ class NOLANASpec(KernelSpec, GradientSpec):
         super().check_together()
         if self.budget < self.rank:
             raise ConfigError("budget", self.budget, f"at least the rank ({self.rank})")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FOGDSpec(KernelSpec, GradientSpec):
+    """Settings of FOGD; see `KernelSpec` and `GradientSpec` for the shared ones.
+
+    Example:
+        >>> FOGDSpec(budget=400, seed=1).learner
+        'fogd'
+    """
+
+    learner: ClassVar[str] = "fogd"
+
+    budget: Annotated[int, Range(1, 10_000), "Random features m."] = 400
+    ridge: Annotated[float, Range(0, 1, "[)"), "λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 1e-6
+    loss: Annotated[str, OneOf(LOSSES), "Of classification; regression has the squared loss."] = (
+        "hinge"
+    )
+    seed: Annotated[int, Range(0, 2**53), "What the random features are drawn from."] = 0
