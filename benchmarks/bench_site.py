@@ -3,12 +3,14 @@
     python -m benchmarks.bench_site          # two seeds of each maker, some four minutes
     python -m benchmarks.bench_site --all    # ten seeds and all there is, a night
     python -m benchmarks.bench_site --days 14 28 --flags="--reference gated"
+    python -m benchmarks.bench_site --judge differences --flags="--periods day"
 
 Sites of two makers (`site_machines`, `site_pumps`), 40 machines for 60 days, with eight broken and
 with none; the command is `kerneltrack track` as anybody types it, with `outside`, the cause that
 all machines share, left out, as a channel or as a cause, and the reference of the default or of the
 first days. Judged from day 14 on (`site_judge`), pooled over the seeds; counts of false episodes
-with their 95 % Poisson intervals. `common` counts those once that several machines share.
+with their 95 % Poisson intervals. `common` counts those once that several machines share. With
+`--judge differences` it is not the episodes that are judged but what differs by period.
 
 The tables go to build/benchmarks/site.md.
 """
@@ -33,6 +35,7 @@ from benchmarks import site_machines, site_pumps
 from benchmarks.places import BUILD, ROOT
 from benchmarks.site_judge import Verdict, interval, judge
 from benchmarks.site_truth import Site
+from kerneltrack.monitor.periods import PeriodsSpec
 
 OUT = BUILD / "site.md"
 
@@ -113,7 +116,8 @@ def run(way: Way, seeds: list[int], args: argparse.Namespace) -> tuple[Verdict, 
                 begin = time.perf_counter()
                 track(rows, output, way.flags(args.flags))
                 seconds += time.perf_counter() - begin
-                verdict = judge(site, output, args.from_day)
+                first = None if args.judge == "episodes" else PeriodsSpec.first
+                verdict = judge(site, output, args.from_day, first)
             print(f"  {way.name}; seed {seed}, {broken} broken: {line(verdict)}", flush=True)
             pooled.add(verdict)
     return pooled, seconds
@@ -191,6 +195,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--machines", type=int, default=40)
     parser.add_argument("--length", type=int, default=60, help="days of rows")
     parser.add_argument("--from-day", type=float, default=14)
+    parser.add_argument("--judge", choices=("episodes", "differences"), default="episodes")
     parser.add_argument("--flags", default="--reference first", help="of the job, as one text")
     args = parser.parse_args()
     if args.all:

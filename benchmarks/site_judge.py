@@ -122,6 +122,29 @@ def episodes_of(output: Path, last: float) -> dict[str, list[Episode]]:
     return found
 
 
+def differences_of(
+    output: Path, last: float, channels: tuple[str, ...]
+) -> dict[str, list[Episode]]:
+    """Read what differs by period (`--periods`) as episodes; arguments as of `episodes_of`."""
+    lines = ds.dataset(output / "differences", format="parquet").to_table().to_pylist()
+    found: dict[str, list[Episode]] = {}
+    for line in sorted(lines, key=lambda line: line["noticed"]):
+        if line["model_id"] is not None:
+            start, noticed, end = (line[name].timestamp() for name in ("start", "noticed", "last"))
+            end = last if line["state"] == "open" else end
+            episode = Episode(start, noticed, end, channels.index(line["channel"]))
+            found.setdefault(line["model_id"], []).append(episode)
+    return found
+
+
+def compared_at(output: Path, first: int) -> dict[str, float]:
+    """Return when a device's periods are first compared: after its first days."""
+    table = ds.dataset(output / "periods", format="parquet").to_table()
+    table = table.group_by("model_id").aggregate([("start", "min")])
+    names, times = table["model_id"].to_pylist(), table["start_min"].cast("int64").to_pylist()
+    return {name: time / 1e9 + first * DAY for name, time in zip(names, times, strict=True)}
+
+
 def armed_at(output: Path) -> dict[str, float]:
     """Return the time of each machine's first row with p."""
     rows = ds.dataset(output / "features", format="parquet")
@@ -201,10 +224,21 @@ class _Judged:
         return self.verdict
 
 
-def judge(site: Site, output: Path, from_day: float = 14) -> Verdict:
-    """Judge a job's episodes on a site, from a day on."""
-    judged = _Judged(site, from_day, armed_at(output))
-    episodes = episodes_of(output, judged.last)
+def judge(site: Site, output: Path, from_day: float = 14, first: int | None = None) -> Verdict:
+    """Judge a job on a site, from a day on.
+
+    Args:
+        site: What is true of it.
+        output: The job's folder.
+        from_day: The first day that counts.
+        first: None: its episodes. Else what differs by period, compared after so many days.
+    """
+    if first is None:
+        judged = _Judged(site, from_day, armed_at(output))
+        episodes = episodes_of(output, judged.last)
+    else:
+        judged = _Judged(site, from_day, compared_at(output, first))
+        episodes = differences_of(output, judged.last, site.channels)
     for name in site.rows["machine"].unique().to_pylist():
         judged.machine(name, episodes.get(name, ()))
     return judged.end()

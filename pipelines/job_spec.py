@@ -17,6 +17,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.spec import FEATURES
 from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.periods import PeriodsSpec
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -43,6 +44,7 @@ from transforms.keyed.expiry import Expiry
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.transform import TrainLinear
 from transforms.outputs import Asked, schemas
+from transforms.periods import SummarisePeriods, check_periods
 from transforms.read.columns import Columns
 from transforms.read.label_values import check_label_type
 from transforms.track.late_data import late_as_failures
@@ -64,6 +66,8 @@ class Job:
         measure: Windows whose kernel mismatch is measured.
         drift: How changes of the loss are detected.
         reference: What rows are held against to find episodes.
+        periods: How devices are compared with their past and with each other, by period; None: they
+            are not.
         given: Where models take their references from; None: of their own first rows.
         learner: The learner's spec, if labels are to be learned.
         late: How long rows wait for delayed labels; None: there are none.
@@ -83,6 +87,7 @@ class Job:
     measure: MeasureMismatch | None = None
     drift: DriftSpec | None = None
     reference: ReferenceSpec | None = None
+    periods: PeriodsSpec | None = None
     given: GivenReferences | None = None
     learner: LearnerSpec | None = None
     late: LateLabels | None = None
@@ -121,6 +126,7 @@ class Job:
             drift=self.drift is not None,
             reference=self.reference is not None,
             devices=self.devices,
+            periods=self.periods is not None,
             learner=self.learner,
             late=self.late is not None,
             metrics_window=self.metrics_window is not None,
@@ -134,6 +140,7 @@ class Job:
             "learner": self.learner and self.learner.to_dict(),
             "drift": self.drift and self.drift.to_dict(),
             "reference": self.reference and self.reference.to_dict(),
+            **({} if self.periods is None else {"periods": self.periods.to_dict()}),
             **({} if self.given is None else {"reference_from": self.given.digest()}),
             **({"overlap": DROP} if self.drop_overlap else {}),
             "measure": self.measure and self.measure.in_ns().to_dict(),
@@ -194,6 +201,7 @@ def job_from_flags(
         measure=measure_from_flags(args, has_time),
         drift=spec_options.drift_from_flags(args),
         reference=spec_options.reference_from_flags(args, given.spec if given else None),
+        periods=spec_options.periods_from_flags(args),
         given=given,
         learner=learner,
         late=_late_from_flags(args, columns, learner, labels),
@@ -214,6 +222,8 @@ def job_from_flags(
     if job.reference is not None and job.reference.needs_times and not has_time:
         allowed = "the column of event times: the reference's stretch or rate is in time"
         raise ConfigError("--time", None, allowed)
+    if job.periods is not None:
+        _check_periods(job)
     if job.before is not None:
         _check_before(job, job.before)
     if given is not None and job.reference is not None:
@@ -223,6 +233,14 @@ def job_from_flags(
     if learner is not None and columns.label is not None:
         check_label_type(learner, columns.label_type)
     return job
+
+
+def _check_periods(job: Job) -> None:
+    """Refuse periods of rows without times, or that are not all put in order."""
+    if job.columns.time is None:
+        raise ConfigError("--time", None, "the column of event times: --periods needs them")
+    with flags_named({name: ORDER.flag(name) for name in ("max_disorder", "max_jump")}):
+        check_periods(job.order, job.columns.width)
 
 
 def _check_before(job: Job, before: SnapshotFolder) -> None:
@@ -405,6 +423,10 @@ def apply_job(
     found = Results({}, [tracked[outputs.FAILURES], late], [], [tracked[outputs.SNAPSHOTS]])
     for name, schema in schemas(asked, outputs.TRACKER).items():
         found.chunks[name] = (tracked[name], schema)
+    if job.periods is not None:
+        summarise = SummarisePeriods(job.periods, job.order, job.columns.width)
+        for name, schema in schemas(asked, outputs.PERIOD).items():
+            found.chunks[name] = (rows | "Periods" >> summarise, schema)
     if train is not None:
         inputs: Any = tracked[outputs.FEATURES]
         if labels is not None:

@@ -90,7 +90,13 @@ def settings() -> Iterator[str]:
 
 def columns() -> Iterator[str]:
     every: dict[str, Any] = {"measure": True, "drift": True, "reference": True, "devices": True}
-    every |= {"late": True, "metrics_window": True, "in_order": True, "extras": ("q", "s")}
+    every |= {
+        "periods": True,
+        "late": True,
+        "metrics_window": True,
+        "in_order": True,
+        "extras": ("q", "s"),
+    }
     for task in ("classification", "regression"):
         asked = Asked(OKFEBSpec(), True, 6, pa.string(), learner=AutoSpec(task=task), **every)
         for live in (False, True):
@@ -209,6 +215,7 @@ def record() -> Iterator[str]:
         pq.write_table(table, f"{folder}/rows.parquet")
         columns = ["--model-id", "id", "--time", "time", "--label", "label"]
         asked = ["--reference", "first", "--drift", "--window", "60", "--learner", "ridge"]
+        asked += ["--periods", "day"]
         place = [f"{folder}/rows.parquet", "--output", f"{folder}/out", "--no-progress"]
         with redirect_stdout(io.StringIO()):
             code = main(["track", *place, *columns, *asked, "--workers", "1"])

@@ -29,12 +29,14 @@ SCORED = "scored"
 METRICS = "metrics"
 SCORES = "scores"
 NEIGHBOURS = "neighbours"
+PERIODS = "periods"
+DIFFERENCES = "differences"
 LATE = "late"
 DEAD_LETTERS = "dead-letters"
 
-TRACKER, LEARNER, SCORER, END = "tracker", "learner", "scorer", "end"
-"""What makes outputs: the steps of `TrackSubspace`, `TrainLinear` and `ScoreRows`, and the file
-job at its end."""
+TRACKER, LEARNER, SCORER, PERIOD, END = "tracker", "learner", "scorer", "period", "end"
+"""What makes outputs: the steps of `TrackSubspace`, `TrainLinear`, `ScoreRows` and
+`SummarisePeriods`, and the file job at its end."""
 
 
 class Asked(NamedTuple):
@@ -50,6 +52,7 @@ class Asked(NamedTuple):
         drift: Whether changes of the loss are detected.
         reference: Whether rows are held against a reference.
         devices: Whether the state of each device is asked for.
+        periods: Whether devices are compared by period.
         learner: The learner's spec, if there is one.
         late: Whether labels come by themselves.
         metrics_window: Whether the learner's metrics have windows.
@@ -66,6 +69,7 @@ class Asked(NamedTuple):
     drift: bool = False
     reference: bool = False
     devices: bool = False
+    periods: bool = False
     learner: LearnerSpec | None = None
     late: bool = False
     metrics_window: bool = False
@@ -239,6 +243,20 @@ OUTPUTS = (
         name=NEIGHBOURS,
         about="the models most like each",
         steps=(END,),
+    ),
+    Output(
+        name=PERIODS,
+        about="what the days of each device are like, beside its own past",
+        steps=(PERIOD,),
+        columns=lambda asked: _schemas().periods_schema(asked.width),
+        setting="periods",
+    ),
+    Output(
+        name=DIFFERENCES,
+        about="which devices differ, by period, from their past and from the fleet",
+        steps=(END,),
+        columns=lambda asked: _schemas().DIFFERENCES_SCHEMA,
+        setting="periods",
     ),
 )
 

@@ -38,6 +38,7 @@ CHOICES = (
 MONITORS = {
     "drift": "kerneltrack.monitor.drift",
     "reference": "kerneltrack.monitor.reference",
+    "periods": "kerneltrack.monitor.periods",
 }
 
 

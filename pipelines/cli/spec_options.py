@@ -19,6 +19,7 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import AutoSpec, LearnerSpec
 from kerneltrack.learners.common.usual import usual_inputs
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
+from kerneltrack.monitor.periods.spec import LENGTHS, PeriodsSpec
 from kerneltrack.monitor.reference import LEARNINGS, ReferenceSpec
 from kerneltrack.paths import is_local
 from kerneltrack.registry import LEARNERS, TRACKERS, parse_learner_spec, parse_spec
@@ -126,8 +127,9 @@ LEARNER = Role(
 )
 DRIFT = Role("drift", "drift-", {"drift": DriftSpec})
 REFERENCE = Role("reference", "reference-", {"reference": ReferenceSpec}, ("learning",))
+PERIODS = Role("periods", "periods-", {"periods": PeriodsSpec}, ("length",))
 LANDMARKS = Role("landmarks", "", {"landmarks": LandmarkSpec})
-ROLES = (TRACKER, LEARNER, DRIFT, REFERENCE)
+ROLES = (TRACKER, LEARNER, DRIFT, REFERENCE, PERIODS)
 
 
 def add_spec_flags(parser: argparse.ArgumentParser) -> None:
@@ -173,6 +175,29 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
         "snapshots: its folder's snapshots/, or one of the files there (default none)",
     )
     REFERENCE.add_flags(group)
+
+
+def add_period_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the verdict by period, which only jobs on files have."""
+    group = parser.add_argument_group(
+        "periods",
+        "Which devices differ from their own past and from the fleet, and what all share.",
+    )
+    group.add_argument(
+        "--periods",
+        choices=(*LENGTHS, NONE),
+        default=None,
+        help="compare each device's days with its own past and with the fleet's same days (default "
+        "none)",
+    )
+    group.add_argument(
+        "--group",
+        default=None,
+        metavar="COLUMN",
+        help="with --periods: column of the site or kind of a device, whose devices are a fleet "
+        "(default: all are one)",
+    )
+    PERIODS.add_flags(group)
 
 
 def tracker_from_flags(args: argparse.Namespace, before: SubspaceSpec | None) -> SubspaceSpec:
@@ -239,6 +264,24 @@ def drift_from_flags(args: argparse.Namespace) -> DriftSpec | None:
         return None
     with DRIFT.named():
         return parse_drift_spec({**values, **given})
+
+
+def periods_from_flags(args: argparse.Namespace) -> PeriodsSpec | None:
+    """Build the spec of the verdict by period, None without one; see `tracker_from_flags`."""
+    if not hasattr(args, PERIODS.name):
+        return None
+    values = _section(args, PERIODS)
+    length = args.periods or values.pop(PERIODS.name, None) or values.get("length")
+    if length in (None, NONE):
+        stray = PERIODS.first_given(args)
+        if args.group is not None:
+            raise ConfigError("--group", args.group, "left out without --periods")
+        if stray is not None:
+            raise ConfigError("--periods", length, f"one of {', '.join(LENGTHS)}: {stray} is given")
+        return None
+    with PERIODS.named():
+        given = {**values, "length": length, **PERIODS.given(args, PERIODS.name)}
+        return spec_from_dict(PeriodsSpec, given)
 
 
 def reference_place(args: argparse.Namespace) -> str | None:
@@ -313,7 +356,9 @@ def _section(args: argparse.Namespace, role: Role) -> dict[str, Any]:
     from pipelines.cli.spec_file import read_spec_file  # noqa: PLC0415
 
     values = read_spec_file(args.spec)
-    sections = (LEARNER.name, DRIFT.name, REFERENCE.name)
+    sections = [LEARNER.name, DRIFT.name, REFERENCE.name]
+    # A job that has no such flag refuses the section.
+    sections += [PERIODS.name] if hasattr(args, PERIODS.name) else []
     parts = {name: values.pop(name) for name in sections if name in values}
     if role is TRACKER:
         return values

@@ -14,7 +14,7 @@ from kerneltrack.settings import check_int
 from pipelines.cli import input_options
 from pipelines.cli.command_line import Parser, folder_name, path_name
 from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
-from pipelines.cli.spec_options import LANDMARKS
+from pipelines.cli.spec_options import LANDMARKS, add_period_flags
 from pipelines.files import max_failures, workers
 from pipelines.run_folder import results_in
 
@@ -74,9 +74,10 @@ def add_track_flags(parser: Parser) -> None:
         "metrics_window": "totals only",
     }
     add_job_flags(parser, without, "failures", "from --labels")
+    add_period_flags(parser)
     parser.epilog = _EPILOG
     parser.show_common(
-        (*COMMON, "--output", "--overwrite", "--labels", "--max-failures", NEIGHBOURS)
+        (*COMMON, "--output", "--overwrite", "--labels", "--max-failures", NEIGHBOURS, "--periods")
     )
 
 
@@ -189,4 +190,14 @@ def check(args: argparse.Namespace) -> Input:
         check_int("--workers", args.workers, 1, MOST_WORKERS)
     results_in(args.output, args.overwrite)
     prepare = functools.partial(workers.prepare, args) if hasattr(args, "workers") else None
-    return input_options.look_at_input(args, prepare)
+    group = getattr(args, "group", None)
+    if group is None:
+        return input_options.look_at_input(args, prepare)
+    # What says where a device stands is no channel of it.
+    args.exclude = (*(args.exclude or ()), group)
+    try:
+        return input_options.look_at_input(args, prepare)
+    except ConfigError as error:
+        if error.value != group:
+            raise
+        raise ConfigError("--group", group, error.allowed) from error

@@ -134,14 +134,22 @@ class _Merged:
 
 def _shared(job: Job, ends: Ends, slots: int) -> Shared:
     track, learn = transforms_of(job)
-    schemas = outputs.schemas(job.asked(), outputs.TRACKER, outputs.LEARNER)
+    schemas = outputs.schemas(job.asked(), outputs.TRACKER, outputs.LEARNER, outputs.PERIOD)
     schemas[FAILURES] = failures_schema()
     steps = Steps(
         track.step(), job.order, None if learn is None else learn.steps(), job.late is not None
     )
     sources = tuple(ends.sources)
     return Shared(
-        ends.output, schemas, sources, slots, steps, job.before, job.float32, MOST_IN_MEMORY
+        ends.output,
+        schemas,
+        sources,
+        slots,
+        steps,
+        job.before,
+        job.float32,
+        MOST_IN_MEMORY,
+        job.periods,
     )
 
 

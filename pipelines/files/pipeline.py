@@ -9,7 +9,7 @@ import apache_beam as beam
 
 from kerneltrack.paths import join, whole
 from pipelines.job_spec import Job, apply_job
-from transforms.outputs import FAILURES, LEARNER, SNAPSHOTS, TRACKER, written
+from transforms.outputs import FAILURES, LEARNER, PERIOD, SNAPSHOTS, TRACKER, written
 from transforms.read.files import ReadChunks
 from transforms.read.label_files import ReadLabels
 from transforms.snapshots.write import WriteSnapshots
@@ -39,7 +39,7 @@ class Ends:
 
 def parts_of(job: Job) -> tuple[str, ...]:
     """Return the folders of the output that a job writes."""
-    return tuple(output.name for output in written(job.asked(), TRACKER, LEARNER))
+    return tuple(output.name for output in written(job.asked(), TRACKER, LEARNER, PERIOD))
 
 
 def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
@@ -64,6 +64,8 @@ def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
         }
     if job.before is not None:
         found["warm_start"] = job.before.folder
+    if job.periods is not None:
+        found["periods"] = settings["periods"]
     if job.given is not None:
         found["reference_from"] = job.given.place
     if start_from is not None:

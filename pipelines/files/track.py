@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -20,7 +21,9 @@ from kerneltrack.monitor.reference import ReferenceSpec
 from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
 from pipelines.files import outcome, output_folder, partitioned
+from pipelines.files.differences import difference_lines, find_differences
 from pipelines.files.first_look import look_and_warn
+from pipelines.files.groups import check_group, groups_of
 from pipelines.files.lineage import START, Lineage, input_dataset
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.long_look import is_scattered, narrowed
@@ -92,6 +95,14 @@ def _why_unreferenced(job: Job) -> str:
     return f"fewer than {job.reference.rows:,} rows{until}"
 
 
+def _differences(args: argparse.Namespace, files: Input, job: Job) -> dict[str, Any]:
+    """Compare the devices by period, if that is asked for; return what the record says of it."""
+    if job.periods is None:
+        return {}
+    groups = None if args.group is None else groups_of(files, args.group)
+    return find_differences(args.output, job.periods, job.columns.channels, groups)
+
+
 def _what_to_ask(said: str | None, job: Job, found: Mapping[str, int | float]) -> list[str]:
     """Return how to learn which models are off, where nothing was asked and the rows would tell.
 
@@ -149,6 +160,8 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     read = ReadChunks(files)
     columns = read.input.columns
     job = job_from_flags(args, columns, {}, "--labels")
+    if args.group is not None:
+        check_group(files, args.group)
     ends = Ends(_rows_of(read, job, workers), _labels(args, files, job), args.output)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns)
@@ -208,6 +221,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **missing_values(totals, columns),
             **models_without_rows(args.output, int(found["rows_failed"])),
             **({} if job.reference is None else {UNREFERENCED: bare}),
+            **_differences(args, files, job),
             **find_neighbours(
                 args.output, job.spec, args.neighbours, int(found["models"]), workers or 1
             ),
@@ -230,6 +244,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             _why_unreferenced(job),
             own=job.given is None and args.warm_start is None,
         ),
+        *difference_lines(args.output, record),
         *neighbour_lines(args.output, record),
         *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),

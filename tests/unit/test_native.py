@@ -16,6 +16,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel, gram, make_kernel
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.prequential import Mode, Predicted
+from kerneltrack.monitor.periods.sums import Memory, PeriodSums
 from kerneltrack.native import binding
 from kerneltrack.registry import LEARNERS
 from kerneltrack.trackers.common.state import Outputs
@@ -43,6 +44,8 @@ STRUCTURES: dict[str, Any] = {
     "mode": Mode,
     "coded": Coded,
     "predicted": Predicted,
+    "period_memory": Memory,
+    "period_sums": PeriodSums,
 }
 
 

@@ -14,7 +14,16 @@ from pipelines.flink.counters import KNOWN
 from pipelines.live.options import TOPICS, topic_flag
 from pipelines.run_folder import results_in
 from transforms import outputs
-from transforms.outputs import FOLDERS, LEARNER, OUTPUTS, SCORER, TRACKER, Asked
+from transforms.outputs import (
+    END,
+    FOLDERS,
+    LEARNER,
+    OUTPUTS,
+    PERIOD,
+    SCORER,
+    TRACKER,
+    Asked,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = Asked(OKFEBSpec(), has_time=True, width=6)
@@ -23,6 +32,7 @@ WHOLE = PLAIN._replace(
     drift=True,
     reference=True,
     devices=True,
+    periods=True,
     learner=RidgeSpec(),
     late=True,
     metrics_window=True,
@@ -44,6 +54,9 @@ def test_a_job_has_what_it_is_asked_for() -> None:
     assert names(PLAIN, *of_files) == ["features", "failures", "snapshots"]
     every = ["mismatch", "alerts", "episodes", "predictions", "metrics"]
     assert names(WHOLE, *of_files) == ["features", "failures", "snapshots", *every]
+    assert names(WHOLE, PERIOD) == ["periods"]
+    assert names(WHOLE, END) == ["neighbours", "differences"]
+    assert names(PLAIN, PERIOD, END) == ["neighbours"]
     assert names(WHOLE, SCORER) == ["failures", "mismatch", "episodes", "scores"]
     live = WHOLE._replace(bounded=False)
     assert set(names(live)) == {"features", "failures", "devices", "scored", *every}

@@ -20,12 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack import codec
+from kerneltrack.monitor.periods import PeriodsSpec
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk, Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
-from transforms.outputs import FAILURES, FEATURES, METRICS, PREDICTIONS
+from transforms.outputs import FAILURES, FEATURES, METRICS, PERIODS, PREDICTIONS
 from transforms.partition.blocks import Block, run_blocks, takes_blocks
 from transforms.partition.large import OneLarge, parts_of, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
@@ -37,6 +38,7 @@ from transforms.partition.shuffle import (
     spread_piece,
 )
 from transforms.partition.steps import Rows, State, Steps
+from transforms.periods import PeriodRows
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
 from transforms.track.merge import spread_across, spread_times
@@ -61,6 +63,7 @@ class Shared:
         float32: Whether the trackers' snapshots are written in single precision.
         most_bytes: Bytes of a task's rows that are sorted in memory; of more than that, models
             are read in groups, and one that is larger is merged from sorted runs.
+        periods: What a device's periods are compared with; None: none are written.
     """
 
     output: str
@@ -71,6 +74,7 @@ class Shared:
     before: SnapshotFolder | None
     float32: bool
     most_bytes: int
+    periods: PeriodsSpec | None = None
 
 
 class SpreadTask(NamedTuple):
@@ -165,7 +169,7 @@ def _track(shared: Shared, task: TrackTask, counts: Counts) -> Manifest:
         TaskStates(shared.output, task.name, shared.float32) as states,
     ):
         results = _Results(shared, task, files, states)
-        for part in _parts(shared, task):
+        for part in _watched(shared, _parts(shared, task), files):
             if isinstance(part, SortedRows) and takes_blocks(shared.steps):
                 for block in run_blocks(shared.steps, part):
                     results.add_block(block)
@@ -186,6 +190,32 @@ def _parts(shared: Shared, task: TrackTask) -> Iterator[SortedRows | OneLarge]:
         return
     scratch = os.path.join(os.path.dirname(task.rows[0].path), task.name)
     yield from parts_of(task.rows, slots, keys, shared.most_bytes, scratch)
+
+
+def _watched(
+    shared: Shared, parts: Iterator[SortedRows | OneLarge], files: TaskFiles
+) -> Iterator[SortedRows | OneLarge]:
+    """Yield rows of models, and write their periods, if these are asked for."""
+    spec, steps = shared.periods, shared.steps
+    if spec is None:
+        yield from parts
+        return
+    for part in parts:
+        for key, rows in part.each() if isinstance(part, SortedRows) else (part,):
+            device = PeriodRows(spec, steps.order, len(steps.track.work.channels))
+            if isinstance(rows, Chunk):
+                device.add(rows)
+            else:
+                yield key, _each_watched(rows, device)
+            files.add(key, Rows(PERIODS, device.batch()))
+        if isinstance(part, SortedRows):
+            yield part
+
+
+def _each_watched(rows: Iterator[Chunk], device: PeriodRows) -> Iterator[Chunk]:
+    for chunk in rows:
+        device.add(chunk)
+        yield chunk
 
 
 class _Results:

@@ -7,6 +7,7 @@ import pyarrow as pa
 from kerneltrack.learners import AutoSpec, LearnerSpec
 from kerneltrack.learners.common.board import OF_INTERVALS
 from kerneltrack.learners.common.guesses import GUESSES
+from kerneltrack.monitor.periods.device import NUMBERS
 from kerneltrack.monitor.reference import WRITTEN
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
@@ -96,6 +97,41 @@ def episodes_schema(has_time: bool, width: int) -> pa.Schema:
         if has_time:
             fields.append(pa.field(name, TIME))
     return pa.schema([*fields, pa.field("shares", pa.list_(pa.float64(), width))])
+
+
+def periods_schema(width: int) -> pa.Schema:
+    """Return the schema of the periods of rows with so many channels.
+
+    A line a device and period that has rows: from `start` to `end`, its `rows`, and of each channel
+    level, movement and repeats against the device's own past, NaN where there is too little.
+    """
+    return pa.schema(
+        [
+            pa.field("model_id", pa.string()),
+            pa.field("start", TIME),
+            pa.field("end", TIME),
+            pa.field("rows", pa.int64()),
+            *(pa.field(name, pa.list_(pa.float64(), width)) for name in NUMBERS),
+        ]
+    )
+
+
+DIFFERENCES_SCHEMA = pa.schema(
+    [
+        pa.field("model_id", pa.string()),
+        pa.field("group", pa.string()),
+        *(pa.field(name, TIME) for name in ("start", "noticed", "last")),
+        pa.field("state", pa.string()),
+        pa.field("channel", pa.string()),
+        pa.field("number", pa.string()),
+        pa.field("up", pa.bool_()),
+        pa.field("score", pa.float64()),
+        pa.field("changed", pa.int64()),
+        pa.field("of", pa.int64()),
+    ]
+)
+"""A line for each time that a device, or (`model_id` null) many together, differed: see
+`kerneltrack.monitor.periods.Spell`."""
 
 
 def devices_schema(has_time: bool, width: int) -> pa.Schema:

@@ -13,6 +13,7 @@ from pipelines.report.data.channels import Channels, channels_of
 from pipelines.report.data.choice import Choice, codes_of, models_shown, models_with_curves
 from pipelines.report.data.columns import model_numbers
 from pipelines.report.data.curves import Curve, Curves
+from pipelines.report.data.differences import Differences, differences_of
 from pipelines.report.data.episodes import Band, Episodes, bands_of, episodes_of
 from pipelines.report.data.failures import FailureKind, failures_of
 from pipelines.report.data.files import fields_of, parquet_files, read_batches
@@ -46,6 +47,7 @@ class Report:
     learning: Learning | None
     alerts: Alerts | None
     episodes: Episodes | None
+    differences: Differences | None
     bands: Mapping[str, Sequence[Band]]
     channels: Channels | None
     planes: Mapping[str, Plane]
@@ -103,6 +105,7 @@ def report_of(output: str, run: Mapping[str, Any], inputs: Input | None = None) 
         learning=learning_of(output, choice, late="labels_in" in run.get("counts", {})),
         alerts=alerts_of(output, choice),
         episodes=episodes,
+        differences=differences_of(output, run),
         bands=bands,
         channels=channels,
         planes=planes_of(paths, fields, totals, lengths, bands),

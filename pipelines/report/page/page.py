@@ -66,6 +66,7 @@ def render_page(report: Report) -> str:
         learning=learning_texts(report.learning, report.choice),
         alerts=report.alerts,
         episodes=report.episodes,
+        differences=report.differences,
         heat=report.heat,
         outside=report.outside,
         channels=report.channels,

@@ -1,0 +1,136 @@
+"""Differences by period as the report shows them: which devices, since when, and what all share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.report.data.files import column_names, parquet_files, read_batches
+from pipelines.report.text import SECOND, moment, natural
+from transforms.outputs import DIFFERENCES
+
+MOST_LISTED = 100
+"""Devices, and common causes, that the page lists."""
+_DAY = 86_400_000_000_000
+_WORDS = {
+    ("level", True): "higher",
+    ("level", False): "lower",
+    ("movement", True): "less steady",
+    ("movement", False): "steadier",
+    ("repeats", True): "repeats its values",
+    ("repeats", False): "repeats its values less",
+}
+"""What a difference is, in words."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A device that differs, its worst spell; or a change that many devices share.
+
+    Attributes:
+        model: Its ID; None: many devices.
+        group: Of which group; None without groups.
+        open: Whether it differs to the end.
+        since: The first day.
+        until: The last one.
+        what: Channel and what of it, in words.
+        score: How far, in usual deviations.
+        changed: Devices that changed.
+        of: Devices that there are.
+        spells: How many the device had.
+    """
+
+    model: str | None
+    group: str | None
+    open: bool
+    since: str
+    until: str
+    what: str
+    score: float
+    changed: int
+    of: int
+    spells: int = 1
+
+
+@dataclass(frozen=True)
+class Differences:
+    """The devices of a run compared by period.
+
+    Attributes:
+        length: "day".
+        judged: Devices that had past enough.
+        total: Devices that differ.
+        still: Those of them that do to the end.
+        devices: The first 100, those that do to the end first, the furthest first.
+        common: Changes that many share, in order of time, the first 100.
+    """
+
+    length: str
+    judged: int
+    total: int
+    still: int
+    devices: list[Difference]
+    common: list[Difference]
+
+
+def differences_of(output: str, run: Mapping[str, Any]) -> Differences | None:
+    """Read what a run found by period; None where nothing was asked for.
+
+    Cost: O(spells) time and memory.
+    """
+    record = run.get("differences")
+    if not record:
+        return None
+    length = str(run["periods"]["length"])
+    paths = parquet_files(output, DIFFERENCES)
+    spells: dict[str, list[dict[str, Any]]] = {}
+    common: list[Difference] = []
+    for batch in read_batches(paths, column_names(paths)):
+        for line in _plain(batch):
+            if line["model_id"] is None:
+                common.append(_difference(line))
+            else:
+                spells.setdefault(line["model_id"], []).append(line)
+    worst = [
+        _difference(
+            max(lines, key=lambda line: (line["state"] == "open", line["score"])),
+            len(lines),
+        )
+        for lines in spells.values()
+    ]
+    worst.sort(key=lambda each: (not each.open, -each.score, natural(each.model or "")))
+    still = sum(each.open for each in worst)
+    return Differences(
+        length, record["judged"], len(worst), still, worst[:MOST_LISTED], common[:MOST_LISTED]
+    )
+
+
+def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    for name in ("start", "noticed", "last"):
+        columns[name] = columns[name].cast(pa.int64())
+    lines: list[dict[str, Any]] = pa.table(columns).to_pylist()
+    return lines
+
+
+def _difference(line: Mapping[str, Any], spells: int = 1) -> Difference:
+    return Difference(
+        model=line["model_id"],
+        group=line["group"],
+        open=line["state"] == "open",
+        since=_day(line["start"]),
+        # The end of the last period is the beginning of another.
+        until=_day(line["last"] - 1),
+        what=f"{line['channel']} {_WORDS[line['number'], line['up']]}",
+        score=line["score"],
+        changed=line["changed"],
+        of=line["of"],
+        spells=spells,
+    )
+
+
+def _day(time: int) -> str:
+    return moment(time - time % _DAY, to=SECOND).partition(" ")[0]
