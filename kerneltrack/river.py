@@ -1,4 +1,4 @@
-"""River's interfaces: features, a detector and a classifier that learn one row, a dict, at a time.
+"""River's interfaces: features, a detector, a classifier and a regressor that learn row by row.
 
 In the first `warmup` rows nothing is known yet: features and scores are 0. Channels are the names
 that these rows have; one that is missing later counts as 0, as absent features do in River, and
@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from river import base
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners.common.inputs import own_inputs
-from kerneltrack.learners.common.spec import CLASSIFICATION, ROWS, LearnerSpec
+from kerneltrack.learners.common.spec import CLASSIFICATION, REGRESSION, ROWS, LearnerSpec
 from kerneltrack.registry import get_learner, parse_learner_spec, parse_spec
 from kerneltrack.tracker import Tracker
 
@@ -161,15 +162,76 @@ class SubspaceDetector(_Subspace, _Detector):  # type: ignore[misc]
         return 0.0 if said is None else said.novelty
 
 
-class OnlineClassifier(_Subspace, base.Classifier):
+class _OnlineLearner(_Subspace):
+    """What classifier and regressor share: a learner on rows that the first ones standardise."""
+
+    _task = CLASSIFICATION
+
+    def __init__(
+        self,
+        learner: str = "auto",
+        warmup: int = 100,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Keep the arguments; see the class."""
+        # Of the tracker only the scale is used: the cheapest there is.
+        super().__init__(rank=1, budget=1, warmup=warmup)
+        self.learner = learner
+        self.settings = settings
+        told = {"learner": learner, **(settings or {}), "task": self._task, "inputs": ROWS}
+        self._spec: LearnerSpec = parse_learner_spec(told)
+        self._state: Any = None
+        self._labels: list[Any] = []
+        self._scale: Any = None
+
+    def _learn_labelled(self, x: Mapping[Any, Any], label: Any) -> None:
+        """Learn a row and its label; until the warm-up is full both wait."""
+        rows = [self._row(x)] if self._scale is not None else self._learn(x)
+        self._labels.append(label)
+        if not rows:
+            return
+        if self._state is None:
+            # The scale never moves: the tracker is done.
+            self._scale = self._model.state
+            learner = get_learner(self._spec.learner)
+            self._state = learner.begin(self._spec, len(self._names), len(self._names))
+        self._take(rows, self._labels)
+        self._labels = []
+
+    def _learn_frame(self, rows: pd.DataFrame, labels: list[Any]) -> None:
+        """Learn rows and labels in their order, those behind the warm-up in one call."""
+        if len(labels) != len(rows):
+            raise ConfigError("y", f"{len(labels)} labels", f"one for each of {len(rows)} rows")
+        first = 0
+        while self._scale is None and first < len(rows):
+            self._learn_labelled(rows.iloc[first].to_dict(), labels[first])
+            first += 1
+        if first < len(rows):
+            self._take(self._matrix(rows.iloc[first:]), labels[first:])
+
+    def _take(self, rows: Any, labels: list[Any]) -> None:
+        inputs = own_inputs(self._model.spec, self._scale, rows)
+        self._state = get_learner(self._spec.learner).learn(self._spec, self._state, inputs, labels)
+
+    def _matrix(self, frame: pd.DataFrame) -> FloatArray:
+        """Return rows of a frame, (n, D): columns that it lacks are 0."""
+        rows = np.zeros((len(frame), len(self._names)))
+        for place, name in enumerate(self._names):
+            if name in frame:
+                rows[:, place] = [_number(name, value) for value in frame[name].tolist()]
+        return rows
+
+
+class OnlineClassifier(_OnlineLearner, base.MiniBatchClassifier):
     """A classifier without settings that gives probabilities.
 
-    The learner is `auto` of `kerneltrack.learners`, or another one; it is told of the row as jobs
-    tell it, standardised by the first `warmup` rows. Until these are there the classes' shares are
-    what it says; then the rows are learned, in their order.
+    The learner is `auto` of `kerneltrack.learners`, or another one; it is given the row as jobs
+    give it, standardised by the first `warmup` rows. Until these are there the classes' shares are
+    what it says; then the rows are learned, in their order. `learn_many` learns rows of a frame as
+    `learn_one` would one after the other, bit for bit.
 
     Args:
-        learner: Name of the learner; told of the row alone.
+        learner: Name of the learner, which is given the row alone.
         warmup: First rows, which the scale is taken from.
         settings: Further settings of the learner by name.
 
@@ -190,15 +252,7 @@ class OnlineClassifier(_Subspace, base.Classifier):
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep the arguments; see the class."""
-        # Of the tracker only the scale is used: the cheapest there is.
-        super().__init__(rank=1, budget=1, warmup=warmup)
-        self.learner = learner
-        self.settings = settings
-        told = {"learner": learner, **(settings or {}), "task": CLASSIFICATION, "inputs": ROWS}
-        self._spec: LearnerSpec = parse_learner_spec(told)
-        self._state: Any = None
-        self._labels: list[Any] = []
-        self._scale: Any = None
+        super().__init__(learner=learner, warmup=warmup, settings=settings)
         self._classes: dict[Any, str] = {}
 
     @classmethod
@@ -217,27 +271,95 @@ class OnlineClassifier(_Subspace, base.Classifier):
             ConfigError: for a value that is no number.
             DataError: for one that is not finite; nothing is learned of the row then.
         """
-        rows = [self._row(x)] if self._scale is not None else self._learn(x)
-        self._labels.append(self._classes.setdefault(y, str(len(self._classes))))
-        if not rows:
-            return
-        learner = get_learner(self._spec.learner)
-        if self._state is None:
-            # The scale never moves: the tracker is done.
-            self._scale = self._model.state
-            self._state = learner.begin(self._spec, len(self._names), len(self._names))
-        inputs = own_inputs(self._model.spec, self._scale, rows)
-        self._state = learner.learn(self._spec, self._state, inputs, self._labels)
-        self._labels = []
+        self._learn_labelled(x, self._name(y))
+
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn the rows of a frame and their classes, in their order; errors as of `learn_one`."""
+        self._learn_frame(X, [self._name(label) for label in y.tolist()])
+
+    def _name(self, label: Hashable) -> str:
+        return self._classes.setdefault(label, str(len(self._classes)))
 
     def predict_proba_one(self, x: Mapping[Any, Any], **_: Any) -> dict[Any, float]:
         """Return the probabilities of the classes known; in the warm-up their shares so far."""
-        named = {name: label for label, name in self._classes.items()}
         if self._state is None:
-            many = len(self._labels)
-            return {label: self._labels.count(name) / many for name, label in named.items()}
+            return self._shares()
+        (chances,) = self._chances([self._row(x)]).tolist()
+        return dict(zip(self._known(), chances, strict=True))
+
+    def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Return the probabilities of each row of a frame, a column a class."""
+        if self._state is None:
+            return pd.DataFrame([self._shares()] * len(X), index=X.index)
+        return pd.DataFrame(self._chances(self._matrix(X)), X.index, self._known())
+
+    def _shares(self) -> dict[Any, float]:
+        many = len(self._labels)
+        return {label: self._labels.count(name) / many for label, name in self._classes.items()}
+
+    def _known(self) -> list[Any]:
+        named = {name: label for label, name in self._classes.items()}
+        return [named[name] for name in self._state.classes]
+
+    def _chances(self, rows: Any) -> FloatArray:
+        inputs = own_inputs(self._model.spec, self._scale, rows)
+        return get_learner(self._spec.learner).probabilities(self._spec, self._state, inputs)
+
+
+class OnlineRegressor(_OnlineLearner, base.MiniBatchRegressor):
+    """A regressor without settings.
+
+    As `OnlineClassifier`, for targets: of any unit and zero. In the warm-up their mean so far is
+    what it says, 0 before the first.
+
+    Args:
+        learner: Name of the learner, which is given the row alone.
+        warmup: First rows, which the scale is taken from.
+        settings: Further settings of the learner by name.
+
+    Example:
+        >>> model, error = OnlineRegressor(warmup=100), 0.0
+        >>> for n, (a, b) in enumerate(np.random.default_rng(0).normal(size=(1000, 2)).tolist()):
+        ...     x, y = {"a": a, "b": b}, 50 + a * a + b
+        ...     error += n >= 200 and abs(model.predict_one(x) - y) / 800
+        ...     model.learn_one(x, y)
+        >>> error < 0.2
+        True
+    """
+
+    _task = REGRESSION
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"warmup": 5, "settings": {"budget": 20}}
+        yield {"learner": "ridge", "warmup": 5}
+
+    def learn_one(self, x: Mapping[Any, Any], y: float) -> None:  # type: ignore[override]
+        """Learn a row and its target; errors as of `OnlineClassifier.learn_one`."""
+        self._learn_labelled(x, _number("y", y))
+
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn the rows of a frame and their targets, in their order."""
+        self._learn_frame(X, [_number("y", target) for target in y.tolist()])
+
+    def predict_one(self, x: Mapping[Any, Any]) -> float:
+        """Return the target of a row."""
+        if self._state is None:
+            return self._mean()
+        return float(self._values([self._row(x)])[0])
+
+    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+        """Return the targets of the rows of a frame."""
+        if self._state is None:
+            return pd.Series(self._mean(), index=X.index)
+        return pd.Series(self._values(self._matrix(X)), index=X.index)
+
+    def _mean(self) -> float:
+        return sum(self._labels) / len(self._labels) if self._labels else 0.0
+
+    def _values(self, rows: Any) -> FloatArray:
+        inputs = own_inputs(self._model.spec, self._scale, rows)
         learner = get_learner(self._spec.learner)
-        inputs = own_inputs(self._model.spec, self._scale, [self._row(x)])
-        (chances,) = learner.probabilities(self._spec, self._state, inputs).tolist()
-        known = [named[name] for name in self._state.classes]
-        return dict(zip(known, chances, strict=True))
+        # What waits for a learner's bandwidth is learned for predictions, as scikit-learn's does.
+        state = learner.settled(self._spec, self._state)
+        return learner.values(self._spec, state, inputs)[:, 0]

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import confusion_matrix, mean_absolute_error, root_mean_squared_error
+from sklearn.metrics import (
+    cohen_kappa_score,
+    confusion_matrix,
+    f1_score,
+    mean_absolute_error,
+    root_mean_squared_error,
+)
 
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
@@ -230,6 +236,15 @@ def _figures(spec: LearnerSpec, rows: Sequence[Record], until: Sequence[Record])
         line["accuracy"] = correct / len(scored) if scored else None
         total = sum(r["correct"] for r in so_far)
         line["running_accuracy"] = total / len(so_far) if so_far else None
+        pair = (
+            [r["label"] if r["known"] else "(other)" for r in scored],
+            [r["prediction"] for r in scored],
+        )
+        line |= {"macro_f1": None, "kappa": None}
+        if scored:
+            line["macro_f1"] = float(f1_score(*pair, average="macro", zero_division=0.0))
+        if len({name for names in pair for name in names}) > 1:
+            line["kappa"] = float(cohen_kappa_score(*pair))
         given = [r["score"] if r["correct"] else 1.0 - r["score"] for r in scored]
         logs = [-math.log(max(chance, MIN_CHANCE)) for chance in given]
         line["log_loss"] = math.fsum(logs) / len(scored) if scored else None

@@ -91,6 +91,8 @@ def test_the_figures_of_a_small_stream() -> None:
         "correct": 1,
         "accuracy": 0.5,
         "running_accuracy": 0.5,
+        "macro_f1": 1 / 3,
+        "kappa": 0.0,
         "confusion": [
             {"label": "a", "prediction": "a", "count": 1},
             {"label": "b", "prediction": "a", "count": 1},
@@ -108,6 +110,8 @@ def test_the_figures_of_a_small_stream() -> None:
         "correct": 1,
         "accuracy": 1.0,
         "running_accuracy": 2 / 3,
+        "macro_f1": 1.0,
+        "kappa": None,
         "confusion": [{"label": "b", "prediction": "b", "count": 1}],
         "accuracy_commonest": 0.0,
         "accuracy_last": 1.0,
@@ -121,6 +125,8 @@ def test_the_figures_of_a_small_stream() -> None:
         "correct": 2,
         "accuracy": 2 / 3,
         "running_accuracy": 2 / 3,
+        "macro_f1": pytest.approx(2 / 3),
+        "kappa": pytest.approx(0.4),
         "confusion": [*first["confusion"], *second["confusion"]],  # type: ignore[misc]
         "accuracy_commonest": 1 / 3,
         "accuracy_last": 2 / 3,

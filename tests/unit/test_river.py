@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from river import checks, datasets, linear_model
 
@@ -16,10 +17,15 @@ import kerneltrack as kt
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec
 from kerneltrack.registry import get_learner
-from kerneltrack.river import OnlineClassifier, SubspaceDetector, SubspaceFeatures
+from kerneltrack.river import (
+    OnlineClassifier,
+    OnlineRegressor,
+    SubspaceDetector,
+    SubspaceFeatures,
+)
 from tests.oracles.streams import walk
 
-ESTIMATORS = (SubspaceFeatures, SubspaceDetector, OnlineClassifier)
+ESTIMATORS = (SubspaceFeatures, SubspaceDetector, OnlineClassifier, OnlineRegressor)
 
 
 class _Cards:
@@ -133,3 +139,40 @@ def test_a_copy_goes_on_by_itself() -> None:
         assert model.score_one(row) == other.score_one(row) == again.score_one(row)
         for each in (model, other, again):
             each.learn_one(row)
+
+
+@pytest.mark.parametrize("cuts", [(0, 300), (0, 10, 60, 61, 300)])
+def test_many_rows_are_learned_as_one_after_the_other(cuts: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "c"])
+    targets = pd.Series(50.0 + frame["a"] ** 2 + frame["b"])
+    classes = pd.Series(np.where(targets > 51, "high", "low"))
+    for kind, labels in ((OnlineClassifier, classes), (OnlineRegressor, targets)):
+        one, many = (kind(warmup=50, settings={"budget": 10}) for _ in range(2))
+        for row, label in zip(frame.to_dict("records"), labels.tolist(), strict=True):
+            one.learn_one(row, label)
+        for start, stop in itertools.pairwise(cuts):
+            many.learn_many(frame.iloc[start:stop], labels.iloc[start:stop])
+        # Columns in another order, and one that is missing: it counts as 0.
+        fresh = frame[["c", "a"]].iloc[:5]
+        alone = [one.predict_one(row) for row in fresh.to_dict("records")]
+        found = many.predict_many(fresh)
+        assert (found.tolist(), found.index.tolist()) == (alone, fresh.index.tolist())
+        if isinstance(one, OnlineClassifier) and isinstance(many, OnlineClassifier):
+            chances = [one.predict_proba_one(row) for row in fresh.to_dict("records")]
+            assert many.predict_proba_many(fresh).to_dict("records") == chances
+        with pytest.raises(kt.ConfigError, match="y = '1 labels'"):
+            many.learn_many(frame.iloc[:2], labels.iloc[:1])
+
+
+def test_the_regressor_predicts_targets_of_any_unit() -> None:
+    rng = np.random.default_rng(7)
+    model, errors = OnlineRegressor(warmup=50, settings={"intervals": 0.9}), []
+    assert model.predict_one({"a": 1.0}) == 0.0
+    for number, (a, b) in enumerate(rng.normal(size=(1_000, 2)).tolist()):
+        row, target = {"a": a, "b": b}, 101_325.0 + 20.0 * (a * a + b)
+        if number == 3:
+            assert 101_000 < model.predict_one(row) < 102_000
+        errors.append(target - model.predict_one(row))
+        model.learn_one(row, target)
+    assert np.std(errors[300:]) < 0.2 * 20.0 * np.sqrt(3.0)

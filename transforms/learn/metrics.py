@@ -70,6 +70,7 @@ def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence
         columns["correct"] = pa.array(counts[:, 2])
         columns["accuracy"] = _mean(counts[:, 2], counts[:, 1])
         columns["running_accuracy"] = _mean(running[:, 2], running[:, 1])
+        columns["macro_f1"], columns["kappa"] = _agreement([line.tally.pairs for line in lines])
         columns["log_loss"] = _mean(sums[:, 0], counts[:, 1])
         columns["brier"] = _mean(sums[:, 1], counts[:, 1])
         columns["confusion"] = _confusion(told)
@@ -113,6 +114,51 @@ def _mean(sums: npt.NDArray[Any], counts: IntArray, root: bool = False) -> pa.Ar
     none = (counts == 0) | np.isnan(sums)
     means = sums / np.where(none, 1, counts)
     return pa.array(np.sqrt(means) if root else means, mask=none)
+
+
+def _agreement(pairs: Sequence[IntArray]) -> tuple[pa.Array, pa.Array]:
+    """Return macro-F1 and Cohen's kappa of lines by their counts of label and prediction.
+
+    F1 is 2·hits/(rows of the label + rows predicted so), its mean over all classes that are a label
+    or a prediction in the line (a label without room is one of them); kappa is (p - e)/(1 - e) with
+    p the accuracy, e that of the same predictions in random order. Null where they are not defined.
+
+    Reference: J. Cohen, "A coefficient of agreement for nominal scales", Educational and
+    Psychological Measurement 20, 1960.
+    """
+    lines, whole = len(pairs), np.concatenate([np.zeros((0, 3), np.int64), *pairs])
+    owner = np.repeat(np.arange(lines), [len(part) for part in pairs])
+    width = int(whole[:, :2].max(initial=0)) + 1
+    cells, places = np.unique(
+        np.concatenate([owner * width + whole[:, 0], owner * width + whole[:, 1]]),
+        return_inverse=True,
+    )
+    label, said = places[: len(whole)], places[len(whole) :]
+    of_label, of_said, hits = (
+        np.bincount(at, weights, len(cells))
+        for at, weights in (
+            (label, whole[:, 2]),
+            (said, whole[:, 2]),
+            (label, np.where(label == said, whole[:, 2], 0)),
+        )
+    )
+    line = cells // width
+    scored, right, chance, f1, classes = (
+        np.bincount(line, weights, lines)
+        for weights in (
+            of_label,
+            hits,
+            of_label * of_said,
+            2.0 * hits / (of_label + of_said),
+            np.ones(len(cells)),
+        )
+    )
+    none = scored == 0
+    rows = np.where(none, 1.0, scored)
+    expected = chance / (rows * rows)
+    same = none | (expected >= 1.0)
+    kappa = (right / rows - expected) / np.where(same, 1.0, 1.0 - expected)
+    return pa.array(f1 / np.where(none, 1.0, classes), mask=none), pa.array(kappa, mask=same)
 
 
 def _confusion(told: Sequence[tuple[LearnerState, Sequence[Line]]]) -> pa.Array:

@@ -222,6 +222,8 @@ def metrics_schema(spec: LearnerSpec) -> pa.Schema:
             pa.field("correct", pa.int64()),
             pa.field("accuracy", pa.float64()),
             pa.field("running_accuracy", pa.float64()),
+            pa.field("macro_f1", pa.float64()),
+            pa.field("kappa", pa.float64()),
             pa.field("log_loss", pa.float64()),
             pa.field("brier", pa.float64()),
             pa.field("confusion", pa.list_(cell)),
