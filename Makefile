@@ -95,7 +95,7 @@ test-fast: env ## run the unit and stream tests that need no cluster and no data
 
 # What the row loops have to hold.
 CONTRACTS := $(addprefix tests/unit/test_,crafted_states.py tracker_contract.py trackers_together.py \
-	learners_contract.py reference.py periods.py)
+	learners_contract.py reference.py reference_moving.py periods.py)
 
 # Loops whose every address and conversion is checked, under states and rows that mean harm.
 SANITIZED := build/sanitized

@@ -127,6 +127,7 @@ def cases() -> dict[str, Callable[[], Case]]:
     found |= {f"model {name}": partial(_model, _spec(name)) for name in ("okfeb", "covariance")}
     found["model reference"] = partial(_referred, _spec("okfeb"))
     found["model given"] = partial(_given, _spec("okfeb"))
+    found["model moving"] = partial(_moving, _spec("okfeb"))
     for name in ("auto", "ridge", "ridge-targets", "polk", "nolana", "fogd"):
         found[f"learning {name}"] = partial(_learning, _learner_spec(name))
     return found
@@ -200,6 +201,26 @@ def _referred(spec: SubspaceSpec) -> Case:
     asked = ReferenceSpec(rows=2 * BLOCK, learning="gated", lags=3, rank=3, budget=6)
     work = model.Work(spec=spec, reference=asked)
     seen = walk(seed=8, count=5 * BLOCK - 30, width=4)
+    seen[-10:] += 20.0
+
+    def run(now: model.Model) -> bytes:
+        now, _ = segments.run_rows(work, "a", now, ROWS[:50], None, 0)
+        if now.reference is not None:
+            reference.open_episode(asked, now.reference)
+        return model.encode(work, "a", now)
+
+    def read(data: bytes, own: bool) -> model.Model:
+        return model.decode(work, data, "state", own)
+
+    now, _ = segments.run_rows(work, "a", model.begin(work, "a", seen[:20]), seen, None, 0)
+    return Case(model.encode(work, "a", now), read, run)
+
+
+def _moving(spec: SubspaceSpec) -> Case:
+    """Return a model whose reference moves, has an open episode, and soon learns a block."""
+    asked = ReferenceSpec(learning="auto", memory=f"{8 * BLOCK} rows", rows=2 * BLOCK, lags=2)
+    work = model.Work(spec=spec, reference=asked)
+    seen = walk(seed=8, count=10 * BLOCK - 30, width=4)
     seen[-10:] += 20.0
 
     def run(now: model.Model) -> bytes:

@@ -86,9 +86,7 @@ static int64_t memories_of(const reference_state *state) {
   return state->memory.columns / state->rows.columns;
 }
 
-/* e: the row at a place of the buffer and the lags - 1 rows before it, the newest first, and its means
-over time, less m. */
-static void embed(const reference_state *state, int64_t lags, int64_t place, double *e) {
+void embed(const reference_state *state, int64_t lags, int64_t place, double *e) {
   int64_t width = state->rows.columns, many = state->memory.columns;
   for (int64_t l = 0; l < lags; l++) {
     const double *row = row_of(&state->rows, place + lags - 1 - l), *mean = state->mean.at + l * width;
@@ -117,8 +115,7 @@ void follow_means(reference_state *state, int64_t lags, int64_t place) {
   }
 }
 
-/* y ← We, W lower triangular; ‖y‖². */
-static double whiten(const reference_state *state, const double *e, double *y) {
+double whiten(const reference_state *state, const double *e, double *y) {
   int64_t size = state->mean.size;
   for (int64_t i = 0; i < size; i++) y[i] = dot(row_of(&state->whitener, i), e, i + 1);
   return dot(y, y, size);
@@ -431,8 +428,8 @@ static int off_by_angle(const reference_state *state, int64_t place) {
   return row_of(&state->measured, ANGLE)[place] / means[ANGLE] > larger(distance, 1.0);
 }
 
-static void note(const reference_state *state, int64_t row, int64_t time, int closed, int64_t place,
-                 reference_episodes *out) {
+void note_episode(const reference_state *state, int64_t row, int64_t time, int closed, int64_t place,
+                  reference_episodes *out) {
   const double *numbers = state->reals.at;
   const int64_t *counts = state->counts.at;
   /* Without a row that is surprising by itself the newest such row is of an earlier excursion. */
@@ -472,7 +469,7 @@ static double independent_exponent(double drift) {
 
 /* False alarms a row that are accepted: by the pace of the rows that the reference was made from where
 they are counted in event time. Rows of one time come as fast as can be: no rate is too low for them. */
-static double rate_of(const reference_settings *settings, const reference_state *state) {
+double rate_of(const reference_settings *settings, const reference_state *state) {
   if (settings->per_rows > 0) return settings->false_alarms / (double)settings->per_rows;
   int64_t passed = state->times.at[STRETCH_TIME] - state->times.at[FIRST_TIME];
   double pace = (double)most_of(passed, 1) / (double)most_of(state->counts.at[STRETCHED] - 1, 1);
@@ -616,23 +613,19 @@ static void rehearse(const reference_settings *settings, reference_state *state,
 
 /* The episode that is open, as of the last row. */
 KT_API int64_t kt_reference_note(const reference_state *state, reference_episodes *out) {
-  note(state, state->counts.at[SEEN] - 1, state->times.at[NEWEST_TIME], 0, 0, out);
+  note_episode(state, state->counts.at[SEEN] - 1, state->times.at[NEWEST_TIME], 0, 0, out);
   return KT_DONE;
 }
 
-/* How surprising it is that a channel has shown the same value for so long: the rows beyond what its
-runs before the calibration allow, each as likely as repeats were then. One that mostly repeated its
-value is never stuck. */
-static double stuck_for(const reference_state *state, int64_t channel) {
+double stuck_for(const reference_state *state, int64_t channel) {
   int64_t beyond = state->runs.at[channel] - RUNS * state->longest.at[channel] - RUN;
   if (beyond <= 0) return 0.0;
   double often = (double)(state->repeated.at[channel] + 1) / (double)(state->counts.at[STRETCHED] + 2);
   return often > MOSTLY ? 0.0 : smaller(-log1(often) * (double)beyond, MOST_STUCK);
 }
 
-/* Follow the channels' runs by a further row; the largest surprise that one is stuck. */
-static double stuck_surprise(reference_state *state, const double *row) {
-  int64_t *counts = state->counts.at, learning = counts[CALIBRATED] == 0;
+double stuck_surprise(reference_state *state, const double *row, int learning) {
+  int64_t *counts = state->counts.at;
   double largest = 0.0;
   for (int64_t d = 0; d < state->previous.size; d++) {
     int64_t *run = &state->runs.at[d], *longest = &state->longest.at[d];
@@ -684,7 +677,8 @@ int64_t watch_rows(const reference_settings *settings, reference_state *state,
     double angle = sqrt(larger(-log1(larger(1.0 - residual->at[n], LEAST_SHARE)), 0.0));
     row_of(&state->measured, ANGLE)[place] = angle;
     state->times.at[NEWEST_TIME] = times[n];
-    double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place));
+    double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place),
+                                 counts[CALIBRATED] == 0);
     if (counts[SORTED] == 0) continue;
     double scores[SCORED], surprises[SCORED];
     for (int which = 0; which < SCORED; which++) {
@@ -715,7 +709,7 @@ int64_t watch_rows(const reference_settings *settings, reference_state *state,
     } else {
       mark(state, first, base, place, 1);
     }
-    if (told != 0) note(state, row, times[n], told < 0, before + found++, episodes);
+    if (told != 0) note_episode(state, row, times[n], told < 0, before + found++, episodes);
     if (told < 0) {
       counts[OPENED] = -1;
       mark(state, first, base, place, doubtful(state));
@@ -739,7 +733,7 @@ void roll_block(const reference_settings *settings, reference_state *state) {
   /* Of what is yet to come nothing is there: a state has the bytes of what it stands for alone. */
   fill(row_of(&state->memory, 1), 0.0, block * many);
   fill(row_of(&state->rows, settings->lags - 1), 0.0, block * width);
-  fill(state->measured.at, 0.0, MEASURES * block);
+  fill(state->measured.at, 0.0, state->measured.rows * block);
   for (int64_t place = 0; place < block; place++) state->good.at[place] = 0;
 }
 

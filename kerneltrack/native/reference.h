@@ -77,7 +77,8 @@ enum { ZERO_TIME, OPENED_TIME, LAST_TIME, NEWEST_TIME, FIRST_TIME, STRETCH_TIME 
 /* `rows` are those of the stretch, of which the first `fit_rows` are learned before any is scored;
 `until`: whether an event time ends the first stretch instead. `false_alarms` are accepted in
 `per_rows` rows, or in `per_time` ns where those are 0. `accept_after` is 0 where no episode becomes the
-new normal. */
+new normal. `moves`: whether it does, with a memory of so many rows, or of `memory_time` ns where these are
+0; `season`: whether it knows the hours of the day. */
 typedef struct {
   int64_t lags;
   double ridge;
@@ -90,9 +91,37 @@ typedef struct {
   int64_t fit_rows;
   int64_t until;
   int64_t gated;
+  int64_t moves;
+  int64_t memory_time;
+  int64_t season;
   int64_t accept_after;
   int64_t learn;
 } reference_settings;
+
+/* Whole numbers by rows. */
+typedef struct {
+  int64_t *at;
+  int64_t rows, columns;
+} mat_of_ints;
+
+/* Of a reference that moves: numbers of a stream's evidence, S, its highest since it was 0, the level that
+surprise has come to, h, the largest surprise since S was low, and their sum; its highest excursion in the open block. */
+enum {
+  MOVING_SUM,
+  MOVING_TOP,
+  MOVING_LEVEL,
+  MOVING_LIMIT,
+  MOVING_PEAK,
+  MOVING_TOTAL,
+  MOVING_BEST,
+  MOVING_NUMBERS
+};
+
+/* Where a stream's S was low, and how many rows were odd since; in the row behind the streams: rows yet to be
+spared after a gap, the stream that the episode was opened by, whether episodes are, the memory in rows,
+rows that wait to be learned (-1: an episode began among them). */
+enum { LOW_ROW, LOW_TIME, ODD_ROWS };
+enum { MUTED, WHICH, ARMED, REMEMBERED, WAITING, LOW_NUMBERS };
 
 typedef struct {
   vec shift;
@@ -117,6 +146,13 @@ typedef struct {
   vec reals;
   ints counts;
   ints times;
+  mat tally;
+  mat heights;
+  mat evidences;
+  mat hours;
+  vec watched;
+  mat waiting;
+  mat_of_ints lows;
 } reference_state;
 
 /* The kernel subspace's stored rows, scaled, and γ of its kernel exp(-‖x - s‖²/γ). */
@@ -134,12 +170,6 @@ typedef struct {
   vec p;
   vec evidence;
 } reference_outputs;
-
-/* (n, 4) times of start, opening, this row and the last surprising one. */
-typedef struct {
-  int64_t *at;
-  int64_t rows, columns;
-} mat_of_ints;
 
 /* Episodes that were opened, changed or closed: at most one a row. */
 typedef struct {
@@ -196,5 +226,36 @@ int calibrate(const reference_settings *settings, reference_state *state);
 
 /* Go on to the next block: what is before its first row, and nothing else. */
 void roll_block(const reference_settings *settings, reference_state *state);
+
+/* e: the row at a place of the buffer and the lags - 1 rows before it, the newest first, and its means
+over time, less m. */
+void embed(const reference_state *state, int64_t lags, int64_t place, double *e);
+
+/* y ← We, W lower triangular; ‖y‖². */
+double whiten(const reference_state *state, const double *e, double *y);
+
+/* How surprising it is that a channel has shown the same value for so long: the rows beyond what its
+runs before allow, each as likely as repeats were then. One that mostly repeated its value is never stuck. */
+double stuck_for(const reference_state *state, int64_t channel);
+
+/* Follow the channels' runs by a further row, which teaches what is usual or not; the largest surprise that
+one is stuck. */
+double stuck_surprise(reference_state *state, const double *row, int learning);
+
+/* What is told of the episode that is, or was, open. */
+void note_episode(const reference_state *state, int64_t row, int64_t time, int closed, int64_t place,
+                  reference_episodes *out);
+
+/* False alarms a row that are accepted. */
+double rate_of(const reference_settings *settings, const reference_state *state);
+
+/* Hold rows of the open block against a reference that moves; as `watch_rows`. O(E²) a row */
+int64_t run_streams(const reference_settings *settings, reference_state *state, const mat *rows,
+                   const int64_t *times, reference_outputs *out, int64_t done,
+                   reference_episodes *episodes, int64_t before);
+
+/* Learn a whole block's good rows, their scores and the excursions of evidence; false where memory is short.
+O(128E² + E³) */
+int end_streams(const reference_settings *settings, reference_state *state);
 
 #endif

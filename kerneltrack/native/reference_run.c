@@ -82,6 +82,7 @@ static int learn(reference *of) {
 /* Learn a whole block's good rows, and calibrate if that is due. */
 static int end_block(reference *of) {
   const int64_t *counts = of->state->counts.at;
+  if (of->settings->moves) return end_streams(of->settings, of->state);
   int learning = learns(of), made = counts[CALIBRATED] > 0;
   if (learning && !learn(of)) return 0;
   int ends = goes_by_rows(of) && counts[SEEN] - counts[BEGAN] == of->settings->rows;
@@ -106,6 +107,11 @@ static int64_t run_piece(reference *of, const mat *rows, const int64_t *times, i
   int64_t place = next_place(state), many = rows->rows;
   int64_t since = state->counts.at[SEEN] - state->counts.at[BEGAN];
   if (since == 0) state->times.at[FIRST_TIME] = times[0];
+  if (of->settings->moves) {
+    int64_t told = run_streams(of->settings, state, rows, times, out, done, episodes, found);
+    state->counts.at[SEEN] += many;
+    return told < 0 ? told : found + told;
+  }
   if (!embed_rows(of->settings, state, rows) || !measure_residual(of, place, many))
     return KT_NO_MEMORY;
   if (since >= of->settings->fit_rows) {

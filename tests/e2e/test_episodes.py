@@ -52,6 +52,28 @@ def test_the_broken_ones_are_named_at_the_end(
         assert since.startswith(("1970-01-01 09:", "1970-01-01 10:"))
 
 
+def test_a_reference_that_moves_finds_them_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows = np.sin(np.arange(2600) / 20)[:, None] + 0.1 * rng.normal(size=(3, 2600, 3))
+    rows[1, 2000:, 2] += 1.0
+    path, output = tmp_path / "rows.parquet", tmp_path / "out"
+    columns = {f"ch{channel}": rows[..., channel].ravel() for channel in range(3)}
+    names = np.repeat([f"pump-{number}" for number in range(3)], 2600)
+    times = pa.array(np.tile(np.arange(2600), 3) * 60, pa.timestamp("s"))
+    pq.write_table(pa.table({"pump": names, "time": times, **columns}), path)
+    memory = ("--reference-memory", "1500 rows", "--reference-season", "none")
+    assert track(path, output, "--reference", "auto", *memory) == 0
+    lines = pq.read_table(output / "episodes").to_pylist()
+    assert {line["model_id"] for line in lines} == {"pump-1"}
+    assert abs(lines[0]["index"] - 2000) < 20
+    assert int(np.argmax(lines[-1]["shares"])) == 2
+    kept = json.loads((output / "run.json").read_text("utf-8"))["reference"]
+    assert (kept["learning"], kept["memory"], kept["season"]) == ("auto", memory[1], "none")
+    features = pq.read_table(output / "features")
+    assert features["ref_loss"].null_count == len(features)
+    assert features["p"].null_count == 3 * 512
+
+
 def test_episodes_are_opened_and_last_to_the_end(tracked: Path) -> None:
     lines = pq.read_table(tracked / "episodes").to_pylist()
     assert {line["model_id"] for line in lines} == set(BROKEN)

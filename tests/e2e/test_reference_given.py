@@ -119,7 +119,10 @@ def test_a_warm_start_goes_on_with_what_was_given(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--reference", "firts"), "--reference = 'firts': must be one of first, gated, none, or"),
+        (
+            ("--reference", "firts"),
+            "--reference = 'firts': must be one of first, gated, auto, none, or",
+        ),
         (
             ("--reference", "GOOD", "--reference-lags", "3"),
             "--reference-lags = 3: must be none, as in ",

@@ -83,6 +83,41 @@ is: a fault that lasts stays one.
 stretches; one of 2ⁿ rows is kept for calibrations, as in the stretch, and the calibration is made
 anew, of the last 512, when as many were kept as it was made of.
 
+**Auto.** A reference that moves: for sites with days, weather and ageing, where a stretch that is
+kept soon is not what is normal. All that it holds are sums that fade: where rows beyond the
+`memory` M have been added, a sum is scaled down to M rows. Good rows wait until they are a
+fourteenth of the memory (an eighth of the rows so far, at first), and are then learned all at once,
+m, C (with a tenth of the ridge) and W: so a fault is noticed before it is learned. An episode
+throws away what waits, and its own rows never wait. There is no kernel subspace (ℓ and
+`ref_loss` are null), and y is not divided by deviations. Of each row there are Q = D + 2 scores,
+each made before the row waits:
+
+- d = ‖y‖, whose p and score are written;
+- of each channel the root of v_AᵀΩ_AA⁻¹v_A, A being all entries of the channel, v = Ωe: by how much
+  d² would fall if the channel, now, before and over time, were what the others make of it. What all
+  channels do together, as they do with a load or with the weather, is not in it, a fault of one
+  sensor is nothing else;
+- the largest |x - μ_h|/σ_h of the channels, of the hour h of the day (UTC) with half of those
+  beside it, once it has 12 rows and three days are known (`season`): work at night.
+
+The scores are counted in bins of an eighth of an octave. p goes by the counts, beyond the highest
+tenth by a generalised Pareto tail of their first two moments (Hosking and Wallis 1987), a shape
+from .05 to .5, 1.3 times as wide. Each stream has a Page's sum, S ← max(0, S - ln p - 2k), of the
+hours - 4k, and a threshold at which excursions come as rarely as the stated rate over Q: of the
+highest ones of blocks of 128 rows, counted in bins likewise, the highest quarter, 10 to 24, gives
+h as above. From half a memory on excursions are counted, episodes open once a memory was seen; `p`
+is there from `rows` on. In an episode what S lets pass follows the level that its surprises come
+to, v ← v + .002(-ln p - v), up to 20 times: so it ends after a lasting change, what comes later is
+seen, and what is normal now is learned. v falls back likewise, before there is another. The blame
+of a row goes to the channel whose own score is largest. After a gap, a distance of more than four
+usual ones, as many rows as twice the gap had, 150 at most, are spared: neither evidence nor
+learned. Stuck channels count in their own stream; their runs are learned for a memory. A memory in
+time is one in rows by the pace of the rows so far; without times it is 4,032 rows.
+
+A memory of some thousand rows, beside the slow mean's fifty, does not carry a rate of one in a
+million on rows without structure: what it says of itself comes and goes too slowly
+(`docs/detection.md` has figures).
+
 Cost per row: O(E²) for d², O(BD + Br) for ℓ; O(128E + E³/128) where it learns. State: see
 `ReferenceState`. All sums have one order: the same bits however rows are cut into calls.
 

@@ -4,6 +4,7 @@ from .run import WRITTEN as WRITTEN
 from .run import Scores as Scores
 from .run import end_stretch as end_stretch
 from .run import update as update
+from .spec import AUTO as AUTO
 from .spec import BLOCK as BLOCK
 from .spec import FIRST as FIRST
 from .spec import GATED as GATED

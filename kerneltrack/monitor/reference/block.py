@@ -56,7 +56,10 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Blocks = npt.NDArray[np.uint8]
 
-KEPT_TABLES = ("shift", "scale", "mean", "scatter", "whitener", "unseen", "scores", "calibration")
+KEPT_TABLES = (
+    *("shift", "scale", "mean", "scatter", "whitener", "unseen", "scores", "calibration"),
+    *("tally", "hours", "waiting"),
+)
 """Those of the tables that only the end of a block changes; the kernel subspace is another."""
 OF_ROWS = ("memory", "rows", "measured", "good")
 """Those that the open block's rows fill, one after the other."""

@@ -16,7 +16,7 @@ from kerneltrack.monitor.reference.episodes import (
     open_episode,
     read_episode,
 )
-from kerneltrack.monitor.reference.spec import GATED, ReferenceSpec
+from kerneltrack.monitor.reference.spec import DAY, GATED, ReferenceSpec
 from kerneltrack.monitor.reference.state import (
     BEGAN,
     SEEN,
@@ -36,6 +36,8 @@ IntArray = npt.NDArray[np.int64]
 
 WRITTEN = {"ref_loss": "residual", "ref_distance": "distance", "ref_score": "score", "p": "p"}
 """Columns of outputs, and which of a row's `Scores` they have; null before there is one."""
+MOVING_RIDGE = 0.1
+"""Part of the ridge that a reference takes which moves: it has more rows to go by."""
 MOST_TOLD = 1024
 """Episodes that one call of the loop tells of; it is called again for more."""
 
@@ -54,6 +56,9 @@ class Settings(NamedTuple):
     fit_rows: int
     until: bool
     gated: bool
+    moves: bool
+    memory_time: int
+    season: bool
     accept_after: int
     learn: bool
 
@@ -169,19 +174,22 @@ def update(
 
 def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> Settings:
     """Return the spec as the compiled loop takes it, for rows of D channels."""
-    span = spec.span
+    span, memory = spec.span, spec.memory_span
     return Settings(
         lags=spec.lags_for(width),
-        ridge=spec.ridge,
+        ridge=spec.ridge * (MOVING_RIDGE if spec.moves else 1.0),
         drift=spec.drift,
         false_alarms=spec.false_alarms,
         per_rows=span.rows or 0,
         per_time=span.time or 0,
-        memory=spec.memory,
+        memory=memory.rows or 0,
         rows=spec.rows,
         fit_rows=spec.fit_rows,
         until=spec.until is not None,
         gated=spec.learning == GATED,
+        moves=spec.moves,
+        memory_time=memory.time or 0,
+        season=spec.season == DAY,
         accept_after=spec.accept_after or 0,
         learn=learn,
     )

@@ -11,7 +11,8 @@ from kerneltrack.settings import OneOf, Range
 from kerneltrack.specs import Spec
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
 
-FIRST, GATED = LEARNINGS = ("first", "gated")
+FIRST, GATED, AUTO = LEARNINGS = ("first", "gated", "auto")
+DAY, NO_SEASON = SEASONS = ("day", "none")
 BLOCK = 128
 """Rows after which the reference learns, all at once."""
 MOST_COLUMNS = 192
@@ -22,6 +23,8 @@ MEMORIES = 2
 """Means over time that go along with a row (native/reference.c)."""
 MOST_RATE = 0.1
 """False alarms a row, at most (native/reference.c)."""
+LEAST_MEMORY, MOST_MEMORY = 1024, 10_000_000
+"""Rows of a memory, at least and at most (native/reference_moving.c)."""
 MEMORY = 8
 """Stretches that are remembered by a reference that goes on learning."""
 
@@ -42,7 +45,8 @@ class ReferenceSpec(Spec):
         str,
         OneOf(LEARNINGS),
         """"first" keeps what the stretch showed, "gated" goes on learning from rows that are not
-        odd.""",
+        odd; "auto" moves at the pace of `memory`, knows the hours of the day, and holds each
+        channel against the others by itself.""",
     ] = FIRST
     rows: Annotated[
         int,
@@ -79,6 +83,17 @@ class ReferenceSpec(Spec):
         pace that the model's rows had while the reference was made.""",
     ] = "1000000 rows"
 
+    memory: Annotated[
+        str | int,
+        """How long rows count fully in a reference that moves ("auto"), in event time or rows
+        (14 days, 4032 rows); older ones fade. Episodes open once so much was seen, p is there after
+        `rows`. Without times: 4032 rows.""",
+    ] = "14 days"
+    season: Annotated[
+        str,
+        OneOf(SEASONS),
+        """Whether a reference that moves knows the hours of the day (UTC): "day" or "none".""",
+    ] = DAY
     accept_after: Annotated[
         int | None,
         Range(BLOCK, 10**12),
@@ -88,9 +103,11 @@ class ReferenceSpec(Spec):
 
     def resolve(self) -> None:
         """Take a bare number as one of rows."""
-        number = str(self.per).strip()
-        if not isinstance(self.per, bool) and number.isascii() and number.isdigit():
-            self.replace("per", f"{int(number)} rows")
+        for name in ("per", "memory"):
+            value = getattr(self, name)
+            number = str(value).strip()
+            if not isinstance(value, bool) and number.isascii() and number.isdigit():
+                self.replace(name, f"{int(number)} rows")
 
     def check_together(self) -> None:
         """Refuse a rate of more than an alarm in ten rows, and a budget below the rank."""
@@ -101,6 +118,22 @@ class ReferenceSpec(Spec):
             raise ConfigError("budget", self.budget, f"at least {self.rank}, the rank")
         if self.until is not None:
             parse_moment("until", self.until)
+        self._check_moving()
+
+    def _check_moving(self) -> None:
+        """Refuse what only a reference that moves has, or only one that does not."""
+        memory = parse_span("memory", str(self.memory)).rows
+        if memory is not None and not LEAST_MEMORY <= memory <= MOST_MEMORY:
+            allowed = f"{LEAST_MEMORY} to {MOST_MEMORY} rows, or a time"
+            raise ConfigError("memory", self.memory, allowed)
+        if not self.moves:
+            for name, least in (("memory", type(self).memory), ("season", type(self).season)):
+                if getattr(self, name) != least:
+                    raise ConfigError(name, getattr(self, name), f"left out but for {AUTO}")
+            return
+        for name in ("until", "accept_after"):
+            if getattr(self, name) is not None:
+                raise ConfigError(name, getattr(self, name), f"left out for {AUTO}, which moves")
 
     @property
     def span(self) -> Span:
@@ -124,9 +157,20 @@ class ReferenceSpec(Spec):
         return self.rows - self.rows // 2 // BLOCK * BLOCK
 
     @property
-    def memory(self) -> int:
-        """Rows that count fully in what is learned."""
-        return MEMORY * self.rows
+    def moves(self) -> bool:
+        """Whether the reference moves at the pace of its memory."""
+        return self.learning == AUTO
+
+    @property
+    def memory_span(self) -> Span:
+        """How long rows count fully in what is learned: rows, or a time."""
+        if self.moves:
+            return parse_span("memory", str(self.memory))
+        return Span(MEMORY * self.rows, None)
+
+    def streams_for(self, width: int) -> int:
+        """Return the streams of scores that a reference of D channels which moves has, else 0."""
+        return width + 2 if self.moves else 0
 
     def lags_for(self, width: int) -> int:
         """Return the lags of rows with D channels."""
@@ -146,5 +190,5 @@ class ReferenceSpec(Spec):
             standardise=False,
             admission="leverage",
             admission_rate=0.1,
-            halflife=float(self.memory) if self.learning == GATED else None,
+            halflife=float(MEMORY * self.rows) if self.learning == GATED else None,
         )

@@ -21,7 +21,7 @@ from kerneltrack.limits import (
     real,
     whole,
 )
-from kerneltrack.monitor.reference.spec import BLOCK, ReferenceSpec
+from kerneltrack.monitor.reference.spec import BLOCK, MOST_MEMORY, ReferenceSpec
 from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.calls import copied, first_matrix
 from kerneltrack.trackers.covariance.state import CovarianceState
@@ -33,8 +33,12 @@ BoolArray = npt.NDArray[np.bool_]
 
 MOST_KEPT = 512
 """Scores that a calibration is made of, at most."""
+MOST_SPARED = 150
+"""Rows that are spared after a gap, at most (native/reference_moving.c)."""
 MOST_THINNED = 40
 """Powers of two of which one score is kept, at most."""
+SCORE_BINS, HEIGHT_BINS = 192, 112
+"""Bins of scores, and of heights of evidence (native/reference_moving.c)."""
 MOST_PEAKS = 64
 """Excursions that the threshold is made of."""
 KERNEL = CovarianceTracker()
@@ -51,6 +55,11 @@ STRETCHED, STUCK_ROWS, RECENT_ROW, BEGAN, PAD = range(12, 17)
 SORTED, OFFERED, THINNED = range(19, 22)
 COUNTS = 22
 NEWEST_TIME, FIRST_TIME, STRETCH_TIME = range(3, 6)
+MOVING_SUM, MOVING_TOP, MOVING_LEVEL, MOVING_LIMIT, MOVING_PEAK, MOVING_TOTAL, MOVING_BEST = range(
+    7
+)
+MUTED, WHICH, ARMED, REMEMBERED, WAITING = range(5)
+"""Places in the last row of `lows`."""
 MEASURES = ("d²", "d² without means over time", "d² of the newest row alone", "α")
 """What is measured of a row."""
 
@@ -118,6 +127,20 @@ class Tables(NamedTuple):
         times: (6,) event times, ns, of the row at which S left h/50, that opened an episode, that
             was the last one of p < .01, and of the newest; of the first row, and of the last one
             that the reference was made from; 0 without times.
+        tally: (Q, 192) of a reference that moves, of Q streams: scores by size, eight bins to a
+            power of two; Q is 0, as in the next ones, where it does not move.
+        heights: (Q, 112) the highest excursion of each stream's evidence in a block likewise.
+        evidences: (Q, 7) of each stream S, its highest since it was 0, the level that surprise has
+            come to, h, since S was low the largest surprise and their sum, and the highest
+            excursion in the open block.
+        hours: (24, 3D) of each hour of the day by channel: rows, their sum and sum of squares.
+        watched: (1,) rows that the excursions came in.
+        waiting: (E + 1, E) Σ(e - m) of the rows that wait to be learned, and below it the lower
+            triangle of Σ(e - m)(e - m)ᵀ.
+        lows: (Q + 1, 5) row and time at which each S was low, and rows that were odd since; in the
+            last one rows yet to be spared after a gap, the stream that the episode was opened by,
+            whether episodes may open, how many rows the memory has, and how many wait (-1: an
+            episode began among them).
     """
 
     shift: FloatArray
@@ -142,6 +165,13 @@ class Tables(NamedTuple):
     reals: FloatArray
     counts: IntArray
     times: IntArray
+    tally: FloatArray
+    heights: FloatArray
+    evidences: FloatArray
+    hours: FloatArray
+    watched: FloatArray
+    waiting: FloatArray
+    lows: IntArray
 
 
 class ReferenceState(NamedTuple):
@@ -164,6 +194,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
     lags = spec.lags_for(width)
     memories = spec.memories_for(width) * width
     columns = lags * width + memories
+    streams = spec.streams_for(width)
     return {
         "shift": real(width),
         "scale": real(width),
@@ -176,7 +207,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "unseen": real(columns),
         "scores": real(len(MEASURES), MOST_KEPT),
         "calibration": real(len(MEASURES) - 1, MOST_KEPT),
-        "measured": real(len(MEASURES), BLOCK),
+        "measured": real(streams + 1 if streams else len(MEASURES), BLOCK),
         "peaks": real(MOST_PEAKS),
         "blame": real(width),
         "stuck": real(width),
@@ -187,6 +218,13 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "reals": real(REALS),
         "counts": whole(COUNTS),
         "times": whole(6),
+        "tally": real(streams, SCORE_BINS),
+        "heights": real(streams, HEIGHT_BINS),
+        "evidences": real(streams, 7),
+        "hours": real(24 if streams else 0, 3 * width),
+        "watched": real(1 if streams else 0),
+        "waiting": real(columns + 1 if streams else 0, columns),
+        "lows": whole(streams + 1 if streams else 0, 5),
     }
 
 
@@ -213,6 +251,7 @@ def empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int)
     counts[OPENED] = -1
     counts[DUE] = MOST_KEPT
     tables.unseen[:] = 1.0
+    tables.evidences[:, MOVING_LEVEL : MOVING_LIMIT + 1] = 1.0
     # The stretch ends where a block does.
     counts[PAD] = -(began + spec.rows) % BLOCK
     return tables
@@ -250,6 +289,11 @@ def restarted(state: ReferenceState) -> ReferenceState:
     for array in (tables.blame, tables.stuck, tables.runs):
         array[...] = 0
     tables.previous[...] = np.nan
+    for place in (MOVING_SUM, MOVING_TOP, MOVING_PEAK, MOVING_TOTAL):
+        tables.evidences[:, place] = 0.0
+    tables.evidences[:, MOVING_LEVEL] = 1.0
+    tables.lows[:-1] = 0
+    tables.lows[-1:, MUTED] = 0
     for table in (tables.rows, tables.memory, tables.measured):
         table[...] = 0.0
     tables.good[...] = False
@@ -310,6 +354,7 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
         tables.counts[OPENED] = -1
     for name in _RUNS:
         check_whole(f"reference.{name}", getattr(tables, name), 0, seen)
+    _check_moving(tables, seen)
     named = {
         name.removeprefix("kernel."): array
         for name, array in arrays.items()
@@ -341,11 +386,46 @@ def sound_of_each(spec: ReferenceSpec, columns: Mapping[str, npt.NDArray[Any]]) 
     for name in _RUNS:
         runs = columns[name]
         good &= ((runs >= 0) & (runs <= seen[:, np.newaxis])).all(axis=1)
+    good &= _sound_moving(columns, seen)
     for name in ("scale", "unseen"):
         good &= ((columns[name] > 0.0) & (columns[name] < math.inf)).all(axis=1)
     kernel = {name: columns[f"kernel.{name}"] for name in CovarianceState._fields}
     good &= [state is not None for state in KERNEL.from_columns(spec.kernel, kernel)]
     return good
+
+
+def _most_lows(streams: int) -> IntArray:
+    """Return the largest numbers of the last row of `lows`, (5,)."""
+    return np.array([MOST_SPARED, max(streams - 1, 0), 1, MOST_MEMORY, MOST_MEMORY], np.int64)
+
+
+def _check_moving(tables: Tables, seen: int) -> None:
+    """Check what leads the loops of a reference that moves.
+
+    Raises:
+        ConfigError: for a number that no state has.
+    """
+    streams = len(tables.evidences)
+    if not streams:
+        return
+    check_whole("reference.lows", tables.lows[:-1, [0, 2]], 0, seen)
+    for place, most in enumerate(_most_lows(streams).tolist()):
+        least = -1 if place == WAITING else 0
+        check_whole("reference.lows", tables.lows[-1:, place], least, most)
+    check_positive("reference.evidences", tables.evidences[:, MOVING_LIMIT])
+
+
+def _sound_moving(columns: Mapping[str, npt.NDArray[Any]], seen: IntArray) -> BoolArray:
+    """Return which references `_check_moving` takes, (m,); all that do not move."""
+    lows, limits = columns["lows"], columns["evidences"][:, :, MOVING_LIMIT]
+    if not limits.shape[1]:
+        return np.ones(len(lows), np.bool_)
+    rows, last = lows[:, :-1, [0, 2]], lows[:, -1]
+    good = ((rows >= 0) & (rows <= seen[:, np.newaxis, np.newaxis])).all(axis=(1, 2))
+    good &= (last[:, :WAITING] >= 0).all(axis=1) & (last[:, WAITING] >= -1)
+    good &= (last <= _most_lows(limits.shape[1])).all(axis=1)
+    good &= ((limits > 0.0) & (limits < math.inf)).all(axis=1)
+    return np.asarray(good)
 
 
 def _limits(named: Mapping[str, int], most: int) -> list[Limit]:

@@ -1,0 +1,670 @@
+/* The row loop of a reference that moves: several streams of scores, each with sums that fade of its
+scores and of the excursions of its evidence. Equations and symbols are in
+`kerneltrack/monitor/reference/__init__.py`. */
+#include <math.h>
+
+#include "elementary.h"
+#include "linalg.h"
+#include "reference.h"
+#include "vec.h"
+
+/* Bins to a power of two, and the exponents that the bins of scores and of heights begin with. */
+#define FINE 8
+#define SCORE_LOWEST -8
+#define HEIGHT_LOWEST -3
+/* The part of the scores that makes the tail; how much wider it is taken than it was; its shape. */
+#define TAIL_PART 0.1
+#define TAIL_WIDER 1.3
+#define LEAST_SHAPE 0.05
+#define MOST_SHAPE 0.5
+#define MOST_SURPRISE 30.0
+/* Excursions that a threshold is made of: one of so many blocks', within a range. */
+#define PEAK_PART 4.0
+#define FEWEST_PEAKS 10.0
+#define MOST_PEAKS 24.0
+#define ENOUGH_PEAKS 12.0
+#define MOST_THRESHOLD 1e9
+/* What evidence lets pass of a surprise, in drifts: of a stream of the channels, of that of the hours. */
+#define PASSED 2.0
+#define PASSED_OF_HOURS 4.0
+#define LEVEL_RATE 0.002
+#define MOST_LEVEL 20.0
+#define MOST_OF_LEVEL 50.0
+#define MOST_EVIDENCE 1.5
+#define LOW 0.02
+#define ENOUGH 60.0
+#define FADING 15.0
+#define SURPRISING 4.6
+/* A row that comes after so many usual distances ends a gap; rows to be spared after one, at most. */
+#define GAP 4.0
+#define PACED 64
+#define MOST_SPARED 150
+/* Of the hours: rows that one is known by, days seen before, least deviation. */
+#define KNOWN_HOUR 12.0
+#define HOUR_DAYS 3
+#define HOUR_FLOOR 0.05
+#define HOURS 24
+#define HOUR_NS 3600000000000
+/* Rows that a memory in time has, at least and at most; where rows have no times. */
+#define LEAST_MEMORY 1024.0
+#define MOST_MEMORY 1e7
+#define OWN_MEMORY 4032.0
+/* Rows wait to be learned until they are such a part of the memory, and of the rows so far. */
+#define WAIT_PART 14.0
+#define WAIT_AT_FIRST 8.0
+
+static int64_t streams_of(const reference_state *state) { return state->evidences.rows; }
+
+/* MUTED, WHICH, ARMED, REMEMBERED, WAITING. */
+static int64_t *status_of(const reference_state *state) {
+  return state->lows.at + streams_of(state) * state->lows.columns;
+}
+
+/* Where a stream's S was low. */
+static int64_t *low_of(const reference_state *state, int64_t stream) {
+  return state->lows.at + stream * state->lows.columns;
+}
+
+static int64_t bin_of(double value, int64_t lowest, int64_t bins) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  int64_t power = (int64_t)(bits >> 52 & 0x7FF) - 1023, part = (int64_t)(bits >> 49 & (FINE - 1));
+  return most_of(0, least_of((power - lowest) * FINE + part, bins - 1));
+}
+
+/* Where a bin begins; the first one at 0. */
+static double edge_of(int64_t bin, int64_t lowest) {
+  if (bin == 0) return 0.0;
+  return ldexp(1.0 + (double)(bin % FINE) / FINE, (int)(lowest + bin / FINE));
+}
+
+/* What the streams' scores say of a new one: the share of them from each bin's begin on, their tails. */
+typedef struct {
+  mat share;
+  double *total, *begin, *part, *width, *shape;
+} chances;
+
+static chances lay_chances(arena *from, const reference_state *state) {
+  int64_t many = streams_of(state);
+  chances of = {.share = table(from, many, state->tally.columns + 1)};
+  of.total = reals(from, many);
+  of.begin = reals(from, many);
+  of.part = reals(from, many);
+  of.width = reals(from, many);
+  of.shape = reals(from, many);
+  return of;
+}
+
+static void find_chances(const reference_state *state, chances *of) {
+  int64_t bins = state->tally.columns;
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    const double *tally = row_of(&state->tally, stream);
+    double *share = row_of(&of->share, stream), sum = 0.0;
+    share[bins] = 0.0;
+    for (int64_t bin = bins - 1; bin >= 0; bin--) share[bin] = sum += tally[bin];
+    double total = larger(sum, 1e-9);
+    for (int64_t bin = 0; bin < bins; bin++) share[bin] /= total;
+    int64_t start = 0;
+    while (start < bins - 1 && share[start] > TAIL_PART) start++;
+    double begin = edge_of(start, SCORE_LOWEST), weight = 0.0, first = 0.0, second = 0.0;
+    for (int64_t bin = start; bin < bins; bin++) {
+      double middle = 0.5 * (edge_of(bin, SCORE_LOWEST) + edge_of(bin + 1, SCORE_LOWEST)) - begin;
+      weight += tally[bin];
+      first = fma(tally[bin], middle, first);
+      second = fma(tally[bin] * middle, middle, second);
+    }
+    weight = larger(weight, 1e-9);
+    first /= weight;
+    double spread = larger(second / weight - first * first, 1e-12);
+    double shape = 0.5 * (1.0 - first * first / spread);
+    of->total[stream] = total;
+    of->begin[stream] = begin;
+    of->part[stream] = larger(share[start], 1.0 / larger(total, 1.0));
+    of->shape[stream] = smaller(larger(shape, LEAST_SHAPE), MOST_SHAPE);
+    of->width[stream] = larger(TAIL_WIDER * first * (1.0 - of->shape[stream]), 1e-9);
+  }
+}
+
+static double surprise_by(const chances *of, int64_t stream, double score) {
+  double over = score - of->begin[stream];
+  if (over > 0.0) {
+    double shape = of->shape[stream];
+    double far = smaller(shape * over / of->width[stream], 1e300);
+    return smaller(log1(1.0 + far) / shape - log1(of->part[stream]), MOST_SURPRISE);
+  }
+  const double *share = row_of(&of->share, stream);
+  int64_t bin = bin_of(score, SCORE_LOWEST, of->share.columns - 1);
+  double from = edge_of(bin, SCORE_LOWEST), to = edge_of(bin + 1, SCORE_LOWEST);
+  double within = smaller(larger((score - from) / (to - from), 0.0), 1.0);
+  double above = fma(share[bin + 1] - share[bin], within, share[bin]), total = of->total[stream];
+  return larger(-log1((above * total + 0.5) / (total + 1.0)), 0.0);
+}
+
+/* Scratch of a row's streams: e, y, v = Wᵀy, a channel's part of v; the factors of the channels' parts of
+Ω = WᵀW. */
+typedef struct {
+  double *e, *y, *v, *part, *scores, *surprises;
+  mat factors, block, chol;
+  int *known;
+  chances of;
+} moving_work;
+
+static moving_work lay_work(arena *from, const reference_state *state) {
+  int64_t size = state->mean.size, width = state->rows.columns, own = size / width;
+  moving_work work = {.e = reals(from, size)};
+  work.y = reals(from, size);
+  work.v = reals(from, size);
+  work.part = reals(from, own);
+  work.scores = reals(from, streams_of(state));
+  work.surprises = reals(from, streams_of(state));
+  work.factors = table(from, width * own, own);
+  work.block = table(from, own, own);
+  work.chol = table(from, own, own);
+  work.known = piece(from, width, sizeof(int));
+  work.of = lay_chances(from, state);
+  return work;
+}
+
+/* The Cholesky factors of Ω_AA, A being the entries of one channel: now, before, over time. O(E³/D) */
+static void find_factors(const reference_state *state, moving_work *work) {
+  int64_t size = state->mean.size, width = state->rows.columns, own = size / width;
+  for (int64_t channel = 0; channel < width; channel++) {
+    fill(work->block.at, 0.0, own * own);
+    for (int64_t k = channel; k < size; k++) {
+      const double *row = row_of(&state->whitener, k);
+      int64_t many = (k - channel) / width + 1;
+      for (int64_t i = 0; i < many; i++)
+        for (int64_t j = 0; j <= i; j++)
+          row_of(&work->block, i)[j] =
+              fma(row[channel + i * width], row[channel + j * width], row_of(&work->block, i)[j]);
+    }
+    work->known[channel] = cholesky(&work->block, 0.0, &work->chol);
+    copy(row_of(&work->factors, channel * own), work->chol.at, own * own);
+  }
+}
+
+/* By how much d² would fall if a channel were what the others make of it: v_AᵀΩ_AA⁻¹v_A. O((E/D)²) */
+static double gain_of(const reference_state *state, moving_work *work, int64_t channel) {
+  int64_t width = state->rows.columns, own = state->mean.size / width;
+  double gain = 0.0;
+  if (!work->known[channel]) return 0.0;
+  for (int64_t i = 0; i < own; i++) {
+    const double *row = row_of(&work->factors, channel * own + i);
+    double rest = work->v[channel + i * width];
+    for (int64_t j = 0; j < i; j++) rest = fma(-row[j], work->part[j], rest);
+    /* The diagonal holds inverses. */
+    work->part[i] = rest * row[i];
+    gain = fma(work->part[i], work->part[i], gain);
+  }
+  return gain;
+}
+
+/* The hour of the day of a time in ns, -1 where rows have none. */
+static int64_t hour_of(const reference_settings *settings, int64_t time) {
+  if (!settings->season || time == 0) return -1;
+  int64_t hour = time / HOUR_NS - (time % HOUR_NS < 0);
+  return (hour % HOURS + HOURS) % HOURS;
+}
+
+/* The largest distance of a channel from what it was at this hour and those beside it, in deviations. */
+static double hour_score(const reference_state *state, const double *row, int64_t hour, double seen) {
+  if (hour < 0 || seen < (double)HOUR_DAYS * HOURS * (double)HOUR_NS) return 0.0;
+  const double *now = row_of(&state->hours, hour);
+  const double *before = row_of(&state->hours, (hour + HOURS - 1) % HOURS);
+  const double *after = row_of(&state->hours, (hour + 1) % HOURS);
+  double largest = 0.0;
+  for (int64_t d = 0; d < state->rows.columns; d++) {
+    double sums[3];
+    for (int64_t i = 0; i < 3; i++)
+      sums[i] = fma(0.5, before[3 * d + i] + after[3 * d + i], now[3 * d + i]);
+    if (!(sums[0] >= KNOWN_HOUR)) return 0.0;
+    double mean = sums[1] / sums[0], spread = larger(sums[2] / sums[0] - mean * mean, 0.0);
+    largest = larger(largest, fabs(row[d] - mean) / sqrt(spread + HOUR_FLOOR * HOUR_FLOOR));
+  }
+  return largest;
+}
+
+/* The scores of the row at a place of the open block, and its hour, kept for the end of the block. */
+static void score_row(const reference_settings *settings, reference_state *state, moving_work *work,
+                      int64_t place, int64_t time) {
+  int64_t size = state->mean.size, width = state->rows.columns, many = streams_of(state);
+  const double *row = row_of(&state->rows, settings->lags - 1 + place);
+  embed(state, settings->lags, place, work->e);
+  work->scores[0] = sqrt(whiten(state, work->e, work->y));
+  fill(work->v, 0.0, size);
+  for (int64_t i = 0; i < size; i++)
+    add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
+  for (int64_t channel = 0; channel < width; channel++)
+    work->scores[1 + channel] = sqrt(gain_of(state, work, channel));
+  int64_t hour = hour_of(settings, time);
+  double seen = (double)time - (double)state->times.at[FIRST_TIME];
+  work->scores[many - 1] = hour_score(state, row, hour, seen);
+  for (int64_t stream = 0; stream < many; stream++)
+    row_of(&state->measured, stream)[place] = work->scores[stream];
+  row_of(&state->measured, many)[place] = (double)hour;
+}
+
+/* The mean distance of rows in time so far, ns; 0 where they have none, or are too few. */
+static double pace_of(const reference_state *state, int64_t since) {
+  double passed = (double)state->times.at[NEWEST_TIME] - (double)state->times.at[FIRST_TIME];
+  return since > PACED && passed > 0.0 ? passed / (double)(since - 1) : 0.0;
+}
+
+/* After a gap the rows before and the means over time are not those that a row goes with: some rows are
+spared, neither evidence nor learned. Whether this row is one. */
+static int is_spared(const reference_settings *settings, reference_state *state, int64_t since,
+                     int64_t time) {
+  int64_t *status = status_of(state);
+  double pace = pace_of(state, since);
+  double away = (double)time - (double)state->times.at[NEWEST_TIME];
+  if (state->counts.at[CALIBRATED] > 0 && pace > 0.0 && away > GAP * pace) {
+    double spared = smaller(2.0 * away / pace, (double)MOST_SPARED);
+    status[MUTED] = most_of((int64_t)spared, settings->lags);
+  }
+  if (status[MUTED] == 0) return 0;
+  status[MUTED] -= 1;
+  return 1;
+}
+
+static double drift_of(const reference_settings *settings, const reference_state *state,
+                       int64_t stream) {
+  int hours = stream == streams_of(state) - 1;
+  return settings->drift * (hours ? PASSED_OF_HOURS : PASSED);
+}
+
+/* An excursion of S is over: the highest of a block counts. */
+static void book_height(reference_state *state, int64_t stream) {
+  double *held = row_of(&state->evidences, stream);
+  held[MOVING_BEST] = larger(held[MOVING_BEST], held[MOVING_TOP]);
+  held[MOVING_TOP] = 0.0;
+}
+
+/* A surprise goes into the evidence of its stream; before the threshold holds an excursion ends as an
+episode would. */
+static void weigh_stream(const reference_settings *settings, reference_state *state, int64_t stream,
+                         double surprise, int64_t row, int64_t time) {
+  double *held = row_of(&state->evidences, stream);
+  const int64_t *status = status_of(state);
+  int open = state->counts.at[OPENED] >= 0;
+  double passed = drift_of(settings, state, stream) * smaller(larger(held[MOVING_LEVEL], 1.0), MOST_LEVEL);
+  double most = status[ARMED] ? MOST_EVIDENCE * held[MOVING_LIMIT] : MOST_THRESHOLD;
+  held[MOVING_SUM] = smaller(larger(held[MOVING_SUM] + surprise - passed, 0.0), most);
+  if (open || held[MOVING_LEVEL] > 1.0) {
+    double off = smaller(surprise, MOST_OF_LEVEL) - held[MOVING_LEVEL];
+    held[MOVING_LEVEL] = larger(fma(LEVEL_RATE, off, held[MOVING_LEVEL]), 1.0);
+  }
+  held[MOVING_TOP] = larger(held[MOVING_TOP], held[MOVING_SUM]);
+  if (open) return;
+  int64_t *low = low_of(state, stream);
+  if (held[MOVING_SUM] < LOW * held[MOVING_LIMIT]) {
+    low[LOW_ROW] = row;
+    low[LOW_TIME] = time;
+    low[ODD_ROWS] = 0;
+    held[MOVING_PEAK] = held[MOVING_TOTAL] = 0.0;
+  }
+  held[MOVING_PEAK] = larger(held[MOVING_PEAK], surprise);
+  held[MOVING_TOTAL] += surprise;
+  low[ODD_ROWS] += surprise > SURPRISING;
+  int fell = !status[ARMED] && held[MOVING_TOP] - held[MOVING_SUM] > ENOUGH;
+  if (fell) held[MOVING_SUM] = 0.0;
+  if (!(held[MOVING_SUM] > 0.0)) book_height(state, stream);
+}
+
+/* The stream whose evidence is furthest above its threshold, -1 if none is above. */
+static int64_t stream_above(const reference_state *state) {
+  int64_t found = -1;
+  double largest = 1.0;
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    const double *held = row_of(&state->evidences, stream);
+    if (held[MOVING_SUM] / held[MOVING_LIMIT] > largest) {
+      largest = held[MOVING_SUM] / held[MOVING_LIMIT];
+      found = stream;
+    }
+  }
+  return found;
+}
+
+/* Open an episode by the evidence of a stream: it began where that was last low. */
+static void open_by(reference_state *state, int64_t stream, int64_t row, int64_t time) {
+  const double *held = row_of(&state->evidences, stream);
+  const int64_t *low = low_of(state, stream);
+  int64_t *counts = state->counts.at;
+  double *numbers = state->reals.at;
+  status_of(state)[WHICH] = stream;
+  /* What waits may be its begin. */
+  status_of(state)[WAITING] = -1;
+  counts[OPENED] = row;
+  counts[ZERO] = low[LOW_ROW];
+  counts[SURPRISES] = low[ODD_ROWS];
+  counts[STUCK_ROWS] = 0;
+  counts[EPISODES] += 1;
+  state->times.at[OPENED_TIME] = time;
+  state->times.at[ZERO_TIME] = low[LOW_TIME];
+  numbers[PEAK] = held[MOVING_PEAK];
+  numbers[SURPRISE] = held[MOVING_TOTAL];
+  numbers[EARLY] = 0.0;
+  fill(state->blame.at, 0.0, state->blame.size);
+  fill(state->stuck.at, 0.0, state->stuck.size);
+}
+
+/* A row of an open episode: its surprise, and the channel that is least what the others make of it. Whether
+the episode is over. */
+static int count_odd(reference_state *state, const moving_work *work, double held, int64_t row,
+                     int64_t time, int opened) {
+  int64_t *counts = state->counts.at, width = state->rows.columns;
+  double *numbers = state->reals.at;
+  int64_t which = status_of(state)[WHICH];
+  double surprise = work->surprises[which];
+  const double *evidence = row_of(&state->evidences, which);
+  int64_t worst = 0;
+  for (int64_t channel = 1; channel < width; channel++)
+    if (work->scores[1 + channel] > work->scores[1 + worst]) worst = channel;
+  double share = work->surprises[1 + worst] * work->scores[1 + worst] * work->scores[1 + worst];
+  state->blame.at[worst] = smaller(state->blame.at[worst] + share, 1e300);
+  if (held > SURPRISING) {
+    counts[STUCK_ROWS] += 1;
+    for (int64_t d = 0; d < width; d++) state->stuck.at[d] += stuck_for(state, d);
+  }
+  if (surprise > SURPRISING && evidence[MOVING_TOP] - evidence[MOVING_SUM] < FADING) {
+    counts[LAST_SURPRISE] = row;
+    state->times.at[LAST_TIME] = time;
+    if (!opened) counts[SURPRISES] += 1;
+  }
+  if (row < counts[OPENED] + EARLY_ROWS) numbers[EARLY] += surprise;
+  if (!opened) {
+    numbers[PEAK] = larger(numbers[PEAK], surprise);
+    numbers[SURPRISE] += surprise;
+  }
+  return !(evidence[MOVING_SUM] > 0.0) || evidence[MOVING_TOP] - evidence[MOVING_SUM] > ENOUGH;
+}
+
+/* An episode is over: its height counts, and all evidence begins anew. */
+static void close_episode(reference_state *state) {
+  book_height(state, status_of(state)[WHICH]);
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    double *held = row_of(&state->evidences, stream);
+    held[MOVING_SUM] = held[MOVING_TOP] = 0.0;
+  }
+  state->counts.at[OPENED] = -1;
+}
+
+/* Rows of the open block from the one that an episode began with, up to a place, are not learned. */
+static void leave_out(reference_state *state, int64_t base, int64_t first, int64_t place) {
+  for (int64_t i = place; i >= 0 && base - first + i >= state->counts.at[ZERO]; i--)
+    state->good.at[i] = 0;
+}
+
+/* The evidence of a scored row. Whether an episode was opened (1), closed (-1). */
+static int weigh_row(const reference_settings *settings, reference_state *state, moving_work *work,
+                     double held, int64_t row, int64_t time) {
+  int64_t width = state->rows.columns, many = streams_of(state), *status = status_of(state);
+  for (int64_t channel = 0; channel < width; channel++)
+    work->surprises[1 + channel] = larger(work->surprises[1 + channel], stuck_for(state, channel));
+  for (int64_t stream = 0; stream < many; stream++)
+    weigh_stream(settings, state, stream, work->surprises[stream], row, time);
+  int opened = 0;
+  if (state->counts.at[OPENED] < 0) {
+    state->watched.at[0] += 1.0;
+    int64_t stream = status[ARMED] ? stream_above(state) : -1;
+    if (stream < 0) return 0;
+    open_by(state, stream, row, time);
+    opened = 1;
+  }
+  if (!count_odd(state, work, held, row, time, opened)) return opened;
+  /* One row cannot open and close: what is above a threshold is above 0. */
+  return opened ? 1 : -1;
+}
+
+/* S/h of the stream that is furthest. */
+static double most_evidence(const reference_state *state) {
+  double most = 0.0;
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    const double *held = row_of(&state->evidences, stream);
+    most = larger(most, held[MOVING_SUM] / held[MOVING_LIMIT]);
+  }
+  return most;
+}
+
+/* Whether evidence is weighed: from half a memory on, when the scores are no longer those of what is new. */
+static int rehearses(const reference_state *state, int64_t row) {
+  const int64_t *status = status_of(state);
+  return status[ARMED] || 2 * (row - state->counts.at[BEGAN]) >= status[REMEMBERED];
+}
+
+int64_t run_streams(const reference_settings *settings, reference_state *state, const mat *rows,
+                   const int64_t *times, reference_outputs *out, int64_t done,
+                   reference_episodes *episodes, int64_t before) {
+  int64_t *counts = state->counts.at, base = counts[SEEN], first = next_place(state), found = 0;
+  arena scratch = {0};
+  lay_work(&scratch, state);
+  if (!take_block(&scratch)) return KT_NO_MEMORY;
+  moving_work work = lay_work(&scratch, state);
+  int scored = base - counts[BEGAN] >= settings->fit_rows;
+  if (scored) find_factors(state, &work);
+  if (counts[SORTED] > 0) find_chances(state, &work.of);
+  for (int64_t n = 0; n < rows->rows; n++) {
+    int64_t row = base + n, place = first + n, width = state->rows.columns;
+    double *to = row_of(&state->rows, settings->lags - 1 + place);
+    scale_deviations(&state->shift, &state->scale, row_of(rows, n), to);
+    if (row == 0)
+      for (int64_t l = 0; l < settings->lags - 1; l++) copy(row_of(&state->rows, place + l), to, width);
+    follow_means(state, settings->lags, place);
+    int spared = is_spared(settings, state, row - counts[BEGAN], times[n]);
+    state->times.at[NEWEST_TIME] = times[n];
+    double held = stuck_surprise(state, to, !status_of(state)[ARMED]);
+    state->good.at[place] = !spared;
+    if (!scored) continue;
+    score_row(settings, state, &work, place, times[n]);
+    out->distance.at[done + n] = work.scores[0];
+    if (counts[SORTED] == 0) continue;
+    for (int64_t stream = 0; stream < streams_of(state); stream++)
+      work.surprises[stream] = surprise_by(&work.of, stream, work.scores[stream]);
+    if (counts[CALIBRATED] > 0) {
+      out->score.at[done + n] = work.scores[0] / state->reals.at[MEANS + LONG];
+      out->p.at[done + n] = exp1(-work.surprises[0]);
+    }
+    int waits = spared || !rehearses(state, row);
+    int told = waits ? 0 : weigh_row(settings, state, &work, held, row, times[n]);
+    if (status_of(state)[ARMED]) out->evidence.at[done + n] = most_evidence(state);
+    if (counts[OPENED] >= 0) leave_out(state, base, first, place);
+    if (told != 0) note_episode(state, row, times[n], told < 0, before + found++, episodes);
+    if (told < 0) close_episode(state);
+  }
+  give_back(&scratch);
+  return found;
+}
+
+/* The rows that count fully, by the pace of those so far where the memory is a time. */
+static double memory_of(const reference_settings *settings, const reference_state *state) {
+  if (settings->memory > 0) return (double)settings->memory;
+  double pace = pace_of(state, state->counts.at[SEEN] - state->counts.at[BEGAN]);
+  if (!(pace > 0.0)) return OWN_MEMORY;
+  return smaller(larger(floor((double)settings->memory_time / pace), LEAST_MEMORY), MOST_MEMORY);
+}
+
+/* Scale sums down to what the memory holds. */
+static void fade(double *sums, int64_t count, double total, double memory) {
+  if (total > memory) scale_all(sums, memory / total, count);
+}
+
+/* Add the scores of the open block's good rows, and what they were like at their hour. */
+static void add_scores(reference_state *state, int64_t lags) {
+  int64_t many = streams_of(state), width = state->rows.columns;
+  for (int64_t place = 0; place < state->good.size; place++) {
+    if (!state->good.at[place]) continue;
+    for (int64_t stream = 0; stream < many; stream++) {
+      double score = row_of(&state->measured, stream)[place];
+      row_of(&state->tally, stream)[bin_of(score, SCORE_LOWEST, state->tally.columns)] += 1.0;
+    }
+    double hour = row_of(&state->measured, many)[place];
+    if (!(hour >= 0.0 && hour < HOURS)) continue;
+    const double *row = row_of(&state->rows, lags - 1 + place);
+    double *sums = row_of(&state->hours, (int64_t)hour);
+    for (int64_t d = 0; d < width; d++) {
+      sums[3 * d] += 1.0;
+      sums[3 * d + 1] += row[d];
+      sums[3 * d + 2] = fma(row[d], row[d], sums[3 * d + 2]);
+    }
+  }
+}
+
+/* Add the highest excursion of the open block of each stream: those within a block are not many, but one
+that comes again. */
+static void add_heights(reference_state *state) {
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    double *best = &row_of(&state->evidences, stream)[MOVING_BEST];
+    if (*best > 0.0)
+      row_of(&state->heights, stream)[bin_of(*best, HEIGHT_LOWEST, state->heights.columns)] += 1.0;
+    *best = 0.0;
+  }
+}
+
+static double sum_of(const double *values, int64_t count) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < count; i++) sum += values[i];
+  return sum;
+}
+
+/* h: where excursions of S are as rare as stated. Of the highest ones the heights beyond the lowest of
+them are taken as exponential with a mean that is not known better than they say. */
+static double limit_of(const double *heights, int64_t bins, double watched, double rate) {
+  double total = sum_of(heights, bins), wanted = larger(rate * watched, 1e-12), count = 0.0, over = 0.0;
+  double kept = larger(FEWEST_PEAKS, smaller(MOST_PEAKS, total / PEAK_PART));
+  kept = smaller(kept, larger(total - 1.0, 1.0));
+  int64_t bin = bins - 1;
+  if (total < ENOUGH_PEAKS) {
+    /* Too few to tell how they thin out: beyond the highest as far as their mean. */
+    double mean = 0.0;
+    while (bin > 0 && !(heights[bin] > 0.0)) bin--;
+    for (int64_t i = 0; i < bins; i++) mean = fma(heights[i], edge_of(i + 1, HEIGHT_LOWEST), mean);
+    mean = larger(mean / larger(total, 1.0), 1.0);
+    return edge_of(bin + 1, HEIGHT_LOWEST) + mean * log1(larger(1.0 / wanted, 2.718281828459045));
+  }
+  for (; bin > 0; bin--) {
+    count += heights[bin];
+    if (count >= kept) break;
+  }
+  double least = edge_of(bin, HEIGHT_LOWEST);
+  count = larger(count, 1.5);
+  for (int64_t i = bin; i < bins; i++) {
+    double middle = 0.5 * (edge_of(i, HEIGHT_LOWEST) + edge_of(i + 1, HEIGHT_LOWEST));
+    over = fma(heights[i], larger(middle - least, 0.0), over);
+  }
+  if (wanted >= count) return least;
+  double mean = larger(over / larger(count - 1.0, 1.0), 1.0);
+  return least + mean * count * (exp1(log1(count / wanted) / count) - 1.0);
+}
+
+static void find_limits(const reference_settings *settings, reference_state *state) {
+  double rate = rate_of(settings, state) / (double)streams_of(state);
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    double limit = limit_of(row_of(&state->heights, stream), state->heights.columns,
+                            state->watched.at[0], rate);
+    row_of(&state->evidences, stream)[MOVING_LIMIT] = smaller(larger(limit, 1.0), MOST_THRESHOLD);
+  }
+}
+
+/* Add the open block's good rows to what waits to be learned: Σ(e - m), Σ(e - m)(e - m)ᵀ. O(128E²) */
+static int wait_with_rows(const reference_settings *settings, reference_state *state) {
+  int64_t size = state->mean.size, *status = status_of(state);
+  arena scratch = {0};
+  reals(&scratch, size);
+  if (!take_block(&scratch)) return 0;
+  double *e = reals(&scratch, size);
+  for (int64_t place = 0; place < state->good.size; place++) {
+    if (!state->good.at[place]) continue;
+    status[WAITING] += 1;
+    embed(state, settings->lags, place, e);
+    add_scaled(state->waiting.at, 1.0, e, size);
+    for (int64_t i = 0; i < size; i++) add_scaled(row_of(&state->waiting, 1 + i), e[i], e, i + 1);
+  }
+  give_back(&scratch);
+  return 1;
+}
+
+/* Nothing waits: it was learned, or an episode began among it. */
+static void forget_waiting(reference_state *state) {
+  fill(state->waiting.at, 0.0, state->waiting.rows * state->waiting.columns);
+  status_of(state)[WAITING] = 0;
+}
+
+/* Learn what waited, with a memory; m and the scatter about it, and W anew. O(E³) */
+static int learn_waiting(const reference_settings *settings, reference_state *state, double memory) {
+  int64_t size = state->mean.size, *learned = &state->counts.at[LEARNED];
+  arena scratch = {0};
+  table(&scratch, size, size);
+  table(&scratch, size, size);
+  if (!take_block(&scratch)) return 0;
+  mat half = table(&scratch, size, size), other = table(&scratch, size, size);
+  if ((double)*learned > memory) {
+    scale_all(state->scatter.at, memory / (double)*learned, size * size);
+    *learned = (int64_t)memory;
+  }
+  *learned += status_of(state)[WAITING];
+  double all = (double)most_of(*learned, 1), trace = 0.0;
+  const double *sum = state->waiting.at;
+  for (int64_t i = 0; i < size; i++) {
+    double *row = row_of(&state->scatter, i);
+    add_scaled(row, 1.0, row_of(&state->waiting, 1 + i), i + 1);
+    add_scaled(row, -sum[i] / all, sum, i + 1);
+  }
+  add_scaled(state->mean.at, 1.0 / all, sum, size);
+  for (int64_t i = 0; i < size; i++) {
+    for (int64_t j = 0; j <= i; j++) row_of(&half, i)[j] = row_of(&state->scatter, i)[j] / all;
+    trace += row_of(&half, i)[i];
+  }
+  double lift = larger(settings->ridge * trace / (double)size, 1e-12);
+  inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);
+  give_back(&scratch);
+  forget_waiting(state);
+  return 1;
+}
+
+/* The mean of the distances, and whether there are scores to go by. */
+static void find_unit(reference_state *state) {
+  int64_t bins = state->tally.columns;
+  const double *tally = row_of(&state->tally, 0);
+  double total = sum_of(tally, bins), sum = 0.0;
+  for (int64_t bin = 0; bin < bins; bin++)
+    sum = fma(tally[bin], edge_of(bin + 1, SCORE_LOWEST) + edge_of(bin, SCORE_LOWEST), sum);
+  state->reals.at[MEANS + LONG] = larger(0.5 * sum / larger(total, 1.0), 1e-9);
+  state->counts.at[SORTED] = least_of((int64_t)total, state->calibration.columns);
+}
+
+int end_streams(const reference_settings *settings, reference_state *state) {
+  int64_t *counts = state->counts.at, *status = status_of(state), many = streams_of(state);
+  int64_t since = counts[SEEN] - counts[BEGAN];
+  if (!settings->learn) return 1;
+  double memory = memory_of(settings, state);
+  if (since > settings->fit_rows) {
+    add_scores(state, settings->lags);
+    double kept = sum_of(row_of(&state->tally, 0), state->tally.columns);
+    fade(state->tally.at, many * state->tally.columns, kept, memory);
+    fade(state->hours.at, state->hours.rows * state->hours.columns, kept, memory);
+    add_heights(state);
+    double watched = state->watched.at[0];
+    fade(state->heights.at, many * state->heights.columns, watched, memory);
+    fade(state->watched.at, 1, watched, memory);
+    find_unit(state);
+  }
+  if (status[WAITING] < 0) forget_waiting(state);
+  if (!wait_with_rows(settings, state)) return 0;
+  /* So that a fault is noticed before it is learned: a day, of fourteen that are remembered. */
+  double wait = smaller(memory / WAIT_PART, (double)since / WAIT_AT_FIRST);
+  if ((double)status[WAITING] >= wait && !learn_waiting(settings, state, memory)) return 0;
+  if (counts[CALIBRATED] == 0 && since >= settings->rows && counts[SORTED] > 0) {
+    state->times.at[STRETCH_TIME] = state->times.at[NEWEST_TIME];
+    counts[CALIBRATED] = counts[SORTED];
+  }
+  if (counts[OPENED] < 0) find_limits(settings, state);
+  if (counts[CALIBRATED] > 0 && (double)since >= memory && !status[ARMED]) {
+    /* What was rehearsed is over. */
+    for (int64_t stream = 0; stream < many; stream++) {
+      book_height(state, stream);
+      row_of(&state->evidences, stream)[MOVING_SUM] = 0.0;
+    }
+    status[ARMED] = 1;
+  }
+  status[REMEMBERED] = (int64_t)memory;
+  return 1;
+}

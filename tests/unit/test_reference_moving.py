@@ -1,0 +1,341 @@
+"""The reference that moves: equations against plain NumPy, cuts, gaps, hours, rates, states."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.monitor import reference
+from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores
+from kerneltrack.monitor.reference.block import begin, columns_of, go_on, pack, unpack
+from kerneltrack.monitor.reference.state import ARMED, WAITING
+
+Array = npt.NDArray[np.float64]
+Times = npt.NDArray[np.int64]
+
+SPEC = ReferenceSpec(learning=AUTO, rows=256, memory="1024 rows", season="none")
+HOURLY = ReferenceSpec(learning=AUTO, rows=256, memory="7 days")
+MINUTE = 60 * 10**9
+
+
+def normal(seed: int, count: int, width: int = 4) -> Array:
+    """Rows of a device that is well: a common load, and channels that follow it with noise."""
+    rng = np.random.default_rng(seed)
+    load = np.sin(np.arange(count) / 17) + 0.5 * np.sin(np.arange(count) / 5)
+    ties, noise = rng.uniform(1, 3, width), rng.normal(size=(count, width))
+    return np.asarray(load[:, None] * ties + 0.2 * noise + rng.uniform(-9, 9, width))
+
+
+def clock(count: int, step: int = 10 * MINUTE) -> Times:
+    """Times of rows, from a Monday on."""
+    return 1_772_409_600 * 10**9 + step * np.arange(count)
+
+
+def run(
+    spec: ReferenceSpec, rows: Array, times: Times | None = None, *cuts: int
+) -> tuple[Any, Scores, list[Episode]]:
+    """All rows in calls that end at these places."""
+    stamps = clock(len(rows)) if times is None else times
+    state, parts, told = reference.init(spec, rows[:256]), [], []
+    for piece, at in zip(np.split(rows, cuts), np.split(stamps, cuts), strict=True):
+        state, scores, found = reference.update(spec, state, piece, at)
+        parts.append(scores)
+        told += found
+    fields = [field.name for field in dataclasses.fields(Scores)]
+    joined = [np.concatenate([getattr(part, name) for part in parts]) for name in fields]
+    return state, Scores(*joined), told
+
+
+def embedded(scaled: Array, lags: int) -> Array:
+    """The row and those before it, then the two means over time: row by row."""
+    means = np.zeros((2, scaled.shape[1]))
+    found = []
+    for at, row in enumerate(scaled):
+        before = [scaled[max(at - lag, 0)] for lag in range(lags)]
+        means = means + np.array([[0.3], [0.02]]) * np.clip(row - means, -10, 10)
+        found.append(np.concatenate([*before, *means]))
+    return np.array(found)
+
+
+def test_scores_are_those_of_the_covariance_of_rows_that_were_learned() -> None:
+    rows = normal(1, 1000)
+    lags = SPEC.lags_for(4)
+    state, scores, _ = run(SPEC, rows)
+    tables = state.tables
+    inside = embedded((rows - rows[:256].mean(axis=0)) / rows[:256].std(axis=0), lags)
+    many = int(tables.counts[reference.LEARNED])
+    assert many + tables.lows[-1, WAITING] == len(rows) // BLOCK * BLOCK
+    np.testing.assert_allclose(tables.mean, inside[:many].mean(axis=0), atol=1e-10)
+    around = inside[:many] - inside[:many].mean(axis=0)
+    scatter = np.tril(around.T @ around)
+    np.testing.assert_allclose(np.tril(tables.scatter), scatter, rtol=1e-8, atol=1e-8)
+    covariance = around.T @ around / many
+    covariance += (
+        0.1 * SPEC.ridge * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
+    )
+    precision = np.linalg.inv(covariance)
+    place = len(rows) % BLOCK
+    for at in range(1, place + 1):
+        away = inside[-at] - tables.mean
+        measured = tables.measured[:, place - at]
+        assert measured[0] == pytest.approx(np.sqrt(away @ precision @ away), rel=1e-7)
+        assert scores.distance[-at] == measured[0]
+        for channel in range(4):
+            own = np.arange(channel, len(away), 4)
+            part = (precision @ away)[own]
+            gain = part @ np.linalg.solve(precision[np.ix_(own, own)], part)
+            assert measured[1 + channel] == pytest.approx(np.sqrt(gain), rel=1e-6)
+
+
+def test_p_is_the_share_of_scores_that_are_as_high() -> None:
+    rows = np.random.default_rng(2).normal(size=(6000, 3))
+    _, scores, _ = run(SPEC, rows)
+    assert np.isnan(scores.p[:256]).all()
+    assert np.isfinite(scores.p[256:]).all()
+    for share in (0.5, 0.9):
+        assert (scores.p[1024:] <= share).mean() == pytest.approx(share, rel=0.2)
+    # The scores of the first rows, of a reference that knew less, are among the old ones.
+    assert 0.05 < (scores.p[1024:] <= 0.1).mean() < 0.12
+    # Beyond the highest tenth the tail is taken as wider than it was.
+    assert 0.001 < (scores.p[1024:] <= 0.01).mean() < 0.01
+    # Within a block the further out a row is, the smaller is its p.
+    order = np.argsort(scores.distance[-100:])
+    assert (np.diff(scores.p[-100:][order]) <= 1e-12).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(0, 3000), max_size=12))
+def test_cuts_change_no_bit(seed: int, cuts: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    rows, times = normal(seed, 3000), clock(3000)
+    times[rng.integers(300, 3000) :] += 12 * 60 * MINUTE
+    begins = int(rng.integers(1500, 2800))
+    rows[begins : begins + 100, 1] += 3
+    spec = dataclasses.replace(SPEC, season="day", false_alarms=100)
+    whole = run(spec, rows, times)
+    parts = run(spec, rows, times, *sorted(cuts))
+    for one, two in zip(whole[1].columns, parts[1].columns, strict=True):
+        assert one.tobytes() == two.tobytes()
+    for name, array in reference.arrays(whole[0]).items():
+        assert array.tobytes() == reference.arrays(parts[0])[name].tobytes(), name
+    assert repr(whole[2]) == repr(parts[2])
+
+
+def test_many_models_are_each_alone() -> None:
+    counts = (700, 1500, 2100)
+    rows = np.vstack([normal(seed, count) for seed, count in enumerate(counts)])
+    rows[-300:-200, 2] += 4
+    stops: Times = np.cumsum(np.array(counts, np.int64))
+    starts: Times = stops - np.array(counts, np.int64)
+    times = np.concatenate([clock(count) for count in counts])
+    blocks = begin(SPEC, rows, starts, starts + 256)
+    watched = go_on(SPEC, blocks, rows, starts, stops, times)
+    assert watched.done.all()
+    columns = columns_of(SPEC, 4, blocks)
+    for model, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+        state, scores, told = run(SPEC, rows[start:stop])
+        assert watched.scores.p[start:stop].tobytes() == scores.p.tobytes()
+        assert len(watched.told[model]) == len(told)
+        for name, array in reference.arrays(state).items():
+            assert np.array_equal(columns[name][model], array), name
+
+
+def test_a_state_goes_on_from_its_bytes() -> None:
+    rows = normal(3, 2000)
+    state, _, _ = run(SPEC, rows[:1500])
+    packed = unpack(SPEC, 4, pack(SPEC, state))
+    again = reference.from_arrays(SPEC, reference.arrays(state))
+    stamps = clock(2000)[1500:]
+    ways = (state, packed, again)
+    found = [reference.update(SPEC, each, rows[1500:], stamps)[1].p.tobytes() for each in ways]
+    assert len({*found}) == 1
+
+
+def test_a_fault_is_found_named_and_over_and_later_ones_are_seen() -> None:
+    for seed in range(4):
+        rows = normal(seed, 12_000)
+        rows[5000:5020, 1] += 2.5
+        rows[6000:, 2] += 2.5
+        rows[10_000:10_400, 3] -= 2.5
+        state, _, told = run(SPEC, rows)
+        opened = [episode for episode in told if not episode.closed]
+        after = {5000: 1, 6000: 2, 10_000: 3}
+        for begins, channel in after.items():
+            near = [e for e in told if begins <= e.opened < begins + 100]
+            assert near, (seed, begins)
+            assert int(near[-1].shares.argmax()) == channel
+            assert abs(near[0].start - begins) < 20
+        # A change that stays is told of once, then it is steady; no episode is open at the end.
+        assert reference.open_episode(SPEC, state) is None
+        assert len(opened) <= 5
+
+
+def test_a_fault_is_not_learned_before_it_is_noticed_and_a_drift_is() -> None:
+    rows = normal(5, 30_000)
+    slow = rows + np.linspace(0, 6, len(rows))[:, None] * rows[:256].std(axis=0)
+    _, scores, told = run(SPEC, slow)
+    assert len(told) <= 2
+    assert np.median(scores.p[-1000:]) > 0.2
+    fast = rows.copy()
+    fast[20_000:, 0] += np.minimum(np.arange(10_000) / 600, 4) * 0.6
+    _, _, told = run(SPEC, fast)
+    assert any(20_000 < episode.opened < 20_900 for episode in told)
+
+
+def test_work_at_an_hour_that_was_never_one_is_found_by_the_hours_alone() -> None:
+    count = 20 * 144
+    times = clock(count)
+    hour = times // (60 * MINUTE) % 24
+    rng = np.random.default_rng(1)
+    loads = np.repeat(rng.choice([0.0, 0.5, 1.0], count // 6 + 1), 6)[:count]
+    loads = np.where((hour >= 6) & (hour < 22), loads, 0.0)
+    nights = loads.copy()
+    nights[(hour == 3) & (np.arange(count) > 15 * 144)] = 0.5
+
+    def rows(load: Array) -> Array:
+        noise = np.random.default_rng(2).normal(size=(count, 3))
+        return np.asarray(load[:, None] * [3.0, 5.0, 9.0] + 0.1 * noise)
+
+    assert not run(HOURLY, rows(loads), times)[2]
+    assert not run(dataclasses.replace(HOURLY, season="none"), rows(nights), times)[2]
+    _, _, told = run(HOURLY, rows(nights), times)
+    assert told
+    assert 0 <= told[0].opened - (15 * 144 + 18) <= 3
+
+
+def test_rows_after_a_gap_are_spared() -> None:
+    """Rows before are not those that they go with, nor are the means over time."""
+    count = 6000
+    load = np.sin(np.arange(count) / 40)
+    noise = np.random.default_rng(3).normal(size=(count, 2))
+    rows = np.column_stack([load, np.cos(np.arange(count) / 40)]) + 0.01 * noise
+    keep = np.ones(count, np.bool_)
+    keep[4000:4125] = False
+    times = clock(count)[keep]
+    spec = dataclasses.replace(SPEC, memory="10 days")
+    state, scores, told = run(spec, rows[keep], times)
+    assert not told
+    assert scores.p[4000] < 1e-3
+    assert int(state.tables.lows[-1, ARMED]) == 1
+
+
+@pytest.mark.parametrize("kind", ["independent", "heavy", "skew"])
+def test_the_stated_rate_is_kept(kind: str) -> None:
+    spec = dataclasses.replace(SPEC, false_alarms=1000, memory="4032 rows")
+    alarms = rows = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        if kind == "independent":
+            data = rng.normal(size=(24_000, 4))
+        elif kind == "heavy":
+            data = rng.standard_t(3, size=(24_000, 4))
+        else:
+            data = np.exp(rng.normal(size=(24_000, 4)))
+        _, _, told = run(spec, data)
+        alarms += sum(not episode.closed for episode in told)
+        rows += len(data) - 4032
+    assert 0.2 < alarms / rows / 1e-3 < 2
+
+
+def test_rows_without_times_have_a_memory_and_no_hours() -> None:
+    spec = ReferenceSpec(learning=AUTO)
+    rows = normal(4, 5000)
+    state = reference.init(spec, rows[:512])
+    state, scores, told = reference.update(spec, state, rows)
+    assert not told
+    assert int(state.tables.lows[-1, ARMED]) == 1
+    assert np.isnan(scores.evidence[:4032]).all()
+    assert np.isfinite(scores.evidence[4096:]).all()
+    assert not state.tables.hours.any()
+
+
+def test_a_state_has_the_bytes_of_the_formula() -> None:
+    for width in (1, 4, 12):
+        state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
+        lags = SPEC.lags_for(width)
+        columns, streams = width * (lags + 2), width + 2
+        own = 2 * columns * (columns + 1) + width * (lags + 129 * 2 + 135) + 4209
+        own += 311 * streams + 128 * (streams - 3) + 72 * width + 1
+        own += columns * (columns + 1) + 5 * (streams + 1)
+        assert sum(array.nbytes for array in state.tables) == 8 * own + 128
+    every = sum(array.nbytes for array in reference.arrays(state).values())
+    assert every < 400_000
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("lows", (0, 0), 1501),
+        ("lows", (1, 2), -1),
+        ("lows", (-1, 0), 151),
+        ("lows", (-1, 1), 6),
+        ("lows", (-1, 2), 2),
+        ("lows", (-1, 3), 10**7 + 1),
+        ("lows", (-1, 4), -2),
+        ("evidences", (0, 3), 0.0),
+        ("evidences", (0, 3), np.inf),
+    ],
+)
+def test_a_state_that_leads_astray_is_refused(
+    name: str, place: tuple[int, int], value: float
+) -> None:
+    arrays = reference.arrays(run(SPEC, normal(7, 1500))[0])
+    arrays[name] = arrays[name].copy()
+    arrays[name][place] = value
+    with pytest.raises(ConfigError, match=name):
+        reference.from_arrays(SPEC, arrays)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    scale=st.sampled_from([0.0, 1e-150, 1e-9, 1.0, 1e9, 1e150]),
+    wild=st.sampled_from([0.0, 1e-300, 1e12, 1e150]),
+    width=st.integers(1, 4),
+)
+def test_hostile_rows_give_numbers(seed: int, scale: float, wild: float, width: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(2500, width)) * scale
+    rows[rng.integers(0, 2500, 40)] = wild
+    rows[rng.integers(0, 2500, 40), 0] = -wild
+    times = np.sort(rng.integers(-(9 * 10**18), 9 * 10**18, 2500))
+    state, scores, told = run(dataclasses.replace(SPEC, season="day"), rows, times)
+    assert np.isfinite(scores.p[256:]).all()
+    assert ((scores.p[256:] >= 0) & (scores.p[256:] <= 1)).all()
+    assert all(np.isfinite(episode.shares).all() for episode in told)
+    assert all(np.isfinite(array).all() for array in reference.arrays(state).values())
+
+
+def test_a_reference_that_begins_anew_with_other_rows_has_no_evidence() -> None:
+    rows = normal(9, 4000)
+    rows[3900:, 1] += 4
+    state, scores, told = run(SPEC, rows)
+    assert scores.evidence[-1] > 1
+    assert not told[-1].closed
+    again = reference.restarted(state)
+    _, after, _ = reference.update(SPEC, again, rows[:500], clock(500), learn=False)
+    assert after.evidence.max() < 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"learning": AUTO, "until": "2026-03-01"}, "until"),
+        ({"learning": AUTO, "accept_after": 1000}, "accept_after"),
+        ({"learning": AUTO, "memory": "100 rows"}, "memory"),
+        ({"learning": AUTO, "memory": "a while"}, "memory"),
+        ({"learning": AUTO, "season": "year"}, "season"),
+        ({"memory": "7 days"}, "memory"),
+        ({"learning": "gated", "season": "none"}, "season"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        ReferenceSpec(**fields)
