@@ -31,7 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 
 CUTOFF = 4.0
 """Score above which a row is called odd by default: one normal row in 10,000 is."""
-_WAITING = "waiting"
+_WAITING = "first_rows"
 
 
 @specifiable(spec_type="KernelReference")
@@ -162,7 +162,7 @@ class ReferenceDetector(AnomalyDetector):
         arrays = {_WAITING: np.array(self._first).reshape(len(self._first), width)}
         if self._state is not None:
             arrays |= reference.arrays(self._state)
-        about = {"version": 1, "names": list(self._names), "complete": self._state is not None}
+        about = {"version": 2, "names": list(self._names), "complete": self._state is not None}
         return codec.to_bytes(arrays, json.dumps(about))
 
     def from_bytes(self, data: bytes) -> None:

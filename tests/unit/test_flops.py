@@ -9,7 +9,7 @@ import pytest
 from benchmarks.flops import flops_of
 from kerneltrack.registry import LEARNERS, TRACKERS
 
-SIZES = {"r": 3, "B": 5, "D": 2, "m": 5, "F": 16, "T": 4, "p": 3, "C": 2, "M": 5}
+SIZES = {"r": 3, "B": 5, "D": 2, "m": 5, "F": 16, "T": 4, "p": 3, "C": 2, "M": 5, "W": 7}
 PARTS: dict[str, Any] = {**TRACKERS, **LEARNERS}
 
 

@@ -55,7 +55,7 @@ def residuals(z: Array, own: Array) -> Array:
 def moved_predictions(z: Array, moved: Array, seed: int) -> tuple[Array, float]:
     """Predictions of a learner's weights on features before and after, and the weights' norm."""
     learner = get_learner("ridge")
-    spec = RidgeSpec(task="regression", bias=False)
+    spec = RidgeSpec(task="regression", bias=False, scale_targets=False)
     targets = np.random.default_rng(seed).normal(size=len(z))
     state, _ = learner.update(spec, learner.init(spec, z.shape[1]), z, targets)
     before, after = (learner.predict(spec, state, part).value for part in (z, moved))

@@ -75,7 +75,7 @@ def test_a_part_has_its_settings_with_range_and_default(
     kind = DriftSpec if registry is None else registry.spec_type(name)
     prefix = "drift-" if registry is None else "" if registry is TRACKERS else "learner-"
     flags = [
-        "--inputs" if field == "inputs" else f"--{prefix}{field.replace('_', '-')}"
+        f"--{field}" if field in ("inputs", "intervals") else f"--{prefix}{field.replace('_', '-')}"
         for field in settings_of(kind)
     ]
     assert re.findall(r"^    (--\S+)$", told, re.MULTILINE) == flags

@@ -59,8 +59,8 @@ The state keeps the losses, right predictions and weights of all (`tally`), so t
 what carried the stream.
 
 Cost O(p² + WD + Ep + EC) a row, p = 1 + D + m + r. Flops a labelled row: 6p² + p²/2 + 12Cp + 3mD +
-4WD (these in single precision), one that is predicted only 2p² + 4Cp + 3mD + 4WD. Maps are made
-from 128, 512, ... W rows: less than 1½W rows' time more, once.
+4WD, one that is predicted only 2p² + 4Cp + 3mD + 4WD. The distances to the W rows, 4WD, are in
+single precision. Maps are made from 128, 512, ... W rows: less than 1½W rows' time more, once.
 
 References: M. Herbster, M. K. Warmuth, "Tracking the best expert", Machine Learning 32, 1998 (fixed
 share, here with a start-over that includes the expert itself); G. J. Bierman, "Factorization
