@@ -190,9 +190,10 @@ static void report_target(const lesson *at, double value) {
 }
 
 static int report(lesson *at, const double *values, const double *chances) {
-  double value = fma(at->unit, values[0], at->centre);
+  int target = at->known > 0 && at->how->regression;
+  double value = target ? fma(at->unit, values[0], at->centre) : 0.0;
   if (at->how->predict) {
-    if (at->known > 0 && at->how->regression)
+    if (target)
       report_target(at, value);
     else if (at->known > 0)
       report_class(at, values, chances);
