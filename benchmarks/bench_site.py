@@ -35,7 +35,7 @@ from benchmarks import site_machines, site_pumps
 from benchmarks.places import BUILD, ROOT
 from benchmarks.site_judge import Verdict, interval, judge
 from benchmarks.site_truth import Site
-from kerneltrack.monitor.periods import PeriodsSpec
+from kerneltrack.monitor.periods.spec import PeriodsSpec
 
 OUT = BUILD / "site.md"
 

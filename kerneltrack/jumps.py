@@ -32,9 +32,6 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-JUMP_ROWS = 8
-"""Rows that confirm a jump, unless another number is given."""
-MOST_JUMP_ROWS = 100
 MOST_RATIO = 10
 LEAST_GROUPS = 3
 """Fewer groups have no two gaps to compare."""

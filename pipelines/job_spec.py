@@ -17,7 +17,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.spec import FEATURES
 from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.monitor.periods import PeriodsSpec
+from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -39,7 +39,7 @@ from pipelines.cli.job_flags import (
 )
 from pipelines.cli.setting_flags import FlagsOf
 from transforms import outputs
-from transforms.chunks import Failures
+from transforms.failures import Failures
 from transforms.keyed.expiry import Expiry
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.transform import TrainLinear

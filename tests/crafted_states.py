@@ -29,8 +29,8 @@ from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet import model
-from kerneltrack.fleet import run as segments
 from kerneltrack.fleet.events import next_event
+from kerneltrack.fleet.run import run_rows
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.drift import DriftSpec
@@ -185,7 +185,7 @@ def _model(spec: SubspaceSpec) -> Case:
     def run(now: model.Model) -> bytes:
         begin = 0 if now.time is None else now.time + 10**9
         begin = min(begin, 8 * 10**18)
-        now, outcome = segments.run_rows(work, "a", now, ROWS[:30], begin + TIMES[:30], begin)
+        now, outcome = run_rows(work, "a", now, ROWS[:30], begin + TIMES[:30], begin)
         next_event(work, now)
         mismatch_chunk(outcome.measured[0], spec, 0.95)
         return model.encode(work, "a", now)
@@ -199,32 +199,22 @@ def _model(spec: SubspaceSpec) -> Case:
 def _referred(spec: SubspaceSpec) -> Case:
     """Return a model whose reference has an open episode, and soon learns a block of rows."""
     asked = ReferenceSpec(rows=2 * BLOCK, learning="gated", lags=3, rank=3, budget=6)
-    work = model.Work(spec=spec, reference=asked)
-    seen = walk(seed=8, count=5 * BLOCK - 30, width=4)
-    seen[-10:] += 20.0
-
-    def run(now: model.Model) -> bytes:
-        now, _ = segments.run_rows(work, "a", now, ROWS[:50], None, 0)
-        if now.reference is not None:
-            reference.open_episode(asked, now.reference)
-        return model.encode(work, "a", now)
-
-    def read(data: bytes, own: bool) -> model.Model:
-        return model.decode(work, data, "state", own)
-
-    now, _ = segments.run_rows(work, "a", model.begin(work, "a", seen[:20]), seen, None, 0)
-    return Case(model.encode(work, "a", now), read, run)
+    return _with_reference(spec, asked, 5 * BLOCK - 30)
 
 
 def _moving(spec: SubspaceSpec) -> Case:
-    """Return a model whose reference moves, has an open episode, and soon learns a block."""
+    """Return the same of a reference that moves."""
     asked = ReferenceSpec(learning="auto", memory=f"{8 * BLOCK} rows", rows=2 * BLOCK, lags=2)
+    return _with_reference(spec, asked, 10 * BLOCK - 30)
+
+
+def _with_reference(spec: SubspaceSpec, asked: ReferenceSpec, count: int) -> Case:
     work = model.Work(spec=spec, reference=asked)
-    seen = walk(seed=8, count=10 * BLOCK - 30, width=4)
+    seen = walk(seed=8, count=count, width=4)
     seen[-10:] += 20.0
 
     def run(now: model.Model) -> bytes:
-        now, _ = segments.run_rows(work, "a", now, ROWS[:50], None, 0)
+        now, _ = run_rows(work, "a", now, ROWS[:50], None, 0)
         if now.reference is not None:
             reference.open_episode(asked, now.reference)
         return model.encode(work, "a", now)
@@ -232,7 +222,7 @@ def _moving(spec: SubspaceSpec) -> Case:
     def read(data: bytes, own: bool) -> model.Model:
         return model.decode(work, data, "state", own)
 
-    now, _ = segments.run_rows(work, "a", model.begin(work, "a", seen[:20]), seen, None, 0)
+    now, _ = run_rows(work, "a", model.begin(work, "a", seen[:20]), seen, None, 0)
     return Case(model.encode(work, "a", now), read, run)
 
 
@@ -242,7 +232,7 @@ def _given(spec: SubspaceSpec) -> Case:
 
     def run(now: tuple[bytes, model.Work, model.Model]) -> bytes:
         data, work, held = now
-        segments.run_rows(work, "a", held, ROWS[:50], None, math.inf)
+        run_rows(work, "a", held, ROWS[:50], None, math.inf)
         if work.reference is not None and held.reference is not None:
             reference.update(work.reference, reference.restarted(held.reference), ROWS[:50])
         return data

@@ -43,7 +43,7 @@ from pipelines.output_lock import LOCK
 from pipelines.run_folder import REPORT, RUN
 from tests.crafted_states import ROWS, cases
 from transforms import outputs
-from transforms.chunks import FAILURE_SCHEMA
+from transforms.failures import FAILURE_SCHEMA
 from transforms.kafka.gather import Reason, dead_letter
 from transforms.kafka.messages import Message
 from transforms.keyed.commands import HEADER, REPLACE, RESET

@@ -1,5 +1,5 @@
 from .chunks import Chunk as Chunk
-from .chunks import Failures as Failures
+from .failures import Failures as Failures
 from .kafka.read import ReadMessages as ReadMessages
 from .kafka.send import SendMessages as SendMessages
 from .learn.late_labels import LateLabels as LateLabels

@@ -36,7 +36,8 @@ from kerneltrack.registry import LEARNERS, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_number
 from kerneltrack.specs import spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.chunks import Chunk, matrix_column
+from transforms.failures import Failures
 from transforms.learn.transform import TrainLinear
 from transforms.outputs import EPISODES, FAILURES, LATE, MISMATCH, PREDICTIONS
 from transforms.outputs import FEATURES as TRACKED

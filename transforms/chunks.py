@@ -7,7 +7,6 @@ Rows one by one cost 5-25 µs each in Beam's Python SDK; a chunk of a thousand c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, cast
 
@@ -16,17 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import coders
 
-from kerneltrack.errors import fit
+from transforms.failures import Failures
 from transforms.records import MAGIC, Records, batch_of, pieces_of
-
-FAILURE_SCHEMA = pa.schema(
-    [
-        pa.field("model_id", pa.string()),
-        pa.field("source", pa.int32()),
-        pa.field("row", pa.int64()),
-        pa.field("reason", pa.string()),
-    ]
-)
 
 
 class Chunk:
@@ -178,34 +168,6 @@ def chunk_from(data: bytes) -> Chunk:
     if data.startswith(MAGIC):
         return Chunk(None, Records(data))
     return Chunk(decode_batch(data))
-
-
-def reasons_column(reasons: Sequence[str]) -> pa.Array:
-    """Return reasons as a column: they quote what came from outside."""
-    return pa.array([fit(reason) for reason in reasons], pa.string())
-
-
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """Rows that could not become features, with the reason (schema `FAILURE_SCHEMA`)."""
-
-    batch: pa.RecordBatch
-
-    @staticmethod
-    def of(
-        model_id: str | None,
-        source: npt.ArrayLike,
-        row: npt.ArrayLike,
-        reason: Sequence[str],
-    ) -> Failures:
-        """Build failures of one model (None: unknown), one reason a row."""
-        columns = [
-            pa.array([model_id] * len(reason), pa.string()),
-            pa.array(np.asarray(source, dtype=np.int32)),
-            pa.array(np.asarray(row, dtype=np.int64)),
-            reasons_column(reason),
-        ]
-        return Failures(pa.RecordBatch.from_arrays(columns, schema=FAILURE_SCHEMA))
 
 
 def matrix_column(matrix: npt.NDArray[Any]) -> pa.FixedSizeListArray:

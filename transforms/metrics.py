@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from apache_beam.metrics import Metrics
+
+if TYPE_CHECKING:
+    from apache_beam.metrics import Metrics
 
 NAMESPACE = "kerneltrack"
 UNREFERENCED = "models_without_reference"
@@ -63,9 +66,16 @@ def count(name: str, amount: int) -> None:
             _counter(name).inc(amount)
 
 
+def _metrics() -> type[Metrics]:
+    # Not for every module that counts: a first look at an input counts too, before Beam is there.
+    from apache_beam.metrics import Metrics  # noqa: PLC0415
+
+    return Metrics
+
+
 @cache
 def _counter(name: str) -> Metrics.DelegatingCounter:
-    return Metrics.counter(NAMESPACE, name)
+    return _metrics().counter(NAMESPACE, name)
 
 
 def name_model(name: str, model_id: str) -> None:
@@ -76,7 +86,7 @@ def name_model(name: str, model_id: str) -> None:
     if _COUNTING:
         _COUNTING[-1].models.setdefault(name, set()).add(model_id)
     else:
-        Metrics.string_set(NAMESPACE, name).add(model_id)
+        _metrics().string_set(NAMESPACE, name).add(model_id)
 
 
 def count_unreferenced(model_id: str) -> None:

@@ -17,9 +17,9 @@ from apache_beam.transforms.window import GlobalWindows
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.forward_fill import Held, hold_last
-from kerneltrack.monitor.periods import DeviceNumbers, DeviceSums, PeriodsSpec, numbers_of
-from kerneltrack.monitor.periods.device import NUMBERS
-from kerneltrack.monitor.periods.spec import DAY
+from kerneltrack.monitor.periods.device import NUMBERS, DeviceNumbers, numbers_of
+from kerneltrack.monitor.periods.spec import DAY, PeriodsSpec
+from kerneltrack.monitor.periods.sums import DeviceSums
 from kerneltrack.settings import check_int
 from transforms.chunks import Chunk
 from transforms.metrics import counting

@@ -28,7 +28,8 @@ from kerneltrack.learners.common.class_names import class_of
 from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.missing import is_missing
 from kerneltrack.time_units import NANOSECONDS, UNITS, TimeUnit
-from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.chunks import Chunk, matrix_column
+from transforms.failures import Failures
 from transforms.metrics import count
 from transforms.outputs import FAILURES
 from transforms.read.column_options import ONLY_MODEL

@@ -25,7 +25,8 @@ from kerneltrack.monitor.reference import restarted
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers.common.features import Features
-from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.chunks import Chunk, matrix_column
+from transforms.failures import Failures
 from transforms.learn.predictions import prediction_arrays
 from transforms.metrics import count, count_scored_again, count_unreferenced
 from transforms.outputs import FAILURES, MISMATCH, SCORER, SCORES, names_of

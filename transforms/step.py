@@ -8,7 +8,8 @@ from typing import Any
 import apache_beam as beam
 from apache_beam import pvalue
 
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
+from transforms.failures import Failures
 from transforms.outputs import FAILURES, SNAPSHOTS
 
 _TYPES: dict[str, Any] = {SNAPSHOTS: tuple[str, bytes], FAILURES: Failures}

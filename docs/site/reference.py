@@ -17,7 +17,7 @@ from kerneltrack.trackers.okfeb.spec import OKFEBSpec
 from pipelines.cli.list_parts import MONITORS, paper_of
 from pipelines.cli.main import COMMANDS, parser_of
 from pipelines.cli.spec_options import LANDMARKS, ROLES
-from transforms.chunks import FAILURE_SCHEMA
+from transforms.failures import FAILURE_SCHEMA
 from transforms.outputs import FAILURES, OUTPUTS, Asked, Output
 from transforms.track.order import Order
 

@@ -440,13 +440,14 @@ class _Run:
         if models.held is not None and due.stop > start:
             span = np.zeros(1, np.int64), np.full(1, due.stop - start)
             _, held = self._filled(slice(start, due.stop), *span, model)
-            self._hold(slice(model, model + 1), held)
+            if held is not None:
+                self._hold(slice(model, model + 1), held)
         data = encode(self._work, models.keys[model], models.model(model))
         self._found.snapshots[model].append(data)
 
-    def _hold(self, models: slice, held: Held | None) -> None:
+    def _hold(self, models: slice | BoolArray, held: Held) -> None:
         """Let models hold what their rows have shown last."""
-        if self._models.held is not None and held is not None:
+        if self._models.held is not None:
             for column, part in zip(self._models.held, held, strict=True):
                 column[models] = part
             self._models.filled[models] = True
@@ -457,10 +458,9 @@ class _Run:
         """Return what came out, once all rounds have run."""
         models, found = self._models, self._found
         ran = self._stops > self._starts
-        if self._held_after is not None and models.held is not None:
-            for column, part in zip(models.held, self._held_after, strict=True):
-                column[ran] = part[ran]
-            models.filled |= ran
+        if self._held_after is not None:
+            values, times = self._held_after
+            self._hold(ran, Held(values[ran], times[ran]))
         if models.open is not None:
             models.open = [windows.state() for windows in self._windows]
         self._tell_open_episodes()
@@ -473,12 +473,11 @@ class _Run:
         spec, models = self._work.reference, self._models
         if spec is None or models.reference is None or math.inf not in self._until:
             return
-        seen = references.seen_of(spec, models.width, models.reference)
+        later = models.seen - references.seen_of(spec, models.width, models.reference)
         still = references.open_episodes(spec, models.width, models.reference)
         for model, episode in still.items():
             if self._until[model] == math.inf and models.referred[model]:
-                later = int(models.seen[model] - seen[model])
-                self._found.episodes[model].append(episode.moved(later))
+                self._found.episodes[model].append(episode.moved(int(later[model])))
 
 
 def _move_on(found: Results, before: IntArray, lengths: IntArray) -> None:

@@ -38,7 +38,8 @@ from kerneltrack.frames.table import (
     make_frame,
     read_rows,
 )
-from kerneltrack.jumps import JUMP_ROWS, MOST_JUMP_ROWS, JumpRule, Standing, judge
+from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
+from kerneltrack.jumps import JumpRule, Standing, judge
 from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.reference import WRITTEN, Episode, ReferenceSpec

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import DataError, KerneltrackError
 from kerneltrack.frames.table import Columns
-from kerneltrack.jumps import JUMP_ROWS, MOST_JUMP_ROWS
+from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.number_texts import NumberTexts
 

@@ -45,6 +45,7 @@ def look_at_input(
         DataError: for input that cannot be read.
     """
     # Not for the help: Arrow takes longer to import than that takes.
+    from transforms.read.counters import without_counters  # noqa: PLC0415
     from transforms.read.look import look_at_files  # noqa: PLC0415
 
     before = getattr(args, "warm_start", None) or getattr(args, "snapshots", None)
@@ -52,9 +53,6 @@ def look_at_input(
     found = look_at_files(args.input, columns, formats_from_flags(args))
     if meanwhile is not None:
         meanwhile(found)
-    # Beam comes with it: a wrong flag or column is found before.
-    from transforms.read.counters import without_counters  # noqa: PLC0415
-
     found = dataclasses.replace(found, columns=without_counters(found.infos, found.columns))
     # Of rows that are merged one alone may lack channels.
     partial = found.columns.partial or getattr(args, "duplicates", None) == "merge"

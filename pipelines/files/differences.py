@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import printable
-from kerneltrack.monitor.periods import DeviceNumbers, PeriodsSpec, Spell, verdict
-from kerneltrack.monitor.periods.device import NUMBERS
-from kerneltrack.monitor.periods.spec import DAY
+from kerneltrack.monitor.periods.device import NUMBERS, DeviceNumbers
+from kerneltrack.monitor.periods.fleet import Spell, verdict
+from kerneltrack.monitor.periods.spec import DAY, PeriodsSpec
 from kerneltrack.paths import join
 from kerneltrack.snapshots.files import write_whole
 from pipelines.report.data.differences import Difference, differences_of

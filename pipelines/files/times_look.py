@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -267,7 +268,7 @@ def _formats_like(text: str) -> Iterator[str]:
     if zone is not None:
         ends[text[: zone.start()]] = zone[1] + ("%z" if zone[2][-1].isdigit() else "%Z")
     for body, end in ends.items():
-        for form in _FORMATS_OF[_skeleton(body)]:
+        for form in _formats_by_skeleton()[_skeleton(body)]:
             yield form + end
 
 
@@ -289,9 +290,13 @@ def _sample(form: str) -> str:
     return re.sub("%.", lambda found: "A" if found[0][1] in "abpZ" else "9", form)
 
 
-_FORMATS_OF = defaultdict[str, list[str]](list)
-for _form in dict.fromkeys(_FORMATS):
-    _FORMATS_OF[_skeleton(_sample(_form))].append(_form)
+@cache
+def _formats_by_skeleton() -> defaultdict[str, list[str]]:
+    # Made when a text needs it: it takes as long as an import of many modules.
+    found = defaultdict[str, list[str]](list)
+    for form in dict.fromkeys(_FORMATS):
+        found[_skeleton(_sample(form))].append(form)
+    return found
 
 
 def _reads(texts: pa.Array, form: str, zone: str) -> float:

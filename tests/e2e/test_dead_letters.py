@@ -15,7 +15,7 @@ from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import LocalCluster, make_topics, wait_for
 from tests.e2e.live import Live
 from tests.unit.test_docs import blocks
-from transforms.chunks import Failures
+from transforms.failures import Failures
 from transforms.kafka.fetch import FetchFn
 from transforms.kafka.gather import Outgoing, Reason, dead_letter
 from transforms.kafka.messages import Message, position

@@ -21,7 +21,8 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.learners import LearnerSpec, RidgeSpec
-from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.chunks import Chunk, matrix_column
+from transforms.failures import Failures
 from transforms.keyed.commands import command_of
 from transforms.keyed.expiry import Expiry
 from transforms.learn.run import Plan

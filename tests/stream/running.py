@@ -21,7 +21,8 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.chunks import Chunk, matrix_column
+from transforms.failures import Failures
 from transforms.keyed.commands import command_of
 from transforms.track.log import BUFFER, KEPT, LOG, Cells
 from transforms.track.step import track_fn

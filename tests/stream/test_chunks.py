@@ -16,10 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.chunks import (
-    FAILURE_SCHEMA,
     Chunk,
     ChunkCoder,
-    Failures,
     FailuresCoder,
     chunk_from,
     decode_batch,
@@ -27,6 +25,7 @@ from transforms.chunks import (
     matrix_column,
     pieces,
 )
+from transforms.failures import FAILURE_SCHEMA, Failures
 
 
 def make_chunk(count: int, dtype: Any = np.float64, label: Any = None) -> Chunk:

@@ -22,7 +22,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
+from transforms.failures import Failures
 from transforms.read import files as read_module
 from transforms.read.columns import ColumnOptions, Columns, resolve
 from transforms.read.files import CHUNK_ROWS, ReadChunks, split

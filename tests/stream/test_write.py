@@ -20,7 +20,8 @@ from kerneltrack.in_memory import run_all
 from kerneltrack.snapshots.files import snapshot_name, write_whole
 from kerneltrack.trackers import OKFEBSpec
 from tests.stream.running import SPEC, make_rows
-from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.chunks import Chunk, matrix_column
+from transforms.failures import Failures
 from transforms.snapshots.write import WriteSnapshots
 from transforms.write.parquet import WriteChunks, WriteFailures
 from transforms.write.schemas import features_schema

@@ -11,8 +11,8 @@ import pytest
 
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.first_rows import MOST_TOGETHER
+from kerneltrack.trackers.common.loop import Pieces
 from kerneltrack.trackers.common.scaling import standard_scaling, standard_scaling_of_each
-from kerneltrack.trackers.okfeb.block import Begun
 from kerneltrack.trackers.okfeb.okfeb import OKFEB
 from tests.oracles.streams import walk
 from transforms.partition.blocks import BLOCK_BYTES, BLOCK_ROWS, blocks_of
@@ -40,16 +40,16 @@ def test_a_block_gives_the_bits_of_each_model(name: str, width: int) -> None:
     rows[-40:, 0] = 7.0
     stops = np.cumsum(np.array(SIZES, np.int64))
     starts: npt.NDArray[np.int64] = stops - np.array(SIZES, np.int64)
-    done = Begun(spec, rows, starts, stops, spec.rows_to_start)
-    done.run(np.arange(len(SIZES)), starts, stops)
     tracker = OKFEB()
+    block = tracker.init_each(spec, rows, starts, np.minimum(stops, starts + spec.rows_to_start))
+    done = tracker.run(spec, block, Pieces(rows, starts, stops))
     for place, (start, stop) in enumerate(zip(starts, stops, strict=True)):
         own = rows[start:stop]
         state, features = tracker.update(spec, tracker.init(spec, own[: spec.rows_to_start]), own)
         for field, array in state._asdict().items():
-            assert done.columns[field][place].tobytes() == array.tobytes(), (place, field)
+            assert block.column(field)[place].tobytes() == array.tobytes(), (place, field)
         for field in ("valid", "index", "z", "loss", "novelty", "informative", "evicted", "q"):
-            wanted, found = getattr(features, field), getattr(done.features, field)
+            wanted, found = getattr(features, field), getattr(done, field)
             assert (wanted is None) == (found is None)
             if wanted is not None:
                 assert found[start:stop].tobytes() == wanted.tobytes(), (place, field)

@@ -137,6 +137,8 @@ LIGHT = {
     "list": ["list"],
     "settings": ["list", "covariance"],
     "a file that is not there": ["inspect", "nowhere.safetensors"],
+    "an input that is not there": ["track", "nowhere.csv", "--output", "out"],
+    "a pattern below such a folder": ["track", "nowhere/", "--output", "out"],
     "a wrong column": ["track", SAMPLE, "--model-id", "device", "--output", "out"],
     "results that are there": ["track", SAMPLE, "--output", "."],
     "a command that is none": ["trak"],
@@ -150,7 +152,7 @@ def test_what_needs_no_job_imports_neither_beam_nor_river(name: str, tmp_path: P
     script = (
         "import atexit, sys; from pipelines.cli.main import main; "
         "atexit.register(lambda: sys.stdout.write('loaded: ' + ' '.join("
-        "sorted({'apache_beam', 'river'} & set(sys.modules))))); "
+        "sorted({'apache_beam', 'pandas', 'river'} & set(sys.modules))))); "
         f"sys.exit(main({LIGHT[name]!r}))"
     )
     done = subprocess.run(

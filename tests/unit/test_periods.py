@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.monitor.periods import (
+from kerneltrack.monitor.periods.device import (
+    LEVEL,
+    MOVEMENT,
+    NUMBERS,
+    REPEATS,
     DeviceNumbers,
-    DeviceSums,
-    PeriodsSpec,
-    Spell,
+    beginning,
     numbers_of,
-    verdict,
 )
-from kerneltrack.monitor.periods.device import LEVEL, MOVEMENT, NUMBERS, REPEATS, beginning
-from kerneltrack.monitor.periods.fleet import median
-from kerneltrack.monitor.periods.sums import SECOND, SPANS, PeriodSums, join
+from kerneltrack.monitor.periods.fleet import Spell, median, verdict
+from kerneltrack.monitor.periods.spec import PeriodsSpec
+from kerneltrack.monitor.periods.sums import SECOND, SPANS, DeviceSums, PeriodSums, join
 from kerneltrack.native.binding import call
 
 Array = npt.NDArray[np.float64]

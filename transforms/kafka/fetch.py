@@ -14,7 +14,8 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import KerneltrackError
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
+from transforms.failures import Failures
 from transforms.kafka.gather import NOT_IN_KAFKA, Reason, dead_letter
 from transforms.kafka.messages import Message, offset_and_place
 from transforms.kafka.secrets import resolve

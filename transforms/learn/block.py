@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.fleet.clock import NO_TIME, clock_of_each
 from kerneltrack.learners import LearnerState
 from kerneltrack.learners.common.block import learn_block
 from kerneltrack.learners.common.board import Line
@@ -96,7 +97,8 @@ def learn_rows(
     times = rows.column("time") if rows.has("time") else None
     clock = np.zeros(len(rows), np.int64)
     if times is not None:
-        clock = _clock([now.time for now in before], times, starts, stops)
+        earlier = [NO_TIME if now.time is None else now.time for now in before]
+        clock = clock_of_each(times, np.array(earlier, np.int64), starts, stops)
     label = rows.batch.column("label") if rows.has("label") else None
     if label is None:
         label = to_column(no_labels(plan.spec, len(rows)))
@@ -117,30 +119,6 @@ def learn_rows(
     ]
     told = list(zip(learned.states, learned.lines, strict=True))
     return LearnedRows(after, pa.RecordBatch.from_pydict(columns), told)
-
-
-def _clock(
-    before: Sequence[int | None], times: IntArray, starts: IntArray, stops: IntArray
-) -> IntArray:
-    """Return the greatest time of each row's model up to it.
-
-    Args:
-        before: (m,) of each model before its rows; None before its first.
-        times: (n,) the rows'.
-        starts: (m,) place of each model's first row.
-        stops: (m,) place after its last.
-    """
-    clock = times.copy()
-    least = np.iinfo(np.int64).min
-    earlier = np.array([least if time is None else time for time in before])
-    clock[starts] = np.maximum(clock[starts], earlier)
-    back = np.zeros(len(clock), np.bool_)
-    back[1:] = clock[1:] < clock[:-1]
-    back[starts] = False
-    for model in np.flatnonzero(np.logical_or.reduceat(back, starts)).tolist():
-        part = clock[starts[model] : stops[model]]
-        np.maximum.accumulate(part, out=part)
-    return clock
 
 
 def _as_numbers(labels: pa.Array) -> tuple[list[str], npt.NDArray[Any]]:

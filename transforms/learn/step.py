@@ -23,7 +23,8 @@ from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack.errors import DataError
 from kerneltrack.snapshots.folder import SnapshotFolder
-from transforms.chunks import Chunk, ChunkCoder, Failures
+from transforms.chunks import Chunk, ChunkCoder
+from transforms.failures import Failures
 from transforms.keyed.bundles import MOST_BYTES, HoldingFn
 from transforms.keyed.commands import Command, command_of
 from transforms.keyed.expiry import Expiry, Kept, is_name, recall

@@ -12,7 +12,7 @@ from kerneltrack.jumps import judge
 from transforms.chunks import Chunk
 from transforms.metrics import count
 from transforms.partition.shuffle import SortedRows
-from transforms.track.clock import Clock, already_learned, jump_rule
+from transforms.track.clock import Clock, already_learned, comes_again, jump_rule
 from transforms.track.order import DROP, MERGE
 from transforms.track.step import TrackFn
 
@@ -112,13 +112,11 @@ def _unlearned(
 
 
 def _again(block: SortedRows) -> BoolArray:
-    """Return which rows have the time, and the sequence if there is one, of the row before."""
+    """Return which rows come again; the first of a model never does."""
     rows = Chunk(block.body)
-    keys = [rows.column(name) for name in ("time", "sequence") if rows.has(name)]
-    again = np.zeros(len(rows), np.bool_)
-    if not rows.has("time") or len(rows) < 2:
-        return again
-    again[1:] = np.all([key[1:] == key[:-1] for key in keys], axis=0)
+    if not rows.has("time"):
+        return np.zeros(len(rows), np.bool_)
+    again = comes_again(rows)
     starts = np.array(block.starts, np.int64)
     again[starts[starts < len(again)]] = False
     count("rows_duplicate", int(again.sum()))

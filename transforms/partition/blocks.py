@@ -26,7 +26,8 @@ from kerneltrack.monitor.drift import init as begin_drift
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.common.scaling import Scaling
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
+from transforms.failures import Failures
 from transforms.metrics import count, count_losses, count_unreferenced
 from transforms.outputs import ALERTS, EPISODES, FAILURES, FEATURES, METRICS, MISMATCH, PREDICTIONS
 from transforms.partition import learn_block as learners

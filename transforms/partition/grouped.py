@@ -14,7 +14,8 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.settings import check_int
 from kerneltrack.snapshots.index import MOST_SLOTS
 from kerneltrack.snapshots.packed import slot_of
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
+from transforms.failures import Failures
 from transforms.learn.transform import TrainLinear
 from transforms.outputs import (
     FAILURES,

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.snapshots.packed import slot_of
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
+from transforms.failures import Failures
 from transforms.metrics import count
 from transforms.read.columns import Columns
 from transforms.read.files import (

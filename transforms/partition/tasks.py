@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack import codec
-from kerneltrack.monitor.periods import PeriodsSpec
+from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.snapshots.packed import slot_of
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
+from transforms.failures import Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
 from transforms.outputs import FAILURES, FEATURES, METRICS, PERIODS, PREDICTIONS
 from transforms.partition.blocks import Block, run_blocks, takes_blocks

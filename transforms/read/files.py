@@ -14,7 +14,8 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection, TaggedOutput
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.paths import whole
-from transforms.chunks import Chunk, Failures, matrix_column
+from transforms.chunks import Chunk, matrix_column
+from transforms.failures import Failures
 from transforms.metrics import count
 from transforms.outputs import FAILURES
 from transforms.read.column_options import ColumnOptions

@@ -16,7 +16,7 @@ from kerneltrack.number_texts import number_pattern
 from transforms.read.format_options import NULL_VALUES
 from transforms.read.kinds import as_bytes, codes_of, encode, flat, is_bytes, is_text
 
-NO_NUMBER = pa.scalar(b"?", pa.binary())
+NO_NUMBER = b"?"
 _WORDS = {b"true": 1.0, b"false": 0.0, b"True": 1.0, b"False": 0.0, b"TRUE": 1.0, b"FALSE": 0.0}
 _MAY_BE_WORD = "(?i)true|false|inf|nan"
 """What no plain number holds, but a text that is read as one all the same."""
@@ -174,7 +174,9 @@ def _without_unit(texts: pa.Array, unit: bytes) -> pa.Array:
     cut = pc.replace_substring_regex(pc.binary_slice(trimmed, 0, -len(unit)), "[ \t]+$", "")
     # An empty text would be a missing number.
     has = pc.and_(has, pc.greater(pc.binary_length(cut), 0))
-    return pc.if_else(has, cut, pc.if_else(pc.is_valid(texts), NO_NUMBER, texts))
+    return pc.if_else(
+        has, cut, pc.if_else(pc.is_valid(texts), pa.scalar(NO_NUMBER, pa.binary()), texts)
+    )
 
 
 def _without_thousands(texts: pa.Array, numbers: Numbers) -> pa.Array:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack.errors import MOST_VALUE, shorten
-from transforms.chunks import FAILURE_SCHEMA, Failures, reasons_column
+from transforms.failures import FAILURE_SCHEMA, Failures, reasons_column
 from transforms.metrics import count
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column

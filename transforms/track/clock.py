@@ -334,12 +334,19 @@ def without_duplicates(order: Order, ready: Chunk) -> Chunk:
         return merge_times(ready)
     if order.duplicates == KEEP or not len(ready) or not ready.has("time"):
         return ready
-    keys = [ready.column(name) for name in ("time", "sequence") if ready.has(name)]
-    again = np.all([key[1:] == key[:-1] for key in keys], axis=0)
+    again = comes_again(ready)
     if not again.any():
         return ready
     count("rows_duplicate", int(again.sum()))
-    return ready.take(np.flatnonzero(np.r_[True, ~again]))
+    return ready.take(np.flatnonzero(~again))
+
+
+def comes_again(rows: Chunk) -> BoolArray:
+    """Return which rows have the time, and the sequence if there is one, of the row before."""
+    keys = [rows.column(name) for name in ("time", "sequence") if rows.has(name)]
+    again = np.zeros(len(rows), dtype=np.bool_)
+    again[1:] = np.all([key[1:] == key[:-1] for key in keys], axis=0)
+    return again
 
 
 def unconfirmed(clock: Clock, waiting: Chunk, unwanted: tuple[int, ...]) -> BoolArray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
+from transforms.failures import Failures
 
 LATE = "late: further behind the model's newest row than max_disorder"
 

@@ -7,7 +7,7 @@ import math
 from typing import Annotated
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.jumps import JUMP_ROWS, MOST_JUMP_ROWS
+from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.settings import OneOf, Range, Settings
 
 LEAST_FLUSH = 0.1

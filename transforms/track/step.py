@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -30,7 +30,8 @@ from kerneltrack.monitor import reference
 from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers.common.calls import refusal
-from transforms.chunks import Chunk, Failures
+from transforms.chunks import Chunk
+from transforms.failures import Failures
 from transforms.keyed.bundles import HoldingFn
 from transforms.keyed.commands import Command, as_chunk, command_of
 from transforms.keyed.expiry import Expiry, recall
@@ -69,6 +70,7 @@ from transforms.track.order import MERGE, Order
 from transforms.track.packed import Packed, unpack
 from transforms.track.sifted_rows import SiftedRows
 from transforms.track.together import Visit, goes_together, run_together
+from transforms.track.totals import count_totals
 from transforms.track.windows import mismatch_chunk
 
 SLICE_ROWS = 16_384
@@ -358,7 +360,7 @@ class TrackFn(HoldingFn[Held]):
         now, encoded = self._resume(key)
         yield from self._tell_known(key, encoded)
         model = None if encoded is None else self._decoded(key, encoded)
-        earlier = {} if model is None else self._tracker.counters(model.state)
+        before = None if model is None else model.state
         first: list[Chunk] = []
         held: Chunk | None = None
         sifted = SiftedRows(self._order, now.standing, self.usable_rows)
@@ -378,7 +380,7 @@ class TrackFn(HoldingFn[Held]):
                 first = []
                 model = begin(self._work, key, usable[: self._work.rows_to_start], now.before)
                 yield from self._tell_begun(key, model, ready)
-                earlier = self._tracker.counters(model.state)
+                before = model.state
             if held is not None:
                 model = yield from self._run_slices(key, held, model, -math.inf)
             held = ready
@@ -388,7 +390,7 @@ class TrackFn(HoldingFn[Held]):
             after = yield from self._run(key, few, None, math.inf, now.before)
         else:
             after = yield from self._run_slices(key, held, model, math.inf)
-            self._count_from(earlier, after)
+            self._count_from(before, after)
         yield from self._end(key, after)
 
     def _wanted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -518,15 +520,14 @@ class TrackFn(HoldingFn[Held]):
                 return None
             model = begin(self._work, key, usable[:most], before)
             yield from self._tell_begun(key, model, ready)
-        earlier = self._tracker.counters(model.state)
+        began = model.state
         model = yield from self._run_slices(key, ready, model, until)
-        self._count_from(earlier, model)
+        self._count_from(began, model)
         return model
 
-    def _count_from(self, earlier: Mapping[str, int], model: Model) -> None:
-        """Count what a model has come to since its totals were these."""
-        for name, total in self._tracker.counters(model.state).items():
-            count(name, total - earlier[name])
+    def _count_from(self, before: Any, model: Model) -> None:
+        """Count what a model has come to since its tracker's state was this."""
+        count_totals(self._work.spec, before.counts[np.newaxis], model.state.counts[np.newaxis])
 
     def _run_slices(
         self, key: str, ready: Chunk | None, model: Model, until: float

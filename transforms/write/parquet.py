@@ -14,7 +14,8 @@ from apache_beam.io.filebasedsink import FileBasedSink
 from apache_beam.io.filesystem import CompressionTypes
 
 from kerneltrack.errors import path_text
-from transforms.chunks import FAILURE_SCHEMA, Chunk
+from transforms.chunks import Chunk
+from transforms.failures import FAILURE_SCHEMA
 
 ROW_GROUP_ROWS = 131_072
 

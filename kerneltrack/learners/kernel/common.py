@@ -89,9 +89,23 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         call(self.evaluation, kernel, arrays, rows, out)
         return self.in_target_units(spec, state, out)
 
-    @abc.abstractmethod
+    def roomy(self, spec: _S, state: _T, classes: tuple[str, ...], rows: int) -> _T:
+        """Return a copy of a state with room for a call's classes and rows.
+
+        Its weights, a line a class, and the rows that wait are all that grows.
+        """
+        named = {name: array.copy() for name, array in self.arrays(state).items()}
+        count = len(classes) if spec.classifies else 1
+        named["weights"] = resized(state.weights, (count, state.weights.shape[1]))
+        early = (early_room(spec, state, rows), state.early.shape[1])
+        named["early"] = resized(state.early, early)
+        found: _T = self.state_type(**named, classes=classes)
+        return found
+
     def trimmed(self, spec: _S, state: _T) -> _T:
         """Return a state without the room that is not in use."""
+        found: _T = state._replace(early=state.early[: int(state.counts[EARLY])].copy())
+        return found
 
     def process(
         self, spec: _S, mode: Mode, state: _T, features: FloatArray, labels: Coded, out: Predicted

@@ -35,10 +35,8 @@ from kerneltrack.learners.kernel.common import (
     EARLY,
     KernelLearner,
     counts_of,
-    early_room,
     first_bandwidth,
     kernel_sums,
-    resized,
 )
 from kerneltrack.learners.kernel.spec import FOGDSpec
 from kerneltrack.limits import Like, Limit, check_counts, real, whole
@@ -131,21 +129,6 @@ class FOGD(KernelLearner[FOGDSpec, FOGDState]):
     def width(self, spec: FOGDSpec, state: FOGDState) -> int:
         """Return the number of features that a state was made for."""
         return int(state.counts[INPUTS])
-
-    def roomy(
-        self, spec: FOGDSpec, state: FOGDState, classes: tuple[str, ...], rows: int
-    ) -> FOGDState:
-        """Return a copy of a state with room for a call's classes and rows."""
-        named = {name: array.copy() for name, array in self.arrays(state).items()}
-        count = len(classes) if spec.classifies else 1
-        named["weights"] = resized(state.weights, (count, spec.budget))
-        early = (early_room(spec, state, rows), state.early.shape[1])
-        named["early"] = resized(state.early, early)
-        return FOGDState(**named, classes=classes)
-
-    def trimmed(self, spec: FOGDSpec, state: FOGDState) -> FOGDState:
-        """Return a state without the room that is not in use."""
-        return state._replace(early=state.early[: int(state.counts[EARLY])].copy())
 
     def stored(self, state: FOGDState) -> int:
         """Return how many rows a state holds beside those that wait."""

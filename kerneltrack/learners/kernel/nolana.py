@@ -43,10 +43,8 @@ from kerneltrack.learners.kernel.common import (
     EARLY,
     KernelLearner,
     counts_of,
-    early_room,
     first_bandwidth,
     kernel_sums,
-    resized,
     width_of,
 )
 from kerneltrack.learners.kernel.spec import NOLANASpec
@@ -159,21 +157,6 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
         """Return the number of features that a state was made for."""
         width: int = state.support.shape[1]
         return width
-
-    def roomy(
-        self, spec: NOLANASpec, state: NOLANAState, classes: tuple[str, ...], rows: int
-    ) -> NOLANAState:
-        """Return a copy of a state with room for a call's classes and rows."""
-        named = {name: array.copy() for name, array in self.arrays(state).items()}
-        count = len(classes) if spec.classifies else 1
-        early = (early_room(spec, state, rows), state.early.shape[1])
-        named["weights"] = resized(state.weights, (count, spec.rank))
-        named["early"] = resized(state.early, early)
-        return NOLANAState(**named, classes=classes)
-
-    def trimmed(self, spec: NOLANASpec, state: NOLANAState) -> NOLANAState:
-        """Return a state without the room that is not in use."""
-        return state._replace(early=state.early[: int(state.counts[EARLY])].copy())
 
     def stored(self, state: NOLANAState) -> int:
         """Return how many rows a state holds beside those that wait."""

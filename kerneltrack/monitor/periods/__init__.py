@@ -9,10 +9,3 @@ Reference: the residual of one variable given the others, from the inverse of th
 in D. M. Hawkins, "Multivariate quality control based on regression-adjusted variables",
 Technometrics 33, 1991. The rest is this project's (benchmarks/bench_site.py).
 """
-
-from kerneltrack.monitor.periods.device import DeviceNumbers, numbers_of
-from kerneltrack.monitor.periods.fleet import Spell, verdict
-from kerneltrack.monitor.periods.spec import PeriodsSpec
-from kerneltrack.monitor.periods.sums import DeviceSums
-
-__all__ = ["DeviceNumbers", "DeviceSums", "PeriodsSpec", "Spell", "numbers_of", "verdict"]

@@ -76,12 +76,25 @@ class Groups:
         # Rows of a group often stand together: each such run is put together first.
         first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
         at = group[first]
-        np.add.at(self.rows, at, np.diff(np.append(first, len(group))))
+        put = _put_once if (at[1:] > at[:-1]).all() else _put
+        put(np.add, self.rows, at, np.diff(np.append(first, len(group))))
         for name, total in self.sums.items():
-            np.add.at(total, at, np.add.reduceat(values[name], first, dtype=total.dtype))
+            put(np.add, total, at, np.add.reduceat(values[name], first, dtype=total.dtype))
         for name, low in self.low.items():
-            np.minimum.at(low, at, np.minimum.reduceat(values[name], first))
-            np.maximum.at(self.high[name], at, np.maximum.reduceat(values[name], first))
+            put(np.minimum, low, at, np.minimum.reduceat(values[name], first))
+            put(np.maximum, self.high[name], at, np.maximum.reduceat(values[name], first))
+
+
+def _put(function: np.ufunc, kept: npt.NDArray[Any], at: Ints, values: npt.NDArray[Any]) -> None:
+    """Put values together with those that are kept at places, which may come again."""
+    function.at(kept, at, values)
+
+
+def _put_once(
+    function: np.ufunc, kept: npt.NDArray[Any], at: Ints, values: npt.NDArray[Any]
+) -> None:
+    """Do as `_put` where no place comes again, several times as fast."""
+    kept[at] = function(kept[at], values)
 
 
 def _ends(kind: npt.DTypeLike) -> tuple[float, float]:

@@ -172,6 +172,8 @@ def _match_one(pattern: str, form: str | None) -> InputFiles:
         if os.path.exists(pattern):
             reason = "is a pipe or a device: give it as standard input (-), or save it first"
             raise DataError(pattern, reason)
+        if not has_magic(pattern):
+            raise DataError(pattern, "no such file")
     paths = _listed(pattern)
     if is_local(pattern):
         paths = [path for path in paths if os.path.isfile(path)]
