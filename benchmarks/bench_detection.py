@@ -6,14 +6,12 @@ Every recording has a part that is normal (`train`): all are fitted to it, with 
 sets, and score the rest; those called online learn on. ROC-AUC, AP and VUS-PR of the scores, means
 over the recordings; onset: ROC-AUC of the first 30 rows of each event against normal rows. `~`:
 smoothed by .1, as what lasts is looked for. `[lag]`: five rows side by side, fewer where they are
-wide. Below it the reference's own episodes at the stated rate of one false alarm in 10,000 rows:
-events that one overlaps with, those found within 60 rows, and episodes on normal rows alone. Beside
-them two rows that know nothing: an alarm every 100 rows, and one wherever the step from row to row
-is among the largest of the train part's.
+wide. Which events are noticed is in `bench_episodes.py`.
 
-Rates: the same, at two stated rates, on stretches without faults: the train parts and people who
+Rates: episodes at two stated rates on stretches without faults: the train parts and people who
 walk, 512 rows of which the reference is made from (of people more, too), and made rows
-(independent, heavy-tailed, autoregressive); beside them the two that know nothing. Then which
+(independent, heavy-tailed, autoregressive); beside them two that know nothing, an alarm every 100
+rows, and one wherever the step from row to row is among the largest of those 512 rows. Then which
 channels the episodes of SKAB's valve are said to be of, beside how far each moved, and a made fleet
 of pumps, of which a few are broken: the list by severity, kinds, channels, since when.
 
@@ -41,6 +39,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.svm import OneClassSVM
 
+from benchmarks.detection_sets import NOT_CHANNELS, SETS, Recording, events, recordings
 from benchmarks.places import BUILD, DATA
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
@@ -51,9 +50,9 @@ BoolArray = npt.NDArray[np.bool_]
 Peer = Callable[[FloatArray, int], FloatArray]
 
 OUT = BUILD / "detection.md"
-SETS = {"skab": "skab_valve1", "tep": "tep_odd", "asd": "asd_given", "smd": "smd_given"}
-NOT_CHANNELS = {"model_id", "time", "train", "anomaly", "changepoint"}
-ONSET, WITHIN, SINCE, SMOOTHING = 30, 60, 20, 0.1
+RANKED = ["skab", "tep", "asd", "smd"]
+"""The sets that rows are ranked on."""
+ONSET, SINCE, SMOOTHING = 30, 20, 0.1
 BUFFER, THRESHOLDS = 100, 250
 """Of VUS-PR: rows beside an event that count in part, at most; thresholds that are tried."""
 PEER_LAGS, PEER_COLUMNS = 5, 128
@@ -63,28 +62,6 @@ MOST_FITTED = 5_000
 RATES = (1e-3, 1e-4)
 WALK, WALKING = "walking", "wlk"
 MORE_TAKEN = (1024, 2048)
-
-
-class Recording(NamedTuple):
-    """One device: rows (n, D), how many of them from the start are normal, and which are odd."""
-
-    name: str
-    rows: FloatArray
-    train: int
-    odd: BoolArray
-
-
-def recordings(name: str) -> Iterator[Recording]:
-    """Give the recordings of a set."""
-    table = pq.read_table(DATA / "anomaly" / f"{SETS[name]}.parquet")
-    models = np.array(table["model_id"].to_pylist())
-    channels = [column for column in table.column_names if column not in NOT_CHANNELS]
-    rows = np.column_stack([table[column].to_numpy().astype(np.float64) for column in channels])
-    train = table["train"].to_numpy(zero_copy_only=False).astype(bool)
-    odd = table["anomaly"].to_numpy(zero_copy_only=False).astype(bool)
-    for model in dict.fromkeys(models.tolist()):
-        own = models == model
-        yield Recording(model, rows[own], int(train[own].sum()), odd[own])
 
 
 def standardised(rows: FloatArray, train: int) -> FloatArray:
@@ -205,8 +182,8 @@ def ours(recording: Recording, spec: ReferenceSpec) -> Found:
     return Found(scores.score, surprise, ended)
 
 
-def volume_under_pr(odd: BoolArray, scores: FloatArray) -> float:
-    """VUS-PR: the area under precision and recall, mean over buffers of 0 to `BUFFER` rows.
+def volume_under_pr(odd: BoolArray, scores: FloatArray, most: int = BUFFER) -> float:
+    """VUS-PR: the area under precision and recall, mean over buffers of 0 to so many rows.
 
     Rows near an event count as odd in part, and recall by how many events are met at all. J.
     Paparrizos et al., "Volume under the surface", PVLDB 15 (11), 2022; thresholds and weights as in
@@ -216,7 +193,7 @@ def volume_under_pr(odd: BoolArray, scores: FloatArray) -> float:
     limits = scores[order][np.linspace(0, len(scores) - 1, THRESHOLDS).astype(int)]
     taken = np.searchsorted(-scores[order], -limits, side="right")
     known, areas = events(odd), []
-    for buffer in range(BUFFER + 1):
+    for buffer in range(most + 1):
         near, met = np.zeros(len(odd)), np.zeros(THRESHOLDS)
         spans: list[list[int]] = []
         for first, last in known:
@@ -255,31 +232,9 @@ def judged(recording: Recording, scores: FloatArray) -> tuple[float, ...]:
     )
 
 
-def events(odd: BoolArray) -> list[tuple[int, int]]:
-    """First and last row of each event."""
-    edges = np.diff(np.r_[False, odd, False].astype(int))
-    return list(
-        zip(
-            np.flatnonzero(edges == 1).tolist(),
-            (np.flatnonzero(edges == -1) - 1).tolist(),
-            strict=True,
-        )
-    )
-
-
-def caught(recording: Recording, spans: list[tuple[int, int, int]]) -> FloatArray:
-    """Events, those met by a span (since, noticed, until), those noticed in time, false spans."""
-    known = events(recording.odd)
-    met = sum(any(a <= last and b >= first for a, _, b in spans) for first, last in known)
-    soon = sum(any(first <= n <= first + WITHIN for _, n, _ in spans) for first, _ in known)
-    false = sum(not recording.odd[a : b + 1].any() for a, _, b in spans)
-    return np.array([len(known), met, soon, false, (~recording.odd[recording.train :]).sum()])
-
-
 def compare(name: str, spec: ReferenceSpec, quick: bool) -> list[str]:
     """Return the table of one set."""
     scores: dict[str, list[tuple[float, ...]]] = {}
-    spans = {key: np.zeros(5) for key in ("reference", "every 100 rows", "size of the step")}
     seconds: dict[str, float] = {}
 
     def take(key: str, recording: Recording, peer: Peer, rows: FloatArray) -> None:
@@ -301,16 +256,7 @@ def compare(name: str, spec: ReferenceSpec, quick: bool) -> list[str]:
             rest = smoothed(np.nan_to_num(values[recording.train :]))
             padded = np.r_[np.zeros(recording.train), rest]
             scores.setdefault(f"{key} ~", []).append(judged(recording, padded))
-        told = [(e.start, e.opened, e.row) for e in found.episodes if e.row >= recording.train]
-        spans["reference"] += caught(recording, told)
-        spaced = range(recording.train, len(recording.rows), 100)
-        spans["every 100 rows"] += caught(recording, [(n, n, n) for n in spaced])
         plain = standardised(recording.rows, recording.train)
-        step = np.r_[0.0, np.abs(np.diff(plain, axis=0)).max(axis=1)]
-        limit = np.sort(step[: recording.train])[-max(recording.train // 10_000, 1)]
-        large = np.flatnonzero(step > limit)
-        late = large[large >= recording.train].tolist()
-        spans["size of the step"] += caught(recording, [(n, n, n) for n in late])
         lags = max(1, min(PEER_LAGS, PEER_COLUMNS // width))
         tables = [("", plain)] + ([(" [lag]", lagged(plain, lags))] if lags > 1 else [])
         for suffix, rows in tables:
@@ -324,11 +270,6 @@ def compare(name: str, spec: ReferenceSpec, quick: bool) -> list[str]:
         cells = " | ".join(f"{mean:.3f}" for mean in np.mean(each, axis=0))
         spent = seconds.get(key)
         lines.append(f"| {key} | {cells} | {'' if spent is None else f'{spent:.1f}'} |")
-    lines += ["", f"| | events | met | within {WITHIN} rows | false per 10,000 normal rows |"]
-    lines += ["|---|---|---|---|---|"]
-    for key, (known, met, soon, false, normal) in spans.items():
-        cells = f"{known:.0f} | {met:.0f} | {soon:.0f} | {1e4 * false / normal:.2f}"
-        lines.append(f"| {key} | {cells} |")
     return [*lines, ""]
 
 
@@ -456,7 +397,7 @@ def pumps_found(count: int, many: int | None, spec: ReferenceSpec) -> list[str]:
 def main() -> int:
     """Print and write the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--sets", nargs="*", choices=tuple(SETS), default=list(SETS))
+    parser.add_argument("--sets", nargs="*", choices=tuple(SETS), default=RANKED)
     parser.add_argument("--fleet", type=int, default=240)
     parser.add_argument("--broken", type=int, help="of the fleet; one in sixty by default")
     parser.add_argument("--learning", choices=("first", "gated"), default="first")
