@@ -70,6 +70,9 @@ class Words:
     names: tuple[str, ...]
 
 
+_SWITCHES = {"true": True, "false": False}
+
+
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """What the annotation of a field says.
@@ -130,7 +133,11 @@ class Setting:
         Raises:
             ConfigError: if it is not of the setting's kind at all.
         """
-        if not isinstance(text, str) or text in self.words or self.kind not in (int, float):
+        if not isinstance(text, str) or text in self.words:
+            return text
+        if self.kind is bool and text.lower() in _SWITCHES:
+            return _SWITCHES[text.lower()]
+        if self.kind not in (int, float):
             return text
         if self.optional and text.lower() in {"none", "null"}:
             return None

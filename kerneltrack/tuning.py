@@ -24,7 +24,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
 from kerneltrack.learners import AutoSpec, HingeSpec, LearnerSpec, LogisticSpec, PASpec, RidgeSpec
-from kerneltrack.learners.common.inputs import inputs_of
+from kerneltrack.learners.common.inputs import extras_for, inputs_of
 from kerneltrack.learners.common.spec import BOTH, CLASSIFICATION
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers import OKFEBSpec, RowsSpec
@@ -138,11 +138,13 @@ def try_out(candidate: Candidate, stretches: Sequence[Stretch]) -> Trial:
     rows, state_bytes, took = 0, 0, 0.0
     for stretch in stretches:
         begin = time.process_time()
-        tracked, features = run_all(candidate.tracker, stretch.rows, times=stretch.times)
+        extras = extras_for(spec, candidate.tracker)
+        tracked, features = run_all(candidate.tracker, stretch.rows, extras, stretch.times)
         good = np.flatnonzero(features.valid)
         values = features.z if features.z is not None else features.q
         emitted, kept = np.asarray(values)[good], stretch.rows[good]
-        inputs, channels = inputs_of(spec, emitted, candidate.tracker, tracked, kept)
+        scaled = None if features.x is None else features.x[good]
+        inputs, channels = inputs_of(spec, emitted, candidate.tracker, tracked, kept, scaled)
         state = learner.begin(spec, inputs.shape[1], channels)
         labels = stretch.labels[good]
         told = labels.tolist() if spec.classifies else labels

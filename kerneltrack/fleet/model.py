@@ -80,6 +80,11 @@ class Work:
     channels: tuple[str, ...] = ()
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """What the tracker says more of rows: the extras, and "x" for learners of moving scales."""
+        return (*self.extras, "x") if self.own and self.spec.scale_moves else self.extras
+
+    @property
     def rows_to_start(self) -> int:
         """Usable rows that must be there before a model can begin."""
         return self.spec.rows_to_start if self.start is None else 1

@@ -177,7 +177,8 @@ class _Run:
         self._shown, self._clock = self._clocks()
         tracker: Any = get_tracker(self._work.spec.tracker)
         self._tracker = tracker
-        self._out = tracker.room(self._work.spec, len(self._rows), self._work.extras)
+        many, width = self._rows.shape
+        self._out = tracker.room(self._work.spec, many, self._work.asked, width=width)
         self._windows: list[WindowsOnTheWay] = []
         moving = 0 if models.moving is None else len(self._rows)
         self._sliding = no_mismatch(moving)

@@ -16,7 +16,7 @@ from kerneltrack.errors import DataError
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.board import Board, add_rows, scored_rows
-from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
+from kerneltrack.learners.common.inputs import extras_for, inputs_of, width_of_inputs
 from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
 from kerneltrack.limits import MOST_GIVEN
 from kerneltrack.monitor import reference
@@ -140,7 +140,8 @@ def run(
     """
     tracker = get_tracker(specs.tracker.tracker)
     before = int(model.state.n)
-    state, features = tracker.update(specs.tracker, model.state, rows, (), times)
+    extras = extras_for(specs.learner, specs.tracker)
+    state, features = tracker.update(specs.tracker, model.state, rows, extras, times)
     good = np.flatnonzero(features.valid)
     stamps = None if times is None else times[good]
     held, scores = model.reference, None
@@ -169,7 +170,8 @@ def _inputs(
     """Return what the learner is told of the valid rows."""
     good = features.valid
     emitted = getattr(features, specs.tracker.emit)[good]
-    found, _ = inputs_of(learner, emitted, specs.tracker, state, rows[good])
+    scaled = None if features.x is None else features.x[good]
+    found, _ = inputs_of(learner, emitted, specs.tracker, state, rows[good], scaled)
     return found
 
 

@@ -245,7 +245,8 @@ class MovingWindow:
         count, width = matrix.shape
         self._check(places_of(spec, width, self.length), [window])
         block, windows = (ListBlock([copied(part)], width) for part in (state, window))
-        out, measured = get_tracker(spec.tracker).room(spec, count, extras), no_mismatch(count)
+        room: Any = get_tracker(spec.tracker).room
+        out, measured = room(spec, count, extras, width=matrix.shape[1]), no_mismatch(count)
         pieces = all_rows(matrix, stamps_of(spec, count, times))
         _run_checked(spec, block, windows, pieces, out, measured)
         return block.list[0], windows.list[0], features_of(out), measured
@@ -341,7 +342,7 @@ class MovingWindow:
         given = sound_pieces(pieces, block.width, len(block))
         count = len(given.rows)
         tracker = get_tracker(spec.tracker)
-        room = tracker.room(spec, count, extras, out)
+        room = tracker.room(spec, count, extras, out, block.width)
         values = no_mismatch(count) if measured is None else measured
         if {value.shape for value in values} != {(count,)}:
             raise ConfigError("measured", values.value.shape, f"of shape ({count},)")

@@ -33,6 +33,7 @@ typedef struct {
   double rank_factor;
   int64_t period;
   double clip;
+  int64_t scale_window;
 } covariance_settings;
 
 typedef struct {
@@ -122,6 +123,9 @@ void covariance_close(covariance *loop);
 
 /* Run row n of the call; whether it was taken. */
 int covariance_row(covariance *loop, int64_t n);
+
+/* Pass a row that was taken on, scaled, and let the scale follow it: after all memories ran it. */
+void covariance_follow(covariance *loop, int64_t n);
 
 /* How many directions are in use: all, where the rank is not chosen. */
 static inline int64_t directions_of(const covariance_state *state) {

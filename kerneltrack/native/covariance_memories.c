@@ -117,6 +117,8 @@ static void change(covariance *loop, int64_t place) {
   if (loop->settings->aligned) align(loop, other);
   reals_of(own, mine);
   reals_of(other, theirs);
+  /* The scale is that of all memories. */
+  mine[REALS_OF_ONE - 1].size -= moments_of(loop->settings->scale_window, own->scale.size);
   for (int i = 0; i < REALS_OF_ONE; i++) swap_reals(mine[i].at, theirs[i].at, mine[i].size);
   swap_wholes(own->born.at, other->born.at, own->born.size);
   swap_wholes(own->key.at, other->key.at, own->key.size);

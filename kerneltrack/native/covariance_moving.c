@@ -3,7 +3,9 @@
 #include "each.h"
 #include "moving.h"
 
-static void run_row(void *loop, int64_t n) { covariance_row(loop, n); }
+static void run_row(void *loop, int64_t n) {
+  if (covariance_row(loop, n)) covariance_follow(loop, n);
+}
 
 static void compare(void *loop, const double *x, double *k) {
   const covariance *of = loop;

@@ -35,6 +35,14 @@ int covariance_open(covariance *loop) {
 
 void covariance_close(covariance *loop) { give_back(&loop->scratch); }
 
+void covariance_follow(covariance *loop, int64_t n) {
+  covariance_state *state = loop->state;
+  const double *row = row_of(loop->rows, n);
+  pass_on(row, &state->shift, &state->scale, loop->out, n);
+  if (loop->settings->learn)
+    follow_scale(loop->settings->scale_window, &state->reals, row, &state->shift, &state->scale);
+}
+
 int64_t covariance_run(const covariance_settings *settings, const kernel *kernel,
                        covariance_state *state, const mat *rows, outputs *out, const ints *times) {
   covariance loop = {settings, kernel, state, rows, times, out, .scratch = {0}};
@@ -49,6 +57,7 @@ int64_t covariance_run(const covariance_settings *settings, const kernel *kernel
     if (loop.rivals != NULL) first.fading = LN2 / state->choice.at[1 + memories_of(state)];
     int taken = covariance_row(&loop, n);
     if (taken && loop.rivals != NULL) run_memories(&loop, n);
+    if (taken) covariance_follow(&loop, n);
   }
   covariance_close(&loop);
   return KT_DONE;

@@ -45,7 +45,8 @@ static inline outputs outputs_from(const outputs *out, int64_t first, int64_t ma
                    .evicted = {out->evicted.at + first, many},
                    .initial = {out->initial.at + first, many},
                    .q = wanted_rows(&out->q, first, many),
-                   .s = wanted_rows(&out->s, first, many)};
+                   .s = wanted_rows(&out->s, first, many),
+                   .x = wanted_rows(&out->x, first, many)};
 }
 
 /* What model m gets of a call; `times` may be none. */

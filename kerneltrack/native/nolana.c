@@ -181,7 +181,7 @@ KT_API int64_t kt_nolana_run(const nolana_settings *settings, const kernel *of, 
   nolana_call call = {.settings = settings, .of = of, .state = state};
   int64_t classes = state->weights.rows, places[STARTED + 1] = {0};
   arena scratch = {0};
-  call.rules = (oana_settings){how->learn, 0, settings->threshold, INFINITY};
+  call.rules = (oana_settings){how->learn, 0, settings->threshold, INFINITY, 0};
   for (int placed = 0; placed < 2; placed++) {
     call.at = make_lesson(&scratch, classes, how, &state->sums, &state->counts, rows, labels, out);
     call.map = map_of(&scratch, state, places);

@@ -223,6 +223,9 @@ static void run_row(oana *loop, const double *row, int64_t n) {
   if (!scale_row(&state->shift, &state->scale, loop->settings->clip, row, x)) return;
   double own = kernel_value(loop->of, x, x, state->support.columns);
   if (!(fabs(own) <= MAX_KERNEL)) return;
+  pass_on(row, &state->shift, &state->scale, loop->out, n);
+  if (loop->settings->learn)
+    follow_scale(loop->settings->scale_window, &state->reals, row, &state->shift, &state->scale);
   loop->out->valid.at[n] = 1;
   loop->out->number.at[n] = state->counts.at[N];
   double loss = oana_project(loop->of, state, &loop->work, own);

@@ -14,6 +14,7 @@ typedef struct {
   int64_t aligned;
   double threshold;
   double clip;
+  int64_t scale_window;
 } oana_settings;
 
 /* The steps read and write the first six, `born` and `counts`, and `frame` if it is aligned. */

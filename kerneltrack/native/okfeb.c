@@ -455,6 +455,9 @@ void okfeb_row(okfeb *loop, int64_t n) {
   if (!scale_row(&state->shift, &state->scale, settings->clip, row, work->x)) return;
   double own = kernel_value(loop->kernel, work->x, work->x, state->stored.rows);
   if (!(fabs(own) <= MAX_KERNEL)) return;
+  pass_on(row, &state->shift, &state->scale, out, n);
+  if (settings->learn)
+    follow_scale(settings->scale_window, &state->reals, row, &state->shift, &state->scale);
   out->valid.at[n] = 1;
   out->number.at[n] = counts[N];
   kernel_columns(loop->kernel, &state->stored, counts[SIZE], work->x, work->k);

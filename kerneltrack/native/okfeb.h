@@ -33,6 +33,7 @@ typedef struct {
   double admitted;
   int64_t start_rows;
   double clip;
+  int64_t scale_window;
 } okfeb_settings;
 
 typedef struct {

@@ -7,11 +7,13 @@
 typedef struct {
   int64_t learn;
   double clip;
+  int64_t scale_window;
 } rows_settings;
 
 typedef struct {
   vec shift;
   vec scale;
+  vec reals;
   ints counts;
 } rows_state;
 
@@ -26,6 +28,10 @@ static void run(const rows_settings *settings, rows_state *state, const mat *row
     out->novelty.at[n] = MIDDLE;
     if (out->z.rows > 0) copy(row_of(&out->z, n), x, width);
     if (out->q.rows > 0) copy(row_of(&out->q, n), x, width);
+    pass_on(row_of(rows, n), &state->shift, &state->scale, out, n);
+    if (settings->learn)
+      follow_scale(settings->scale_window, &state->reals, row_of(rows, n), &state->shift,
+             &state->scale);
   }
   if (settings->learn) state->counts.at[N] = index;
 }

@@ -1,5 +1,7 @@
 #include "tracking.h"
 
+#include <float.h>
+
 #include "linalg.h"
 
 /* Losses in the moving average of the censoring threshold (OK-FEB, section VII-D). */
@@ -8,6 +10,11 @@
 #define CONTROL_GAIN 0.02
 /* Weight of a new loss in the mean that the controller is scaled by. */
 #define LOSS_MEMORY 0.01
+
+/* Rows that the scale of the first rows counts as. */
+#define FIRST_ROWS 500.0
+/* Spread over centre of a channel that only rounds a constant, as in `scaling.py`. */
+#define ROUNDED (4.0 * 0x1p-23)
 
 int scale_row(const vec *shift, const vec *scale, double clip, const double *row, double *x) {
   int good = 1;
@@ -21,6 +28,52 @@ int scale_row(const vec *shift, const vec *scale, double clip, const double *row
     good &= fabs(value) <= MAX_SCALED && isfinite(row[d]);
   }
   return good;
+}
+
+void pass_on(const double *row, const vec *shift, const vec *scale, outputs *out, int64_t n) {
+  if (out->x.rows > 0) scale_row(shift, scale, INFINITY, row, row_of(&out->x, n));
+}
+
+/* Begin the moments with the scale of the first rows, which counts as that of so many rows. */
+static void begin_moments(double *rows, double *moments, const vec *shift, const vec *scale,
+                          double many) {
+  rows[0] = many;
+  for (int64_t d = 0; d < shift->size; d++) {
+    moments[4 * d] = shift->at[d] * scale->at[d];
+    moments[4 * d + 1] = many * (scale->at[d] * scale->at[d]);
+  }
+}
+
+void follow_scale(int64_t window, const vec *reals, const double *row, vec *shift, vec *scale) {
+  int64_t width = shift->size, count = moments_of(window, width);
+  if (count == 0) return;
+  double *rows = reals->at + reals->size - count, *moments = rows + 2;
+  if (!(rows[0] > 0.0)) begin_moments(rows, moments, shift, scale, FIRST_ROWS);
+  rows[1] += 1.0;
+  double before = rows[0], now = rows[1], all = before + now, reach = sqrt(all);
+  for (int64_t d = 0; d < width; d++) {
+    double *past = moments + 4 * d, *own = past + 2, middle = shift->at[d] * scale->at[d];
+    double most = reach * scale->at[d];
+    double value = smaller(larger(row[d], middle - most), middle + most), gap = value - own[0];
+    own[0] += gap / now;
+    own[1] += gap * (value - own[0]);
+    double apart = own[0] - past[0], centre = past[0] + apart * (now / all);
+    double deviation = sqrt((past[1] + own[1] + apart * apart * (before * now / all)) / all);
+    int wide = deviation > ROUNDED * larger(fabs(centre), DBL_MIN);
+    double unit = wide ? deviation : scale->at[d], origin = centre / unit;
+    if (!isfinite(deviation) || !isfinite(origin)) continue;
+    scale->at[d] = unit;
+    shift->at[d] = origin;
+  }
+  if (now < (double)window) return;
+  rows[0] = now;
+  rows[1] = 0.0;
+  for (int64_t d = 0; d < width; d++) {
+    double *past = moments + 4 * d, *own = past + 2;
+    past[0] = own[0];
+    past[1] = own[1];
+    own[0] = own[1] = 0.0;
+  }
 }
 
 double bounded_loss(double loss, double own) {

@@ -35,10 +35,23 @@ typedef struct {
   flags initial;
   mat q;
   mat s;
+  mat x;
 } outputs;
 
 /* Write x/scale - shift, clipped, to x; false if the row is not finite or too large. */
 int scale_row(const vec *shift, const vec *scale, double clip, const double *row, double *x);
+
+/* Write a row that is taken, scaled but not clipped, to the outputs if they want it. */
+void pass_on(const double *row, const vec *shift, const vec *scale, outputs *out, int64_t n);
+
+/* Numbers of the moments that a moving scale is made of: the last ones of a state's `reals`. */
+static inline int64_t moments_of(int64_t window, int64_t width) {
+  return window > 0 ? 2 + 4 * width : 0;
+}
+
+/* Let the scale follow a row that was taken, see `trackers/common/moving_scale.py`; a window of 0
+keeps it as it is. */
+void follow_scale(int64_t window, const vec *reals, const double *row, vec *shift, vec *scale);
 
 /* ℓ within [0, κ(x,x)]; what the state cannot tell (NaN) is not explained at all. */
 double bounded_loss(double loss, double own);

@@ -82,7 +82,8 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         rank_factor: float | None = None,
         admission: str = "every",
         admission_rate: float = 0.1,
-        standardise: bool = True,
+        standardise: bool | str = True,
+        scale_window: int = 2000,
         clip: float | None = None,
         warmup: int = 500,
         novelty_window: int = 256,
@@ -115,6 +116,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         self.admission = admission
         self.admission_rate = admission_rate
         self.standardise = standardise
+        self.scale_window = scale_window
         self.clip = clip
         self.warmup = warmup
         self.novelty_window = novelty_window
@@ -239,7 +241,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         if landmarks.shape[1] != first_rows.shape[1]:
             allowed = f"of shape (m, {first_rows.shape[1]}), as wide as X"
             raise ConfigError("landmarks", landmarks.shape, allowed)
-        start = StartSet(landmarks, *scale, bandwidth, spec.kernel, spec.standardise)
+        start = StartSet(landmarks, *scale, bandwidth, spec.kernel, bool(spec.standardise))
         start.check(spec)
         return start_from(spec, start)
 

@@ -66,7 +66,9 @@ class SubspaceTracker(
             error "fixed", "moving" or "rate", or "leverage": at random, the likelier the larger
             the error, and with the weight of those that were left out (covariance).
         admission_rate: Fraction admitted under "rate" and "leverage", 0 to 1 (covariance).
-        standardise: Subtract the mean and divide by the standard deviation of the first rows.
+        standardise: Subtract the mean and divide by the standard deviation of the first rows;
+            "moving": of the last rows.
+        scale_window: Rows W of which "moving" takes the last W to 2W, 10 to 10,000,000.
         clip: Clip standardised values to ± this many deviations; None keeps them.
         warmup: First rows that the scale and the median bandwidth are taken from, 2 to 100,000.
             Until they have come `partial_fit` runs over all rows anew.

@@ -37,6 +37,10 @@ def add_flag(group: Any, setting: Setting, flag: str, about: str, **options: Any
     """
     shared: dict[str, Any] = {"default": None, "help": about.replace("%", "%%"), **options}
     if setting.kind is bool:
+        if setting.words:
+            shared |= {"nargs": "?", "metavar": f"{{{','.join(setting.words)}}}"}
+            group.add_argument(flag, action=_SwitchOrWord, **shared)
+            return
         shared.pop("metavar", None)
         group.add_argument(flag, action=argparse.BooleanOptionalAction, **shared)
         return
@@ -47,6 +51,27 @@ def add_flag(group: Any, setting: Setting, flag: str, about: str, **options: Any
         shared["metavar"] = f"{{{names}}}" if len(names) < 40 else "NAME"
     shared.setdefault("metavar", _METAVARS[setting.kind])
     group.add_argument(flag, **shared)
+
+
+class _SwitchOrWord(argparse.BooleanOptionalAction):
+    """A switch that may take a word: `--flag`, `--flag WORD` and `--no-flag`."""
+
+    def __init__(self, nargs: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.nargs = nargs
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep the word that was given, else what the switch says."""
+        negative = option_string is not None and option_string.startswith("--no-")
+        if values is not None and negative:
+            parser.error(f"argument {option_string}: takes no value")
+        setattr(namespace, self.dest, values if values is not None else not negative)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kerneltrack import codec
-from kerneltrack.in_memory import learn_all
+from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
 from kerneltrack.learners.common.inputs import inputs_of
 from kerneltrack.registry import LEARNERS, get_learner
@@ -39,6 +40,7 @@ from tests.e2e.jobs import (
 from tests.e2e.test_track_files import assert_is_the_cores
 from tests.oracles.learner_cases import same_state
 from tests.oracles.prequential import core_alone, metrics_of, same_metrics
+from tests.oracles.streams import state_bytes
 from tests.stream.learning import SECOND, FeatureTable
 from transforms.outputs import FOLDERS
 from transforms.write.schemas import metrics_schema, predictions_schema
@@ -300,6 +302,29 @@ def test_a_learner_is_told_the_row_beside_its_features(
     assert [line["prediction"] for line in lines] == said.names
     found = codec.decode_learner(snapshots_of(tmp_path / "out")["m%2F0@learner.safetensors"])
     same_state(found.state, expected)
+
+
+@pytest.mark.parametrize("inputs", ["rows", "both"])
+def test_a_learner_gets_rows_as_a_moving_scale_had_them(inputs: str, tmp_path: Path) -> None:
+    table = labelled_table(300, models=1)
+    source = write(tmp_path / "in.parquet", table)
+    moving = ("--standardise", "moving", "--scale-window", "60")
+    asked = (*COLUMNS, *SMALL, *moving, "--learner", "ridge", "--inputs", inputs)
+    track(source, *asked, "--output", str(tmp_path / "out"))
+    tracker = dataclasses.replace(SPEC, standardise="moving", scale_window=60)
+    assert record_of(tmp_path / "out")["spec"]["standardise"] == "moving"
+    rows = np.column_stack([array_of(table, name) for name in CHANNELS])
+    state, features = run_all(tracker, rows, ("x",))
+    found = codec.decode(snapshots_of(tmp_path / "out")["m%2F0.safetensors"])
+    assert state_bytes(found.state) == state_bytes(state)
+    spec = RidgeSpec(inputs=inputs)
+    assert features.z is not None
+    given, channels = inputs_of(spec, features.z, tracker, state, rows, features.x)
+    names = [None if label is None else str(label) for label in array_of(table, "label")]
+    learner = get_learner("ridge")
+    _, said = learner.update(spec, learner.begin(spec, given.shape[1], channels), given, names)
+    lines = lines_of(tmp_path / "out", "predictions")["m/0"]
+    assert [line["prediction"] for line in lines] == said.names
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if name != "ridge"])

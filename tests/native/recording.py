@@ -93,6 +93,7 @@ def everything() -> dict[str, str]:
     rows = some_rows()
     found = {name: of_tracker(name, rows) for name in TRACKERS}
     found["covariance auto"] = of_tracker("covariance", rows, halflife="auto", budget=6)
+    found["okfeb moving scale"] = of_tracker("okfeb", rows, standardise="moving", scale_window=20)
     for name, learner in LEARNERS.items():
         for task in sorted(learner.spec_type.tasks):
             found[f"{name} {task}"] = of_learner(name, task, rows)

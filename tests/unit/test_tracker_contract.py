@@ -31,6 +31,7 @@ from tests.oracles.streams import feature_bytes, joined_bytes, state_bytes, walk
 Array = npt.NDArray[np.float64]
 
 SMALL: dict[str, Any] = {"rank": 3, "warmup": 20, "novelty_window": 100}
+FOLLOWING: dict[str, Any] = {"standardise": "moving", "scale_window": 25}
 SPECS: dict[str, SubspaceSpec] = {
     "okfeb": OKFEBSpec(**SMALL, budget=5),
     "okfeb-paper": OKFEBSpec(
@@ -90,6 +91,14 @@ SPECS: dict[str, SubspaceSpec] = {
     "dskpca-raw": DSKPCASpec(
         **SMALL, budget=12, feature_batch=3, kernel="polynomial", standardise=False, emit="q"
     ),
+    "okfeb-following": OKFEBSpec(**SMALL, **FOLLOWING, budget=5),
+    "okfe-following": OKFESpec(**SMALL, **FOLLOWING, max_rows=200),
+    "covariance-following": CovarianceSpec(**SMALL, **FOLLOWING, budget=4, halflife="auto"),
+    "covariance-following-chosen": CovarianceSpec(
+        **SMALL, **FOLLOWING, budget=6, halflife=10.0, rank_factor=1.2, clip=3.0
+    ),
+    "oana-following": OANASpec(**SMALL, **FOLLOWING, budget=5),
+    "rows-following": RowsSpec(**SMALL, **FOLLOWING, clip=3.0),
     "rows": RowsSpec(**SMALL, clip=3.0),
     "rows-raw": RowsSpec(**SMALL, standardise=False, emit="q"),
 }
@@ -106,7 +115,7 @@ PAIRS: dict[str, SubspaceSpec] = {
 SPECS |= PAIRS
 SPECS |= {name: TRACKERS.spec_type(name)(**SMALL) for name in TRACKERS if name not in SPECS}
 ROWS = walk(seed=7, count=120, width=3)
-EXTRAS = ("q", "s")
+EXTRAS = ("q", "s", "x")
 LARGE = ("okfe", "okfe-paper", "oana-filling")
 """They store a hundred rows: s, of their kernel matrix's root, takes most of their time."""
 
@@ -149,6 +158,8 @@ def test_shapes_and_types(spec: SubspaceSpec) -> None:
     most = getattr(spec, "budget", getattr(spec, "max_rows", 0))
     assert isinstance(spec, RowsSpec) == (features.s is None)
     assert features.s is None or features.s.shape == (count, most)
+    doubly = isinstance(spec, DSKPCASpec)
+    assert doubly or (features.x is not None and features.x.shape == ROWS.shape)
 
 
 def test_q_and_s_come_only_when_asked_for(spec: SubspaceSpec) -> None:
@@ -194,7 +205,7 @@ def test_the_same_bytes_of_s_of_many_stored_rows(name: str) -> None:
 
 def extras_of(name: str) -> tuple[str, ...]:
     """What is asked for again and again: s only where it takes little."""
-    return ("q",) if name in LARGE else EXTRAS
+    return ("q", "x") if name in LARGE else EXTRAS
 
 
 def assert_same_bytes(name: str, cuts: list[int], extras: tuple[str, ...]) -> None:

@@ -327,7 +327,8 @@ def _features(work: Work, ready: _Ready, found: Results) -> tuple[pa.RecordBatch
     if work.own:
         owner = np.repeat(np.arange(len(lengths)), lengths)
         scale = (ready.models.block.column(name)[owner] for name in ("shift", "scale"))
-        own = own_inputs(work.spec, Scaling(*scale), found.rows[good])
+        scaled = None if found.features.x is None else found.features.x[good]
+        own = own_inputs(work.spec, Scaling(*scale), found.rows[good], scaled)
     held, scores = work.reference is not None, found.scores_at(good)
     chunk = feature_chunk(ready.rows, found.features, good, held, scores, own)
     return chunk.batch, lengths

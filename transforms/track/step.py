@@ -599,7 +599,8 @@ class TrackFn(HoldingFn[Held]):
             held = self._work.reference is not None
             own = None
             if self._work.own:
-                own = own_inputs(self._work.spec, model.state, found.rows[good])
+                scaled = None if features.x is None else features.x[good]
+                own = own_inputs(self._work.spec, model.state, found.rows[good], scaled)
             yield key, feature_chunk(piece, features, good, held, found.scores_at(good), own)
 
     def unusable_reasons(self, rows: npt.NDArray[Any]) -> list[str]:

@@ -376,7 +376,7 @@ def _run_models(work: Work, ready: list[_Ready], released: _Taken, decode: Decod
     blocks = side_by_side([head.body for head in heads], places.size)
     before = places.column(blocks, "counts").copy()
     firsts, stops = starts[:-1][chosen], starts[1:][chosen]
-    features = block.go_on(spec, blocks, matrix, firsts, stops, work.extras)
+    features = block.go_on(spec, blocks, matrix, firsts, stops, work.asked)
     # Rows between those of good models keep what room was made with: not valid.
     refused = np.zeros(len(ready), np.bool_)
     refused[released.owner[~features.valid]] = True
@@ -410,7 +410,8 @@ def _features(
     own = None
     if work.own:
         scales = (run.places.column(run.blocks, name)[owner] for name in ("shift", "scale"))
-        own = own_inputs(work.spec, Scaling(*scales), run.matrix[where])
+        scaled = None if features.x is None else features.x[where]
+        own = own_inputs(work.spec, Scaling(*scales), run.matrix[where], scaled)
     scores = None if run.held is None else run.held.scores.at(where)
     chunk = feature_chunk(released.rows, features, where, run.held is not None, scores, own)
     starts = np.searchsorted(owner, [*done, len(run.chosen)]).tolist()

@@ -18,7 +18,9 @@ OWN_CLIP = 4.0
 """Standardised channels count up to this many deviations: a ridge is thrown by one wild row."""
 
 
-def own_inputs(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> FloatArray:
+def own_inputs(
+    spec: SubspaceSpec, state: Any, rows: npt.ArrayLike, scaled: FloatArray | None = None
+) -> FloatArray:
     """Return rows as learners take them: standardised, clipped at ±4 deviations, over √D.
 
     Their squared length is about 1 so, as that of features is at most. Rows that the tracker does
@@ -29,16 +31,27 @@ def own_inputs(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> FloatArra
         state: The tracker's, which has the scale: `shift` and `scale` (D,), or (n, D) where rows
             are of several models.
         rows: Shape (n, D).
+        scaled: The rows as the tracker scaled them, `Features.x`, where the scale moved from row
+            to row; None: by the state's scale.
     """
     values = np.asarray(rows, dtype=np.float64)
     clip = OWN_CLIP if spec.standardise else math.inf
-    scaled = apply_scaling(Scaling(state.shift, state.scale), values, clip)
-    own: FloatArray = np.ascontiguousarray(scaled / math.sqrt(state.scale.shape[-1]))
+    known = (
+        apply_scaling(Scaling(state.shift, state.scale), values, clip)
+        if scaled is None
+        else np.clip(scaled, -clip, clip)
+    )
+    own: FloatArray = np.ascontiguousarray(known / math.sqrt(state.scale.shape[-1]))
     return own
 
 
 def inputs_of(
-    spec: LearnerSpec, features: FloatArray, tracker: SubspaceSpec, state: Any, rows: npt.ArrayLike
+    spec: LearnerSpec,
+    features: FloatArray,
+    tracker: SubspaceSpec,
+    state: Any,
+    rows: npt.ArrayLike,
+    scaled: FloatArray | None = None,
 ) -> tuple[FloatArray, int]:
     """Return a learner's inputs (n, w), and how many of them are channels.
 
@@ -48,10 +61,11 @@ def inputs_of(
         tracker: The tracker's spec.
         state: The tracker's state, which has the scale.
         rows: (n, D) the rows.
+        scaled: As of `own_inputs`.
     """
     if spec.input_kind == FEATURES:
         return features, features.shape[1]
-    own = own_inputs(tracker, state, rows)
+    own = own_inputs(tracker, state, rows, scaled)
     if spec.input_kind == BOTH:
         return np.hstack([own, features]), own.shape[1]
     return own, own.shape[1]
@@ -68,3 +82,9 @@ def width_of_inputs(spec: LearnerSpec, rank: int, channels: int) -> tuple[int, i
     if spec.input_kind == FEATURES:
         return rank, rank
     return (rank + channels if spec.input_kind == BOTH else channels), channels
+
+
+def extras_for(learner: LearnerSpec | None, tracker: SubspaceSpec) -> tuple[str, ...]:
+    """Return what a tracker is asked for so that a learner gets rows scaled as they came."""
+    wanted = tracker.scale_moves and learner is not None and learner.input_kind != FEATURES
+    return ("x",) if wanted else ()

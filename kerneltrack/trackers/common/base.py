@@ -219,7 +219,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
             spec: The spec that the states were made with.
             block: The states, as of `pack`, `pack_table`, `pack_columns` or `init_each`.
             pieces: The rows, n in all, and whose they are.
-            extras: "q" and "s" ask for those features too.
+            extras: "q" and "s" ask for those features too, "x" for the rows as they were scaled.
             learn: False only looks: no state is written to, no times are needed.
             out: Where the results of n rows go, as of `room`; those of rows of no piece stay as
                 they are there. None: new room.
@@ -233,7 +233,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         """
         given = sound_pieces(pieces, block.width, len(block))
         count = len(given.rows)
-        room = self.room(spec, count, extras, out)
+        room = self.room(spec, count, extras, out, block.width)
         # Rows that are only looked at need no times.
         stamps = stamps_of(spec, count, given.times) if learn else NO_TIMES
         self.run_checked(spec, block, given._replace(times=stamps), room, learn)
@@ -251,15 +251,18 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         count: int,
         extras: tuple[str, ...] = (),
         given: Outputs | None = None,
+        width: int = 0,
     ) -> Outputs:
         """Return room for the results of so many rows: what is given, or new room; see `run`.
+
+        The rows' width matters to the extra "x" alone.
 
         Raises:
             ConfigError: if what is given has other shapes.
         """
         if given is None:
-            return outputs_for(spec, count, self.stored(spec), extras)
-        return check_room(given, count, spec.rank, self.stored(spec))
+            return outputs_for(spec, count, self.stored(spec), extras, width)
+        return check_room(given, count, spec.rank, self.stored(spec), width)
 
     def update_each(
         self,
@@ -293,7 +296,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         return self.run(spec, self.view(spec, states), pieces, extras, learn=False)
 
     def _no_results(self, spec: Spec, pieces: Pieces, extras: tuple[str, ...]) -> Features:
-        return features_of(self.room(spec, len(pieces.rows), extras))
+        return features_of(self.room(spec, len(pieces.rows), extras, width=pieces.rows.shape[1]))
 
     def update(
         self,
@@ -309,7 +312,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
             spec: The spec that the state was made with.
             state: Not written to.
             rows: Shape (n, D).
-            extras: "q" and "s" ask for those features too.
+            extras: "q" and "s" ask for those features too, "x" for the rows as they were scaled.
             times: (n,) event time of each row, ns. Only specs with `needs_times` read them.
 
         Returns:
@@ -319,7 +322,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
             ConfigError: for rows of another width, or if times are needed and not there.
         """
         matrix = matrix_of(rows, len(state.scale))
-        out = self.room(spec, len(matrix), extras)
+        out = self.room(spec, len(matrix), extras, width=matrix.shape[1])
         block = ListBlock([state if self.grows else copied(state)], matrix.shape[1])
         pieces = all_rows(matrix, stamps_of(spec, len(matrix), times))
         self.run_checked(spec, block, pieces, out, True)
@@ -330,7 +333,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
     ) -> Features:
         """Return the rows' features under the state as it is, without learning."""
         matrix = matrix_of(rows, len(state.scale))
-        out = self.room(spec, len(matrix), extras)
+        out = self.room(spec, len(matrix), extras, width=matrix.shape[1])
         self.run_checked(spec, self.view(spec, [state]), all_rows(matrix), out, False)
         return features_of(out)
 

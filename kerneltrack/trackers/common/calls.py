@@ -164,8 +164,10 @@ def stamps_of(spec: SubspaceSpec, count: int, times: IntArray | None) -> IntArra
     return stamps
 
 
-def outputs_for(spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, ...]) -> Outputs:
-    """Return room for the results of `count` rows, s of `stored` numbers each.
+def outputs_for(
+    spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, ...], width: int
+) -> Outputs:
+    """Return room for the results of `count` rows of D = `width`, s of `stored` numbers each.
 
     What is not wanted has neither rows nor columns.
     """
@@ -183,10 +185,11 @@ def outputs_for(spec: SubspaceSpec, count: int, stored: int, extras: tuple[str, 
         initial=np.zeros(count, dtype=np.bool_),
         q=np.zeros((count, spec.rank) if wants_q else (0, 0)),
         s=np.zeros((count, stored) if "s" in extras else (0, 0)),
+        x=np.zeros((count, width) if "x" in extras else (0, 0)),
     )
 
 
-def check_room(out: Outputs, count: int, rank: int, stored: int) -> Outputs:
+def check_room(out: Outputs, count: int, rank: int, stored: int, width: int) -> Outputs:
     """Return room for the results of so many rows after a look at its shapes.
 
     Args:
@@ -194,11 +197,12 @@ def check_room(out: Outputs, count: int, rank: int, stored: int) -> Outputs:
         count: Rows.
         rank: Numbers of z and q.
         stored: Numbers of s.
+        width: Numbers of x.
 
     Raises:
         ConfigError: for room of other shapes.
     """
-    widths = {"z": (rank,), "q": (rank,), "s": (stored,)}
+    widths = {"z": (rank,), "q": (rank,), "s": (stored,), "x": (width,)}
     for name, array in out._asdict().items():
         wanted = (count, *widths.get(name, ()))
         if array.shape != wanted and (name not in widths or array.shape != (0, 0)):
@@ -219,6 +223,7 @@ def features_of(out: Outputs) -> Features:
         initial=out.initial,
         q=out.q if out.q.shape[1] else None,
         s=out.s if out.s.shape[1] else None,
+        x=out.x if out.x.shape[1] else None,
     )
 
 

@@ -30,6 +30,7 @@ class Features:
         initial: (n,) True for the rows that formed the start.
         q: (n, r) projection coefficients, if asked for or if the spec emits "q".
         s: (n, B) the paper's features K_S^{1/2}Aq, padded with zeros, if asked for.
+        x: (n, D) the rows as they were scaled, not clipped, if asked for.
     """
 
     valid: BoolArray
@@ -42,3 +43,4 @@ class Features:
     initial: BoolArray
     q: FloatArray | None
     s: FloatArray | None
+    x: FloatArray | None

@@ -43,8 +43,16 @@ class SubspaceSpec(Spec):
     ] = "z"
     seed: Annotated[int, Range(0, 2**63 - 1), "Seed of all that is drawn."] = 0
     standardise: Annotated[
-        bool, "Subtract the mean and divide by the standard deviation of the first rows."
+        bool | Literal["moving"],
+        """Subtract the mean and divide by the standard deviation of the first rows; "moving": of
+        the last `scale_window` to twice as many rows.""",
     ] = True
+    scale_window: Annotated[
+        int,
+        Range(10, 10_000_000),
+        """Rows W of `standardise` "moving": the scale is that of the new units within 2W rows,
+        exactly so within 3W.""",
+    ] = 2000
     clip: Annotated[
         float | None,
         Range(0, math.inf, "()"),
@@ -65,6 +73,11 @@ class SubspaceSpec(Spec):
         """Rows that `init` must see: `warmup` if anything is measured from them, else 1."""
         measured = self.standardise or (self.kernel in self.bandwidths and self.gamma == "median")
         return self.warmup if measured else 1
+
+    @property
+    def scale_moves(self) -> bool:
+        """Whether the scale follows the rows."""
+        return self.standardise == "moving"
 
     @property
     def needs_times(self) -> bool:

@@ -21,6 +21,7 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.settings import Range, check_bool, check_choice, check_number
 from kerneltrack.specs import KERNELS
 from kerneltrack.trackers.common import state as places
+from kerneltrack.trackers.common.moving_scale import with_moments
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
@@ -99,7 +100,8 @@ class StartSet:
             raise ConfigError("budget", spec.budget, allowed)
         for name in ("kernel", "standardise"):
             value, chosen_by = getattr(spec, name), getattr(self, name)
-            if value != chosen_by:
+            # A scale that moves begins with that of the batch.
+            if value != chosen_by and not (value == "moving" and chosen_by):
                 raise ConfigError(name, value, f"{chosen_by!r}, as the landmarks were chosen")
 
 
@@ -130,12 +132,14 @@ def start_from(spec: Any, start: StartSet, key: str = "") -> Any:
 
 def _begin(spec: Any, start: StartSet, key: str) -> Any:
     tracker = get_tracker(spec.tracker)
-    state = tracker.init(spec, start.rows, key)
+    # The scale does not follow the landmarks.
+    still = dataclasses.replace(spec, standardise=bool(spec.standardise))
+    state = tracker.init(still, start.rows, key)
     state = state._replace(shift=start.shift.copy(), scale=start.scale.copy())
     if spec.gamma == "median":
         state = state._replace(bandwidth=np.array([start.gamma]))
     times = np.zeros(len(start.rows), dtype=np.int64)
-    state, features = tracker.update(spec, state, start.rows, times=times)
+    state, features = tracker.update(still, state, start.rows, times=times)
     if not features.valid.all():
         place = int(np.argmin(features.valid))
         reason = tracker.why_refused(spec, state, start.rows[place])
@@ -149,5 +153,6 @@ def _begin(spec: Any, start: StartSet, key: str) -> Any:
             kept.append(places.RANK)
     counts[np.setdiff1d(np.arange(len(counts)), kept)] = 0
     reals[places.MEAN_LOSS] = 0.0
-    born = np.full_like(state.born, -1)
-    return state._replace(counts=counts, reals=reals, born=born, recent=np.zeros_like(state.recent))
+    born, recent = np.full_like(state.born, -1), np.zeros_like(state.recent)
+    state = state._replace(counts=counts, reals=reals, born=born, recent=recent)
+    return with_moments(spec, state)

@@ -39,6 +39,7 @@ class Outputs(NamedTuple):
     initial: BoolArray
     q: FloatArray
     s: FloatArray
+    x: FloatArray
 
 
 def directions_used(counts: IntArray, factor: FloatArray) -> int:

@@ -46,6 +46,7 @@ class Settings(NamedTuple):
     rank_factor: float
     period: int
     clip: float
+    scale_window: int
 
 
 class CovarianceState(NamedTuple):
@@ -54,7 +55,7 @@ class CovarianceState(NamedTuple):
     With C = B + 1 slots (one for the row that is being added), the bytes of its arrays are
     8(C(D + 3r + 4C + 1) + 2r² + 2D + window + 17); 8 more with a half-life in event time, 8(r + 4)
     with a rank that is chosen. Where the half-life is chosen, all but shift, scale and bandwidth
-    three times, and 48 more.
+    three times, and 48 more. A moving scale has 8(4D + 2) more, of each memory, too.
 
     Attributes:
         support: (C, D) stored rows, scaled; slots from `size` on are unused.
@@ -75,7 +76,8 @@ class CovarianceState(NamedTuple):
         key: (1,) of the coins; with a half-life in event time (2,), the other one the time of the
             last admitted row, ns.
         reals: (4,) bound on what evictions took from the covariance, ε, c, mean loss; with a
-            rank that is chosen (6 + r,), fading sums of δ, κ(x,x) and q² of admitted rows.
+            rank that is chosen (6 + r,), fading sums of δ, κ(x,x) and q² of admitted rows; with a
+            moving scale its moments, 4D + 2 more, at the end.
         counts: (11,) valid rows, stored rows, losses in all, informative, evicted, dropped at
             once, times W was renewed out of turn, unseen (q = 0), rows of the start, valid rows
             at the last admitted one, admitted rows since W was renewed; with a rank that is

@@ -112,6 +112,7 @@ from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import kernel_of_spec, look_at
 from kerneltrack.trackers.common.loop import Loop
+from kerneltrack.trackers.common.moving_scale import moments, window_of
 from kerneltrack.trackers.covariance import memories
 from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.spec import ADMISSIONS, CovarianceSpec
@@ -137,6 +138,7 @@ def settings_of(spec: CovarianceSpec, learn: bool) -> covstate.Settings:
         rank_factor=float(spec.rank_factor or 0.0),
         period=covstate.EVERY_THIRD if spec.admission == "every" else covstate.EVERY_SECOND,
         clip=math.inf if spec.clip is None else float(spec.clip),
+        scale_window=window_of(spec),
     )
 
 
@@ -219,7 +221,7 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
             "bandwidth": real(1),
             "recent": real(spec.novelty_window),
             "key": whole(1 + spec.needs_times),
-            "reals": real(reals),
+            "reals": real(reals + moments(spec, width)),
             "counts": whole(counts),
         }
         return own | memories.rivals_like(spec, own)

@@ -69,6 +69,9 @@ class DSKPCASpec(SubspaceSpec):
 
     def check_together(self) -> None:
         """Refuse sizes that do not fit together, and settings that the kernel cannot have."""
+        if self.scale_moves:
+            allowed = f"true or false with {self.tracker}, whose rows wait for a batch"
+            raise ConfigError("standardise", self.standardise, allowed)
         if self.kernel in POSITIVE:
             if isinstance(self.gamma, str):
                 raise ConfigError("gamma", self.gamma, f"a number > 0 with {self.kernel}")

@@ -20,13 +20,14 @@ class Settings(NamedTuple):
     aligned: bool
     threshold: float
     clip: float
+    scale_window: int
 
 
 class OANAState(NamedTuple):
     """State of a model; every array keeps its shape for the model's whole life.
 
     With C = m + 1 slots (the last one always free), the bytes of its arrays are
-    8(C(D + 2r + C + 2) + r² + 2D + window + 14).
+    8(C(D + 2r + C + 2) + r² + 2D + window + 14), with a moving scale 8(4D + 2) more.
 
     Attributes:
         support: (C, D) landmarks, scaled; slots from `size` on are unused.
@@ -41,7 +42,8 @@ class OANAState(NamedTuple):
         scale: (D,) standard deviation.
         bandwidth: (1,) γ.
         recent: (window,) ring of the last losses.
-        reals: (4,) three that are not used, mean loss.
+        reals: (4,) three that are not used, mean loss; with a moving scale (4D + 6,), its moments
+            at the end.
         counts: (9,) valid rows, landmarks, losses in all, informative, four that stay 0,
             directions.
     """

@@ -47,6 +47,7 @@ from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import kernel_of_spec, look_at
 from kerneltrack.trackers.common.loop import Loop
+from kerneltrack.trackers.common.moving_scale import moments, window_of
 from kerneltrack.trackers.oana.spec import OANASpec
 from kerneltrack.trackers.oana.state import OANAState, Settings
 
@@ -58,6 +59,7 @@ def settings_of(spec: OANASpec, learn: bool) -> Settings:
         aligned=spec.emit == "z",
         threshold=math.inf if spec.threshold is None else float(spec.threshold),
         clip=math.inf if spec.clip is None else float(spec.clip),
+        scale_window=window_of(spec),
     )
 
 
@@ -108,7 +110,7 @@ class OANA(KernelTracker[OANASpec, OANAState]):
             "scale": real(width),
             "bandwidth": real(1),
             "recent": real(spec.novelty_window),
-            "reals": real(places.REALS),
+            "reals": real(places.REALS + moments(spec, width)),
             "counts": whole(places.COUNTS),
         }
 

@@ -29,6 +29,7 @@ from kerneltrack.trackers.common.base import KernelTracker, width_of
 from kerneltrack.trackers.common.block import Block, IntArray, ListBlock
 from kerneltrack.trackers.common.calls import kernel_of_spec, restored
 from kerneltrack.trackers.common.loop import Loop, Pieces
+from kerneltrack.trackers.common.moving_scale import window_of
 from kerneltrack.trackers.common.state import Outputs
 from kerneltrack.trackers.okfeb.okfeb import (
     layout,
@@ -74,6 +75,7 @@ def _settings(spec: OKFESpec, learn: bool) -> Settings:
         admitted=1.0,
         start_rows=rows_to_begin(spec),
         clip=math.inf if spec.clip is None else spec.clip,
+        scale_window=window_of(spec),
     )
 
 

@@ -67,6 +67,7 @@ from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import kernel_of_spec, look_at
 from kerneltrack.trackers.common.loop import Loop
+from kerneltrack.trackers.common.moving_scale import moments, window_of
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, GradientSpec, OKFEBSpec
 from kerneltrack.trackers.okfeb.state import Settings, SubspaceState
 
@@ -92,7 +93,7 @@ def layout(spec: GradientSpec, slots: int, width: int) -> dict[str, Like]:
         "scale": real(width),
         "bandwidth": real(1),
         "recent": real(spec.novelty_window),
-        "reals": real(places.REALS + 2),
+        "reals": real(places.REALS + 2 + moments(spec, width)),
         "counts": whole(places.COUNTS + 1),
     }
 
@@ -106,18 +107,19 @@ def make_state(spec: GradientSpec, first_rows: npt.ArrayLike, slots: int) -> Sub
     """Make a state with room for `slots` stored rows, scaled and tuned to the first rows."""
     seen = look_at(spec, first_rows)
     arrays = {name: like.zeros() for name, like in layout(spec, slots, len(seen.scale)).items()}
-    return SubspaceState(**arrays)._replace(
+    state = SubspaceState(**arrays)._replace(
         **first_state(spec), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
     )
+    state.reals[: places.REALS + 2] = spec.ridge, 0.0, 0.0, 0.0, 1.0, 0.0
+    return state
 
 
 def first_state(spec: GradientSpec) -> dict[str, Any]:
-    """Return the arrays of a state that are not zero at first, but for scaling and bandwidth."""
+    """Return the arrays that are not zero at first, but for scaling, bandwidth and `reals`."""
     rank, ones = spec.rank, spec.tracker == "okfe" and spec.start == "rank_one"
     return {
         "frame": np.eye(rank, padded(rank)) / math.sqrt(spec.ridge),
         "seeds": _seed_rows(spec.seed, rank, ones),
-        "reals": np.array([spec.ridge, 0.0, 0.0, 0.0, 1.0, 0.0]),
     }
 
 
@@ -152,6 +154,7 @@ def settings_of(spec: OKFEBSpec, learn: bool) -> Settings:
         admitted=1.0 - spec.censor_rate,
         start_rows=rows_to_begin(spec),
         clip=math.inf if spec.clip is None else spec.clip,
+        scale_window=window_of(spec),
     )
 
 

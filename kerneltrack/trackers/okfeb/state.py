@@ -32,6 +32,7 @@ class Settings(NamedTuple):
     admitted: float
     start_rows: int
     clip: float
+    scale_window: int
 
 
 class SubspaceState(NamedTuple):
@@ -39,8 +40,8 @@ class SubspaceState(NamedTuple):
 
     With C = B + 1 slots (one for the row that is being added), W = C and P = r rounded up to
     multiples of 4, the bytes of its arrays are
-    8(W(D + 2r + W) + rP + r² + 2C + 2D + window + 17). Entries past the stored rows and past r
-    are zero.
+    8(W(D + 2r + W) + rP + r² + 2C + 2D + window + 17), with a moving scale 8(4D + 2) more.
+    Entries past the stored rows and past r are zero.
 
     Attributes:
         stored: (D, W) stored rows, scaled, as columns.
@@ -56,7 +57,8 @@ class SubspaceState(NamedTuple):
         bandwidth: (1,) γ.
         recent: (window,) ring of the last losses.
         reals: (6,) ridge in force ρ, ε, sum of the majorised steps, mean loss, what is left of ρ
-            since the renewal, what A is to be shrunk by at the next one (nonparametric rule).
+            since the renewal, what A is to be shrunk by at the next one (nonparametric rule);
+            with a moving scale (4D + 8,), its moments at the end.
         counts: (10,) valid rows, SVs, losses in all, informative, evicted, dropped at once,
             mended, unseen (q = 0), SVs of the start, informative rows since the renewal.
     """

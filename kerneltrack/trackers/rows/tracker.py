@@ -22,6 +22,7 @@ from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import look_at
 from kerneltrack.trackers.common.loop import Loop
+from kerneltrack.trackers.common.moving_scale import moments, window_of
 from kerneltrack.trackers.rows.spec import RowsSpec
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,16 +30,18 @@ IntArray = npt.NDArray[np.int64]
 
 
 class RowsState(NamedTuple):
-    """State of a model: 8(2D + 9) bytes.
+    """State of a model: 8(2D + 9) bytes, with a moving scale 8(4D + 2) more.
 
     Attributes:
         shift: (D,) centre over scale.
         scale: (D,) standard deviation.
+        reals: (0,), with a moving scale (4D + 2,), its moments.
         counts: (9,) as in `SubspaceState`; all but the first, the valid rows, stay 0.
     """
 
     shift: FloatArray
     scale: FloatArray
+    reals: FloatArray
     counts: IntArray
 
     @property
@@ -57,6 +60,7 @@ class Settings(NamedTuple):
 
     learn: bool
     clip: float
+    scale_window: int
 
 
 class Rows(KernelTracker[RowsSpec, RowsState]):
@@ -84,13 +88,13 @@ class Rows(KernelTracker[RowsSpec, RowsState]):
         if spec.rank != len(seen.scale):
             raise ConfigError("rank", spec.rank, f"{len(seen.scale)}, the number of channels")
         counts = np.zeros(places.COUNTS, dtype=np.int64)
-        return RowsState(seen.shift, seen.scale, counts)
+        reals = np.zeros(moments(spec, len(seen.scale)))
+        return RowsState(seen.shift, seen.scale, reals, counts)
 
     def loop(self, spec: RowsSpec, learn: bool) -> Loop:
         """Return the row loop (native/rows.c)."""
-        return Loop(
-            "rows_run", Settings(learn, math.inf if spec.clip is None else float(spec.clip))
-        )
+        clip = math.inf if spec.clip is None else float(spec.clip)
+        return Loop("rows_run", Settings(learn, clip, window_of(spec)))
 
     def stored(self, spec: RowsSpec) -> int:
         """Return how many numbers the features s of a row are: none."""
@@ -98,7 +102,12 @@ class Rows(KernelTracker[RowsSpec, RowsState]):
 
     def layout(self, spec: RowsSpec, width: int) -> dict[str, Like]:
         """Return what the arrays of a state are like."""
-        return {"shift": real(width), "scale": real(width), "counts": whole(places.COUNTS)}
+        return {
+            "shift": real(width),
+            "scale": real(width),
+            "reals": real(moments(spec, width)),
+            "counts": whole(places.COUNTS),
+        }
 
     def sound(self, spec: RowsSpec, state: RowsState) -> RowsState:
         """Return a state that was read, after a look at its width."""
