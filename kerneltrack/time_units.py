@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds of the units that count from 1970 UTC."""
+
+
+def day_of(time: int) -> str:
+    """Return the day of a time, ns since 1970 UTC.
+
+    Example:
+        >>> day_of(4_070_908_800_000_000_000)
+        '2099-01-01'
+    """
+    return (datetime(1970, 1, 1) + timedelta(microseconds=time // 1000)).date().isoformat()
+
 
 _SECOND, _DAY, _MILLISECOND = 10**9, 86_400 * 10**9, 10**6
 

@@ -50,7 +50,7 @@ from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in, specs_of, write_singly
 from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.specs import spec_from_dict
-from kerneltrack.time_units import NANOSECONDS
+from kerneltrack.time_units import NANOSECONDS, day_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 FloatArray = npt.NDArray[np.float64]
@@ -539,7 +539,7 @@ class Fleet:
         known = self._models.get(key)
         if known is not None and rows.time is not None and known.until is not None:
             again = rows.time[places] < known.until
-            out.refuse(places[again], LEARNED_BEFORE)
+            out.refuse(places[again], f"{LEARNED_BEFORE}, until {day_of(known.until)}")
             places = self._unless_learned(key, known.until, places[~again], rows, out)
         elif rows.time is not None and key in self._waiting:
             places = _unless_waiting(self._waiting[key], places, rows, out)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack.errors import DataError
-from kerneltrack.time_units import UNITS
+from kerneltrack.time_units import NANOSECONDS, UNITS
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
 from transforms.read.formats import FileInfo, PieceRows
@@ -67,6 +67,7 @@ _LIKELY = ("1995-01-01", "2060-01-01")
 _CALENDAR_YEARS = ("1900-01-01", "2100-01-01")
 _OTHER = "Etc/GMT-5"
 """Any zone but UTC whose clock never changes."""
+_HOUR = 3600 * NANOSECONDS["s"]
 _MOST = 0.9
 """Share of the first rows that a reading must suit: some rows may be wrong in each."""
 _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
@@ -97,7 +98,7 @@ def check_times(info: FileInfo, rows: PieceRows, columns: Columns) -> list[str]:
         look.check_numbers()
     else:
         look.check_texts()
-    lines = [f"{name}: {line}" for line in look.mixtures()]
+    lines = [f"{name}: {line}" for line in (*look.mixtures(), *look.half_days())]
     missing = len(values) - len(there)
     if missing:
         lines.append(f"{name}: missing in {missing:,} of the first {many}")
@@ -179,6 +180,20 @@ class _FirstTimes:
                     "(--time-zone)"
                 )
         return lines
+
+    def half_days(self) -> list[str]:
+        """Return a line where hours seem to be of a clock of twelve, without AM and PM."""
+        times = self._now()
+        if not is_text(self._values.type) or times.bad.any():
+            return []
+        day, hour = np.divmod(times.time // _HOUR, 24)
+        noon = (hour[:-1] == 12) & (hour[1:] == 1) & (day[:-1] == day[1:])
+        if hour.min() < 1 or hour.max() > 12 or not noon.any():
+            return []
+        return [
+            "no hour is 0 or above 12, and 12 is followed by 1 on the same day: is this a clock of "
+            "12 hours, and AM or PM is lost? Then half of the times are wrong"
+        ]
 
     def _now(self) -> Times:
         # Whether a local time comes twice says nothing of how it is written.

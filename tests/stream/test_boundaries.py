@@ -26,6 +26,7 @@ from kerneltrack.learners import RidgeSpec
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.time_units import day_of
 from kerneltrack.trackers import OKFESpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import state_bytes
@@ -48,8 +49,8 @@ from tests.stream.running import (
 from tests.stream.test_hold import by_hand
 from tests.stream.test_order import arrival
 from transforms.snapshots.write import WriteSnapshots
+from transforms.track.clock import LEARNED_BEFORE
 from transforms.track.order import Order
-from transforms.track.step import LEARNED_BEFORE
 from transforms.track.transform import MeasureMismatch, TrackSubspace
 
 EVERY = 5.0
@@ -362,7 +363,9 @@ def test_pipelines_go_on_from_a_boundary_and_from_the_end(live: bool, tmp_path: 
         row = int(third.table(key)["index"][0])
         assert_same(third.table(key), later(whole.table(key), row))
         again = {
-            place for name, _, place, why in third.failures if why == LEARNED_BEFORE and name == key
+            place
+            for name, _, place, why in third.failures
+            if why.startswith(LEARNED_BEFORE) and name == key
         }
         assert again and max(again) < int(third.table(key)["row"].min())
         for part in (second, third):
@@ -392,9 +395,13 @@ def test_rows_that_were_learned_from_before_are_refused(order: Order, tmp_path: 
     part = step_through(elements_of(again, [3]), order=order, warm=folder, **ASKED)
     assert_same(part.table("m"), later(whole.table("m"), entry["rows"]))
     assert in_time(part)[-1] == in_time(whole)[-1]
-    old = [row for _, _, row, reason in part.failures if reason == LEARNED_BEFORE]
+    old = [
+        row
+        for _, _, row, reason in part.failures
+        if reason == f"{LEARNED_BEFORE}, until {day_of(until)}"
+    ]
     assert sorted(old) == np.flatnonzero(np.asarray(rows.time) < until).tolist()
-    others = [entry for entry in part.failures if entry[3] != LEARNED_BEFORE]
+    others = [entry for entry in part.failures if not entry[3].startswith(LEARNED_BEFORE)]
     assert others == [entry for entry in whole.failures if entry[2] not in old]
     kept = part.table("m")["row"].tolist()
     assert sorted(kept + [row for _, _, row, _ in part.failures]) == list(range(100))
@@ -409,9 +416,8 @@ def test_a_second_job_of_old_rows_alone_changes_nothing(order: Order, tmp_path: 
     folder = write_folder(first, tmp_path)
     second = step_through(elements_of(old), order=order, warm=folder, **ASKED)
     assert second.features == {}
-    assert [entry[2:] for entry in second.failures] == [
-        (row, LEARNED_BEFORE) for row in range(len(old))
-    ]
+    learned = f"{LEARNED_BEFORE}, until {day_of(about(first.snapshots[-1][1])['until'])}"
+    assert [entry[2:] for entry in second.failures] == [(row, learned) for row in range(len(old))]
     (final,) = in_time(second)
     assert states_equal(codec.decode(final).state, codec.decode(in_time(first)[-1]).state)
 

@@ -181,6 +181,24 @@ def test_times_written_in_two_ways_are_named(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("form", "minutes", "asks"),
+    [
+        ("%Y-%m-%dT%I:%M", 2, True),
+        ("%Y-%m-%dT%H:%M", 2, False),
+        ("%Y-%m-%dT%I:%M", 0, False),
+    ],
+)
+def test_a_clock_of_twelve_hours_is_asked_for(
+    form: str, minutes: int, asks: bool, tmp_path: Path
+) -> None:
+    begin = datetime(2026, 3, 1, 9)
+    texts = [(begin + timedelta(minutes=minutes * row)).strftime(form) for row in range(300)]
+    path = parquet(tmp_path / "a.parquet", t=texts, x=np.arange(300) % 7 + 0.5)
+    said = look(path, {"time": "t"})
+    assert [line for line in said if "clock of 12 hours" in line] == said[: int(asks)]
+
+
 def test_a_job_without_a_time_that_can_be_read_ends(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet", t=["soon"] * N, x=NOISE)
     with pytest.raises(DataError) as caught:

@@ -177,7 +177,7 @@ def test_rows_that_cannot_be_taken_have_a_reason() -> None:
     assert out["index"].null_count() == 3
     again = update(some, made("polars"))
     assert again["reason"].value_counts(sort=True).rows() == [
-        ("of a time that the model had learned from before", PUMPS * (COUNT - 1)),
+        ("of a time that the model had learned from before, until 2026-03-01", PUMPS * (COUNT - 1)),
         ("the model has learned this row of its newest time already", PUMPS),
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import os
 import pickle
 from pathlib import Path
@@ -158,6 +159,21 @@ def test_a_pattern_without_named_groups_is_refused(pattern: str) -> None:
 def test_a_column_and_the_path_cannot_both_be_the_model_id() -> None:
     with pytest.raises(ConfigError, match="model_id_from = 'path': must be left out"):
         ColumnOptions(model_id="device", model_id_from="path")
+
+
+def test_files_without_a_line_are_named_and_left_out(tmp_path: Path) -> None:
+    """As those that a logger has just opened; a header alone is a file without rows."""
+    (tmp_path / "a.csv").write_text("device,time,x\na,2026-03-01,1\n")
+    (tmp_path / "b.csv").write_text("")
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress(b"\n"))
+    (tmp_path / "d.csv").write_text("device,time,x\n")
+    found = look(tmp_path, time="time", model_id="device")
+    assert found.empty == (str(tmp_path / "b.csv"), str(tmp_path / "c.csv.gz"))
+    assert [Path(path).name for path in found.paths] == ["a.csv", "d.csv"]
+    assert f"empty:    {tmp_path}/b.csv, {tmp_path}/c.csv.gz: without a line" in found.describe()
+    assert models(found) == ["a"]
+    with pytest.raises(DataError, match=r"b\.csv: has no line"):
+        look_at_files([str(tmp_path / "b.csv"), str(tmp_path / "c.csv.gz")])
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -12,7 +12,7 @@ from kerneltrack.jumps import judge
 from transforms.chunks import Chunk
 from transforms.metrics import count
 from transforms.partition.shuffle import SortedRows
-from transforms.track.clock import Clock, already_learned, comes_again, jump_rule
+from transforms.track.clock import Clock, already_learned, comes_again, jump_rule, why_learned
 from transforms.track.order import DROP, MERGE
 from transforms.track.step import TrackFn
 
@@ -107,7 +107,7 @@ def _unlearned(
             count("rows_learned_before", int(again.sum()))
         else:
             these = rows.take(np.flatnonzero(again))
-            refused.append(Refused(model, these, fn.learned_before(these)))
+            refused.append(Refused(model, these, [why_learned(clocks[model])] * len(these)))
     return gone
 
 

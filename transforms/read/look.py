@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns, resolve
 from transforms.read.format_options import NULL_VALUES
 from transforms.read.formats import FileInfo, FormatOptions, inspect
+from transforms.read.formats.base import NoLine
 from transforms.read.formats.files import find
 from transforms.read.numbers import Numbers
 from transforms.read.path_columns import describe_paths, with_path_columns
@@ -29,11 +30,13 @@ class Input:
         infos: What the look at each file showed; a file's place is its source number.
         columns: Which column is what.
         skipped: Files of the folders that are not read, because nothing says that they are data.
+        empty: Files without a line, which are not read either and have no source number.
     """
 
     infos: list[FileInfo]
     columns: Columns
     skipped: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[str]:
@@ -54,15 +57,20 @@ class Input:
         """Return in words how many files there are and which column is what."""
         size = f"{len(self.infos)} file{'s' if len(self.infos) > 1 else ''}"
         counted = size if self.rows is None else f"{size}, {self.rows:,} rows"
-        lines = [f"input:    {counted}", *self._skipped_line(), *describe_paths(self.infos)]
+        lines = [f"input:    {counted}", *self._left_out(), *describe_paths(self.infos)]
         return "\n".join([*lines, self.columns.describe()])
 
-    def _skipped_line(self) -> list[str]:
-        if not self.skipped:
-            return []
-        names = ", ".join(fit(path, _NAME) for path in self.skipped[:_SHOWN])
-        more = f" and {len(self.skipped) - _SHOWN:,} more" if len(self.skipped) > _SHOWN else ""
-        return [f"skipped:  {names}{more}: not known as data by their endings (--format)"]
+    def _left_out(self) -> Iterator[str]:
+        if self.skipped:
+            why = "not known as data by their endings (--format)"
+            yield f"skipped:  {_names(self.skipped)}: {why}"
+        if self.empty:
+            yield f"empty:    {_names(self.empty)}: without a line"
+
+
+def _names(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+    return ", ".join(fit(path, _NAME) for path in paths[:_SHOWN]) + more
 
 
 def look_at_files(
@@ -90,10 +98,22 @@ def look_at_files(
     formats, columns = formats or FormatOptions(), columns or ColumnOptions()
     found = find(patterns, formats.format)
     with ThreadPoolExecutor(max_workers=_LOOKS) as pool:
-        infos = list(pool.map(partial(inspect, options=formats), found.paths))
+        looks = list(pool.map(partial(_look, options=formats), found.paths))
+    infos = [look for look in looks if isinstance(look, FileInfo)]
+    empty = [look for look in looks if isinstance(look, NoLine)]
+    if not infos:
+        raise empty[0]
     infos, columns = with_path_columns(
         infos, columns, formats.path_pattern, stored_first=stored_first
     )
     missing = (*NULL_VALUES, *formats.null_values)
     numbers = Numbers(formats.decimal, missing, formats.thousands)
-    return Input(infos, resolve(infos, columns, numbers), found.skipped)
+    left_out = tuple(error.path for error in empty)
+    return Input(infos, resolve(infos, columns, numbers), found.skipped, left_out)
+
+
+def _look(path: str, options: FormatOptions) -> FileInfo | NoLine:
+    try:
+        return inspect(path, options)
+    except NoLine as error:
+        return error

@@ -54,6 +54,9 @@ _ISO = tuple(
 by name, which it does not have and many write."""
 
 
+_ADDED = rf"((?i)Z|{_OFFSET})(\[[A-Za-z0-9_+/=-]+\])+$"
+
+
 class FormTimes(NamedTuple):
     """Times of texts.
 
@@ -100,7 +103,11 @@ def parse_format(texts: pa.Array, time_format: str, zone: str) -> FormTimes:
 
 
 def parse_iso(texts: pa.Array, zone: str) -> FormTimes:
-    """Read the rarer forms of ISO 8601, as "20260301T000000Z", "2026-060" or "... CET"."""
+    """Read the rarer forms of ISO 8601, as "20260301T000000Z", "2026-060" or "... CET".
+
+    What RFC 9557 adds in brackets after an offset, "+01:00[Europe/Paris]", changes no instant.
+    """
+    texts = pc.replace_substring_regex(texts, _ADDED, r"\1")
     found = FormTimes(
         np.zeros(len(texts), np.int64), np.ones(len(texts), bool), np.zeros(len(texts), bool)
     )

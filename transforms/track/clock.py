@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.model import NEVER
 from kerneltrack.jumps import JumpRule, Standing, judge
+from kerneltrack.time_units import day_of
 from transforms.chunks import Chunk
 from transforms.metrics import count
 from transforms.track.merge import merge_times
@@ -28,6 +29,7 @@ IntArray = npt.NDArray[np.int64]
 
 SECOND = 1_000_000_000
 CLOCK_VERSION = 5
+LEARNED_BEFORE = "of a time that the model had learned from before it was taken up again"
 
 
 class Clock(NamedTuple):
@@ -369,6 +371,11 @@ def already_learned(clock: Clock, chunk: Chunk) -> BoolArray:
         return np.zeros(len(chunk), dtype=np.bool_)
     learned: BoolArray = chunk.column("time") < clock.learned
     return learned
+
+
+def why_learned(clock: Clock) -> str:
+    """Return why rows are refused that `already_learned` finds, with the day it goes back to."""
+    return f"{LEARNED_BEFORE}, until {day_of(cast(int, clock.learned))}"
 
 
 def still_waiting(clock: Clock, rest: Chunk | None) -> Clock:

@@ -55,6 +55,7 @@ from transforms.track.clock import (
     split_ready,
     still_waiting,
     unconfirmed,
+    why_learned,
     without_duplicates,
 )
 from transforms.track.devices import device_chunk
@@ -75,7 +76,6 @@ from transforms.track.windows import mismatch_chunk
 
 SLICE_ROWS = 16_384
 """Rows a feature chunk holds at most; a released backlog of millions leaves in such slices."""
-LEARNED_BEFORE = "of a time that the model had learned from before it was taken up again"
 NOTHING_HELD = "a value is missing and none recent enough can stand in for it (--hold-for)"
 NOT_GIVEN = "no row of this time gives a value (--missing hold takes the last one)"
 MOST_NAMED = 8
@@ -291,10 +291,6 @@ class TrackFn(HoldingFn[Held]):
             for row, usable in zip(rows.column("x"), self.usable_rows(rows), strict=True)
         ]
 
-    def learned_before(self, rows: Chunk) -> list[str]:
-        """Return why rows are refused that the model had learned from before this job."""
-        return [LEARNED_BEFORE] * len(rows)
-
     def usable_rows(self, rows: Chunk) -> npt.NDArray[np.bool_]:
         """Return which rows have all values, or one where others may be filled."""
         finite = np.isfinite(rows.column("x"))
@@ -456,7 +452,7 @@ class TrackFn(HoldingFn[Held]):
             count("rows_learned_before", len(rows))
         else:
             again_rows = chunk.take(rows)
-            yield _failures(key, again_rows, self.learned_before(again_rows))
+            yield _failures(key, again_rows, [why_learned(now)] * len(rows))
         return chunk.take(np.flatnonzero(~again))
 
     def _release(self, key: str, now: Clock, log: ModelLog) -> Generator[Any, None, Clock]:

@@ -16,6 +16,7 @@ from kerneltrack.number_texts import number_pattern
 from transforms.read.format_options import NULL_VALUES, FormatOptions
 from transforms.read.formats.base import (
     FileInfo,
+    NoLine,
     Piece,
     PieceRows,
     Suggested,
@@ -301,7 +302,7 @@ def _first_lines(piece: DelimitedPiece) -> Lines:
     blocks = piece.blocks()
     lines = next(blocks, None)
     if lines is None:
-        raise DataError(piece.path, "has no line")
+        raise NoLine(piece.path)
     while len(lines.data) < BLOCK_BYTES:
         more = next(blocks, None)
         if more is None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kerneltrack.errors import DataError, shorten
 from transforms.read.format_options import FormatOptions
-from transforms.read.formats.base import FileInfo, Piece, PieceRows, batch_rows
+from transforms.read.formats.base import FileInfo, NoLine, Piece, PieceRows, batch_rows
 from transforms.read.formats.lines import Lines, first_block, read_lines
 from transforms.read.formats.records import TYPING_RECORDS, Paths, Record, columns_of, rows_of
 
@@ -76,7 +76,7 @@ def inspect_json_lines(path: str, options: FormatOptions) -> FileInfo:
     piece = JsonLinesPiece(path, 0, None, options.encoding, ())
     lines = next(piece.blocks(), None)
     if lines is None:
-        raise DataError(path, "has no line")
+        raise NoLine(path)
     records, _, bad = _records_of(lines.slice(0, TYPING_RECORDS))
     if 0 in bad:
         how = "an object a line is read, as jq -c . FILE writes them"
