@@ -22,11 +22,9 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.in_memory import run_all
+from kerneltrack.frames import model as steps
 from kerneltrack.learners import AutoSpec, HingeSpec, LearnerSpec, LogisticSpec, PASpec, RidgeSpec
-from kerneltrack.learners.common.inputs import extras_for, inputs_of
 from kerneltrack.learners.common.spec import BOTH, CLASSIFICATION
-from kerneltrack.registry import get_learner
 from kerneltrack.trackers import OKFEBSpec, RowsSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
@@ -133,33 +131,41 @@ def try_out(candidate: Candidate, stretches: Sequence[Stretch]) -> Trial:
         candidate: The settings.
         stretches: A model each; there is a row at least.
     """
-    spec, learner = candidate.learner, get_learner(candidate.learner.learner)
-    judged: list[npt.NDArray[np.float64]] = []
-    rows, state_bytes, took = 0, 0, 0.0
-    for stretch in stretches:
-        begin = time.process_time()
-        extras = extras_for(spec, candidate.tracker)
-        tracked, features = run_all(candidate.tracker, stretch.rows, extras, stretch.times)
-        good = np.flatnonzero(features.valid)
-        values = features.z if features.z is not None else features.q
-        emitted, kept = np.asarray(values)[good], stretch.rows[good]
-        scaled = None if features.x is None else features.x[good]
-        inputs, channels = inputs_of(spec, emitted, candidate.tracker, tracked, kept, scaled)
-        state = learner.begin(spec, inputs.shape[1], channels)
-        labels = stretch.labels[good]
-        told = labels.tolist() if spec.classifies else labels
-        state, said = learner.update(spec, state, inputs, told)
-        took += time.process_time() - begin
-        if spec.classifies:
-            judged.append(np.asarray(said.correct, np.float64)[said.scored])
-        else:
-            judged.append(np.square(np.asarray(said.error, np.float64)[said.scored]))
-        rows += len(stretch.rows)
-        state_bytes += len(codec.encode(candidate.tracker, tracked))
-        state_bytes += len(codec.encode_learner(spec, state))
-    score, error = _score(np.concatenate(judged), spec.classifies)
-    scored, micros = sum(map(len, judged)), took / rows * 1e6
-    return Trial(candidate, rows, scored, score, error, micros, state_bytes // len(stretches))
+    spec = candidate.learner
+    specs = steps.Specs(candidate.tracker, spec, None)
+    lengths = np.array([len(stretch.rows) for stretch in stretches])
+    stops = np.cumsum(lengths)
+    times = [stretch.times for stretch in stretches if stretch.times is not None]
+    rows = steps.Rows(
+        np.concatenate([stretch.rows for stretch in stretches]),
+        np.concatenate(times) if times else None,
+        [label for stretch in stretches for label in stretch.labels.tolist()],
+        stops - lengths,
+        stops,
+    )
+    keys = [""] * len(stretches)
+    begin = time.process_time()
+    first = [stretch.rows[: candidate.tracker.rows_to_start] for stretch in stretches]
+    models = steps.begin(specs, keys, first)
+    models, told = steps.run(specs, keys, models, rows)
+    took = time.process_time() - begin
+    said: Any = told.predictions
+    judged = said.correct if spec.classifies else np.square(said.error)
+    scored = np.asarray(judged, np.float64)[said.scored]
+    score, error = _score(scored, spec.classifies)
+    state_bytes = sum(_bytes_of(candidate, model) for model in models)
+    micros = took / len(rows.x) * 1e6
+    return Trial(
+        candidate, len(rows.x), len(scored), score, error, micros, state_bytes // len(models)
+    )
+
+
+def _bytes_of(candidate: Candidate, model: steps.Model) -> int:
+    """Return the bytes of a model's states, metrics left out."""
+    size = len(codec.encode(candidate.tracker, model.state))
+    if model.learned is not None:
+        size += len(codec.encode_learner(candidate.learner, model.learned.state))
+    return size
 
 
 def _score(judged: npt.NDArray[np.float64], classifies: bool) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -150,9 +150,19 @@ class SnapshotHandler(ModelHandler[Any, PredictionResult, SnapshotModels]):
         groups: dict[str, list[int]] = {}
         for place, example in enumerate(batch):
             groups.setdefault(self._model_of(example, model), []).append(place)
+        known: list[tuple[str, Model]] = []
         for model_id, places in groups.items():
-            found = self._said(model, model_id, [batch[place] for place in places])
-            for place, answer in zip(places, found, strict=True):
+            found = self._known(model, model_id)
+            if found is not None:
+                known.append((model_id, found))
+                continue
+            for place in places:
+                said[place] = {"reason": f"no snapshot of model {model_id!r}"}
+        if known:
+            places = [place for model_id, _ in known for place in groups[model_id]]
+            lengths = [len(groups[model_id]) for model_id, _ in known]
+            found_all = self._said(model.specs, known, lengths, [batch[place] for place in places])
+            for place, answer in zip(places, found_all, strict=True):
                 said[place] = answer
         for example, answer in zip(batch, said, strict=True):
             inference = answer if self._only is None else answer.get(self._only)
@@ -166,26 +176,39 @@ class SnapshotHandler(ModelHandler[Any, PredictionResult, SnapshotModels]):
             raise DataError("example", f"has no model id: the field {self._model_id!r} is missing")
         return str(value)
 
-    def _said(
-        self, models: SnapshotModels, model_id: str, examples: list[Any]
-    ) -> list[dict[str, Any]]:
-        """Return what a model says of rows."""
+    def _known(self, models: SnapshotModels, model_id: str) -> Model | None:
+        """Return a model; None if there is no snapshot of it.
+
+        Raises:
+            ConfigError: for one of other channels.
+        """
         known = models.get(model_id)
-        if known is None:
-            return [{"reason": f"no snapshot of model {model_id!r}"} for _ in examples]
-        width = len(known.state.scale)
-        if width != len(self._features):
+        if known is not None and len(known.state.scale) != len(self._features):
+            width = len(known.state.scale)
             raise ConfigError("features", len(self._features), f"{width}, as the models have")
+        return known
+
+    def _said(
+        self,
+        specs: Specs,
+        known: Sequence[tuple[str, Model]],
+        lengths: Sequence[int],
+        examples: Sequence[Any],
+    ) -> Iterator[dict[str, Any]]:
+        """Return what models say of rows, so many each, one model's after the other's."""
         x = np.array([[_number(_field(e, name)) for name in self._features] for e in examples])
-        told = steps.look(models.specs, known, x, None, None)
-        spec = models.specs.tracker
+        stops = np.cumsum(lengths)
+        keys, models = [key for key, _ in known], [model for _, model in known]
+        told = steps.look(
+            specs, keys, models, steps.Rows(x, None, None, stops - np.array(lengths), stops)
+        )
+        owner, spec = np.repeat(np.arange(len(known)), lengths), specs.tracker
         rows = getattr(told.features, spec.emit)
-        answers: list[dict[str, Any]] = []
         taken = 0
         for place in range(len(examples)):
             if not told.features.valid[place]:
-                why = get_tracker(spec.tracker).why_refused(spec, known.state, x[place])
-                answers.append({"reason": why})
+                state = models[owner[place]].state
+                yield {"reason": get_tracker(spec.tracker).why_refused(spec, state, x[place])}
                 continue
             answer = {
                 "features": rows[place].tolist(),
@@ -194,9 +217,8 @@ class SnapshotHandler(ModelHandler[Any, PredictionResult, SnapshotModels]):
             }
             if told.predictions is not None:
                 answer |= _prediction(told.predictions, taken)
-            answers.append(answer)
             taken += 1
-        return answers
+            yield answer
 
 
 def _prediction(said: Any, at: int) -> dict[str, Any]:
@@ -207,7 +229,7 @@ def _prediction(said: Any, at: int) -> dict[str, Any]:
     if said.code[at] < 0:
         return {"prediction": None, "score": None, "margin": None}
     return {
-        "prediction": said.names[at],
+        "prediction": said.classes[said.code[at]],
         "score": float(said.score[at]),
         "margin": float(said.margin[at]),
     }

@@ -243,7 +243,9 @@ def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
     return codec.encode(work.spec, model.state, about, beside=beside)
 
 
-def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
+def decode(
+    work: Work, data: bytes, name: str, own: bool = False, keeps_given: bool = False
+) -> Model:
     """Read a model back.
 
     Windows, drift detector and reference go on if they were of the same kind, and begin anew if
@@ -254,6 +256,7 @@ def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
         data: What `encode` wrote.
         name: Where it came from, for errors.
         own: Whether this job wrote it; see `codec.decode`.
+        keeps_given: Whether a reference that the writer was given goes on as the model's own.
 
     Raises:
         DataError: for bytes that are no tracker's state (see `codec.decode`), that of a tracker
@@ -264,7 +267,7 @@ def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
     if snapshot.spec.to_dict() != work.spec.to_dict():
         raise DataError(name, "the state of a tracker with other settings")
     try:
-        model = _go_on(work, snapshot, about, own)
+        model = _go_on(work, snapshot, about, own, keeps_given)
         if not own and model.drift is not None:
             check_given("drift.counts", model.drift.counts)
         if not own and model.reference is not None:
@@ -274,7 +277,9 @@ def decode(work: Work, data: bytes, name: str, own: bool = False) -> Model:
         raise DataError(name, f"damaged state: {error}") from error
 
 
-def _go_on(work: Work, snapshot: codec.Snapshot, about: About, own: bool) -> Model:
+def _go_on(
+    work: Work, snapshot: codec.Snapshot, about: About, own: bool, keeps_given: bool
+) -> Model:
     began, beside = snapshot.header["about"], beside_of(snapshot.beside)
     if work.measure is None or began.get("measure") != work.measure.to_dict():
         beside.pop("open", None)
@@ -286,7 +291,8 @@ def _go_on(work: Work, snapshot: codec.Snapshot, about: About, own: bool) -> Mod
     model = Model(snapshot.state, about.time, about.until, before=about.before)
     if model.rows != about.rows:
         raise ConfigError("rows", about.rows, f"{model.rows}, as the state counts them")
-    model = model._replace(origin=str(began.get("reference_from", "")))
+    if not keeps_given:
+        model = model._replace(origin=str(began.get("reference_from", "")))
     if not own and model.origin != _given_origin(work, about.model_id):
         beside.pop("reference", None)
     if own and "reference" not in beside:

@@ -78,6 +78,26 @@ UNCONFIRMED = (
 )
 
 
+_EARLIER = -1
+"""Place of a row that came in an earlier frame than the one that is answered."""
+
+
+class _Taken(NamedTuple):
+    """Rows that a model takes.
+
+    Attributes:
+        key: The model.
+        rows: They, in order.
+        places: Of each in the frame, `_EARLIER` of those that waited.
+        first: The rows that the model begins with; None if it is there.
+    """
+
+    key: str
+    rows: Waiting
+    places: IntArray
+    first: FloatArray | None
+
+
 class _Newest(NamedTuple):
     """Which rows of its newest time, ns, a model has learned: how often each, by its digest."""
 
@@ -339,8 +359,11 @@ class Fleet:
             self._wait = self._wait if wait is None else bool(wait)
             self._renamable = False
             out = _Output(self._specs, len(rows.x))
-            for key, places in _by_model(rows, out, self._only):
+            taken = [
                 self._take(key, places, rows, self._wait, out)
+                for key, places in _by_model(rows, out, self._only)
+            ]
+            self._run([each for each in taken if each is not None], out)
             if self.columns is not None:
                 self._like = like_of(frame.frame, self.columns.time)
             if is_first and self.columns is not None:
@@ -360,20 +383,7 @@ class Fleet:
         with self._lock:
             frame, rows = self._read(df, _Asked(), labelled=False)
             out = _Output(self._specs, len(rows.x))
-            for key, places in _by_model(rows, out, self._only):
-                known = self._models.get(key)
-                if known is None:
-                    out.refuse(places, UNKNOWN)
-                    continue
-                order = _ordered(rows, places)
-                told = steps.look(
-                    self._specs,
-                    known,
-                    rows.x[order],
-                    None if rows.time is None else rows.time[order],
-                    None if rows.label is None else [rows.label[at] for at in order.tolist()],
-                )
-                out.put(order, told, self._why(known, rows.x[order], told))
+            self._look(self._specs, rows, out)
             return self._frame(frame, rows, out)
 
     def predict(self, df: Any) -> Any:
@@ -390,12 +400,26 @@ class Fleet:
         with self._lock:
             _, rows = self._read(df, _Asked(), labelled=False)
             out = _Output(self._specs, len(rows.x))
-            plain = self._specs._replace(reference=None)
-            for key, places in _by_model(rows, out, self._only):
-                known = self._models.get(key)
-                if known is not None:
-                    out.put(places, steps.look(plain, known, rows.x[places], None, None), {})
+            plain = dataclasses.replace(self._specs, reference=None)
+            self._look(plain, rows._replace(time=None, label=None), out)
             return out.columns["prediction"]
+
+    def _look(self, specs: Specs, rows: Rows, out: _Output) -> None:
+        """Say of rows what their models, as they are, make of them."""
+        asked = []
+        for key, places in _by_model(rows, out, self._only):
+            if key not in self._models:
+                out.refuse(places, UNKNOWN)
+                continue
+            order = _ordered(rows, places)
+            asked.append(_Taken(key, _of_frame(rows, order), order, None))
+        if asked:
+            keys = [each.key for each in asked]
+            models = [self._models[key] for key in keys]
+            joined = _side_by_side(asked)
+            told = steps.look(specs, keys, models, joined)
+            out.put(np.concatenate([each.places for each in asked]), told)
+            self._say_why(models, joined, told, asked, out)
 
     def _read(self, df: Any, asked: _Asked, labelled: bool = True) -> tuple[Frame, Rows]:
         """Read a frame; nothing of the fleet changes if that fails."""
@@ -428,7 +452,7 @@ class Fleet:
             raise ConfigError("time", None, "a column of event times: the settings go by them")
         if columns.time is None and any(m.time is not None for m in self._models.values()):
             raise ConfigError("time", None, "a column of event times, as the models have them")
-        kind = None if columns.time is None else frame[columns.time].dtype
+        kind = None if columns.time is None else frame.get_column(columns.time).dtype
         if self._zone != "UTC" and kind is not None and kind.is_temporal():
             if like_of(frame, columns.time).zone is None:
                 allowed = f"datetimes with a zone: the job read them in {self._zone}"
@@ -534,8 +558,10 @@ class Fleet:
         known = next(iter(self._models.values()), None)
         return None if known is None else len(known.state.shift)
 
-    def _take(self, key: str, places: IntArray, rows: Rows, wait: bool, out: _Output) -> None:
-        """Run the rows at these places of a frame through their model."""
+    def _take(
+        self, key: str, places: IntArray, rows: Rows, wait: bool, out: _Output
+    ) -> _Taken | None:
+        """Return the rows, at these places of a frame, that their model takes; None if none."""
         known = self._models.get(key)
         if known is not None and rows.time is not None and known.until is not None:
             again = rows.time[places] < known.until
@@ -545,24 +571,26 @@ class Fleet:
             places = _unless_waiting(self._waiting[key], places, rows, out)
         order, before = self._of_its_time(key, _ordered(rows, places), rows, wait, out)
         if not len(order):
-            return
-        new = _of_frame(rows, order)
+            return None
+        whole, mine = _of_frame(rows, order), order
         begins = self._waiting.pop(key, None)
         if begins is not None:
             before = begins if before is None else _joined(begins, before)[0]
-        whole, mine = (new, np.arange(len(order))) if before is None else _joined(before, new)
+        if before is not None:
+            whole, own = _joined(before, whole)
+            mine = np.full(len(whole.x), _EARLIER)
+            mine[own] = order
+        first = None
         if known is None:
-            known = self._begin(key, whole, wait)
-            if known is None:
+            first = self._first_rows(whole, wait)
+            if first is None:
                 if wait:
                     self._waiting[key] = whole
                     out.refuse(order, f"waits for the warm-up of {self._least} rows")
                 else:
                     out.refuse(order, NOT_BEGUN)
-                return
-        told = self._run(key, known, whole)
-        self._note_newest(key, whole)
-        out.put(order, _part(told, mine), self._why(known, new.x, _part(told, mine)))
+                return None
+        return _Taken(key, whole, mine, first)
 
     def _of_its_time(
         self, key: str, order: IntArray, rows: Rows, wait: bool, out: _Output
@@ -653,22 +681,40 @@ class Fleet:
     def _least(self) -> int:
         return self._specs.tracker.rows_to_start
 
-    def _begin(self, key: str, rows: Waiting, wait: bool) -> Model | None:
-        """Make a model of its first rows; None if there are too few."""
+    def _first_rows(self, rows: Waiting, wait: bool) -> FloatArray | None:
+        """Return the rows that a model begins with; None if there are too few."""
         usable = rows.x[np.isfinite(rows.x).all(axis=1)]
         if not len(usable) or (wait and len(usable) < self._least):
             return None
-        return steps.begin(self._specs, key, usable[: self._least])
+        return usable[: self._least]
 
-    def _run(self, key: str, known: Model, rows: Waiting) -> Told:
-        after, told = steps.run(self._specs, known, rows.x, rows.time, rows.label)
-        self._models[key] = after
-        self._note(key, after, told.episodes)
-        first = rows.time if rows.time is not None else told.features.index
-        span = self._spans.get(key)
-        begin = int(first[0]) if span is None else span.first
-        self._spans[key] = Span(begin, int(first[-1]) if after.time is None else after.time)
-        return told
+    def _run(self, taken: Sequence[_Taken], out: _Output) -> None:
+        """Run rows through their models, those that are there and those that begin."""
+        begin = [each for each in taken if each.first is not None]
+        known = [each for each in taken if each.first is None]
+        if known:
+            self._run_together(known, [self._models[each.key] for each in known], out)
+        if begin:
+            first = [each.first for each in begin if each.first is not None]
+            models = steps.begin(self._specs, [each.key for each in begin], first)
+            self._run_together(begin, models, out)
+
+    def _run_together(self, taken: Sequence[_Taken], models: Sequence[Model], out: _Output) -> None:
+        rows = _side_by_side(taken)
+        keys = [each.key for each in taken]
+        after, told = steps.run(self._specs, keys, models, rows)
+        for place, (each, model) in enumerate(zip(taken, after, strict=True)):
+            self._models[each.key] = model
+            self._note(each.key, model, told.episodes.get(place, ()))
+            self._note_newest(each.key, each.rows)
+            first, last = int(rows.starts[place]), int(rows.stops[place]) - 1
+            times = told.features.index if rows.times is None else rows.times
+            span = self._spans.get(each.key)
+            begin = int(times[first]) if span is None else span.first
+            end = int(times[last]) if model.time is None else model.time
+            self._spans[each.key] = Span(begin, end)
+        out.put(np.concatenate([each.places for each in taken]), told)
+        self._say_why(after, rows, told, taken, out)
 
     def _note(self, key: str, model: Model, episodes: Sequence[Episode]) -> None:
         for episode in episodes:
@@ -677,21 +723,30 @@ class Fleet:
         if still is not None:
             self._episodes[key, still.number] = still
 
-    def _why(self, model: Model, x: FloatArray, told: Told) -> dict[int, str]:
-        """Return why rows were refused, by their place, channels by their names."""
-        bad = np.flatnonzero(~told.features.valid).tolist()
+    def _say_why(
+        self,
+        models: Sequence[Model],
+        rows: steps.Rows,
+        told: Told,
+        taken: Sequence[_Taken],
+        out: _Output,
+    ) -> None:
+        """Note why rows were refused, channels by their names."""
+        bad = np.flatnonzero(~told.features.valid)
+        owners = np.searchsorted(rows.stops, bad, side="right")
         tracker = get_tracker(self._specs.tracker.tracker)
         names = self.columns.features if self.columns is not None else ()
-        reasons = {}
-        for place in bad:
-            row = x[place]
+        for at, owner in zip(bad.tolist(), owners.tolist(), strict=True):
+            place, row = taken[owner].places[at - int(rows.starts[owner])], rows.x[at]
             wrong = np.flatnonzero(~np.isfinite(row))
             if len(wrong) and names:
                 value = "missing" if np.isnan(row[wrong[0]]) else "infinite"
-                reasons[place] = f"column {names[wrong[0]]!r} is {value}"
+                reason = f"column {names[wrong[0]]!r} is {value}"
             else:
-                reasons[place] = tracker.why_refused(self._specs.tracker, model.state, row)
-        return reasons
+                state = models[owner].state
+                reason = tracker.why_refused(self._specs.tracker, state, row)
+            if place != _EARLIER:
+                out.columns["reason"][place] = reason
 
     # Results out.
 
@@ -710,7 +765,7 @@ class Fleet:
         if known is not None:
             for name in (known.model_id, known.time):
                 if name is not None and name not in frame.from_index:
-                    columns[name] = frame.frame[name]
+                    columns[name] = frame.frame.get_column(name)
         columns |= {name: out.shown(name) for name in out.columns}
         time = None if known is None else known.time
         return make_frame(like_of(frame.frame, time, same_rows=True), columns)
@@ -814,14 +869,15 @@ class Fleet:
         if place.exists() and not (place.is_dir() and not any(place.iterdir())):
             raise ConfigError("folder", str(folder), "a folder that is empty or not there")
         with self._lock:
+            begin = []
             for key in list(self._waiting):
                 rows = self._waiting.pop(key)
-                known = self._begin(key, rows, wait=False)
-                if known is not None:
-                    self._run(key, known, rows)
-                    self._note_newest(key, rows)
+                first = self._first_rows(rows, wait=False)
+                if first is not None:
+                    begin.append(_Taken(key, rows, np.full(len(rows.x), _EARLIER), first))
+            self._run(begin, _Output(self._specs, 0))
             place.mkdir(parents=True, exist_ok=True)
-            specs = specs_of(*self._specs)
+            specs = specs_of(self.tracker, self.learner, self.reference)
             write_singly(str(place), specs, self._states())
             if self.columns is not None:
                 about = (self.columns, self._unit, self._zone, self._wait, self._texts)
@@ -941,11 +997,9 @@ class _Output:
         for place in places.tolist():
             self.columns["reason"][place] = reason
 
-    def put(self, places: IntArray, told: Told, reasons: Mapping[int, str]) -> None:
-        """Note what is said of the rows at these places."""
-        for at, reason in reasons.items():
-            self.columns["reason"][int(places[at])] = reason
-        good = np.flatnonzero(told.features.valid)
+    def put(self, places: IntArray, told: Told) -> None:
+        """Note what is said of the rows at these places; `_EARLIER` are of another frame."""
+        good = np.flatnonzero(told.features.valid & (places != _EARLIER))
         where, features = places[good], told.features
         self.columns["index"][where] = features.index[good]
         for name in ("loss", "novelty", "informative"):
@@ -953,9 +1007,13 @@ class _Output:
         self._x[where] = getattr(features, self._specs.tracker.emit)[good]
         if told.scores is not None:
             for name, values in told.scores.written.items():
-                self.columns[name][where] = values
+                self.columns[name][where] = values[good]
         if told.predictions is not None:
-            self._put_predictions(where.tolist(), told.predictions)
+            among = np.flatnonzero(places[told.features.valid] != _EARLIER)
+            said = told.predictions
+            if len(among) < len(said.valid):
+                said = _some_predictions(said, among)
+            self._put_predictions(where.tolist(), said)
 
     def _put_predictions(self, where: list[int], said: Predictions) -> None:
         if said.code is None:
@@ -966,13 +1024,14 @@ class _Output:
                 self.columns["upper"][where] = said.upper
             return
         names, known = said.names, said.code >= 0
+        scored = said.scored.tolist()
         decisions: dict[str, Any] = {"score": said.score, "margin": said.margin}
         for name, values in decisions.items():
             self.columns[name][where] = np.where(known, values, np.nan)
         right = said.correct.tolist() if said.correct is not None else []
         for at, place in enumerate(where):
             self.columns["prediction"][place] = names[at]
-            if said.scored[at]:
+            if scored[at]:
                 self.columns["correct"][place] = right[at]
 
 
@@ -1081,26 +1140,24 @@ def _some(rows: Waiting, chosen: npt.NDArray[np.bool_]) -> Waiting | None:
     return Waiting(rows.x[places], None if rows.time is None else rows.time[places], labels)
 
 
-def _part(told: Told, places: IntArray) -> Told:
-    """Return what is said of some of the rows."""
-    if len(places) == len(told.features.valid) and (np.diff(places) == 1).all():
-        return told
-    valid = told.features.valid
-    number = np.cumsum(valid) - 1
-    among = number[places[valid[places]]]
+def _some_predictions(said: Predictions, places: IntArray) -> Predictions:
+    """Return what was predicted of some of the rows."""
+    columns = {
+        field.name: getattr(said, field.name)[places]
+        for field in dataclasses.fields(said)
+        if isinstance(getattr(said, field.name), np.ndarray)
+    }
+    return dataclasses.replace(said, **columns)
 
-    def taken(part: Any, at: IntArray) -> Any:
-        if part is None:
-            return None
-        fields: dict[str, Any] = {}
-        for name in part.__dataclass_fields__:
-            value = getattr(part, name)
-            fields[name] = value[at] if isinstance(value, np.ndarray) else value
-        return type(part)(**fields)
 
-    return Told(
-        taken(told.features, places),
-        taken(told.scores, among),
-        told.episodes,
-        taken(told.predictions, among),
-    )
+def _side_by_side(taken: Sequence[_Taken]) -> steps.Rows:
+    """Return rows of models, one model's after the other's."""
+    rows = [each.rows for each in taken]
+    stops = np.cumsum([len(each.x) for each in rows])
+    starts = np.concatenate([[0], stops[:-1]])
+    times = [each.time for each in rows if each.time is not None]
+    labels = None
+    if any(each.label is not None for each in rows):
+        labels = [label for each in rows for label in each.label or [None] * len(each.x)]
+    x = rows[0].x if len(rows) == 1 else np.concatenate([each.x for each in rows])
+    return steps.Rows(x, np.concatenate(times) if times else None, labels, starts, stops)

@@ -60,7 +60,9 @@ def plain(df: Any, time: str | None, others: tuple[str, ...]) -> Plain:
     from_index = tuple(name for name in levels if name in wanted and name not in names)
     for name in from_index:
         made[name] = df.index.get_level_values(levels.index(name))
-    for name in made.columns:
+    for name, kind in zip(made.columns, made.dtypes, strict=True):
+        if isinstance(kind, np.dtype) and not kind.hasobject:
+            continue
         column = made[name]
         dense = _dense(column, name == time, name in others)
         if dense is not column:

@@ -154,11 +154,12 @@ def choose_columns(
         if name is not None and name not in names:
             raise ConfigError(field, name, f"a column of the frame: {_listed(names)}")
     others = [name for name in (model_id, time, label) if name is not None]
+    kinds = frame.schema
     if features is None:
         numeric = [
             name
             for name in names
-            if name not in others and (name in texts.named or _is_number(frame[name].dtype))
+            if name not in others and (name in texts.named or _is_number(kinds[name]))
         ]
         if not numeric:
             raise ConfigError("features", None, f"numeric columns; the frame has {_listed(names)}")
@@ -173,7 +174,7 @@ def choose_columns(
             raise ConfigError("features", name, f"columns of the frame: {_listed(names)}")
         if name in others or features.count(name) > 1:
             raise ConfigError("features", name, "columns that are named once")
-        kind = frame[name].dtype
+        kind = kinds[name]
         if not _is_number(kind) and not is_text(kind):
             raise ConfigError(f"column {name!r}", str(kind), "numbers")
     if not features:
@@ -218,21 +219,22 @@ def read_rows(
     count = len(frame)
     time = late = None
     if columns.time is not None:
-        time, late = _times(frame[columns.time], columns.time, unit)
+        time, late = _times(frame.get_column(columns.time), columns.time, unit)
     ids: list[str | None] = [""] * count
     if columns.model_id is not None:
-        ids = _ids(frame[columns.model_id], columns.model_id)
+        ids = _ids(frame.get_column(columns.model_id), columns.model_id)
     labels: list[Any] | None = None
     wrong: dict[int, str] = {}
     if columns.label is not None:
-        labels, wrong = _labels(frame[columns.label], columns.label, classes)
+        labels, wrong = _labels(frame.get_column(columns.label), columns.label, classes)
     x = np.empty((count, len(columns.features)))
     for place, name in enumerate(columns.features):
-        if is_text(frame[name].dtype) and texts.says_how(name):
-            x[:, place], others = _read_texts(frame[name], name, texts)
+        column = frame.get_column(name)
+        if texts.says_how(name) and is_text(column.dtype):
+            x[:, place], others = _read_texts(column, name, texts)
             wrong = {**others, **wrong}
         else:
-            x[:, place] = _reals(frame[name], name)
+            x[:, place] = _reals(column, name)
     return Rows(ids, time, late, labels, x, wrong)
 
 
@@ -263,9 +265,12 @@ def _read_texts(column: Any, name: str, texts: NumberTexts) -> tuple[FloatArray,
 
 def _reals(column: Any, name: str) -> FloatArray:
     """Return a column's numbers, NaN where missing; texts must be some."""
-    if column.dtype == nw.Boolean:
+    kind = column.dtype
+    if kind == nw.Float64:
+        return cast(FloatArray, column.to_numpy())
+    if kind == nw.Boolean:
         column = column.cast(nw.Int8)
-    if not is_text(column.dtype):
+    if not is_text(kind):
         return cast(FloatArray, column.cast(nw.Float64).to_numpy())
     reals = np.full(len(column), np.nan)
     for place, text in enumerate(column.to_list()):
@@ -444,7 +449,7 @@ def like_of(frame: Any, time: str | None, *, same_rows: bool = False) -> Like:
         time: Its column of times, whose zone others are told in.
         same_rows: Whether the new one's rows are its own, whose index pandas then keeps.
     """
-    kind = None if time is None else frame[time].dtype
+    kind = None if time is None else frame.get_column(time).dtype
     zone = kind.time_zone if isinstance(kind, nw.Datetime) else None
     index = nw.maybe_get_index(frame) if same_rows else None
     return Like(frame.implementation, zone, index)

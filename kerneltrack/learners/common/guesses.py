@@ -220,10 +220,16 @@ def in_order(state: Guesses, channels: int, classes: int) -> bool:
     That they have done so is the rule; it is otherwise where a learner was handed over that knew
     classes before.
     """
-    ridge, codes = state.ridge, range(classes)
+    ridge = state.ridge
     if (channels if channels <= MOST_CHANNELS else None) != (ridge and channels_of(ridge)):
         return False
-    met = ridge is None or ridge.classes == tuple(map(str, codes))
+    return met_in_order(state, classes)
+
+
+def met_in_order(state: Guesses, classes: int) -> bool:
+    """Check that guesses met so many classes in the order of their codes; see `in_order`."""
+    codes = range(classes)
+    met = state.ridge is None or state.ridge.classes == tuple(map(str, codes))
     return met and state.order.tolist() == [*codes]
 
 

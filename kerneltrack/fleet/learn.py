@@ -1,0 +1,280 @@
+"""The learners of many models: what trackers made of rows, predicted, scored and learned from.
+
+A learner takes each row that its tracker took, with the features that the tracker made of it. What
+comes of a model depends on its own rows alone: on no other model, and on no cut.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.fleet.clock import NO_TIME, clock_of_each
+from kerneltrack.fleet.models import Models
+from kerneltrack.fleet.results import Results
+from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
+from kerneltrack.learners.common import guesses
+from kerneltrack.learners.common.block import LearnedBlock, learn_block
+from kerneltrack.learners.common.board import Board, Line, add_rows, scored_rows
+from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
+from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
+from kerneltrack.learners.common.prequential import MAX_FEATURE
+from kerneltrack.registry import get_learner
+from kerneltrack.trackers.common.scaling import Scaling
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+Labels = tuple[Sequence[str], npt.NDArray[Any]]
+"""Names, each once, and each row's place in them, below 0 without one; of targets no names and the
+targets, NaN without one."""
+
+
+class Learned(NamedTuple):
+    """What a model's learner has come to.
+
+    Attributes:
+        state: The learner's.
+        board: Metrics of its predictions.
+        rows: Index of the next row.
+        time: Greatest time of the rows so far, ns; None without times.
+    """
+
+    state: LearnerState
+    board: Board
+    rows: int = 0
+    time: int | None = None
+
+
+class TakenRows(NamedTuple):
+    """The rows that trackers took, as learners take them.
+
+    Attributes:
+        models: (k,) places of the models that have some.
+        inputs: (n, w) what learners are told; a model's rows follow one another.
+        starts: (k,) place of each model's first row; the first one's is 0.
+        stops: (k,) place after its last: the next one's first.
+        places: (n,) places of the rows among all.
+    """
+
+    models: IntArray
+    inputs: FloatArray
+    starts: IntArray
+    stops: IntArray
+    places: IntArray
+
+
+def begin_learner(spec: LearnerSpec, rank: int, channels: int) -> Learned:
+    """Return a learner that has seen no row.
+
+    Args:
+        spec: Its spec.
+        rank: Features of the tracker.
+        channels: D of the rows.
+    """
+    width, own = width_of_inputs(spec, rank, channels)
+    state = get_learner(spec.learner).begin(spec, width, own)
+    return Learned(state, Board.empty()._replace(guesses=guesses.begin(spec, own)))
+
+
+def taken_rows(
+    spec: LearnerSpec, models: Models, found: Results, starts: IntArray, stops: IntArray
+) -> TakenRows:
+    """Return the rows that the trackers of m models took, as their learners take them.
+
+    Args:
+        spec: The learners'.
+        models: The models, after `run_models`.
+        found: What that returned.
+        starts: (m,) as it was given.
+        stops: (m,) likewise.
+    """
+    tracker = models.work.spec
+    places = np.flatnonzero(found.features.valid)
+    edges = np.concatenate([[0], np.cumsum(found.features.valid)])
+    first, after = edges[starts], edges[stops]
+    some = np.flatnonzero(after > first)
+    first, after = first[some], after[some]
+    owner = np.repeat(some, after - first)
+    scale = Scaling(*(models.block.column(name)[owner] for name in ("shift", "scale")))
+    emitted = getattr(found.features, tracker.emit)[places]
+    scaled = None if found.features.x is None else found.features.x[places]
+    inputs, _ = inputs_of(spec, emitted, tracker, scale, found.rows[places], scaled)
+    return TakenRows(some, inputs, first, after, places)
+
+
+def learn_taken(
+    spec: LearnerSpec,
+    learned: Sequence[Learned],
+    taken: TakenRows,
+    times: IntArray | None,
+    labels: Labels,
+) -> tuple[list[Learned], Predictions]:
+    """Let learners predict, score and learn the rows that their trackers took.
+
+    Args:
+        spec: The learners'.
+        learned: What the learners of all models have come to, not written to.
+        taken: The rows.
+        times: (n,) of all rows, ns; None without times.
+        labels: Of the rows that were taken.
+
+    Returns:
+        What the learners have come to, and what they said of the rows that were taken.
+    """
+    after, which = list(learned), taken.models.tolist()
+    clock = np.zeros(len(taken.inputs), np.int64)
+    if times is not None:
+        known = [learned[place].time for place in which]
+        before = np.array([NO_TIME if time is None else time for time in known], np.int64)
+        clock = clock_of_each(times[taken.places], before, taken.starts, taken.stops)
+    begun = [(learned[place].state, learned[place].board) for place in which]
+    spans = taken.starts, taken.stops
+    found = learn_each(spec, begun, taken.inputs, clock, labels, *spans)
+    ends: list[Any] = [None] * len(which) if times is None else clock[taken.stops - 1].tolist()
+    lengths = (taken.stops - taken.starts).tolist()
+    each = zip(which, found.states, found.boards, lengths, ends, strict=True)
+    for place, state, board, length, time in each:
+        after[place] = Learned(state, board, learned[place].rows + length, time)
+    return after, found.said
+
+
+def learn_each(
+    spec: LearnerSpec,
+    begun: Sequence[tuple[Any, Board]],
+    inputs: FloatArray,
+    clock: IntArray,
+    labels: Labels,
+    starts: IntArray,
+    stops: IntArray,
+    *,
+    window: int | None = None,
+) -> LearnedBlock:
+    """Let m models predict, score and learn rows; arguments as of `learn_block`.
+
+    Any rows and learners may come, or none. A row that no learner can take is refused, and its
+    label counts as missing; models whose guesses met classes in another order than the learner run
+    one by one.
+    """
+    names, values = labels
+    fit = np.all(np.abs(inputs) <= MAX_FEATURE, axis=1)
+    if not fit.all():
+        values = np.where(fit, values, MISSING if spec.classifies else np.nan)
+    if not len(begun):
+        # What is said of no rows depends on no state.
+        state = get_learner(spec.learner).init(spec, inputs.shape[1])
+        return LearnedBlock([], get_learner(spec.learner).predict(spec, state, inputs), [], [])
+    if all(_goes_together(spec, *own) for own in begun):
+        told = names, values
+        return learn_block(spec, begun, inputs, clock, told, starts, stops, window=window)
+    found = []
+    for own, start, stop in zip(begun, starts.tolist(), stops.tolist(), strict=True):
+        part = slice(start, stop)
+        told = names, values[part]
+        found.append(_learn_alone(spec, *own, inputs[part], clock[part], told, window))
+    states, said, boards, lines = (list(parts) for parts in zip(*found, strict=True))
+    return LearnedBlock(states, join_each(said), boards, lines)
+
+
+def _goes_together(spec: LearnerSpec, state: Any, board: Board) -> bool:
+    """Check whether a learner's guesses are there and met its classes in their order."""
+    known, classes = board.guesses, len(state.classes) if spec.classifies else 0
+    return known is not None and guesses.met_in_order(known, classes)
+
+
+def _learn_alone(
+    spec: LearnerSpec,
+    state: Any,
+    board: Board,
+    inputs: FloatArray,
+    clock: IntArray,
+    labels: Labels,
+    window: int | None,
+) -> tuple[Any, Predictions, Board, list[Line]]:
+    """Let one model predict, score and learn rows."""
+    names, values = labels
+    learner, told = get_learner(spec.learner), _of_one(spec, names, values)
+    after, said = learner.update(spec, state, inputs, told)
+    numbers = values
+    if spec.classifies:
+        known = {name: code for code, name in enumerate(after.classes)}
+        codes = [*(known.get(name, UNUSABLE_LABEL) for name in names), MISSING]
+        numbers = np.array(codes, np.int64)[np.maximum(values, -1)]
+    met, guessed = guesses.guess(spec, board.guesses, inputs, numbers)
+    marks = scored_rows(spec, clock, said, numbers, guessed)
+    board, lines = add_rows(board._replace(guesses=met), marks, window)
+    return after, said, board, lines
+
+
+def _of_one(spec: LearnerSpec, names: Sequence[str], values: npt.NDArray[Any]) -> Any:
+    """Return labels as a learner of one model takes them."""
+    if not spec.classifies:
+        return values
+    return [names[place] if place >= 0 else None for place in values.tolist()]
+
+
+def predict_each(
+    spec: LearnerSpec, states: Sequence[Any], taken: TakenRows, labels: Labels | None
+) -> Predictions:
+    """Return what learners as they are say of rows; `labels` mark what they say.
+
+    Args:
+        spec: The learners'.
+        states: Of all models.
+        taken: The rows.
+        labels: Theirs; None without.
+    """
+    learner, found = get_learner(spec.learner), []
+    if not len(taken.models):
+        return learner.predict(spec, learner.init(spec, taken.inputs.shape[1]), taken.inputs)
+    for model, start, stop in zip(
+        taken.models.tolist(), taken.starts.tolist(), taken.stops.tolist(), strict=True
+    ):
+        state = states[model]
+        said = learner.predict(spec, state, taken.inputs[start:stop])
+        if labels is not None:
+            names, values = labels
+            told = _of_one(spec, names, values[start:stop])
+            _, said = learner.score(spec, state, said, told)
+        found.append(said)
+    return join_each(found)
+
+
+def join_each(parts: Sequence[Predictions]) -> Predictions:
+    """Join predictions of models, at least one; classes are numbered anew if there are several."""
+    if len(parts) == 1:
+        return parts[0]
+    columns: dict[str, Any] = {}
+    for field in dataclasses.fields(Predictions):
+        values = [getattr(part, field.name) for part in parts]
+        if field.name not in ("classes", "code"):
+            columns[field.name] = None if values[0] is None else np.concatenate(values)
+    names: dict[str, int] = {}
+    codes = []
+    for part in parts:
+        own = [names.setdefault(name, len(names)) for name in part.classes]
+        if part.code is not None:
+            codes.append(np.array([*own, -1], np.int64)[part.code])
+    return Predictions(
+        classes=tuple(names), code=np.concatenate(codes) if codes else None, **columns
+    )
+
+
+def labels_of(spec: LearnerSpec, labels: Sequence[Any] | None, count: int) -> Labels:
+    """Return labels, None where missing, in the form that learners of many models take.
+
+    Args:
+        spec: The learners'.
+        labels: Classes, or targets (NaN, too, where missing); None for none at all.
+        count: How many rows there are.
+    """
+    if labels is None:
+        labels = [None] * count
+    if not spec.classifies:
+        return [], np.array(labels, dtype=np.float64)
+    names = [name for name in dict.fromkeys(labels) if name is not None]
+    places = {name: place for place, name in enumerate(names)}
+    return names, np.array([places.get(name, MISSING) for name in labels], np.int64)
