@@ -17,7 +17,6 @@ from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.forward_fill import Held
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.windows import OpenWindows
-from kerneltrack.monitor.drift import DriftState
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.moving import WindowState
 from kerneltrack.monitor.reference import ReferenceState
@@ -94,8 +93,7 @@ class Models:
         """Return one model; its arrays are those of the columns."""
         detector, held = None, None
         if self.work.drift is not None and self.drift is not None:
-            columns = detectors.columns_of(self.work.drift, self.drift[place : place + 1])
-            detector = DriftState(*(column[0] for column in columns))
+            detector = detectors.state_at(self.work.drift, self.drift, place)
         if self.held is not None and self.filled[place]:
             held = Held(*(column[place] for column in self.held))
         return Model(
@@ -145,14 +143,17 @@ def _side_by_side(work: Work, keys: Sequence[str], models: Sequence[Model]) -> M
         windows: list[Any] = [model.moving for model in models]
         moving = work.window.pack(work.spec, windows)
     tracker = get_tracker(work.spec.tracker)
+    counts = [(model.time, model.until, model.before, model.projected) for model in models]
+    lines = [[NO_TIME if count is None else count for count in line] for line in counts]
+    time, until, before, projected = np.array(lines, np.int64).T.copy()
     return Models(
         work,
         list(keys),
         tracker.pack(work.spec, [model.state for model in models]),
-        np.array([NO_TIME if model.time is None else model.time for model in models], np.int64),
-        np.array([NO_TIME if model.until is None else model.until for model in models], np.int64),
-        np.array([model.before for model in models], np.int64),
-        np.array([model.projected for model in models], np.int64),
+        time,
+        until,
+        before,
+        projected,
         held,
         filled,
         [model.open or OpenWindows.none(width) for model in models] if windowed else None,

@@ -51,20 +51,20 @@ def refer_each(
     has = models.referred[which]
     if spec is None or blocks is None or not has.any():
         return Referred(Scores.none(len(rows)), {})
-    which, starts, stops = which[has], starts[has], stops[has]
+    if not has.all():
+        which, starts, stops = which[has], starts[has], stops[has]
     learn = not models.work.frozen
     times = np.zeros(len(rows), np.int64) if stamps is None else np.ascontiguousarray(stamps)
-    alone = references.goes_alone(spec, models.width, blocks)[which]
     if stamps is None and spec.needs_times:
-        alone[:] = True
+        alone = np.ones(len(which), np.bool_)
+    else:
+        alone = references.goes_alone(spec, models.width, blocks)[which]
     # Where a new normal is accepted the loop stops.
     before = [part[which] for part in blocks] if spec.accept_after else []
     some = np.flatnonzero(~alone)
-    given = which[some], starts[some], stops[some]
-    watched = references.go_on(
-        spec, blocks, rows, given[1], given[2], times, models=given[0], learn=learn
-    )
-    episodes = {int(given[0][at]): told for at, told in enumerate(watched.told) if told}
+    given = starts[some], stops[some], times
+    watched = references.go_on(spec, blocks, rows, *given, models=which[some], learn=learn)
+    episodes = {int(which[some[at]]): told for at, told in enumerate(watched.told) if told}
     for at in some[~watched.done].tolist():
         alone[at] = True
         episodes.pop(int(which[at]), None)

@@ -35,8 +35,8 @@ from kerneltrack.monitor.moving import no_mismatch
 from kerneltrack.monitor.reference import ReferenceState, Scores
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.registry import get_tracker
-from kerneltrack.trackers.common.calls import copied, features_of
-from kerneltrack.trackers.common.loop import Pieces
+from kerneltrack.trackers.common.calls import copied, features_of, stamps_of
+from kerneltrack.trackers.common.loop import FIRST, NO_TIMES, Pieces, matrix_of
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -57,8 +57,7 @@ def run_rows(
         The state after the rows and what came out.
     """
     models = Models.of(work, [key], [model])
-    span = np.zeros(1, np.int64), np.full(1, len(rows), np.int64)
-    found = run_models(models, rows, times, *span, [until])
+    found = run_models(models, rows, times, FIRST, np.array((len(rows),)), [until])
     return models.model(0), found
 
 
@@ -168,20 +167,18 @@ class _Run:
     ) -> None:
         self._models, self._work = models, models.work
         self._starts, self._stops, self._until = starts, stops, until
-        self._raw = np.ascontiguousarray(rows, dtype=np.float64)
+        self._raw = matrix_of(rows, models.width)
         self._times = times
         self._seen = models.seen
         self._held = None if models.held is None else copied(models.held)
         self._rows, self._held_after = self._filled(slice(None), starts, stops)
         self._whole: BoolArray = np.asarray(np.isfinite(self._rows).all(axis=1))
         self._shown, self._clock = self._clocks()
-        tracker: Any = get_tracker(self._work.spec.tracker)
-        self._tracker = tracker
+        self._tracker: Any = get_tracker(self._work.spec.tracker)
         many, width = self._rows.shape
-        self._out = tracker.room(self._work.spec, many, self._work.asked, width=width)
+        self._out = self._tracker.room(self._work.spec, many, self._work.asked, width=width)
         self._windows: list[WindowsOnTheWay] = []
-        moving = 0 if models.moving is None else len(self._rows)
-        self._sliding = no_mismatch(moving)
+        self._sliding = None if models.moving is None else no_mismatch(len(self._rows))
         scores = None if self._work.reference is None else Scores.none(len(self._rows))
         self._found = Results(features_of(self._out), self._rows, scores)
 
@@ -272,7 +269,8 @@ class _Run:
         """Run a round."""
         if len(part.which):
             self._run(part.which, part.starts, part.stops)
-        self._measure([each for each in part.due if each.event.start is not None])
+        if part.due:
+            self._measure([each for each in part.due if each.event.start is not None])
         for each in part.due:
             if each.event.start is None:
                 self._write(each)
@@ -281,13 +279,15 @@ class _Run:
         """Run pieces of models through all that works on rows."""
         models, spec = self._models, self._work.spec
         before = models.seen[which]
-        pieces = Pieces(self._rows, starts, stops, self._clock, which)
-        if self._work.window is None or models.moving is None:
-            learn = not self._work.frozen
-            self._tracker.run(spec, models.block, pieces, learn=learn, out=self._out)
+        clock, learn = NO_TIMES, not self._work.frozen
+        if learn or models.moving is not None:
+            clock = stamps_of(spec, len(self._rows), self._clock)
+        known = Pieces(self._rows, starts, stops, clock, which), self._out
+        if self._work.window is None or models.moving is None or self._sliding is None:
+            self._tracker.run_checked(spec, models.block, *known, learn)
         else:
-            known = models.block, models.moving, pieces
-            self._work.window.run(spec, *known, out=self._out, measured=self._sliding)
+            states = models.block, models.moving
+            self._work.window.run_checked(spec, *states, *known, self._sliding)
         valid = self._valid(which, starts, stops)
         if self._work.frozen:
             self._number(valid, before)
@@ -306,8 +306,8 @@ class _Run:
     def _valid(self, which: IntArray, starts: IntArray, stops: IntArray) -> _Valid:
         """Return the rows of pieces that the trackers took."""
         lengths = stops - starts
-        ends, whole = np.cumsum(lengths), int(lengths.sum()) == len(self._rows)
-        if whole and self._out.valid.all():
+        ends = np.cumsum(lengths)
+        if ends[-1] == len(self._rows) and self._out.valid.all():
             return _Valid(which, self._rows, starts, stops, None, self._clock)
         places = np.arange(int(ends[-1])) + np.repeat(starts - ends + lengths, lengths)
         good = self._out.valid[places]
@@ -333,15 +333,15 @@ class _Run:
         if not knows.all():
             edges = np.concatenate([[0], np.cumsum(self._whole)])
             knows |= edges[stops] > edges[starts]
-        which, newest = which[knows], self._clock[stops[knows] - 1]
-        models.time[which] = newest
+            which, stops = which[knows], stops[knows]
+        models.time[which] = newest = self._clock[stops - 1]
         # A row that no model can take may come after a boundary that is later than the clock.
         models.until[which] = np.maximum(models.until[which], newest)
 
     def _note_moving(self, valid: _Valid) -> None:
         """Record the moving window's value after each row at which the window was full."""
         length = self._work.window.length if self._work.window else 0
-        values = [valid.of(column) for column in self._sliding]
+        values = [valid.of(column) for column in self._sliding or ()]
         index = valid.of(self._out.number)
         for model, own in valid.each():
             stamps = None if valid.stamps is None else valid.stamps[own]
@@ -380,9 +380,13 @@ class _Run:
         # It may have begun later than the tracker, with a snapshot of that.
         later = before - references.seen_of(spec, models.width, models.reference)[valid.which]
         found = refer_each(models, valid.which, valid.rows, valid.starts, valid.stops, valid.stamps)
-        places = slice(None) if valid.places is None else valid.places
-        for column, part in zip(scores.columns, found.scores.columns, strict=True):
-            column[places] = part
+        if valid.places is None:
+            self._found.scores = found.scores
+        else:
+            for column, part in zip(scores.columns, found.scores.columns, strict=True):
+                column[valid.places] = part
+        if not found.episodes and not heads:
+            return
         shift = dict(zip(valid.which.tolist(), later.tolist(), strict=True))
         for model, episodes in found.episodes.items():
             self._found.episodes[model] += [each.moved(shift[model]) for each in episodes]

@@ -37,7 +37,6 @@ from kerneltrack.limits import (
     check_counts,
     check_not_negative,
     copies_like,
-    likes,
     real,
     whole,
 )
@@ -248,7 +247,7 @@ class MovingWindow:
         room: Any = get_tracker(spec.tracker).room
         out, measured = room(spec, count, extras, width=matrix.shape[1]), no_mismatch(count)
         pieces = all_rows(matrix, stamps_of(spec, count, times))
-        _run_checked(spec, block, windows, pieces, out, measured)
+        self.run_checked(spec, block, windows, pieces, out, measured)
         return block.list[0], windows.list[0], features_of(out), measured
 
     def update_each(
@@ -302,8 +301,9 @@ class MovingWindow:
         return FixedBlock.of_states(WindowState, places, windows, width)
 
     def _check(self, places: Places, windows: Sequence[WindowState]) -> None:
+        wanted = [(like.shape, like.dtype) for like in places.likes.values()]
         for window in windows:
-            if likes(window._asdict()) != places.likes:
+            if [(array.shape, array.dtype.type) for array in window] != wanted:
                 allowed = f"(B + 1, {self.length}), from init"
                 raise ConfigError("window", window.cross.shape, allowed)
 
@@ -347,21 +347,21 @@ class MovingWindow:
         if {value.shape for value in values} != {(count,)}:
             raise ConfigError("measured", values.value.shape, f"of shape ({count},)")
         given = given._replace(times=stamps_of(spec, count, given.times))
-        _run_checked(spec, block, windows, given, room, values)
+        self.run_checked(spec, block, windows, given, room, values)
         return features_of(room), values
 
-
-def _run_checked(
-    spec: SubspaceSpec,
-    block: Block[Any],
-    windows: Block[WindowState],
-    pieces: Pieces,
-    out: Outputs,
-    measured: MovingMismatch,
-) -> None:
-    """Do what `MovingWindow.run` says, of arguments that were looked at."""
-    loop = loop_of(get_tracker(spec.tracker), spec, True)._replace(name=LOOPS[type(spec)])
-    call_loop(loop, block, pieces, out, windows.words(pieces.models), measured)
+    def run_checked(
+        self,
+        spec: SubspaceSpec,
+        block: Block[Any],
+        windows: Block[WindowState],
+        pieces: Pieces,
+        out: Outputs,
+        measured: MovingMismatch,
+    ) -> None:
+        """Do what `run` says, of arguments that were looked at."""
+        loop = loop_of(get_tracker(spec.tracker), spec, True)._replace(name=LOOPS[type(spec)])
+        call_loop(loop, block, pieces, out, windows.words(pieces.models), measured)
 
 
 def _check_tracker(spec: object) -> None:

@@ -54,7 +54,9 @@ class HeldRows:
         moving, sized = references.unfold(spec, width, [head.moving for head in heads])
         kept = side_by_side([head.kept for head in heads], places.kept.size)
         before = places.moving.column(moving, "counts").copy()
-        self._watched = references.go_on(spec, Parts(moving, kept), rows, starts, stops, times)
+        blocks = Parts(moving, kept)
+        references.recall(spec, width, blocks)
+        self._watched = references.go_on(spec, blocks, rows, starts, stops, times)
         self._heads, self._kept = heads, kept
         self._folded = references.fold(spec, width, moving)
         self._seen = before[:, reference.SEEN]

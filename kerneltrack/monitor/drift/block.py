@@ -25,9 +25,12 @@ from kerneltrack.monitor.drift.detector import (
 )
 from kerneltrack.monitor.drift.spec import DriftSpec
 from kerneltrack.native.binding import call
-from kerneltrack.trackers.common.places import Places, side_by_side, spans
+from kerneltrack.trackers.common.places import Lanes, Places, side_by_side, spans
 
 Blocks: TypeAlias = npt.NDArray[np.uint8]
+
+ALERTS = Lanes.of((np.zeros(1, np.int64), np.zeros(1), np.zeros(1)))
+"""What the loop tells of an alert: its row, the mean losses before and after."""
 
 
 @lru_cache(maxsize=16)
@@ -60,6 +63,11 @@ def columns_of(spec: DriftSpec, blocks: Blocks) -> DriftState:
     """Return the arrays of (m, bytes) blocks, each (m, ...), in place."""
     places = places_of(spec)
     return DriftState(*[places.column(blocks, name) for name in DriftState._fields])
+
+
+def state_at(spec: DriftSpec, blocks: Blocks, place: int) -> DriftState:
+    """Return one of (m, bytes) blocks, in place."""
+    return DriftState(*places_of(spec).one(blocks, place))
 
 
 def sound_of_each(spec: DriftSpec, blocks: Blocks) -> npt.NDArray[np.bool_]:
@@ -99,15 +107,16 @@ def watch_each(
         among the model's. Bit for bit those of `update`.
     """
     rows = np.maximum(losses, 0.0)
-    at, levels = np.zeros(len(rows), np.int64), np.zeros((2, len(rows)))
-    found = np.zeros(len(starts), np.int64)
-    each = np.concatenate([*places_of(spec).words(blocks).values()], axis=1)
-    each = each if models is None else each[models]
-    told = np.concatenate([spans(column, starts, stops) for column in (at, *levels)], axis=1)
-    words = each.tobytes(), spans(rows, starts, stops).tobytes(), told.tobytes()
+    room, found = ALERTS.room(len(rows)), np.zeros(len(starts), np.int64)
+    states = places_of(spec).structures(blocks, models).tobytes()
+    given, told = spans(rows, starts, stops), ALERTS.spans(room, len(rows), starts, stops)
+    words = states, given.tobytes(), told.tobytes()
     call("drift_run_each", settings_of(spec), (len(starts),), *words, found)
+    if not found.any():
+        return {}
+    at, before, after = ALERTS.arrays(room, len(rows))
     alerts = {}
     for model in np.flatnonzero(found).tolist():
         part = slice(int(starts[model]), int(starts[model] + found[model]))
-        alerts[model] = Alerts(at[part], at[part], levels[0, part], levels[1, part])
+        alerts[model] = Alerts(at[part], at[part], before[part], after[part])
     return alerts

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import accumulate, chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,15 +40,14 @@ from kerneltrack.monitor.reference.state import (
     SEEN,
     ReferenceState,
     Tables,
-    arrays,
     from_arrays,
     init,
     layout,
     next_places,
 )
-from kerneltrack.native.binding import call
+from kerneltrack.native.binding import call, packed
 from kerneltrack.trackers.common.first_rows import look_at_each, scaling_of_each
-from kerneltrack.trackers.common.places import Places, side_by_side, spans
+from kerneltrack.trackers.common.places import Lanes, Places, side_by_side, spans
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.covariance.state import CovarianceState
 from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
@@ -63,6 +64,8 @@ KEPT_TABLES = (
 """Those of the tables that only the end of a block changes; the kernel subspace is another."""
 OF_ROWS = ("memory", "rows", "measured", "good")
 """Those that the open block's rows fill, one after the other."""
+SCORES = Lanes.of(Scores.none(1).columns)
+"""Room for what the loop says of rows."""
 
 
 class Parts(NamedTuple):
@@ -119,9 +122,8 @@ def pack(spec: ReferenceSpec, state: ReferenceState) -> Parts:
 
 def _joined(spec: ReferenceSpec, state: ReferenceState) -> Parts:
     """Return the bytes of both parts, nothing left out."""
-    named = {**arrays(state), "good": state.tables.good}
-    parts = parts_of(spec, len(state.tables.scale))
-    return Parts(*(b"".join([named[name].tobytes() for name in part.likes]) for part in parts))
+    parts = _orders(spec, len(state.tables.scale)).parts
+    return Parts(*(b"".join(part((*state.tables, *state.kernel))) for part in parts))
 
 
 def unpack(spec: ReferenceSpec, width: int, data: Parts) -> ReferenceState:
@@ -162,7 +164,7 @@ def fold(spec: ReferenceSpec, width: int, moving: Blocks) -> list[bytes]:
 def unfold(spec: ReferenceSpec, width: int, folded: Sequence[bytes]) -> tuple[Blocks, BoolArray]:
     """Return the moving parts, (m, bytes), that `fold` left, and which have the right length.
 
-    The means over time within their open blocks are still missing (`reference_recall_each`).
+    The means over time within their open blocks are still missing (`recall`).
     """
     places, head = parts_of(spec, width).moving, _head_of(spec, width)
     moving = np.zeros((len(folded), places.size), np.uint8)
@@ -257,7 +259,7 @@ def go_on(
 
     Args:
         spec: The spec.
-        blocks: (m, bytes) of each part, the moving one from `unfold`; written to.
+        blocks: (m, bytes) of each part, nothing left out (`recall`); written to.
         rows: (n, D), finite; a model's follow one another, in the order of their times.
         starts: (k,) place of each model's first row.
         stops: (k,) place after each model's last row.
@@ -271,48 +273,108 @@ def go_on(
     """
     many, width = len(starts), rows.shape[1]
     which = np.arange(many) if models is None else models
-    moving, kept = parts_of(spec, width)
-    counts = moving.column(blocks.moving, "counts")
-    before = (counts[which, SEEN] + counts[which, PAD]) // BLOCK
-    by_rows = ~goes_alone(spec, width, blocks)[which]
-    words = {**moving.words(blocks.moving), **kept.words(blocks.kept)}
-    if models is not None:
-        words = {name: part[models] for name, part in words.items()}
-    states = np.concatenate([words[name] for name in Tables._fields], axis=1).tobytes()
-    subspaces = np.concatenate(
-        [words[f"kernel.{name}"] for name in CovarianceState._fields], axis=1
+    laid = _laid_out(spec, width, learn)
+    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")[which]
+    block = (counts[:, SEEN] + counts[:, PAD]) // BLOCK
+    tables, subspaces = _words(spec, width, blocks, models)
+    rooms = np.full((len(SCORES.kinds), len(rows)), np.nan), laid.episodes.room(len(rows))
+    reached, each = np.zeros((many, 3), np.int64), np.arange(many)
+    ends = spans(reached.reshape(-1), 3 * each, 3 * each + 3)
+    given = spans(rows, starts, stops), spans(times, starts, stops)
+    lanes = zip((SCORES, laid.episodes), rooms, strict=True)
+    outs = [lane.spans(room, len(rows), starts, stops) for lane, room in lanes]
+    words = (part.tobytes() for part in (*given, *outs, ends))
+    call("reference_run_each", laid.settings, (many,), tables, laid.tracking, subspaces, *words)
+    told: list[list[Episode]] = [[] for _ in range(many)]
+    if reached[:, 1].any():
+        room = Told(*laid.episodes.arrays(rooms[1], len(rows)))
+        told = _told(room, starts, reached[:, 1], spec.lags_for(width))
+    done = (reached[:, 0] == stops - starts) & (reached[:, 2] == 0) & ~_by_time(spec, counts)
+    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")[which]
+    turned = (counts[:, SEEN] + counts[:, PAD]) // BLOCK > block
+    return Watched(Scores(*rooms[0]), told, done, turned)
+
+
+def recall(spec: ReferenceSpec, width: int, blocks: Parts) -> None:
+    """Fill in what `unfold` leaves out: the means over time within the open blocks."""
+    settings, count = _laid_out(spec, width, False).settings, len(blocks.moving)
+    call("reference_recall_each", settings, (count,), _words(spec, width, blocks)[0])
+
+
+class _LaidOut(NamedTuple):
+    """What the loop takes that is the same in each call.
+
+    Attributes:
+        settings: The spec.
+        tracking: That of the kernel subspace.
+        episodes: Room for what it tells of them.
+    """
+
+    settings: bytes
+    tracking: bytes
+    episodes: Lanes
+
+
+@lru_cache(maxsize=16)
+def _laid_out(spec: ReferenceSpec, width: int, learn: bool) -> _LaidOut:
+    settings, tracking = settings_of(spec, width, learn), tracking_of(spec.kernel, True)
+    return _LaidOut(packed(settings), packed(tracking), Lanes.of(make_room(1, width)))
+
+
+class _Orders(NamedTuple):
+    """How the arrays of a state, tables before kernel subspace, become those of parts, and back.
+
+    Attributes:
+        parts: Of each part: choose its arrays of a state's, in their order.
+        state: Chooses a state's arrays of the parts', one part's after the other's.
+        tables: Which words of the parts' structures are those of the tables.
+        kernel: Likewise of the kernel subspace.
+    """
+
+    parts: tuple[Callable[[Any], tuple[Any, ...]], ...]
+    state: Callable[[Any], tuple[Any, ...]]
+    tables: IntArray
+    kernel: IntArray
+
+
+@lru_cache(maxsize=16)
+def _orders(spec: ReferenceSpec, width: int) -> _Orders:
+    names = [*Tables._fields, *(f"kernel.{name}" for name in CovarianceState._fields)]
+    parts = [[*part.likes] for part in parts_of(spec, width)]
+    there = [name for part in parts for name in part]
+    likes = {**parts_of(spec, width).moving.likes, **parts_of(spec, width).kept.likes}
+    ends = accumulate((1 + len(likes[name].shape) for name in there), initial=0)
+    begins = dict(zip(there, ends, strict=False))
+    words = [[*range(begins[n], begins[n] + 1 + len(likes[n].shape))] for n in names]
+    many = len(Tables._fields)
+    return _Orders(
+        tuple(itemgetter(*map(names.index, part)) for part in parts),
+        itemgetter(*map(there.index, names)),
+        np.array([*chain(*words[:many])]),
+        np.array([*chain(*words[many:])]),
     )
-    settings = settings_of(spec, width, learn)
-    call("reference_recall_each", settings, (many,), states)
-    scores, room = Scores.none(len(rows)), make_room(len(rows), width)
-    reached = np.zeros((many, 3), np.int64)
-    each = np.arange(many)
-    of_scores = [spans(column, starts, stops) for column in scores.columns]
-    of_episodes = [spans(column, starts, stops) for column in room]
-    call(
-        "reference_run_each",
-        *(settings, (many,)),
-        *(states, tracking_of(spec.kernel, True), subspaces.tobytes()),
-        *(spans(rows, starts, stops).tobytes(), spans(times, starts, stops).tobytes()),
-        *(
-            np.concatenate(of_scores, axis=1).tobytes(),
-            np.concatenate(of_episodes, axis=1).tobytes(),
-        ),
-        np.column_stack([spans(reached, each, each + 1)[:, 0], np.full(many, 3)]).tobytes(),
-    )
-    return Watched(
-        scores,
-        _told(room, starts, reached[:, 1], spec.lags_for(width)),
-        (reached[:, 0] == stops - starts) & (reached[:, 2] == 0) & by_rows,
-        (counts[which, SEEN] + counts[which, PAD]) // BLOCK > before,
-    )
+
+
+def _words(
+    spec: ReferenceSpec, width: int, blocks: Parts, models: IntArray | None = None
+) -> tuple[bytes, bytes]:
+    """Return tables and kernel subspaces of some references, or all, as the loop takes them."""
+    parts = zip(parts_of(spec, width), blocks, strict=True)
+    words = np.concatenate([part.structures(table, models) for part, table in parts], axis=1)
+    orders = _orders(spec, width)
+    return words[:, orders.tables].tobytes(), words[:, orders.kernel].tobytes()
 
 
 def goes_alone(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
     """Return which references have a stretch that an event time is to end, (m,)."""
-    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
-    goes_by_time = (counts[:, CALIBRATED] <= 0) & (counts[:, BEGAN] <= 0)
-    found: BoolArray = goes_by_time & (spec.until is not None)
+    return _by_time(spec, parts_of(spec, width).moving.column(blocks.moving, "counts"))
+
+
+def _by_time(spec: ReferenceSpec, counts: IntArray) -> BoolArray:
+    """Return `goes_alone` of references by their counts, (m, 22)."""
+    if spec.until is None:
+        return np.zeros(len(counts), np.bool_)
+    found: BoolArray = (counts[:, CALIBRATED] <= 0) & (counts[:, BEGAN] <= 0)
     return found
 
 
@@ -320,16 +382,19 @@ def beside_each_other(
     spec: ReferenceSpec, width: int, states: Sequence[ReferenceState | None]
 ) -> Parts:
     """Return copies of references, (m, bytes) of each part; zeros where there is none."""
-    places = parts_of(spec, width)
-    nothing = Parts(*(bytes(part.size) for part in places))
-    known = [nothing if state is None else _joined(spec, state) for state in states]
-    blocks = Parts(
-        *(side_by_side([parts[at] for parts in known], part.size) for at, part in enumerate(places))
-    )
-    # Nor is any episode open.
-    counts = places.moving.column(blocks.moving, "counts")
-    counts[[state is None for state in states], OPENED] = -1
-    return blocks
+    places, orders = parts_of(spec, width), _orders(spec, width).parts
+    arrays = [None if state is None else (*state.tables, *state.kernel) for state in states]
+    blocks = []
+    for part, chosen in zip(places, orders, strict=True):
+        nothing = [bytes(part.size)]
+        bodies = [nothing if each is None else chosen(each) for each in arrays]
+        body = bytearray().join(chain.from_iterable(bodies))
+        blocks.append(np.frombuffer(body, np.uint8).reshape(len(states), part.size))
+    if any(state is None for state in states):
+        # Nor is any episode open.
+        counts = places.moving.column(blocks[0], "counts")
+        counts[[state is None for state in states], OPENED] = -1
+    return Parts(*blocks)
 
 
 def seen_of(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
@@ -341,11 +406,10 @@ def seen_of(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
 
 def state_at(spec: ReferenceSpec, width: int, blocks: Parts, place: int) -> ReferenceState:
     """Return one of m references, in place."""
-    own = Parts(*(part[place : place + 1] for part in blocks))
-    named = {name: column[0] for name, column in columns_of(spec, width, own).items()}
-    tables = Tables(**{name: named[name] for name in Tables._fields})
-    kernel = {name: named[f"kernel.{name}"] for name in CovarianceState._fields}
-    return ReferenceState(tables, CovarianceState(**kernel))
+    there = zip(parts_of(spec, width), blocks, strict=True)
+    flat = _orders(spec, width).state([*chain(*(part.one(table, place) for part, table in there))])
+    many = len(Tables._fields)
+    return ReferenceState(Tables(*flat[:many]), CovarianceState(*flat[many:]))
 
 
 def put_state(

@@ -9,7 +9,7 @@ rows are a list.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -147,20 +147,25 @@ class FixedBlock(Block[State]):
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return one array of all states, (m, ...), in place."""
-        return self.columns[name]
+        if self._columns is None:
+            return self._places.column(self._table, name)
+        return self._columns[name]
 
     def states(self) -> list[State]:
         """Return the states, parts of the columns."""
-        if self._columns is None and len(self) == 1:
-            return [self._kind(*self._places.first(self._table))]
+        if len(self) == 1:
+            return [self.state(0)]
         columns = self.columns
         return [*map(self._kind._make, zip(*(columns[n] for n in self._kind._fields), strict=True))]
 
     def state(self, model: int) -> State:
         """Return one of the states."""
-        if self._columns is None and len(self) == 1:
-            return self.states()[model]
-        state: State = self._kind(*(self.columns[name][model] for name in self._kind._fields))
+        arrays: Iterable[npt.NDArray[Any]]
+        if self._columns is None:
+            arrays = self._places.one(self._table, model)
+        else:
+            arrays = (self._columns[name][model] for name in self._kind._fields)
+        state: State = self._kind(*arrays)
         return state
 
 

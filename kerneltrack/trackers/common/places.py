@@ -7,7 +7,7 @@ lies where is worked out for all of them at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ class Places(NamedTuple):
         structure: (words,) the arrays as the loops take them, address and lengths of each, where
             the block begins at 0.
         addressed: (words,) 1 where a word is an address, else 0.
+        lengths: Bytes of each array.
     """
 
     likes: Mapping[str, Like]
@@ -38,11 +39,16 @@ class Places(NamedTuple):
     size: int
     structure: IntArray
     addressed: IntArray
+    lengths: dict[str, int]
 
     @classmethod
     def of(cls, likes: Mapping[str, Like]) -> Places:
         """Return the places of such arrays, one after the other."""
-        ends = list(accumulate(map(_bytes_of, likes.values()), initial=0))
+        lengths = {
+            name: math.prod(like.shape) * np.dtype(like.dtype).itemsize
+            for name, like in likes.items()
+        }
+        ends = list(accumulate(lengths.values(), initial=0))
         offsets = dict(zip(likes, ends[:-1], strict=True))
         words = [(offsets[name], *like.shape) for name, like in likes.items()]
         addressed = [(1, *(0 for _ in like.shape)) for like in likes.values()]
@@ -52,12 +58,13 @@ class Places(NamedTuple):
             ends[-1],
             np.array([*chain(*words)], np.int64),
             np.array([*chain(*addressed)], np.int64),
+            lengths,
         )
 
     def column(self, blocks: npt.NDArray[np.uint8], name: str) -> npt.NDArray[Any]:
         """Return an array of all of (m, size) blocks, (m, ...), in place."""
         like, begin = self.likes[name], self.offsets[name]
-        part = blocks[:, begin : begin + _bytes_of(like)].view(like.dtype)
+        part = blocks[:, begin : begin + self.lengths[name]].view(like.dtype)
         return part.reshape(len(blocks), *like.shape)
 
     def arrays(self, body: bytes) -> dict[str, npt.NDArray[Any]]:
@@ -75,28 +82,105 @@ class Places(NamedTuple):
         """Return all arrays of (m, size) blocks by name, (m, ...), in place."""
         return {name: self.column(blocks, name) for name in self.likes}
 
-    def first(self, blocks: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
-        """Return the arrays of the first of (m, size) blocks, in place."""
-        likes = zip(self.likes.values(), self.offsets.values(), strict=True)
-        return [np.ndarray(like.shape, like.dtype, blocks, begin) for like, begin in likes]
+    def one(self, blocks: npt.NDArray[np.uint8], model: int) -> list[npt.NDArray[Any]]:
+        """Return the arrays of one of (m, size) blocks, in place."""
+        block = blocks[model]
+        return [
+            np.ndarray(like.shape, like.dtype, block, begin)
+            for like, begin in zip(self.likes.values(), self.offsets.values(), strict=True)
+        ]
 
-    def structures(self, blocks: npt.NDArray[np.uint8]) -> IntArray:
-        """Return (m, size) blocks as the loops take them, a structure each, (m, words)."""
+    def structures(self, blocks: npt.NDArray[np.uint8], models: IntArray | None = None) -> IntArray:
+        """Return (m, size) blocks as the loops take them, a structure each, (k, words).
+
+        Args:
+            blocks: The blocks.
+            models: (k,) places of those that are meant; None: all, k = m.
+        """
         words: IntArray = (self.structure + address(blocks) * self.addressed)[np.newaxis]
-        if len(blocks) == 1:
+        if len(blocks) == 1 and models is None:
             return words
-        later = np.arange(len(blocks))[:, np.newaxis] * blocks.strides[0]
-        return words + later * self.addressed
+        places = np.arange(len(blocks)) if models is None else models
+        return words + (places * blocks.strides[0])[:, np.newaxis] * self.addressed
 
-    def words(self, blocks: npt.NDArray[np.uint8]) -> dict[str, IntArray]:
-        """Return address and lengths of each array of (m, size) blocks, (m, 1 + dimensions)."""
-        begin = address(blocks) + np.arange(len(blocks)) * blocks.strides[0]
-        words = {}
-        for name, like in self.likes.items():
-            part = np.empty((len(blocks), 1 + len(like.shape)), np.int64)
-            part[:, 0] = begin + self.offsets[name]
-            part[:, 1:] = like.shape
-            words[name] = part
+
+class Lanes(NamedTuple):
+    """Where arrays of as many rows each lie, one after the other in one block of bytes.
+
+    Attributes:
+        kinds: Shape and type of a row of each.
+        before: Bytes that a row takes in the arrays before each.
+        size: In all of them.
+        words: (words,) the arrays as the loops take them, address and lengths of each, but for the
+            addresses and numbers of rows.
+        offsets: (words,) `before` where a word is an address, else 0.
+        strides: (words,) bytes of an array's row there, else 0.
+        addressed: (words,) 1 there, else 0.
+        counted: (words,) 1 where a word is a number of rows, else 0.
+    """
+
+    kinds: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+    before: tuple[int, ...]
+    size: int
+    words: IntArray
+    offsets: IntArray
+    strides: IntArray
+    addressed: IntArray
+    counted: IntArray
+
+    @classmethod
+    def of(cls, arrays: Sequence[npt.NDArray[Any]]) -> Lanes:
+        """Return the places of arrays like these, but for the number of rows."""
+        lengths = [array[:1].nbytes for array in arrays]
+        # Whole words come first, so that all lie where their types ask for.
+        order = sorted(range(len(arrays)), key=lambda at: lengths[at] % 8 != 0)
+        ends = accumulate((lengths[at] for at in order), initial=0)
+        before = dict(zip(order, ends, strict=False))
+        kinds = tuple((array.shape[1:], array.dtype) for array in arrays)
+        begins = tuple(before[at] for at in range(len(arrays)))
+
+        def words_of(first: Sequence[int], second: int, rest: bool) -> IntArray:
+            parts = zip(first, kinds, strict=True)
+            found = [(one, second, *(n * rest for n in shape)) for one, (shape, _) in parts]
+            return np.array([*chain(*found)], np.int64)
+
+        none, ones = [0] * len(arrays), [1] * len(arrays)
+        return cls(
+            kinds,
+            begins,
+            sum(lengths),
+            words_of(none, 0, True),
+            words_of(begins, 0, False),
+            words_of(lengths, 0, False),
+            words_of(ones, 0, False),
+            words_of(none, 1, False),
+        )
+
+    def room(self, rows: int) -> npt.NDArray[np.uint8]:
+        """Return room for so many rows of all arrays: zeros."""
+        return np.zeros(rows * self.size, np.uint8)
+
+    def arrays(self, room: npt.NDArray[Any], rows: int) -> list[npt.NDArray[Any]]:
+        """Return the arrays of so many rows, in place."""
+        return [
+            np.ndarray((rows, *shape), kind, room, rows * before)
+            for (shape, kind), before in zip(self.kinds, self.before, strict=True)
+        ]
+
+    def spans(
+        self, room: npt.NDArray[Any], rows: int, starts: IntArray, stops: IntArray
+    ) -> IntArray:
+        """Return address and lengths of each model's rows of all arrays, (m, words).
+
+        Args:
+            room: Where the arrays are.
+            rows: Of each.
+            starts: (m,) place of each model's first row.
+            stops: (m,) place after its last.
+        """
+        first = self.words + address(room) * self.addressed + rows * self.offsets
+        words: IntArray = first + starts[:, np.newaxis] * self.strides
+        words += (stops - starts)[:, np.newaxis] * self.counted
         return words
 
 
@@ -119,7 +203,8 @@ def spans(array: npt.NDArray[Any], starts: IntArray, stops: IntArray) -> IntArra
         return words
     words[:, 0] = address(array) + starts * array.strides[0]
     words[:, 1] = stops - starts
-    words[:, 2:] = array.shape[1:]
+    if array.ndim > 1:
+        words[:, 2:] = array.shape[1:]
     return words
 
 
@@ -129,7 +214,3 @@ def words_of_each(column: npt.NDArray[Any]) -> IntArray:
     words[:, 0] = address(column) + np.arange(len(column)) * column.strides[0]
     words[:, 1:] = column.shape[1:]
     return words
-
-
-def _bytes_of(like: Like) -> int:
-    return math.prod(like.shape) * np.dtype(like.dtype).itemsize
