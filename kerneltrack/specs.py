@@ -42,7 +42,8 @@ class Spec(Settings):
     def _plain(self) -> dict[str, Any]:
         """What `to_dict` returns: it is part of every state that is written."""
         kind = {self.role: self.kind} if self.role else {}
-        return {**kind, **dataclasses.asdict(self)}
+        values = dataclasses.asdict(self).items()
+        return {**kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in values}}
 
     def digest(self) -> str:
         """Return a short hash that tells specs apart."""

@@ -200,7 +200,9 @@ def job_from_flags(
         extras=tuple(args.extras),
         measure=measure_from_flags(args, has_time),
         drift=spec_options.drift_from_flags(args),
-        reference=spec_options.reference_from_flags(args, given.spec if given else None),
+        reference=spec_options.reference_from_flags(
+            args, given.spec if given else None, columns.channels
+        ),
         periods=spec_options.periods_from_flags(args),
         given=given,
         learner=learner,

@@ -212,7 +212,9 @@ def _referred(spec: SubspaceSpec) -> Case:
 
 def _moving(spec: SubspaceSpec) -> Case:
     """Return the same of a reference that moves."""
-    asked = ReferenceSpec(learning="auto", memory=f"{8 * BLOCK} rows", rows=2 * BLOCK, lags=2)
+    asked = ReferenceSpec(
+        learning="auto", memory=f"{8 * BLOCK} rows", rows=2 * BLOCK, lags=2, causes=[1]
+    )
     return _with_reference(spec, asked, 10 * BLOCK - 30)
 
 

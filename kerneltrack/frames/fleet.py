@@ -459,8 +459,11 @@ class Fleet:
                 raise ConfigError(f"column {columns.time!r}", str(kind), allowed)
         classes = learner is None or bool(learner.classifies)
         rows = read_rows(frame, columns, asked.time_unit, classes=classes, texts=texts)
+        specs = self._specs
+        if specs.reference is not None and specs.reference.causes:
+            specs = specs._replace(reference=specs.reference.placed(columns.features))
         if labelled:
-            self.columns, self._texts = columns, texts
+            self.columns, self._texts, self._specs = columns, texts, specs
             if kind is not None and kind.is_numeric():
                 self._unit = asked.time_unit or "s"
         return found, rows

@@ -153,6 +153,7 @@ typedef struct {
   vec watched;
   mat waiting;
   mat_of_ints lows;
+  ints causes;
 } reference_state;
 
 /* The kernel subspace's stored rows, scaled, and γ of its kernel exp(-‖x - s‖²/γ). */

@@ -146,6 +146,9 @@ typedef struct {
   double *e, *y, *v, *part, *scores, *surprises;
   mat factors, block, chol;
   int *known;
+  /* Where each entry of e is when those of the causes come first, and how many these are. */
+  int64_t *places, given;
+  double *ordered;
   chances of;
 } moving_work;
 
@@ -161,22 +164,40 @@ static moving_work lay_work(arena *from, const reference_state *state) {
   work.block = table(from, own, own);
   work.chol = table(from, own, own);
   work.known = piece(from, width, sizeof(int));
+  work.places = wholes(from, size);
+  work.ordered = reals(from, size);
   work.of = lay_chances(from, state);
   return work;
+}
+
+/* Where each entry of e is when those of the causes come first, each channel's in their order; returns how
+many entries the causes have. */
+static int64_t order_causes(const reference_state *state, int64_t *places) {
+  int64_t size = state->mean.size, width = state->rows.columns, next = 0, given = 0;
+  for (int64_t cause = 1; cause >= 0; cause--) {
+    for (int64_t k = 0; k < size; k++)
+      if (state->causes.at[k % width] == cause) places[k] = next++;
+    if (cause) given = next;
+  }
+  return given;
 }
 
 /* The Cholesky factors of Ω_AA, A being the entries of one channel: now, before, over time. O(E³/D) */
 static void find_factors(const reference_state *state, moving_work *work) {
   int64_t size = state->mean.size, width = state->rows.columns, own = size / width;
+  int64_t step = width - work->given / own;
   for (int64_t channel = 0; channel < width; channel++) {
+    int64_t first = work->places[channel];
+    work->known[channel] = 0;
+    if (state->causes.at[channel]) continue;
     fill(work->block.at, 0.0, own * own);
-    for (int64_t k = channel; k < size; k++) {
+    for (int64_t k = first; k < size; k++) {
       const double *row = row_of(&state->whitener, k);
-      int64_t many = (k - channel) / width + 1;
+      int64_t many = (k - first) / step + 1;
       for (int64_t i = 0; i < many; i++)
         for (int64_t j = 0; j <= i; j++)
           row_of(&work->block, i)[j] =
-              fma(row[channel + i * width], row[channel + j * width], row_of(&work->block, i)[j]);
+              fma(row[first + i * step], row[first + j * step], row_of(&work->block, i)[j]);
     }
     work->known[channel] = cholesky(&work->block, 0.0, &work->chol);
     copy(row_of(&work->factors, channel * own), work->chol.at, own * own);
@@ -186,11 +207,12 @@ static void find_factors(const reference_state *state, moving_work *work) {
 /* By how much d² would fall if a channel were what the others make of it: v_AᵀΩ_AA⁻¹v_A. O((E/D)²) */
 static double gain_of(const reference_state *state, moving_work *work, int64_t channel) {
   int64_t width = state->rows.columns, own = state->mean.size / width;
+  int64_t first = work->places[channel], step = width - work->given / own;
   double gain = 0.0;
   if (!work->known[channel]) return 0.0;
   for (int64_t i = 0; i < own; i++) {
     const double *row = row_of(&work->factors, channel * own + i);
-    double rest = work->v[channel + i * width];
+    double rest = work->v[first + i * step];
     for (int64_t j = 0; j < i; j++) rest = fma(-row[j], work->part[j], rest);
     /* The diagonal holds inverses. */
     work->part[i] = rest * row[i];
@@ -218,6 +240,7 @@ static double hour_score(const reference_state *state, const double *row, int64_
     for (int64_t i = 0; i < 3; i++)
       sums[i] = fma(0.5, before[3 * d + i] + after[3 * d + i], now[3 * d + i]);
     if (!(sums[0] >= KNOWN_HOUR)) return 0.0;
+    if (state->causes.at[d]) continue;
     double mean = sums[1] / sums[0], spread = larger(sums[2] / sums[0] - mean * mean, 0.0);
     largest = larger(largest, fabs(row[d] - mean) / sqrt(spread + HOUR_FLOOR * HOUR_FLOOR));
   }
@@ -229,8 +252,11 @@ static void score_row(const reference_settings *settings, reference_state *state
                       int64_t place, int64_t time) {
   int64_t size = state->mean.size, width = state->rows.columns, many = streams_of(state);
   const double *row = row_of(&state->rows, settings->lags - 1 + place);
-  embed(state, settings->lags, place, work->e);
-  work->scores[0] = sqrt(whiten(state, work->e, work->y));
+  embed(state, settings->lags, place, work->ordered);
+  for (int64_t k = 0; k < size; k++) work->e[work->places[k]] = work->ordered[k];
+  /* What comes behind the causes in y is what they leave of the rest. */
+  whiten(state, work->e, work->y);
+  work->scores[0] = sqrt(dot(work->y + work->given, work->y + work->given, size - work->given));
   fill(work->v, 0.0, size);
   for (int64_t i = 0; i < size; i++)
     add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
@@ -347,23 +373,31 @@ static void open_by(reference_state *state, int64_t stream, int64_t row, int64_t
   fill(state->stuck.at, 0.0, state->stuck.size);
 }
 
+/* How surprising it is that a channel is stuck; a cause never is. */
+static double held_for(const reference_state *state, int64_t channel) {
+  return state->causes.at[channel] ? 0.0 : stuck_for(state, channel);
+}
+
 /* A row of an open episode: its surprise, and the channel that is least what the others make of it. Whether
 the episode is over. */
-static int count_odd(reference_state *state, const moving_work *work, double held, int64_t row,
-                     int64_t time, int opened) {
+static int count_odd(reference_state *state, const moving_work *work, int64_t row, int64_t time,
+                     int opened) {
   int64_t *counts = state->counts.at, width = state->rows.columns;
   double *numbers = state->reals.at;
   int64_t which = status_of(state)[WHICH];
   double surprise = work->surprises[which];
   const double *evidence = row_of(&state->evidences, which);
   int64_t worst = 0;
-  for (int64_t channel = 1; channel < width; channel++)
+  while (state->causes.at[worst]) worst++;
+  for (int64_t channel = worst + 1; channel < width; channel++)
     if (work->scores[1 + channel] > work->scores[1 + worst]) worst = channel;
   double share = work->surprises[1 + worst] * work->scores[1 + worst] * work->scores[1 + worst];
   state->blame.at[worst] = smaller(state->blame.at[worst] + share, 1e300);
+  double held = 0.0;
+  for (int64_t d = 0; d < width; d++) held = larger(held, held_for(state, d));
   if (held > SURPRISING) {
     counts[STUCK_ROWS] += 1;
-    for (int64_t d = 0; d < width; d++) state->stuck.at[d] += stuck_for(state, d);
+    for (int64_t d = 0; d < width; d++) state->stuck.at[d] += held_for(state, d);
   }
   if (surprise > SURPRISING && evidence[MOVING_TOP] - evidence[MOVING_SUM] < FADING) {
     counts[LAST_SURPRISE] = row;
@@ -396,10 +430,10 @@ static void leave_out(reference_state *state, int64_t base, int64_t first, int64
 
 /* The evidence of a scored row. Whether an episode was opened (1), closed (-1). */
 static int weigh_row(const reference_settings *settings, reference_state *state, moving_work *work,
-                     double held, int64_t row, int64_t time) {
+                     int64_t row, int64_t time) {
   int64_t width = state->rows.columns, many = streams_of(state), *status = status_of(state);
   for (int64_t channel = 0; channel < width; channel++)
-    work->surprises[1 + channel] = larger(work->surprises[1 + channel], stuck_for(state, channel));
+    work->surprises[1 + channel] = larger(work->surprises[1 + channel], held_for(state, channel));
   for (int64_t stream = 0; stream < many; stream++)
     weigh_stream(settings, state, stream, work->surprises[stream], row, time);
   int opened = 0;
@@ -410,7 +444,7 @@ static int weigh_row(const reference_settings *settings, reference_state *state,
     open_by(state, stream, row, time);
     opened = 1;
   }
-  if (!count_odd(state, work, held, row, time, opened)) return opened;
+  if (!count_odd(state, work, row, time, opened)) return opened;
   /* One row cannot open and close: what is above a threshold is above 0. */
   return opened ? 1 : -1;
 }
@@ -439,6 +473,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
   lay_work(&scratch, state);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
   moving_work work = lay_work(&scratch, state);
+  work.given = order_causes(state, work.places);
   int scored = base - counts[BEGAN] >= settings->fit_rows;
   if (scored) find_factors(state, &work);
   if (counts[SORTED] > 0) find_chances(state, &work.of);
@@ -451,7 +486,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     follow_means(state, settings->lags, place);
     int spared = is_spared(settings, state, row - counts[BEGAN], times[n]);
     state->times.at[NEWEST_TIME] = times[n];
-    double held = stuck_surprise(state, to, !status_of(state)[ARMED]);
+    stuck_surprise(state, to, !status_of(state)[ARMED]);
     state->good.at[place] = !spared;
     if (!scored) continue;
     score_row(settings, state, &work, place, times[n]);
@@ -464,7 +499,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
       out->p.at[done + n] = exp1(-work.surprises[0]);
     }
     int waits = spared || !rehearses(state, row);
-    int told = waits ? 0 : weigh_row(settings, state, &work, held, row, times[n]);
+    int told = waits ? 0 : weigh_row(settings, state, &work, row, times[n]);
     if (status_of(state)[ARMED]) out->evidence.at[done + n] = most_evidence(state);
     if (counts[OPENED] >= 0) leave_out(state, base, first, place);
     if (told != 0) note_episode(state, row, times[n], told < 0, before + found++, episodes);
@@ -556,7 +591,9 @@ static double limit_of(const double *heights, int64_t bins, double watched, doub
 }
 
 static void find_limits(const reference_settings *settings, reference_state *state) {
-  double rate = rate_of(settings, state) / (double)streams_of(state);
+  int64_t causes = 0;
+  for (int64_t d = 0; d < state->causes.size; d++) causes += state->causes.at[d];
+  double rate = rate_of(settings, state) / (double)(streams_of(state) - causes);
   for (int64_t stream = 0; stream < streams_of(state); stream++) {
     double limit = limit_of(row_of(&state->heights, stream), state->heights.columns,
                             state->watched.at[0], rate);
@@ -594,8 +631,11 @@ static int learn_waiting(const reference_settings *settings, reference_state *st
   arena scratch = {0};
   table(&scratch, size, size);
   table(&scratch, size, size);
+  wholes(&scratch, size);
   if (!take_block(&scratch)) return 0;
   mat half = table(&scratch, size, size), other = table(&scratch, size, size);
+  int64_t *places = wholes(&scratch, size);
+  order_causes(state, places);
   if ((double)*learned > memory) {
     scale_all(state->scatter.at, memory / (double)*learned, size * size);
     *learned = (int64_t)memory;
@@ -610,8 +650,11 @@ static int learn_waiting(const reference_settings *settings, reference_state *st
   }
   add_scaled(state->mean.at, 1.0 / all, sum, size);
   for (int64_t i = 0; i < size; i++) {
-    for (int64_t j = 0; j <= i; j++) row_of(&half, i)[j] = row_of(&state->scatter, i)[j] / all;
-    trace += row_of(&half, i)[i];
+    for (int64_t j = 0; j <= i; j++) {
+      int64_t a = places[i], b = places[j];
+      row_of(&half, most_of(a, b))[least_of(a, b)] = row_of(&state->scatter, i)[j] / all;
+    }
+    trace += row_of(&half, places[i])[places[i]];
   }
   double lift = larger(settings->ridge * trace / (double)size, 1e-12);
   inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);

@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -126,7 +126,9 @@ LEARNER = Role(
     plain=("inputs", "intervals"),
 )
 DRIFT = Role("drift", "drift-", {"drift": DriftSpec})
-REFERENCE = Role("reference", "reference-", {"reference": ReferenceSpec}, ("learning",))
+REFERENCE = Role(
+    "reference", "reference-", {"reference": ReferenceSpec}, ("learning",), plain=("causes",)
+)
 PERIODS = Role("periods", "periods-", {"periods": PeriodsSpec}, ("length",))
 LANDMARKS = Role("landmarks", "", {"landmarks": LandmarkSpec})
 ROLES = (TRACKER, LEARNER, DRIFT, REFERENCE, PERIODS)
@@ -300,11 +302,12 @@ def reference_place(args: argparse.Namespace) -> str | None:
 
 
 def reference_from_flags(
-    args: argparse.Namespace, before: ReferenceSpec | None
+    args: argparse.Namespace, before: ReferenceSpec | None, channels: Sequence[str]
 ) -> ReferenceSpec | None:
     """Build the reference's spec, None without one; see `tracker_from_flags`.
 
-    `before` is that of the references at `reference_place`, if they are given.
+    `before` is that of the references at `reference_place`, if they are given; `channels` are those
+    that causes are among.
     """
     values, given = _section(args, REFERENCE), REFERENCE.given(args, "reference")
     chosen = _reference_word(args)
@@ -319,7 +322,7 @@ def reference_from_flags(
     elif chosen is not None:
         values = {**values, "learning": chosen}
     with REFERENCE.named():
-        return spec_from_dict(ReferenceSpec, {**values, **given})
+        return spec_from_dict(ReferenceSpec, {**values, **given}).placed(channels)
 
 
 def _reference_word(args: argparse.Namespace) -> str | None:

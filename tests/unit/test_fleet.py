@@ -270,6 +270,18 @@ def test_settings_are_checked() -> None:
         some.update(made("polars").select("flow", "heat"))
 
 
+def test_causes_are_channels_by_name() -> None:
+    rows = made("polars").drop("mode")
+    for name, place in {"flow": 0, "heat": 1}.items():
+        some = kt.Fleet(reference=ReferenceSpec(learning="auto", causes=[name]))
+        some.update(rows, model_id="pump", time="when")
+        assert some.reference is not None
+        assert some.reference.to_dict()["causes"] == [place]
+    wrong = kt.Fleet(reference=ReferenceSpec(learning="auto", causes=["weather"]))
+    with pytest.raises(kt.ConfigError, match=r"causes = 'weather'.*flow, heat"):
+        wrong.update(rows, model_id="pump", time="when")
+
+
 def test_scores_and_predictions_learn_nothing() -> None:
     some = fleet()
     rows = made("polars")

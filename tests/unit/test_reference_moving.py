@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import reference
@@ -94,6 +95,45 @@ def test_scores_are_those_of_the_covariance_of_rows_that_were_learned() -> None:
             assert measured[1 + channel] == pytest.approx(np.sqrt(gain), rel=1e-6)
 
 
+def test_what_is_scored_is_what_the_causes_leave_of_the_rest() -> None:
+    rows, spec = normal(1, 1000), dataclasses.replace(SPEC, causes=(1, 2))
+    state, scores, _ = run(spec, rows)
+    tables = state.tables
+    inside = embedded((rows - rows[:256].mean(axis=0)) / rows[:256].std(axis=0), SPEC.lags_for(4))
+    many = int(tables.counts[reference.LEARNED])
+    size = inside.shape[1]
+    covariance = np.cov(inside[:many].T, bias=True)
+    given = np.isin(np.arange(size) % 4, spec.causes)
+    covariance += 0.1 * SPEC.ridge * np.trace(covariance) / size * np.eye(size)
+    known, rest = covariance[np.ix_(given, given)], covariance[np.ix_(~given, ~given)]
+    ties = np.linalg.solve(known, covariance[np.ix_(given, ~given)]).T
+    left = rest - ties @ covariance[np.ix_(given, ~given)]
+    away = inside[-20:] - inside[:many].mean(axis=0)
+    off = away[:, ~given] - away[:, given] @ ties.T
+    expected = np.sqrt(np.einsum("ni,ij,nj->n", off, np.linalg.inv(left), off))
+    np.testing.assert_allclose(scores.distance[-20:], expected, rtol=1e-6)
+    assert not tables.measured[[2, 3]].any()
+
+
+def test_weather_that_leaves_its_range_is_a_cause_and_a_fault_is_none() -> None:
+    rng = np.random.default_rng(8)
+    weather = lfilter([0.1], [1, -0.99], rng.normal(size=9000))
+    weather += np.interp(np.arange(9000), [6000, 6300], [0, 8])
+    noise = 0.3 * rng.normal(size=(9000, 2))
+    rows = np.column_stack([weather, 2 * weather, -weather])
+    rows[:, 1:] += noise
+    causes = dataclasses.replace(SPEC, causes=(0,))
+    assert any(6000 <= episode.opened < 6300 for episode in run(SPEC, rows)[2])
+    assert not run(causes, rows)[2]
+    stuck = rows.copy()
+    stuck[7000:, 0] = stuck[7000, 0] + 1e-3 * rng.normal(size=2000)
+    stuck[8000:, 2] += 4
+    told = run(causes, stuck)[2]
+    assert told
+    assert all(episode.shares[0] == 0.0 for episode in told)
+    assert told[-1].shares[2] > 0.5
+
+
 def test_p_is_the_share_of_scores_that_are_as_high() -> None:
     rows = np.random.default_rng(2).normal(size=(6000, 3))
     _, scores, _ = run(SPEC, rows)
@@ -111,14 +151,18 @@ def test_p_is_the_share_of_scores_that_are_as_high() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(0, 3000), max_size=12))
-def test_cuts_change_no_bit(seed: int, cuts: list[int]) -> None:
+@given(
+    seed=st.integers(0, 2**31),
+    cuts=st.lists(st.integers(0, 3000), max_size=12),
+    causes=st.sampled_from([(), (0,), (1, 3)]),
+)
+def test_cuts_change_no_bit(seed: int, cuts: list[int], causes: tuple[int, ...]) -> None:
     rng = np.random.default_rng(seed)
     rows, times = normal(seed, 3000), clock(3000)
     times[rng.integers(300, 3000) :] += 12 * 60 * MINUTE
     begins = int(rng.integers(1500, 2800))
     rows[begins : begins + 100, 1] += 3
-    spec = dataclasses.replace(SPEC, season="day", false_alarms=100)
+    spec = dataclasses.replace(SPEC, season="day", false_alarms=100, causes=causes)
     whole = run(spec, rows, times)
     parts = run(spec, rows, times, *sorted(cuts))
     for one, two in zip(whole[1].columns, parts[1].columns, strict=True):
@@ -261,7 +305,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
         lags = SPEC.lags_for(width)
         columns, streams = width * (lags + 2), width + 2
-        own = 2 * columns * (columns + 1) + width * (lags + 129 * 2 + 135) + 4209
+        own = 2 * columns * (columns + 1) + width * (lags + 129 * 2 + 136) + 4209
         own += 311 * streams + 128 * (streams - 3) + 72 * width + 1
         own += columns * (columns + 1) + 5 * (streams + 1)
         assert sum(array.nbytes for array in state.tables) == 8 * own + 128
@@ -272,6 +316,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
 @pytest.mark.parametrize(
     ("name", "place", "value"),
     [
+        ("causes", 1, 1),
         ("lows", (0, 0), 1501),
         ("lows", (1, 2), -1),
         ("lows", (-1, 0), 151),
@@ -333,6 +378,11 @@ def test_a_reference_that_begins_anew_with_other_rows_has_no_evidence() -> None:
         ({"learning": AUTO, "memory": "a while"}, "memory"),
         ({"learning": AUTO, "season": "year"}, "season"),
         ({"memory": "7 days"}, "memory"),
+        ({"causes": ["outside"]}, "causes"),
+        ({"learning": AUTO, "causes": "outside"}, "causes"),
+        ({"learning": AUTO, "causes": [-1]}, "causes"),
+        ({"learning": AUTO, "causes": [2, 2]}, "causes"),
+        ({"learning": AUTO, "causes": [True]}, "causes"),
         ({"learning": "gated", "season": "none"}, "season"),
     ],
 )

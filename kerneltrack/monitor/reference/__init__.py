@@ -100,6 +100,11 @@ each made before the row waits:
 - the largest |x - μ_h|/σ_h of the channels, of the hour h of the day (UTC) with half of those
   beside it, once it has 12 rows and three days are known (`season`): work at night.
 
+Channels that explain others and are never off themselves, as the weather, are `causes` and have no
+scores: d is that of the other channels given the causes, now, before and over time (whose entries
+come first in W, so that those of y behind them are what they leave of the rest); the others' own
+scores know them anyway. Neither their hours count nor that they are stuck.
+
 The scores are counted in bins of an eighth of an octave. p goes by the counts, beyond the highest
 tenth by a generalised Pareto tail of their first two moments (Hosking and Wallis 1987), a shape
 from .05 to .5, 1.3 times as wide. Each stream has a Page's sum, S ← max(0, S - ln p - 2k), of the

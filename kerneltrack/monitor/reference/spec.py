@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from kerneltrack.errors import ConfigError
@@ -94,6 +95,11 @@ class ReferenceSpec(Spec):
         OneOf(SEASONS),
         """Whether a reference that moves knows the hours of the day (UTC): "day" or "none".""",
     ] = DAY
+    causes: Annotated[
+        Sequence[str | int],
+        """Channels that rows are conditioned on and that are never blamed, as the weather, by name
+        or by place from 0 on; of a reference that moves ("auto").""",
+    ] = ()
     accept_after: Annotated[
         int | None,
         Range(BLOCK, 10**12),
@@ -109,6 +115,9 @@ class ReferenceSpec(Spec):
             if not isinstance(value, bool) and number.isascii() and number.isdigit():
                 self.replace(name, f"{int(number)} rows")
 
+        if isinstance(self.causes, list):
+            self.replace("causes", tuple(self.causes))
+
     def check_together(self) -> None:
         """Refuse a rate of more than an alarm in ten rows, and a budget below the rank."""
         rows = self.span.rows
@@ -118,6 +127,10 @@ class ReferenceSpec(Spec):
             raise ConfigError("budget", self.budget, f"at least {self.rank}, the rank")
         if self.until is not None:
             parse_moment("until", self.until)
+        for at, cause in enumerate(self.causes):
+            is_place = isinstance(cause, int) and not isinstance(cause, bool) and cause >= 0
+            if not (is_place or (isinstance(cause, str) and cause)) or cause in self.causes[:at]:
+                raise ConfigError("causes", cause, "names of channels or their places, each once")
         self._check_moving()
 
     def _check_moving(self) -> None:
@@ -127,8 +140,8 @@ class ReferenceSpec(Spec):
             allowed = f"{LEAST_MEMORY} to {MOST_MEMORY} rows, or a time"
             raise ConfigError("memory", self.memory, allowed)
         if not self.moves:
-            for name, least in (("memory", type(self).memory), ("season", type(self).season)):
-                if getattr(self, name) != least:
+            for name in ("memory", "season", "causes"):
+                if getattr(self, name) != getattr(type(self), name):
                     raise ConfigError(name, getattr(self, name), f"left out but for {AUTO}")
             return
         for name in ("until", "accept_after"):
@@ -171,6 +184,35 @@ class ReferenceSpec(Spec):
     def streams_for(self, width: int) -> int:
         """Return the streams of scores that a reference of D channels which moves has, else 0."""
         return width + 2 if self.moves else 0
+
+    def placed(self, channels: Sequence[str]) -> ReferenceSpec:
+        """Return the spec with the places of causes that are given by name.
+
+        Raises:
+            ConfigError: for one that is no channel, or where no channel is left.
+        """
+        for cause in self.causes:
+            if isinstance(cause, str) and cause not in channels:
+                raise ConfigError("causes", cause, f"among the channels: {', '.join(channels)}")
+        places = [c if isinstance(c, int) else list(channels).index(c) for c in self.causes]
+        spec = dataclasses.replace(self, causes=tuple(sorted(places)))
+        spec.causes_for(len(channels))
+        return spec
+
+    def causes_for(self, width: int) -> tuple[int, ...]:
+        """Return the places of the causes among D channels.
+
+        Raises:
+            ConfigError: for one that is beyond them, or given by name, or where all are causes.
+        """
+        places = []
+        for cause in self.causes:
+            if not isinstance(cause, int) or cause >= width:
+                raise ConfigError("causes", cause, f"places of channels, 0 to {width - 1}")
+            places.append(cause)
+        if places and len(places) == width:
+            raise ConfigError("causes", f"all {width} channels", "fewer: one is to be watched")
+        return tuple(places)
 
     def lags_for(self, width: int) -> int:
         """Return the lags of rows with D channels."""

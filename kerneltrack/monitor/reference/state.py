@@ -141,6 +141,7 @@ class Tables(NamedTuple):
             last one rows yet to be spared after a gap, the stream that the episode was opened by,
             whether episodes may open, how many rows the memory has, and how many wait (-1: an
             episode began among them).
+        causes: (D,) 1 where a channel is conditioned on and never blamed.
     """
 
     shift: FloatArray
@@ -172,12 +173,13 @@ class Tables(NamedTuple):
     watched: FloatArray
     waiting: FloatArray
     lows: IntArray
+    causes: IntArray
 
 
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 135) + 4209) + 128 and those of the
+    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 136) + 4209) + 128 and those of the
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M).
 
     Attributes:
@@ -225,6 +227,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "watched": real(1 if streams else 0),
         "waiting": real(columns + 1 if streams else 0, columns),
         "lows": whole(streams + 1 if streams else 0, 5),
+        "causes": whole(width),
     }
 
 
@@ -250,11 +253,19 @@ def empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int)
     counts[SEEN] = counts[BEGAN] = counts[ZERO] = began
     counts[OPENED] = -1
     counts[DUE] = MOST_KEPT
+    tables.causes[:] = _causes_of(spec, len(scale))
     tables.unseen[:] = 1.0
     tables.evidences[:, MOVING_LEVEL : MOVING_LIMIT + 1] = 1.0
     # The stretch ends where a block does.
     counts[PAD] = -(began + spec.rows) % BLOCK
     return tables
+
+
+def _causes_of(spec: ReferenceSpec, width: int) -> IntArray:
+    """Return which of D channels are causes, (D,) of 0 and 1."""
+    causes = np.zeros(width, np.int64)
+    causes[list(spec.causes_for(width))] = 1
+    return causes
 
 
 def made_anew(spec: ReferenceSpec, old: Tables) -> tuple[Tables, CovarianceState]:
@@ -355,6 +366,8 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
     for name in _RUNS:
         check_whole(f"reference.{name}", getattr(tables, name), 0, seen)
     _check_moving(tables, seen)
+    if not np.array_equal(tables.causes, _causes_of(spec, len(scale))):
+        raise ConfigError("reference.causes", tables.causes.tolist(), "those of the spec")
     named = {
         name.removeprefix("kernel."): array
         for name, array in arrays.items()
@@ -387,6 +400,7 @@ def sound_of_each(spec: ReferenceSpec, columns: Mapping[str, npt.NDArray[Any]]) 
         runs = columns[name]
         good &= ((runs >= 0) & (runs <= seen[:, np.newaxis])).all(axis=1)
     good &= _sound_moving(columns, seen)
+    good &= (columns["causes"] == _causes_of(spec, columns["causes"].shape[1])).all(axis=1)
     for name in ("scale", "unseen"):
         good &= ((columns[name] > 0.0) & (columns[name] < math.inf)).all(axis=1)
     kernel = {name: columns[f"kernel.{name}"] for name in CovarianceState._fields}
