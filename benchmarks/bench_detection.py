@@ -6,7 +6,7 @@ Every recording has a part that is normal (`train`): all are fitted to it, with 
 sets, and score the rest; those called online learn on. ROC-AUC, AP and VUS-PR of the scores, means
 over the recordings; onset: ROC-AUC of the first 30 rows of each event against normal rows. `~`:
 smoothed by .1, as what lasts is looked for. `[lag]`: five rows side by side, fewer where they are
-wide. Which events are noticed is in `bench_episodes.py`.
+wide. `settled`: as it is known 20 rows later. Which events are noticed is in `bench_episodes.py`.
 
 Rates: episodes at two stated rates on stretches without faults: the train parts and people who
 walk, 512 rows of which the reference is made from (of people more, too), and made rows
@@ -43,6 +43,7 @@ from benchmarks.detection_sets import NOT_CHANNELS, SETS, Recording, events, rec
 from benchmarks.places import BUILD, DATA
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
+from kerneltrack.monitor.reference.state import SETTLED
 from samples.fleet import pumps
 
 FloatArray = npt.NDArray[np.float64]
@@ -162,10 +163,17 @@ PEERS: dict[str, Peer] = {
 }
 
 
+def of_middle_rows(settled: FloatArray) -> FloatArray:
+    """Give each row the score that settled 20 rows later; the last rows that of the last one."""
+    late = SETTLED // 2
+    return np.asarray(np.r_[settled[late:], np.repeat(settled[-1], late)])
+
+
 class Found(NamedTuple):
     """What the reference made of a recording: scores of the rows, and its episodes."""
 
     score: FloatArray
+    settled: FloatArray
     surprise: FloatArray
     episodes: list[Episode]
 
@@ -179,7 +187,7 @@ def ours(recording: Recording, spec: ReferenceSpec) -> Found:
     ended = [episode for episode in told if episode.closed]
     if told and not told[-1].closed:
         ended.append(told[-1]._replace(row=len(recording.rows) - 1))
-    return Found(scores.score, surprise, ended)
+    return Found(scores.score, of_middle_rows(scores.settled), surprise, ended)
 
 
 def volume_under_pr(odd: BoolArray, scores: FloatArray, most: int = BUFFER) -> float:
@@ -256,6 +264,7 @@ def compare(name: str, spec: ReferenceSpec, quick: bool) -> list[str]:
             rest = smoothed(np.nan_to_num(values[recording.train :]))
             padded = np.r_[np.zeros(recording.train), rest]
             scores.setdefault(f"{key} ~", []).append(judged(recording, padded))
+        scores.setdefault("reference, settled", []).append(judged(recording, found.settled))
         plain = standardised(recording.rows, recording.train)
         lags = max(1, min(PEER_LAGS, PEER_COLUMNS // width))
         tables = [("", plain)] + ([(" [lag]", lagged(plain, lags))] if lags > 1 else [])

@@ -124,8 +124,8 @@ def _settings_table(
 
 
 _NOTES = {
-    "features": "`ref_loss`, `ref_distance`, `ref_score` and `p` with `--reference`, `label` where "
-    "rows have one, `q` and `s` with `--extras`.",
+    "features": "`ref_loss`, `ref_distance`, `ref_score`, `ref_settled` and `p` with "
+    "`--reference`, `label` where rows have one, `q` and `s` with `--extras`.",
     "predictions": "Of classes; of targets `prediction`, `label` and `error`, all numbers.",
     "scored": "Of classes; of targets as in `predictions`.",
     "metrics": "Of classes; of targets `rmse`, `mae`, `running_rmse`.",

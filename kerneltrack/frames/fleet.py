@@ -343,10 +343,10 @@ class Fleet:
         Returns:
             A frame of the same kind with a line for each of its rows, in their order: the model,
             the time, `index` (number among the model's rows), `loss`, `novelty`, `ref_loss`,
-            `ref_distance`, `ref_score` and `p` (under the reference), `informative`, the features
-            `z0`, `z1`, ..., with a learner `prediction` and what goes with it, and `reason`, why a
-            row was not taken. Values of rows that were not taken are missing. Of a long table a
-            line for each model and time, in the order in which they first come.
+            `ref_distance`, `ref_score`, `ref_settled` and `p` (under the reference), `informative`,
+            the features `z0`, `z1`, ..., with a learner `prediction` and what goes with it, and
+            `reason`, why a row was not taken. Values of rows that were not taken are missing. Of a
+            long table a line for each model and time, in the order in which they first come.
 
         Raises:
             ConfigError: naming the column or argument that is wrong; nothing is learned then.

@@ -140,6 +140,7 @@ typedef struct {
   vec blame;
   vec stuck;
   vec previous;
+  vec recent;
   ints runs;
   ints longest;
   ints repeated;
@@ -163,13 +164,14 @@ typedef struct {
 } reference_stored;
 
 /* What is said of rows: d and ℓ, NaN before the reference has learned half its stretch; the rest NaN
-before the calibration. */
+before the calibration, `settled` until as many rows have a score as `recent` holds. */
 typedef struct {
   vec distance;
   vec residual;
   vec score;
   vec p;
   vec evidence;
+  vec settled;
 } reference_outputs;
 
 /* Episodes that were opened, changed or closed: at most one a row. */

@@ -7,6 +7,7 @@ learned, and at the end of a block those are learned that are let in. Equations 
 #include "elementary.h"
 #include "linalg.h"
 #include "reference.h"
+#include "vec.h"
 
 /* A model's reference: its own tables, and the kernel subspace of the scaled rows. */
 typedef struct {
@@ -128,6 +129,20 @@ static int64_t run_piece(reference *of, const mat *rows, const int64_t *times, i
   return more < 0 ? more : found + more;
 }
 
+/* The mean of the scores of each row and those before it, as many as are kept, the oldest first: NaN until
+all of them have one. `seen`: rows before the first of these. */
+static void settle(reference_state *state, int64_t seen, int64_t done, int64_t many,
+                   reference_outputs *out) {
+  double *recent = state->recent.at;
+  int64_t kept = state->recent.size;
+  for (int64_t n = 0; n < many; n++) {
+    int64_t newest = (seen + n) % kept, oldest = newest + 1;
+    recent[newest] = out->score.at[done + n];
+    double sum = entry_sum(recent + oldest, kept - oldest) + entry_sum(recent, oldest);
+    out->settled.at[done + n] = sum / (double)kept;
+  }
+}
+
 /* Hold rows against the reference, and let it learn, until all are done, there may be no room for what is
 to be told of episodes, or one is old enough to be the new normal, at the end of a block. `reached`: how
 many rows and episodes that was, and whether one is. */
@@ -147,7 +162,9 @@ KT_API int64_t kt_reference_run(const reference_settings *settings, reference_st
     int64_t many = least_of(block - next_place(state), rows->rows - done);
     if (found + many > episodes->number.size) break;
     mat piece = rows_from(rows, done, many);
+    int64_t seen = state->counts.at[SEEN];
     found = run_piece(&of, &piece, times->at + done, done, out, episodes, found);
+    settle(state, seen, done, many, out);
     done += many;
     if (found < 0 || next_place(state) != 0) continue;
     if (!end_block(&of)) found = KT_NO_MEMORY;

@@ -24,7 +24,10 @@ from tests.stream.learning import FeatureTable
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = ("--model-id", "model_id", "--time", "time", "--label", "label")
 SMALL = ("--rank", "4", "--budget", "7", "--warmup", "50")
-REALS = ("loss", "novelty", "z", "q", "s", "ref_loss", "ref_distance", "ref_score", "p")
+REALS = (
+    *("loss", "novelty", "z", "q", "s"),
+    *("ref_loss", "ref_distance", "ref_score", "ref_settled", "p"),
+)
 RESULTS = ("loss", "novelty", "informative", "evicted", "initial", "z")
 PLACES = ("source", "row")
 CHANNELS = ["x0", "x1", "x2"]

@@ -68,7 +68,8 @@ def same(frame: pa.Table, job: Path) -> None:
     taken = taken.sort_by([("pump", "ascending"), ("index", "ascending")])
     features, predictions = read(job, "features"), read(job, "predictions")
     assert taken["pump"].to_pylist() == features["model_id"].to_pylist()
-    for name in ("loss", "novelty", "ref_loss", "ref_distance", "ref_score", "p", "informative"):
+    scores = ("ref_loss", "ref_distance", "ref_score", "ref_settled", "p")
+    for name in ("loss", "novelty", *scores, "informative"):
         theirs = np.asarray(features[name].to_numpy())
         np.testing.assert_array_equal(np.asarray(taken[name].to_numpy()), theirs, err_msg=name)
     z = np.stack([np.asarray(taken[f"z{at}"].to_numpy()) for at in range(5)], axis=1)

@@ -21,7 +21,7 @@ from tests.e2e.live import CHANNELS, COLUMNS, SPECS, Live, Recording, assert_sam
 ROWS = 1200
 BROKEN = range(610, 650)
 REFERENCE = ("--reference", "first", "--reference-per", "100000 rows", "--reference-rows", "384")
-SCORES = ("ref_loss", "ref_distance", "ref_score", "p")
+SCORES = ("ref_loss", "ref_distance", "ref_score", "ref_settled", "p")
 EPISODE = (
     *("episode", "state", "kind", "severity", "p", "time", "start_index", "start"),
     *("detected_index", "detected", "last_index", "last", "shares"),

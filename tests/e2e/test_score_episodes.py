@@ -77,7 +77,7 @@ def scores_of(output: Path) -> dict[str, dict[str, npt.NDArray[Any]]]:
     found = {}
     for name in sorted(set(table["model_id"].to_pylist())):
         here = table.filter(pa.compute.equal(table["model_id"], name)).sort_by("index")
-        columns = ("index", "loss", "ref_loss", "ref_distance", "ref_score", "p")
+        columns = ("index", "loss", "ref_loss", "ref_distance", "ref_score", "ref_settled", "p")
         found[name] = {column: here[column].to_numpy() for column in columns}
     return found
 
@@ -96,6 +96,7 @@ def test_rows_and_episodes_are_those_of_the_snapshots_reference(
         assert columns["ref_loss"].tobytes() == said.residual.tobytes()
         assert columns["ref_distance"].tobytes() == said.distance.tobytes()
         assert columns["ref_score"].tobytes() == said.score.tobytes()
+        assert columns["ref_settled"].tobytes() == said.settled.tobytes()
         assert columns["p"].tobytes() == said.p.tobytes()
         lines = sorted(episodes.get(name, []), key=lambda line: int(line["index"]))
         assert lines == [as_line(episode) for episode in told]

@@ -45,7 +45,10 @@ Element = tuple[str, Chunk]
 Table = dict[str, npt.NDArray[Any]]
 Line = dict[str, Any]
 
-REALS = ("loss", "novelty", "z", "q", "s", "ref_loss", "ref_distance", "ref_score", "p")
+REALS = (
+    *("loss", "novelty", "z", "q", "s"),
+    *("ref_loss", "ref_distance", "ref_score", "ref_settled", "p"),
+)
 
 
 @dataclass(frozen=True)

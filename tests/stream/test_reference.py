@@ -92,6 +92,7 @@ def hold(outcome: Outcome, rows: dict[str, Rows], ended: bool = True) -> None:
             ("ref_loss", scores.residual),
             ("ref_distance", scores.distance),
             ("ref_score", scores.score),
+            ("ref_settled", scores.settled),
             ("p", scores.p),
         ):
             assert table[name].tobytes() == said.tobytes(), name
@@ -263,7 +264,9 @@ def test_a_warm_start_with_other_settings_makes_a_new_reference(
 
 def test_without_a_reference_nothing_of_it_is_there() -> None:
     outcome = step_through([("m", faulty(1).cut([620])[0])])
-    assert not {"ref_loss", "ref_distance", "ref_score", "p"} & set(outcome.table("m"))
+    assert not {"ref_loss", "ref_distance", "ref_score", "ref_settled", "p"} & set(
+        outcome.table("m")
+    )
     assert outcome.episodes == {}
     (_, data) = outcome.snapshots[-1]
     assert not any(name.startswith("reference") for name in codec.decode(data).beside)

@@ -75,7 +75,8 @@ def test_frames_come_back_as_they_came(kind: str) -> None:
     assert set(column(out, "prediction")) == {None, "high", "low"}
     names = list(out.column_names if hasattr(out, "column_names") else out.columns)
     assert names == [
-        *("pump", "when", "index", "loss", "novelty", "ref_loss", "ref_distance", "ref_score", "p"),
+        *("pump", "when", "index", "loss", "novelty"),
+        *("ref_loss", "ref_distance", "ref_score", "ref_settled", "p"),
         *("informative", "z0", "z1", "z2", "z3"),
         *("prediction", "score", "margin", "correct", "reason"),
     ]

@@ -99,6 +99,26 @@ def test_p_and_evidence_follow_the_equations() -> None:
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("learning", ["first", "gated", "auto"])
+def test_a_settled_score_is_the_mean_of_forty_one(learning: str) -> None:
+    rows = normal(3, 1500)
+    rows[1200:1210, 2] += 20
+    _, scores, _ = run(ReferenceSpec(learning=learning), rows, 700, 701, 730, 1204)
+    first = int(np.isfinite(scores.score).argmax())
+    assert np.isnan(scores.settled[: first + 40]).all()
+    means = [scores.score[at - 40 : at + 1].mean() for at in range(first + 40, len(rows))]
+    np.testing.assert_allclose(scores.settled[first + 40 :], means, rtol=1e-12)
+
+
+def test_a_settled_score_knows_no_rows_before_a_restart() -> None:
+    rows = normal(4, 1200)
+    state, before, _ = run(SPEC, rows[:1000])
+    _, after, _ = reference.update(SPEC, reference.restarted(state), rows[1000:])
+    assert np.isfinite(before.settled[600:]).all()
+    assert np.isnan(after.settled[:40]).all()
+    np.testing.assert_allclose(after.settled[40], after.score[:41].mean(), rtol=1e-12)
+
+
 def test_a_change_between_known_modes_is_no_episode() -> None:
     found = 0
     for seed in range(10):
@@ -415,7 +435,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
     for width, lags, means in ((1, 5, 2), (12, 3, 2), (38, 1, 2), (70, 1, 1), (200, 1, 0)):
         state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
         columns = width * (lags + means)
-        own = 2 * columns * (columns + 1) + width * (lags + 129 * means + 136) + 4209
+        own = 2 * columns * (columns + 1) + width * (lags + 129 * means + 136) + 4250
         own = 8 * own + 128
         assert sum(array.nbytes for array in state.tables) == own
 

@@ -20,6 +20,9 @@ cosine between a row and the kernel subspace, 1 - ℓ, so that α grows as the d
 nearest rows of the reference does and goes on where the residual ℓ is all but 1. The score is (u +
 v/2)/1.5, u and v being d and α over their means on rows that were not learned yet.
 
+The mean score of the last 41 rows *settles* the middle one, 20 rows later: what lasts stands out
+from what is odd once, and a row is held against what came after it, too.
+
 **Calibration.** The first half of the stretch is learned unseen. From then on each row is scored
 before it is learned, so that the second half's scores are those of rows that the reference did not
 know. Up to 512 of them are kept, one of every run of 2ⁿ rows: where they are more, one of two

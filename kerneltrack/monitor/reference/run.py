@@ -34,7 +34,13 @@ from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-WRITTEN = {"ref_loss": "residual", "ref_distance": "distance", "ref_score": "score", "p": "p"}
+WRITTEN = {
+    "ref_loss": "residual",
+    "ref_distance": "distance",
+    "ref_score": "score",
+    "ref_settled": "settled",
+    "p": "p",
+}
 """Columns of outputs, and which of a row's `Scores` they have; null before there is one."""
 MOVING_RIDGE = 0.1
 """Part of the ridge that a reference takes which moves: it has more rows to go by."""
@@ -76,6 +82,8 @@ class Scores:
             before the calibration.
         evidence: (n,) S/h: an episode is open from where it is above 1 until it fell by enough;
             NaN likewise.
+        settled: (n,) mean score of the row and the 40 before it: what can be said of the row 20
+            rows ago, now that as many have come after it; NaN until all of them have a score.
     """
 
     distance: FloatArray
@@ -83,6 +91,7 @@ class Scores:
     score: FloatArray
     p: FloatArray
     evidence: FloatArray
+    settled: FloatArray
 
     @classmethod
     def none(cls, rows: int) -> Scores:
@@ -105,7 +114,7 @@ class Scores:
     @property
     def columns(self) -> tuple[FloatArray, ...]:
         """The scores, one array after the other."""
-        return (self.distance, self.residual, self.score, self.p, self.evidence)
+        return (self.distance, self.residual, self.score, self.p, self.evidence, self.settled)
 
 
 def update(

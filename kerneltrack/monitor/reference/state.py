@@ -35,6 +35,8 @@ MOST_KEPT = 512
 """Scores that a calibration is made of, at most."""
 MOST_SPARED = 150
 """Rows that are spared after a gap, at most (native/reference_moving.c)."""
+SETTLED = 41
+"""Rows whose scores one that is settled is the mean of: it is of the middle one of them."""
 MOST_THINNED = 40
 """Powers of two of which one score is kept, at most."""
 SCORE_BINS, HEIGHT_BINS = 192, 112
@@ -109,6 +111,7 @@ class Tables(NamedTuple):
         blame: (D,) the channels' shares in the excursion of S, summed up.
         stuck: (D,) the surprises that they were stuck, summed up likewise.
         previous: (D,) the newest row, scaled.
+        recent: (41,) scores of the last rows, each at its index modulo 41; NaN where there is none.
         runs: (D,) rows that repeat the one before, up to the newest.
         longest: (D,) the longest of these runs before the first calibration.
         repeated: (D,) rows that repeated the one before, until then.
@@ -160,6 +163,7 @@ class Tables(NamedTuple):
     blame: FloatArray
     stuck: FloatArray
     previous: FloatArray
+    recent: FloatArray
     runs: IntArray
     longest: IntArray
     repeated: IntArray
@@ -179,7 +183,7 @@ class Tables(NamedTuple):
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 136) + 4209) + 128 and those of the
+    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 136) + 4250) + 128 and those of the
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M).
 
     Attributes:
@@ -214,6 +218,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "blame": real(width),
         "stuck": real(width),
         "previous": real(width),
+        "recent": real(SETTLED),
         "runs": whole(width),
         "longest": whole(width),
         "repeated": whole(width),
@@ -255,6 +260,7 @@ def empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int)
     counts[DUE] = MOST_KEPT
     tables.causes[:] = _causes_of(spec, len(scale))
     tables.unseen[:] = 1.0
+    tables.recent[:] = np.nan
     tables.evidences[:, MOVING_LEVEL : MOVING_LIMIT + 1] = 1.0
     # The stretch ends where a block does.
     counts[PAD] = -(began + spec.rows) % BLOCK
@@ -300,6 +306,7 @@ def restarted(state: ReferenceState) -> ReferenceState:
     for array in (tables.blame, tables.stuck, tables.runs):
         array[...] = 0
     tables.previous[...] = np.nan
+    tables.recent[...] = np.nan
     for place in (MOVING_SUM, MOVING_TOP, MOVING_PEAK, MOVING_TOTAL):
         tables.evidences[:, place] = 0.0
     tables.evidences[:, MOVING_LEVEL] = 1.0
