@@ -461,7 +461,8 @@ class Fleet:
         rows = read_rows(frame, columns, asked.time_unit, classes=classes, texts=texts)
         specs = self._specs
         if specs.reference is not None and specs.reference.causes:
-            specs = specs._replace(reference=specs.reference.placed(columns.features))
+            placed = specs.reference.placed(columns.features)
+            specs = dataclasses.replace(specs, reference=placed)
         if labelled:
             self.columns, self._texts, self._specs = columns, texts, specs
             if kind is not None and kind.is_numeric():
