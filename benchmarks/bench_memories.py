@@ -16,7 +16,7 @@ import time
 
 import numpy as np
 
-from benchmarks.defaults_sets import ORDERS, SETS, ordered, whole
+from benchmarks.defaults_sets import DATA_SETS, ORDERS, ordered, whole
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import CovarianceSpec
 
@@ -28,7 +28,7 @@ MEAN_GOAL, LARGEST_GOAL = 0.005, 0.02
 def main() -> int:
     """Measure, print, judge."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS[:-1]))
+    parser.add_argument("--sets", nargs="+", choices=DATA_SETS, default=list(DATA_SETS[:-1]))
     parser.add_argument("--rows", type=int, default=6_000, help="most rows of a stream")
     options = parser.parse_args()
     above: list[list[float]] = []
