@@ -43,6 +43,9 @@ static int begin_call(auto_call *call, const auto_settings *settings, const mode
     call->row = reals(scratch, call->width + call->features);
     call->squares = piece(scratch, state->recent_labels.size + SIDE, sizeof(float));
     call->singles = piece(scratch, 2 * call->width, sizeof(float));
+    call->leaves = piece(scratch, state->fern_channels.size / FERN_TESTS, sizeof(int64_t));
+    call->fern_steps = reals(scratch, state->fern_channels.size / FERN_TESTS);
+    call->pushes = reals(scratch, line);
     call->gaps = reals(scratch, state->recent_labels.size + SIDE);
     call->weights = table(scratch, size, line);
     call->slopes = table(scratch, line, call->width);
@@ -94,6 +97,7 @@ static void evaluate(auto_call *call) {
   for (int64_t c = 0; c < call->at.known; c++)
     chased[c] = dot(row_of(&state->chase, c), call->x, 1 + call->width);
   ask_nearest(call, row_of(call->at.rows, call->at.n));
+  ask_ferns(call, row_of(&call->values, call->memories * TAPS + FERNS));
   for (int64_t e = 0; e <= call->memories * TAPS + NEAR_MANY; e++) tame(row_of(&call->values, e), call->at.known);
 }
 
@@ -322,6 +326,7 @@ static void turn_units(auto_call *call) {
     row_of(&state->aims, memory * call->size)[0] += to.shift;
   scale_all(chase, to.turn, state->chase.columns);
   chase[0] += to.shift;
+  turn_ferns(call, to.turn, to.shift);
   real[SPREAD] *= to.turn * to.turn;
   real[SIZE2] *= to.turn * to.turn;
   for (int64_t e = 0; e < call->experts; e++) {
@@ -374,6 +379,8 @@ static void learn_row(auto_call *call) {
     learn_target(call);
   else
     learn_class(call);
+  if (call->state->counts.at[MAPPED])
+    learn_ferns(call, row_of(&call->values, call->memories * TAPS + FERNS), label);
   aim_at(call, label);
   learn_memories(call, call->aimed, at->counts[LEARNED]);
   learn_map(call, label);

@@ -7,16 +7,19 @@
 #include "nearest.h"
 
 /* Places in `counts` behind those of all learners: landmarks; the class of the last label, 0 before
-the first, else its place and 1; whether the map is there. */
-enum { MET = LEARNER_COUNTS, LATEST, MAPPED };
+the first, else its place and 1; whether the map is there; of the rows that the map was made from,
+the first that has not been learned anew, and the first of those that were at once. */
+enum { MET = LEARNER_COUNTS, LATEST, MAPPED, ANEW, ANEW_END };
 /* Places in `reals`: what has come towards the next landmark; labels that were the last one's, and
 that were not; the last target; the mixture's mean squared error; the targets' mean square. */
 enum { TOWARDS, STAYED, TURNED, LAST_TARGET, SPREAD, SIZE2, REALS };
 /* Where a memory's functions are read off: the constant, the row, the map, the features. */
 enum { TAPS = 4 };
 /* Behind the memories' functions: the follower; the nearest rows, weighed by their distances, a few
-and many alike; the last label; the stack of all these. */
-enum { FOLLOWER, NEAR, NEAR_FEW, NEAR_MANY, LAST_LABEL, STACK, OTHERS };
+and many alike; the ferns; the last label; the stack of all these. */
+enum { FOLLOWER, NEAR, NEAR_FEW, NEAR_MANY, FERNS, LAST_LABEL, STACK, OTHERS };
+/* Tests of a fern; it has a leaf for each of their 2^4 outcomes. */
+enum { FERN_TESTS = 4 };
 /* Columns of `tally`. */
 enum { LOSS, RIGHT, WEIGHT };
 
@@ -46,6 +49,10 @@ typedef struct {
   vec blend;
   vec seen;
   vec scales;
+  ints fern_channels;
+  vec fern_thresholds;
+  mat fern_weights;
+  vec fern_squares;
   window recent;
   vec recent_labels;
   mat tally;
@@ -76,6 +83,9 @@ typedef struct {
   /* The nearest rows of the window, and the room to find them. */
   nearest_rows nearest;
   float *squares, *singles;
+  /* The leaf of each fern, its step, and what they take each class's value towards. */
+  int64_t *leaves;
+  double *fern_steps, *pushes;
   /* Of a map that is made: how far each row of the window is from all landmarks, weights of each
   coordinate and class, what the classes' functions rise by along each channel. */
   double *gaps;
@@ -132,11 +142,26 @@ void read_off(auto_call *call, int64_t memory);
 /* Take the row into every memory: of each class what it was to say is in `aimed`. O(p² + Cp) */
 void learn_memories(auto_call *call, const double *aimed, int64_t learned);
 
+/* The same of a row that came so many rows ago: as much as is left of it. O(p² + Cp) */
+void learn_memories_late(auto_call *call, const double *aimed, int64_t ago);
+
 /* Forget all rows. */
 void clear_memories(auto_call *call);
 
 /* Weights of the coordinates, (p, C), by which the long memory says what it says: Nᵀg. O(p²C) */
 void weights_of_memory(const auto_call *call, mat *weights);
+
+/* What the ferns say of the row. O(FC) */
+void ask_ferns(auto_call *call, double *values);
+
+/* Take a step with what the ferns said of the row last. O(FC) */
+void learn_ferns(auto_call *call, const double *values, double label);
+
+/* Write what the ferns say in other units of targets. O(F) */
+void turn_ferns(auto_call *call, double turn, double shift);
+
+/* Draw the tests of the ferns anew, between the window's first rows; they know nothing then. */
+void draw_ferns(auto_call *call, int64_t many);
 
 /* Coordinates of the row: 1, the row, κ(landmarks, row), the features. O(mD) */
 void place_row(auto_call *call, const double *row);

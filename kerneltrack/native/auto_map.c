@@ -9,6 +9,11 @@ the window has all of them. */
 #define NEXT_MAP 4
 /* Share of the budget that is met when the map is made; others are met later. */
 #define FIRST_SHARE 0.9
+/* Rows that are learned anew when it is made, and with each row that follows until all are. */
+#ifndef AT_ONCE
+#define AT_ONCE 128
+#define EACH_TIME 16
+#endif
 /* Of a channel's share in the scale so much is the same for all. */
 #define COMMON_SHARE 0.1
 /* Rows, about, that channels are scaled by. */
@@ -178,23 +183,50 @@ static void choose_landmarks(auto_call *call, double *row) {
   }
 }
 
-/* Make the map, and begin the memories anew by the rows of the window. */
+/* Place a row of the window as if it had just come. */
+static void place_again(auto_call *call, int64_t place) {
+  recall_row(call, place, call->row);
+  place_row(call, call->row);
+  for (int64_t memory = 0; memory < call->memories; memory++) project(call, memory);
+  aim_at(call, call->state->recent_labels.at[place]);
+}
+
+/* Let the ferns learn a row of the window, which was placed. */
+static void tell_ferns(auto_call *call, int64_t place) {
+  ask_ferns(call, call->mixed);
+  learn_ferns(call, call->mixed, call->state->recent_labels.at[place]);
+}
+
+/* Make the map, and begin the memories and ferns anew by the last rows of the window; the others
+follow with the rows to come, see `learn_anew`. */
 static void make_map(auto_call *call) {
   auto_state *state = call->state;
-  int64_t many = rows_kept(call);
-  double *row = call->row;
-  if (!state->counts.at[MAPPED] || !learn_shares(call, row, call->backs))
+  int64_t many = rows_kept(call), first = most_of(0, many - AT_ONCE);
+  if (!state->counts.at[MAPPED] || !learn_shares(call, call->row, call->backs))
     fill(call->backs, 1.0, call->width);
   set_scales(call, call->backs);
-  choose_landmarks(call, row);
+  draw_ferns(call, many);
+  choose_landmarks(call, call->row);
   state->counts.at[MAPPED] = 1;
+  state->counts.at[ANEW] = 0;
+  state->counts.at[ANEW_END] = first;
   clear_memories(call);
-  for (int64_t n = 0; n < many; n++) {
-    recall_row(call, n, row);
-    place_row(call, row);
-    for (int64_t memory = 0; memory < call->memories; memory++) project(call, memory);
-    aim_at(call, state->recent_labels.at[n]);
-    learn_memories(call, call->aimed, n);
+  for (int64_t n = first; n < many; n++) {
+    place_again(call, n);
+    learn_memories(call, call->aimed, n - first);
+    tell_ferns(call, n);
+  }
+}
+
+/* Learn some more of the rows that the map was made from, the oldest first: each before its place
+in the window is taken. */
+static void learn_anew(auto_call *call) {
+  int64_t *place = call->state->counts.at + ANEW;
+  int64_t last = least_of(call->state->counts.at[ANEW_END], *place + EACH_TIME);
+  for (; *place < last; *place += 1) {
+    place_again(call, *place);
+    learn_memories_late(call, call->aimed, call->at.counts[LEARNED] - *place);
+    tell_ferns(call, *place);
   }
 }
 
@@ -226,6 +258,7 @@ static int is_map_time(const auto_call *call, int64_t learned) {
 void learn_map(auto_call *call, double label) {
   int64_t *learned = call->at.counts + LEARNED, place = *learned % call->settings->window;
   if (call->state->counts.at[MAPPED]) meet_landmark(call);
+  learn_anew(call);
   put_in_window(&call->state->recent, call->width + call->features, place,
                 row_of(call->at.rows, call->at.n));
   call->state->recent_labels.at[place] = label;

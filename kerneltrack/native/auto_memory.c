@@ -174,6 +174,14 @@ void learn_memories(auto_call *call, const double *aimed, int64_t learned) {
   }
 }
 
+void learn_memories_late(auto_call *call, const double *aimed, int64_t ago) {
+  for (int64_t memory = 0; memory < call->memories; memory++) {
+    double scale = sqrt(power_of(call->settings->memories.at[memory], ago));
+    for (int64_t c = 0; c < call->at.known; c++) call->wanted[c] = scale * aimed[c];
+    absorb(call, memory, row_of(&call->along, memory), 1.0, 0, scale);
+  }
+}
+
 void clear_memories(auto_call *call) {
   auto_state *state = call->state;
   fill(state->aims.at, 0.0, state->aims.rows * state->aims.columns);

@@ -14,7 +14,11 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import Auto, AutoSpec, RidgeSpec
 from kerneltrack.learners.auto.learner import (
+    ANEW,
+    ANEW_END,
     EXPERTS,
+    FERN_TESTS,
+    LEAVES,
     LOSS,
     RIGHT,
     WEIGHT,
@@ -28,6 +32,8 @@ FloatArray = npt.NDArray[np.float64]
 CHANNELS, FEATURES = 3, 2
 FIRST_MAP = 128
 """Rows that the map is first made from, as in native/auto_map.c."""
+AT_ONCE, EACH_TIME = 128, 16
+"""Rows that are learned anew at once, and with each row that follows, as there."""
 
 
 def made(count: int, seed: int = 0) -> tuple[FloatArray, list[str]]:
@@ -80,29 +86,151 @@ def test_the_first_taps_are_the_ridges_on_fewer_coordinates(task: str) -> None:
     np.testing.assert_allclose(values, expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("count", [FIRST_MAP, 300, 512, 700])
+class Learned:
+    """Which rows were learned after so many, and how many landmarks each was learned with.
+
+    When the map is made the last rows are learned anew at once, the others, the oldest first, with
+    the rows that follow.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self.met: dict[int, int] = {}
+
+    def take(self, n: int, before: int, state: Any) -> list[int]:
+        """Take a row in that was learned, `before` landmarks met; return the rows learned, too."""
+        if n + 1 in (FIRST_MAP, 4 * FIRST_MAP):
+            first = max(0, n + 1 - AT_ONCE)
+            self.waiting, self.met = list(range(first)), {}
+            again = list(range(first, n + 1))
+        else:
+            self.met[n] = before
+            again, self.waiting = self.waiting[:EACH_TIME], self.waiting[EACH_TIME:]
+        self.met.update(dict.fromkeys(again, state.met))
+        return again
+
+
+def learned_by(spec: AutoSpec, rows: FloatArray, names: Any) -> tuple[Any, Learned]:
+    """Learn row by row."""
+    learner, learned = Auto(), Learned()
+    state = learner.begin(spec, rows.shape[1], CHANNELS)
+    for n in range(len(rows)):
+        before = state.met
+        state = learner.learn(spec, state, rows[n : n + 1], names[n : n + 1])
+        learned.take(n, before, state)
+    return state, learned
+
+
+def whole_of(spec: AutoSpec, state: Any, rows: FloatArray, learned: Learned) -> FloatArray:
+    """The coordinates with which rows were learned, (n, p): 0 of landmarks that came later."""
+    kernels = kernel_of(spec, state, rows)
+    kernels *= np.arange(spec.landmarks) < [[learned.met[n]] for n in range(len(rows))]
+    return np.hstack([np.ones((len(rows), 1)), rows[:, :CHANNELS], kernels, rows[:, CHANNELS:]])
+
+
+@pytest.mark.parametrize("count", [FIRST_MAP, 300, 536, 700])
 def test_the_map_is_as_if_it_had_been_there_at_the_first_row(count: int) -> None:
     """The whole memory against the normal equations; landmarks that are met later were 0 before."""
     rows, names = made(count)
     spec = AutoSpec(budget=20, gamma=0.5)
-    learner = Auto()
-    state = learner.begin(spec, 5, CHANNELS)
-    kernels = np.zeros((len(rows), 20))
-    for n in range(len(rows)):
-        kernels[n, : state.met] = 1.0
-        state = learner.learn(spec, state, rows[n : n + 1], names[n : n + 1])
-        if n + 1 in (FIRST_MAP, 4 * FIRST_MAP):
-            kernels[: n + 1] = 0.0
-            kernels[: n + 1, : state.met] = 1.0
+    state, learned = learned_by(spec, rows, names)
     assert state.met >= 18
-    kernels *= kernel_of(spec, state, rows)
-    whole = np.hstack([np.ones((len(rows), 1)), rows[:, :CHANNELS], kernels, rows[:, CHANNELS:]])
+    whole = whole_of(spec, state, rows, learned)
     aims = np.array([[name == known for known in state.classes] for name in names], float)
     normal = whole.T @ whole + spec.ridge * np.eye(whole.shape[1])
     expected = whole @ np.linalg.solve(normal, whole.T @ aims)
     size = len(state.aims) // 2
     along = unpacked(state, 0)
     np.testing.assert_allclose(whole @ along.T @ state.aims[:size], expected, atol=1e-7)
+
+
+def test_rows_that_are_learned_late_count_as_much_as_is_left_of_them() -> None:
+    """The short memory while λ hardly matters, against the normal equations of weighed rows."""
+    rows, names = made(560)
+    spec = AutoSpec(budget=5, forgetting=0.99, ridge=1e-6)
+    state, learned = learned_by(spec, rows, names)
+    assert not learned.waiting
+    whole = whole_of(spec, state, rows, learned)
+    aims = np.array([[name == known for known in state.classes] for name in names], float)
+    weighed = whole.T * spec.forgetting ** np.arange(559, -1, -1)
+    normal = weighed @ whole + spec.ridge * np.eye(whole.shape[1])
+    expected = whole @ np.linalg.solve(normal, weighed @ aims)
+    size = len(state.aims) // 2
+    said = whole @ unpacked(state, 1).T @ state.aims[size:]
+    np.testing.assert_allclose(said, expected, atol=1e-4)
+
+
+def test_rows_that_wait_are_learned_before_their_place_is_taken() -> None:
+    """A window that is full when the map is made, and no row that costs many rows' time."""
+    rows, names = made(600)
+    spec, learner = AutoSpec(budget=5, window=200), Auto()
+    state, left = learner.begin(spec, 5, CHANNELS), []
+    for n in range(len(rows)):
+        state = learner.learn(spec, state, rows[n : n + 1], names[n : n + 1])
+        left.append(int(state.counts[ANEW_END] - state.counts[ANEW]))
+    assert left[:200] == [0] * 199 + [200 - AT_ONCE]
+    expected = [max(0, 200 - AT_ONCE - EACH_TIME * n) for n in range(1, 401)]
+    assert left[200:] == expected
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_ferns_take_gradient_steps_on_the_leaves_that_a_row_comes_to(task: str) -> None:
+    """Against plain loops over what the state says of their tests."""
+    rows, names = made(560)
+    labels: Any = names if task == "classification" else rows @ [1.0, 2.0, -1.0, 0.5, 0.0]
+    spec = AutoSpec(task=task, budget=5, window=2_000, scale_targets=False)
+    learner, learned = Auto(), Learned()
+    state = learner.begin(spec, 5, CHANNELS)
+    weights = np.zeros((LEAVES * spec.ferns, 2 if task == "classification" else 1))
+    squares = np.zeros(len(weights))
+    for n in range(len(rows)):
+        before = state
+        state = learner.learn(spec, state, rows[n : n + 1], labels[n : n + 1])
+        again = learned.take(n, 0, state)
+        if n + 1 in (FIRST_MAP, 4 * FIRST_MAP):
+            weights[:], squares[:] = 0.0, 0.0
+        elif before.fern_squares.any():
+            again = [n, *again]
+        for place in again:
+            tests = rows[place, state.fern_channels] > state.fern_thresholds
+            leaves = tests.reshape(-1, FERN_TESTS) @ [8, 4, 2, 1] + LEAVES * np.arange(spec.ferns)
+            values = weights[leaves].sum(axis=0)
+            if task == "classification":
+                chances = np.exp(values) / np.exp(values).sum()
+                pushes = np.eye(2)[state.classes.index(names[place])] - chances
+                square, pace = pushes @ pushes, 0.8 / math.sqrt(spec.ferns)
+            else:
+                pushes = labels[place] - values
+                square, pace = 0.1, 1.0 / spec.ferns
+            squares[leaves] = 0.99 * squares[leaves] + square
+            weights[leaves] += pace / np.sqrt(1.0 + squares[leaves])[:, None] * pushes
+    assert state.fern_squares.any()
+    np.testing.assert_allclose(state.fern_squares, squares, atol=1e-9)
+    np.testing.assert_allclose(state.fern_weights, weights, atol=1e-9)
+
+
+def test_ferns_test_where_rows_differ() -> None:
+    """All channels but one that is constant, at places between what its rows have."""
+    rows, names = made(FIRST_MAP)
+    rows[:, 1] = 7.0
+    state, _ = learn_all(AutoSpec(budget=5), rows[:, :CHANNELS], names)
+    for channel in range(CHANNELS):
+        thresholds = state.fern_thresholds[state.fern_channels == channel]
+        assert len(thresholds) > 50
+        assert rows[:, channel].min() <= thresholds.min() <= thresholds.max()
+        assert thresholds.max() <= rows[:, channel].max()
+        assert len(set(thresholds.tolist())) == (1 if channel == 1 else len(thresholds))
+
+
+def test_ferns_know_what_depends_on_channels_one_by_one() -> None:
+    """An alternating step in each of two channels, which no ridge on rows sees."""
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-1.0, 1.0, size=(3_000, 3))
+    codes = np.floor(2.0 * rows[:, 0]).astype(int) % 2 ^ (rows[:, 1] > 0.0)
+    state, _ = learn_all(AutoSpec(budget=5), rows, ["ab"[code] for code in codes])
+    rates = state.tally[:, RIGHT] / len(rows)
+    assert rates[EXPERTS.index("rows")] < 0.6
+    assert rates[EXPERTS.index("ferns")] > 0.8
 
 
 def kernel_of(spec: AutoSpec, state: Any, rows: FloatArray) -> FloatArray:
@@ -212,6 +340,11 @@ def test_efforts_are_sizes() -> None:
     assert landmarks == {"low": 60, "default": 120, "high": 300}
     kept = {effort: spec.rows_kept(12) for effort, spec in sizes.items()}
     assert kept == {"low": 512, "default": 2048, "high": 8192}
+    assert {effort: spec.ferns for effort, spec in sizes.items()} == {
+        "low": 24,
+        "default": 64,
+        "high": 256,
+    }
     assert AutoSpec(effort="low", budget=7, window=9).landmarks == 7
     assert AutoSpec(effort="low", budget=7, window=9).rows_kept(500) == 9
 

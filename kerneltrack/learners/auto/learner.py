@@ -9,10 +9,11 @@ The learner is told of a row its own channels x and the features z that a tracke
 - a passive-aggressive follower on (1, x);
 - the 16 nearest rows of a window, the last W that were learned from: three experts, which weigh
   them by 1/distance⁴, take the first 4 alike, or all;
+- random ferns on x, one expert;
 - the last label, if labels come at once: it stays as often as it did;
 - a stack: a logistic (for targets linear) regression on what all these say;
 
-and mixes the fourteen.
+and mixes the fifteen.
 
 **The map** and the nearest rows measure ‖s∘(x - u)‖, s a scale of each channel. At row 128 s is
 the same for all channels, such that rows of the window are √2 apart (root mean square), whatever
@@ -24,9 +25,11 @@ f_c what the long memory says of class c: channels that do not matter no longer 
 Each time nine tenths of the landmarks are chosen anew among the rows of the window, each in
 proportion to 1 - κ to the nearest one chosen before, by evenly spaced draws; and the memories begin
 anew by all rows of the window, which are all rows so far, as if this map had been there at the
-first row. The other landmarks are rows that come later, the sooner the farther they are from all
-others and the less probable their class was, by (1 - κ)²·(1 - p), and at least so often that all
-are met within about W rows, unless rows repeat themselves.
+first row: by the last 128 at once, by the others, the oldest first, 16 with each row that follows,
+with the weight that forgetting has left them. So no row takes many rows' time. The other landmarks
+are rows that come later, the sooner the farther they are from all others and the less probable
+their class was, by (1 - κ)²·(1 - p), and at least so often that all are met within about W rows,
+unless rows repeat themselves.
 
 **Nested ridges.** A memory keeps the inverse of H = Σρ^{n-i}x_i x_iᵀ + D_n as NᵀDN, N lower
 triangular with ones on the diagonal, D diagonal, and g = DN Σρ^{n-i}y_i x_i. With f = Nx the ridge
@@ -39,6 +42,17 @@ such factors): from α_0 = 1, u = 0 and the label as e_0,
 
 e_i the error of the ridge over the first i coordinates. λ that forgetting costs is restored to one
 coordinate in turn, every fourth row (see `ridge`).
+
+**Ferns.** Each of F ferns asks four questions x_d > t and has a leaf for each of their 16 outcomes.
+When the map is made, d is drawn among all channels and t between what two rows of the window have
+there (random numbers by counters, the same for every learner); the leaves begin at 0, and learn all
+rows anew as the memories do. A class's value is the sum of what the leaves say that the row comes
+to; a labelled row moves these by
+
+    (.8/√F)·(1 + G)^-½·(y - softmax(values)),   G ← .99·G + ‖y - softmax(values)‖²,
+
+G one of each leaf; in regression by (1/F)·(1 + G)^-½ of the error, G ← .99·G + .1: all together
+never by more than the error.
 
 In regression the constant has no λ (`scale_targets`): D_0 = 1e100 at first.
 
@@ -58,9 +72,10 @@ a path's prior weight is at least that product. In classification it is the mixt
 The state keeps the losses, right predictions and weights of all (`tally`), so that it can be said
 what carried the stream.
 
-Cost O(p² + WD + Ep + EC) a row, p = 1 + D + m + r. Flops a labelled row: 6p² + p²/2 + 12Cp + 3mD +
-4WD, one that is predicted only 2p² + 4Cp + 3mD + 4WD. The distances to the W rows, 4WD, are in
-single precision. Maps are made from 128, 512, ... W rows: less than 1½W rows' time more, once.
+Cost O(p² + WD + Ep + EC + FC) a row, p = 1 + D + m + r. Flops a labelled row: 6p² + p²/2 + 12Cp +
+3mD + 4WD + 6FC, one that is predicted only 2p² + 4Cp + 3mD + 4WD + 2FC. The distances to the W
+rows, 4WD, are in single precision. Maps are made from 128, 512, ... W rows: less than 1½W rows'
+time more, once.
 
 References: M. Herbster, M. K. Warmuth, "Tracking the best expert", Machine Learning 32, 1998 (fixed
 share, here with a start-over that includes the expert itself); G. J. Bierman, "Factorization
@@ -70,7 +85,10 @@ lower factor, so that the first coordinates' ridges are there, too); D. Arthur, 
 distance; here by evenly spaced draws instead of random ones); A. Radhakrishnan, D. Beaglehole, P.
 Pandit, M. Belkin, "Mechanism for feature learning in neural networks and backpropagation-free
 machine learning models", Science 383, 2024 (the scale by mean squared gradients; here the diagonal
-alone); K. Crammer et al., see `pa`; E. Hazan, A. Agarwal, S. Kale, "Logarithmic regret algorithms
+alone); M. Özuysal et al., "Fast keypoint recognition using random ferns", IEEE Trans. Pattern Anal.
+Mach. Intell. 32, 2010 (here with weights that are learned together instead of counts); J. Duchi, E.
+Hazan, Y. Singer, "Adaptive subgradient methods", JMLR 12, 2011 (their steps, here with a sum that
+fades); K. Crammer et al., see `pa`; E. Hazan, A. Agarwal, S. Kale, "Logarithmic regret algorithms
 for online convex optimization", Machine Learning 69, 2007 (the stack's steps).
 """
 
@@ -110,9 +128,10 @@ MAX_INPUTS = 4000
 """Most inputs: a state of so many has 270 MB."""
 
 # As in native/auto.c.
-MET, LATEST, MAPPED = range(COUNTS, COUNTS + 3)
+MET, LATEST, MAPPED, ANEW, ANEW_END = range(COUNTS, COUNTS + 5)
 """Places in `counts` behind those of all learners."""
-MEMORIES, SIDE, REALS = 2, 8, 6
+MEMORIES, SIDE, REALS, FERN_TESTS = 2, 8, 6, 4
+LEAVES = 2**FERN_TESTS
 LOSS, RIGHT, WEIGHT = range(3)
 """Columns of `tally`."""
 SPANS = 32
@@ -131,6 +150,7 @@ EXPERTS = (
     "nearest rows",
     "4 nearest rows",
     "16 nearest rows",
+    "ferns",
     "last label",
     "stack",
 )
@@ -157,10 +177,10 @@ class AutoSettings(NamedTuple):
 class AutoState(NamedTuple):
     """State of the learner; see `LearnerState` for what all states hold.
 
-    With D channels, r features, m landmarks, p = 1 + D + m + r, C classes (1 in regression) and w
-    rows in the window, W at most, the bytes of its arrays are
-    8(q(q + 4) + 2p(C + 1) + (m + 1)D + C(D + 2) + w + 732) + 4v(D + r), q and v being p rounded up
-    to fours and w to eights; 16 more in regression.
+    With D channels, r features, m landmarks, p = 1 + D + m + r, F ferns, C classes (1 in
+    regression) and w rows in the window, W at most, the bytes of its arrays are
+    8(q(q + 4) + 2p(C + 1) + (m + 1)D + C(D + 2) + 8F(2C + 3) + w + 800) + 4v(D + r), q and v being
+    p rounded up to fours and w to eights; 16 more in regression.
 
     Attributes:
         factors: (2, q(q+4)/2) N of each memory, four rows at a time with all columns up to theirs.
@@ -168,26 +188,31 @@ class AutoState(NamedTuple):
         aims: (2p, C) g of each memory.
         landmarks: (m, D) rows in the map's scale; those from `met` on are unused.
         chase: (C, 1 + D) the follower's weights.
-        tempers: (13, 2) β of each expert but the stack, and the curvature met so far.
-        shares: (14,) w.
-        blending: (13, 13) the stack's step matrix.
-        blend: (13,) its weights.
+        tempers: (14, 2) β of each expert but the stack, and the curvature met so far.
+        shares: (15,) w.
+        blending: (14, 14) the stack's step matrix.
+        blend: (14,) its weights.
         seen: (C,) rows of each class.
         scales: (D,) s.
+        fern_channels: (4F,) d of each question, fern by fern.
+        fern_thresholds: (4F,) t.
+        fern_weights: (16F, C) what each leaf says, leaves of a fern one after another.
+        fern_squares: (16F,) G of each leaf.
         recent: (v(D + r)/8, 8) the window's rows in single precision, eight side by side with a
             line for each input; when it is full the oldest row makes room.
         recent_labels: (w,) their targets or classes' places.
-        tally: (15, 3) of each expert, the mixture last: its loss (log loss; squared error), rows
+        tally: (16, 3) of each expert, the mixture last: its loss (log loss; squared error), rows
             it had right (of the last label: rows that had it, too), and weight it had, over the
             rows learned from.
-        course: (32, 14) the weights that the experts had, added up over spans of as many rows
+        course: (32, 15) the weights that the experts had, added up over spans of as many rows
             learned from; see `course`.
         reals: (6,) what has come towards the next landmark; labels of late that were as the last
             one, and that were not; the last target; mean squared error and mean square of late,
             both in the variance of targets.
         sums: (4,), in regression (6,), as in `LearnerState`.
-        counts: (7,) as in `LearnerState`, then landmarks, the last label's place plus 1, whether
-            the map is there.
+        counts: (9,) as in `LearnerState`, then landmarks, the last label's place plus 1, whether
+            the map is there, and the places in the window of the next row that is to be learned
+            anew, and of the one behind the last.
         classes: As in `LearnerState`.
     """
 
@@ -202,6 +227,10 @@ class AutoState(NamedTuple):
     blend: FloatArray
     seen: FloatArray
     scales: FloatArray
+    fern_channels: IntArray
+    fern_thresholds: FloatArray
+    fern_weights: FloatArray
+    fern_squares: FloatArray
     recent: npt.NDArray[np.float32]
     recent_labels: FloatArray
     tally: FloatArray
@@ -248,25 +277,31 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         pivots = np.full((MEMORIES, size), 1.0 / spec.ridge)
         if self.units(spec) == CENTRED:
             pivots[:, 0] = FREE_PIVOT
+        tempers = np.tile([FIRST_BETA, 1.0], (many - 1, 1))
+        tempers[EXPERTS.index("ferns"), 0] = 1.0
         return AutoState(
             factors=np.stack([factor] * MEMORIES),
             pivots=pivots,
             aims=np.zeros((MEMORIES * size, classes)),
             landmarks=np.zeros((spec.landmarks, channels)),
             chase=np.zeros((classes, 1 + channels)),
-            tempers=np.tile([FIRST_BETA, 1.0], (many - 1, 1)),
+            tempers=tempers,
             shares=np.full(many, 1.0 / many),
             blending=np.eye(many - 1) * FIRST_BLENDING,
             blend=np.full(many - 1, 1.0 / (many - 1)),
             seen=np.zeros(classes),
             scales=np.ones(channels),
+            fern_channels=np.zeros(FERN_TESTS * spec.ferns, dtype=np.int64),
+            fern_thresholds=np.zeros(FERN_TESTS * spec.ferns),
+            fern_weights=np.zeros((LEAVES * spec.ferns, classes)),
+            fern_squares=np.zeros(LEAVES * spec.ferns),
             recent=np.zeros((0, SIDE), np.float32),
             recent_labels=np.zeros(0),
             tally=np.zeros((many + 1, 3)),
             course=np.zeros((SPANS, many)),
             reals=np.zeros(REALS),
             sums=first_sums(spec, 1.0),
-            counts=np.zeros(MAPPED + 1, dtype=np.int64),
+            counts=np.zeros(ANEW_END + 1, dtype=np.int64),
             classes=(),
         )
 
@@ -302,7 +337,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         return logs
 
     def experts(self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike) -> FloatArray:
-        """Return what each of `EXPERTS` says of rows, (n, 14, C): probabilities, or targets."""
+        """Return what each of `EXPERTS` says of rows, (n, 15, C): probabilities, or targets."""
         return self._evaluated(spec, state, features)[:, :-1]
 
     def _evaluated(self, spec: AutoSpec, state: AutoState, features: npt.ArrayLike) -> FloatArray:
@@ -334,6 +369,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         named = {name: array.copy() for name, array in self.arrays(state).items()}
         more = (len(classes) if spec.classifies else 1) - state.aims.shape[1]
         named["aims"] = np.pad(named["aims"], ((0, 0), (0, more)))
+        named["fern_weights"] = np.pad(named["fern_weights"], ((0, 0), (0, more)))
         named["chase"] = np.pad(named["chase"], ((0, more), (0, 0)))
         named["seen"] = np.pad(named["seen"], (0, more))
         width, before = self.width(spec, state), len(state.recent_labels)
@@ -362,9 +398,9 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
     ) -> dict[str, Like]:
         """Return what a state's arrays should be like; see `PrequentialLearner`."""
         landmarks, aims, counts = arrays["landmarks"], arrays["aims"], arrays["counts"]
-        if landmarks.ndim != 2 or aims.ndim != 2 or counts.shape != (MAPPED + 1,):
+        if landmarks.ndim != 2 or aims.ndim != 2 or counts.shape != (ANEW_END + 1,):
             shapes = landmarks.shape, aims.shape, counts.shape
-            raise ConfigError("shapes of landmarks, aims, counts", shapes, "(m, D), (2p, C), (7,)")
+            raise ConfigError("shapes of landmarks, aims, counts", shapes, "(m, D), (2p, C), (9,)")
         channels, width = landmarks.shape[1], len(aims) // MEMORIES - 1 - spec.landmarks
         if not 1 <= channels <= width <= MAX_INPUTS:
             raise ConfigError("state.aims", aims.shape, f"of 1 to {MAX_INPUTS} inputs")
@@ -385,13 +421,17 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             "blend": real(many - 1),
             "seen": real(classes),
             "scales": real(channels),
+            "fern_channels": whole(FERN_TESTS * spec.ferns),
+            "fern_thresholds": real(FERN_TESTS * spec.ferns),
+            "fern_weights": real(LEAVES * spec.ferns, classes),
+            "fern_squares": real(LEAVES * spec.ferns),
             "recent": Like((-(-kept // SIDE) * width, SIDE), np.float32),
             "recent_labels": real(kept),
             "tally": real(many + 1, 3),
             "course": real(SPANS, many),
             "reals": real(REALS),
             "sums": real(many_sums(spec)),
-            "counts": whole(MAPPED + 1),
+            "counts": whole(ANEW_END + 1),
         }
 
     def sound(self, spec: AutoSpec, state: AutoState) -> AutoState:
@@ -402,7 +442,13 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             Limit("landmarks", MET, spec.landmarks),
             Limit("place of the last label", LATEST, len(state.classes)),
             Limit("whether the map is there", MAPPED, 1),
+            Limit("rows to learn anew", ANEW_END, len(state.recent_labels)),
         )
+        channels = state.fern_channels
+        if ((channels < 0) | (channels >= len(state.scales))).any():
+            raise ConfigError("state.fern_channels", channels.tolist(), "places of channels")
+        if not (state.fern_squares >= 0.0).all():
+            raise ConfigError("state.fern_squares", state.fern_squares.min(), "numbers from 0 on")
         places = state.recent_labels
         if spec.classifies and not np.isin(places, np.arange(len(state.classes))).all():
             raise ConfigError("state.recent_labels", places.tolist(), "places of classes")
@@ -439,7 +485,7 @@ def course(state: AutoState) -> tuple[IntArray, FloatArray]:
     as long and each line takes the next one in.
 
     Returns:
-        (k,) rows learned from up to the end of each span, and (k, 14) weights, k <= 32.
+        (k,) rows learned from up to the end of each span, and (k, 15) weights, k <= 32.
     """
     learned, span = int(state.counts[LEARNED]), 1
     while learned > SPANS * span:

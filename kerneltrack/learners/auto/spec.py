@@ -12,13 +12,18 @@ from kerneltrack.settings import OneOf, Range
 
 
 class Effort(NamedTuple):
-    """Landmarks and rows of the window."""
+    """Landmarks, rows of the window, ferns."""
 
     landmarks: int
     rows: int
+    ferns: int
 
 
-EFFORTS = {"low": Effort(60, 512), "default": Effort(120, 2048), "high": Effort(300, 8192)}
+EFFORTS = {
+    "low": Effort(60, 512, 24),
+    "default": Effort(120, 2048, 64),
+    "high": Effort(300, 8192, 256),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,7 @@ class AutoSpec(LearnerSpec):
         str,
         OneOf(tuple(EFFORTS)),
         """How much time and state a row may cost: `low`, `default` or `high` stand for 60, 120 or
-        300 landmarks and a window of 512, 2,048 or 8,192 rows.""",
+        300 landmarks, a window of 512, 2,048 or 8,192 rows and 24, 64 or 256 ferns.""",
     ] = "default"
     budget: Annotated[
         int | None,
@@ -84,6 +89,11 @@ class AutoSpec(LearnerSpec):
     def landmarks(self) -> int:
         """Most landmarks of the map."""
         return EFFORTS[self.effort].landmarks if self.budget is None else self.budget
+
+    @property
+    def ferns(self) -> int:
+        """Random ferns."""
+        return EFFORTS[self.effort].ferns
 
     def rows_kept(self, width: int) -> int:
         """Return most rows of the window, for rows of `width` inputs.
