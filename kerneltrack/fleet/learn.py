@@ -7,6 +7,7 @@ comes of a model depends on its own rows alone: on no other model, and on no cut
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.block import LearnedBlock, learn_block
 from kerneltrack.learners.common.board import Board, Line, add_rows, scored_rows
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
+from kerneltrack.learners.common.label_sets import joined, moved
 from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from kerneltrack.registry import get_learner
@@ -250,16 +252,21 @@ def join_each(parts: Sequence[Predictions]) -> Predictions:
     columns: dict[str, Any] = {}
     for field in dataclasses.fields(Predictions):
         values = [getattr(part, field.name) for part in parts]
-        if field.name not in ("classes", "code"):
+        if field.name not in ("classes", "code", "members"):
             columns[field.name] = None if values[0] is None else np.concatenate(values)
     names: dict[str, int] = {}
-    codes = []
+    codes, sets = [], []
     for part in parts:
         own = [names.setdefault(name, len(names)) for name in part.classes]
         if part.code is not None:
             codes.append(np.array([*own, -1], np.int64)[part.code])
+        if part.members is not None:
+            sets.append(moved(part.members, np.array(own, np.int64)))
     return Predictions(
-        classes=tuple(names), code=np.concatenate(codes) if codes else None, **columns
+        classes=tuple(names),
+        code=np.concatenate(codes) if codes else None,
+        members=functools.reduce(joined, sets) if sets else None,
+        **columns,
     )
 
 

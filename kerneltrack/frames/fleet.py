@@ -982,6 +982,8 @@ class _Output:
         if specs.learner is not None and specs.learner.classifies:
             self.columns["prediction"] = [None] * count
             self.columns |= {name: np.full(count, np.nan) for name in ("score", "margin")}
+            if specs.learner.intervals is not None:
+                self.columns["set"] = [None] * count
             self.columns["correct"] = [None] * count
         elif specs.learner is not None:
             bounds = () if specs.learner.intervals is None else ("lower", "upper")
@@ -1032,9 +1034,12 @@ class _Output:
         decisions: dict[str, Any] = {"score": said.score, "margin": said.margin}
         for name, values in decisions.items():
             self.columns[name][where] = np.where(known, values, np.nan)
+        sets = said.sets
         right = said.correct.tolist() if said.correct is not None else []
         for at, place in enumerate(where):
             self.columns["prediction"][place] = names[at]
+            if sets and known[at]:
+                self.columns["set"][place] = sets[at]
             if scored[at]:
                 self.columns["correct"][place] = right[at]
 

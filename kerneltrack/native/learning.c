@@ -17,6 +17,8 @@ enum { LOG_BOUND, MANY_ERRORS, RUN, ERROR_SUMS };
 /* Step of the bound's logarithm where a tenth of the errors is to be above it, and the longest. */
 #define PACE 0.1
 #define MOST_PACE 0.2
+/* Classes in a word of a set. */
+#define BITS 64
 /* What is rarer is no chance. */
 #define RARE 1e-5
 /* A target counts as at most so many standard deviations from the mean. */
@@ -181,6 +183,26 @@ static void report_class(const lesson *at, const double *values, const double *c
   out->margin.at[at->n] = at->known > 1 ? chances[best] - second : 0.0;
 }
 
+/* -log of a probability: how odd a label of that class would be. */
+static double oddness(double chance) { return larger(0.0, -log1(chance)); }
+
+/* The classes that are no odder than the bound; before the first label all that are known. */
+static void report_set(const lesson *at, const double *chances) {
+  int_table *members = &at->out->members;
+  int64_t *words = members->at + at->n * members->columns;
+  double bound = half_width(at->errors);
+  for (int64_t c = 0; c < at->known && c < members->columns * BITS; c++)
+    if (!(oddness(chances[c]) > bound))
+      words[c / BITS] |= (int64_t)((uint64_t)1 << (c % BITS));
+}
+
+/* How far the prediction is from its label: a class that was not known is as odd as one can be. */
+static double error_of(const lesson *at, const double *chances, double value) {
+  if (at->how->regression) return fabs(at->labels->targets.at[at->n] - value);
+  int known = at->code >= 0 && at->code < at->known;
+  return oddness(known ? chances[at->code] : FLOOR / (double)(at->known + 1));
+}
+
 static void report_target(const lesson *at, double value) {
   at->out->value.at[at->n] = value;
   if (!at->errors) return;
@@ -197,15 +219,15 @@ static int report(lesson *at, const double *values, const double *chances) {
       report_target(at, value);
     else if (at->known > 0)
       report_class(at, values, chances);
+    if (at->errors && at->known > 0 && !target) report_set(at, chances);
     mark_row(at);
   }
   if (!at->how->learn) return 0;
   at->code = at->labels->codes.at[at->n];
   at->counts[UNUSABLE] += at->code == UNUSABLE_LABEL;
-  if (at->errors && at->known > 0 && at->code >= 0) {
-    double error = fabs(at->labels->targets.at[at->n] - value);
-    follow_errors(at->errors, at->how->coverage, smaller(MAX_ERROR, error));
-  }
+  int labelled = at->how->regression ? at->code >= 0 : at->code != MISSING;
+  if (at->errors && at->known > 0 && labelled)
+    follow_errors(at->errors, at->how->coverage, smaller(MAX_ERROR, error_of(at, chances, value)));
   return at->code >= 0;
 }
 

@@ -63,6 +63,8 @@ typedef struct {
   vec error;
   vec lower;
   vec upper;
+  /* Sets of classes, a bit a class. */
+  int_table members;
 } predicted;
 
 /* A call of a row loop, and the row at hand. */
@@ -82,7 +84,7 @@ typedef struct {
   int64_t n, code;
   /* In regression a decision value z says centre + unit·z. */
   double centre, unit;
-  /* What is known of the errors, where intervals are asked for, else NULL. */
+  /* What is known of the errors, where intervals or sets are asked for, else NULL. */
   double *errors;
 } lesson;
 

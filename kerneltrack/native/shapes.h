@@ -35,6 +35,11 @@ typedef struct {
 } ints;
 
 typedef struct {
+  int64_t *at;
+  int64_t rows, columns;
+} int_table;
+
+typedef struct {
   uint8_t *at;
   int64_t size;
 } flags;

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.learners.common.label_sets import flags_of
 from kerneltrack.learners.common.labels import MAX_NAME
 from kerneltrack.learners.common.spec import CLASSIFICATION
 from kerneltrack.registry import get_learner
@@ -128,6 +129,25 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         said = self._predictions(X)
         labels: npt.NDArray[Any] = self.classes_[self._places()[said.code]]
         return labels
+
+    def predict_set(self, X: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return the classes of each row that hold its label by the share asked for.
+
+        Args:
+            X: Shape (n, D).
+
+        Returns:
+            Shape (n, C), True for the classes in the row's set, which may be empty.
+
+        Raises:
+            ValueError: as in `predict`, and without `learner_params={"intervals": .9}`, say.
+        """
+        said = self._predictions(X)
+        if said.members is None:
+            raise ConfigError("learner_params", self.learner_params, "with intervals, a share")
+        found = np.zeros((len(said.members), len(self.classes_)), np.bool_)
+        found[:, self._places()] = flags_of(said.members, len(said.classes))
+        return found
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Return the decision value of each row and class; the class of the largest is predicted.

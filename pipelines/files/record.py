@@ -224,11 +224,13 @@ def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int |
     """Return how many predictions met a label, and how good they were.
 
     Of classes the accuracy, and the log loss and Brier score of the scores, as `losses_of_chances`
-    has them; of targets the root mean squared error, and the share of them in their intervals.
+    has them; of targets the root mean squared error. With intervals or sets the share of labels in
+    them, and the classes in a set.
     """
     names = ["correct", "score"] if learner.classifies else ["error"]
-    bounds = [] if learner.intervals is None else ["label", "lower", "upper"]
-    scored, total, losses, inside = 0, 0.0, np.zeros(2), 0
+    bounds = ["label", *(("set",) if learner.classifies else ("lower", "upper"))]
+    bounds = [] if learner.intervals is None else bounds
+    scored, total, losses, inside, classes = 0, 0.0, np.zeros(2), 0, 0
     for path in _files(output, part):
         with FileSystems.open(path) as handle:
             table = pq.ParquetFile(handle).read(columns=[*names, *bounds])
@@ -236,7 +238,12 @@ def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int |
         found = table[names[0]].to_numpy().astype(np.float64)
         scored += len(found)
         total += float(found.sum() if learner.classifies else (found**2).sum())
-        if bounds:
+        if bounds and learner.classifies:
+            sets, rows = table["set"].combine_chunks(), table["label"].combine_chunks()
+            owners, members = pc.list_parent_indices(sets), pc.list_flatten(sets)
+            inside += pc.sum(pc.equal(members, rows.take(owners))).as_py() or 0
+            classes += len(members)
+        elif bounds:
             target, lower, upper = (table[name].to_numpy() for name in bounds)
             inside += int(((lower <= target) & (target <= upper)).sum())
         if learner.classifies:
@@ -248,12 +255,14 @@ def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int |
         covered = {"coverage": round(inside / scored, 6)} if bounds else {}
         return {"scored": scored, "rmse": mean**0.5, **covered}
     log_loss, brier = (losses / scored).tolist()
+    covered = {"coverage": inside / scored, "set_size": classes / scored} if bounds else {}
     return {
         "scored": scored,
         "correct": round(total),
         "accuracy": round(mean, 6),
         "log_loss": round(log_loss, 6),
         "brier": round(brier, 6),
+        **{name: round(value, 6) for name, value in covered.items()},
     }
 
 
@@ -318,7 +327,10 @@ def performance_text(counts: dict[str, Any]) -> str:
     text += f" ({', '.join(guesses)})" if guesses else ""
     if "log_loss" in counts:
         text += f"; log loss {counts['log_loss']:.3f}, Brier score {counts['brier']:.3f}"
-    if "coverage" in counts:
+    if "set_size" in counts:
+        text += f"; {counts['coverage']:.1%} of the labels lie in their sets"
+        text += f" of {counts['set_size']:.2f} classes on the average"
+    elif "coverage" in counts:
         text += f"; {counts['coverage']:.1%} of the targets lie in their intervals"
     weights = {name: share for name, share in counts.items() if name.startswith(_WEIGHT)}
     names = {_WEIGHT + plain_name(expert): expert for expert in EXPERTS}

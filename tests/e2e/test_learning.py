@@ -304,6 +304,27 @@ def test_a_learner_is_told_the_row_beside_its_features(
     same_state(found.state, expected)
 
 
+def test_sets_of_classes_are_a_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = labelled_table(300, models=2)
+    source = write(tmp_path / "in.parquet", table)
+    asked = (*COLUMNS, *SMALL, *RIDGE, "--intervals", ".8")
+    track(source, *asked, "--output", str(tmp_path / "out"))
+    spec = RidgeSpec(inputs="features", intervals=0.8)
+    found, rows = lines_of(tmp_path / "out", "predictions"), []
+    for name, own in models_of(table).items():
+        _, records = core_alone(spec, by_name(learned_from(own, SPEC), spec))
+        assert found[name] == records
+        rows += [row for row in records if row["correct"] is not None]
+    held = sum(row["label"] in row["set"] for row in rows) / len(rows)
+    size = sum(len(row["set"]) for row in rows) / len(rows)
+    said = capsys.readouterr().out
+    assert (
+        f"{held:.1%} of the labels lie in their sets of {size:.2f} classes on the average" in said
+    )
+    learned = record_of(tmp_path / "out")["counts"]
+    assert "coverage" in str(learned)
+
+
 @pytest.mark.parametrize("inputs", ["rows", "both"])
 def test_a_learner_gets_rows_as_a_moving_scale_had_them(inputs: str, tmp_path: Path) -> None:
     table = labelled_table(300, models=1)

@@ -64,6 +64,9 @@ SPECS: tuple[LearnerSpec, ...] = (
     RidgeSpec(task="regression", intervals=0.9),
     POLKSpec(task="regression", warmup=20, budget=8, batch=3, intervals=0.5),
     AutoSpec(task="regression", budget=8, inputs="features", intervals=0.99),
+    HingeSpec(intervals=0.9),
+    POLKSpec(warmup=20, budget=8, batch=3, intervals=0.5),
+    AutoSpec(budget=8, inputs="features", intervals=0.99),
 )
 SPECS += tuple(
     LEARNERS.spec_type(name)() for name in LEARNERS if all(spec.learner != name for spec in SPECS)

@@ -49,6 +49,8 @@ def record(
         values["prediction"] = said.classes[said.code[row]] if known else None
         values["score"] = said.score[row] if known else None
         values["margin"] = said.margin[row] if known else None
+        if said.members is not None:
+            values["set"] = said.sets[row] if known else None
         values["label"] = label
         assert said.correct is not None
         values["correct"] = bool(said.correct[row]) if said.scored[row] else None

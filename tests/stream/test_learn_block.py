@@ -112,9 +112,10 @@ def test_a_block_says_what_each_model_says(spec: LearnerSpec, inputs: str) -> No
         RidgeSpec(),
         RidgeSpec(task="regression"),
         RidgeSpec(task="regression", intervals=0.8),
+        RidgeSpec(intervals=0.8, max_classes=2),
         AutoSpec(),
     ],
-    ids=["c", "r", "i", "auto"],
+    ids=["c", "r", "i", "s", "auto"],
 )
 def test_metrics_of_windows(spec: LearnerSpec, window: float) -> None:
     _, lines, _ = compared(spec, features(spec.classifies), window=window)

@@ -289,6 +289,21 @@ def test_the_label_of_a_refused_row_is_no_guess(spec: RidgeSpec) -> None:
 
 
 @pytest.mark.parametrize("window", [None, 10.0])
+def test_sets_are_counted(window: float | None) -> None:
+    spec = RidgeSpec(intervals=0.8, max_classes=2)
+    table = make_features(150, seed=3, spec=spec)
+    outcome = train([("m", chunk) for chunk in table.cut([40, 90])], spec, window=window)
+    line = outcome.metrics["m"][-1]
+    rows = [row for row in outcome.predictions["m"] if row["correct"] is not None]
+    assert len(rows) == line["scored"]
+    inside = [row["label"] in row["set"] for row in rows]
+    assert line["coverage"] == pytest.approx(sum(inside) / len(rows))
+    assert line["set_size"] == pytest.approx(sum(len(row["set"]) for row in rows) / len(rows))
+    # A label without room is held by no set.
+    assert {len(row["set"]) for row in rows} <= {0, 1, 2} and any(inside)
+
+
+@pytest.mark.parametrize("window", [None, 10.0])
 def test_intervals_are_counted(window: float | None) -> None:
     spec = RidgeSpec(task="regression", intervals=0.8)
     table = make_features(150, seed=3, spec=spec)

@@ -37,6 +37,7 @@ ROWS = 80
 SPECS: tuple[LearnerSpec, ...] = (
     RidgeSpec(max_classes=3),
     RidgeSpec(task="regression", intervals=0.8),
+    RidgeSpec(intervals=0.8),
     AutoSpec(budget=8, max_classes=3, inputs="features"),
     PegasosSpec(),
     POLKSpec(warmup=20, budget=12),

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
-from kerneltrack.learners import AutoSpec, LearnerSpec, LMSSpec, POLKSpec, RidgeSpec
+from kerneltrack.learners import AutoSpec, HingeSpec, LearnerSpec, LMSSpec, POLKSpec, RidgeSpec
 from kerneltrack.learners.common.board import of_intervals
+from kerneltrack.learners.common.label_sets import flags_of, joined, of_sets, sets_of
+from kerneltrack.registry import get_learner
 from tests.oracles.learner_cases import stream
 
 FloatArray = npt.NDArray[np.float64]
@@ -123,6 +124,66 @@ def test_targets_without_errors_have_intervals_of_no_width() -> None:
     assert inside[1_600:].mean() > 0.8
 
 
-def test_classes_have_no_intervals() -> None:
-    with pytest.raises(ConfigError, match=r"intervals = 0\.9: must be none"):
-        RidgeSpec(intervals=0.9)
+def drifting(kind: str, seed: int, count: int = 6_000) -> tuple[FloatArray, list[str]]:
+    """Rows and classes; where they lie, or how many there are, changes."""
+    rng = np.random.default_rng(seed)
+    rows, at = rng.normal(size=(count, 3)), np.arange(count) / count
+    turn = {"still": 0.0 * at, "turns": 3.0 * at, "jumps": np.floor(3.0 * at)}.get(kind, 0.0 * at)
+    side = np.cos(turn) * rows[:, 0] + np.sin(turn) * rows[:, 1] + 0.3 * rng.normal(size=count)
+    codes = (side > 0.5).astype(int) + (side > -0.5)
+    if kind == "late class":
+        codes[(at > 0.6) & (rows[:, 2] > 0.5)] = 3
+    if kind == "noisier":
+        wrong = rng.random(count) < 0.5 * at
+        codes[wrong] = rng.integers(0, 3, int(wrong.sum()))
+    return rows, [f"class {code}" for code in codes.tolist()]
+
+
+@pytest.mark.parametrize("kind", ["still", "turns", "jumps", "late class", "noisier"])
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize(
+    "kind_of", [RidgeSpec, HingeSpec, POLKSpec, AutoSpec], ids=lambda kind: kind.learner
+)
+def test_the_stated_share_of_labels_is_in_sets(
+    kind: str, coverage: float, kind_of: type[LearnerSpec]
+) -> None:
+    rows, labels = drifting(kind, seed=5)
+    _, said = learn_all(kind_of(intervals=coverage), rows, labels)
+    assert said.members is not None and said.lower is None
+    codes = np.array([said.classes.index(label) for label in labels])
+    within = of_sets(said.members, codes)[SKIPPED:]
+    assert abs(within[:, 0].mean() - coverage) < 0.02
+    assert within[:, 1].mean() < len(said.classes)
+
+
+def test_a_set_is_of_the_likeliest_classes_by_the_bound() -> None:
+    rows, labels = drifting("turns", seed=2, count=400)
+    spec, learner = HingeSpec(intervals=0.8), get_learner("hinge")
+    state, oddness, found = learner.begin(spec, 3, 3), [], []
+    for row, label in zip(rows, labels, strict=True):
+        chances = learner.probabilities(spec, state, row[np.newaxis])[0]
+        known = dict(zip(state.classes, (-np.log(chances)).tolist(), strict=True))
+        state, said = learner.update(spec, state, row[np.newaxis], [label])
+        found.append(set(said.sets[0]))
+        if known:
+            oddness.append((known, known.get(label, -math.log(1e-3 / (len(known) + 1)))))
+    bounds = followed(np.array([max(odd, 0.0) for _, odd in oddness if odd > 1e-12]), 0.2)
+    later = [part for part in oddness if part[1] > 1e-12]
+    sets = found[-len(later) :]
+    for (known, _), bound, members in list(zip(later, bounds, sets, strict=True))[1:]:
+        assert members == {name for name, odd in known.items() if odd <= bound}
+
+
+def test_flags_and_sets_are_each_others_way_back() -> None:
+    flags = np.random.default_rng(0).random((7, 130)) < 0.3
+    members = sets_of(flags)
+    assert members.shape == (7, 3) and members.dtype == np.int64
+    assert np.array_equal(flags_of(members, 130), flags)
+    assert np.array_equal(flags_of(members, 200)[:, 130:], np.zeros((7, 70), np.bool_))
+    more = joined(sets_of(flags[:, :3]), members)
+    assert np.array_equal(flags_of(more, 130)[7:], flags)
+    codes = np.array([0, 64, 129, -1, -2, 500, 1])
+    held = [bool(0 <= c < 130 and row[c]) for row, c in zip(flags, codes.tolist(), strict=True)]
+    assert of_sets(members, codes).tolist() == [
+        [float(one), float(row.sum())] for one, row in zip(held, flags, strict=True)
+    ]

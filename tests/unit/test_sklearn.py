@@ -630,6 +630,23 @@ def test_landmarks_that_no_subspace_can_begin_with(options: dict[str, Any], mess
         SubspaceTracker(**{**SMALL, **options}).fit(ROWS)
 
 
+def test_sets_hold_the_share_of_labels_that_is_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(4_000, 2))
+    labels = np.where(rows[:, 0] + rng.normal(size=4_000) > 0, 7, np.where(rows[:, 1] > 0, 3, 5))
+    model = SubspaceClassifier(
+        rank=20, budget=40, rule="nonparametric", forgetting=1.0, learner_params={"intervals": 0.9}
+    ).fit(rows[:2_500], labels[:2_500])
+    sets = model.predict_set(rows[2_500:])
+    assert sets.shape == (1_500, 3) and sets.dtype == np.bool_
+    place = np.searchsorted(model.classes_, labels[2_500:])
+    # One bound for all rows, as for intervals.
+    assert abs(sets[np.arange(1_500), place].mean() - 0.9) < 0.08
+    assert 1.0 < sets.sum(axis=1).mean() < 3.0
+    with pytest.raises(ValueError, match="with intervals"):
+        SubspaceClassifier().fit(rows, labels).predict_set(rows)
+
+
 def test_intervals_hold_the_share_of_targets_that_is_asked_for() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(3_000, 2))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.auto.learner import EXPERTS as AUTO_EXPERTS
 from kerneltrack.learners.auto.learner import AutoState, course
-from kerneltrack.learners.common.board import OF_INTERVALS, SUMS, Line, wide_sums
+from kerneltrack.learners.common.board import SUMS, Line, wide_sums
 from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
 from transforms.chunks import Chunk
 from transforms.read.kinds import codes_of, encode
@@ -79,9 +79,8 @@ def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence
         columns["rmse"] = _mean(sums[:, 0], counts[:, 1], root=True)
         columns["mae"] = _mean(sums[:, 1], counts[:, 1])
         columns["running_rmse"] = _mean(total[:, 0], running[:, 1], root=True)
-    if spec.intervals is not None:
-        for place, name in enumerate(OF_INTERVALS, SUMS):
-            columns[name] = _mean(sums[:, place], counts[:, 1])
+    for place, name in enumerate(spec.interval_metrics, SUMS):
+        columns[name] = _mean(sums[:, place], counts[:, 1])
     for place, name in enumerate(guess_columns(spec), 2):
         columns[name] = _mean(sums[:, place], counts[:, 1], root=not spec.classifies)
     if told and isinstance(told[0][0], AutoState):

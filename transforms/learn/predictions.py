@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.learners import Predictions
+from kerneltrack.learners.common.label_sets import named_flags
 
 SLICE_ROWS = 16_384
 """Rows a chunk of predictions holds at most."""
@@ -35,9 +37,22 @@ def prediction_arrays(said: Predictions, label: pa.Array | None) -> dict[str, pa
     columns["prediction"] = names.take(pa.array(said.code, mask=none))
     columns["score"] = pa.array(said.score, mask=none)
     columns["margin"] = pa.array(said.margin, mask=none)
+    if said.members is not None:
+        columns["set"] = _sets(said.members, said.classes, none)
     columns["label"] = pa.nulls(count, pa.string()) if label is None else label
     columns["correct"] = pa.array(said.correct, mask=~said.scored)
     return columns
+
+
+def _sets(
+    members: npt.NDArray[np.int64], classes: Sequence[str], none: npt.NDArray[np.bool_]
+) -> pa.Array:
+    """Return sets as lists of names, null where nothing was predicted."""
+    flags, names = named_flags(members, classes)
+    flags[none] = False
+    ends = np.concatenate([[0], np.cumsum(flags.sum(axis=1))])
+    chosen = pa.array(names, pa.string()).take(pa.array(np.nonzero(flags)[1]))
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), chosen, mask=pa.array(none))
 
 
 def _or_null(values: npt.NDArray[np.float64] | None) -> pa.Array:

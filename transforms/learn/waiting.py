@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.base import ABSOLUTE, CORRECT, SCORED, SQUARED
+from kerneltrack.learners.common.label_sets import joined
 from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
 from transforms.learn.late_labels import LateLabels
@@ -126,7 +127,9 @@ def join_predictions(first: Predictions, then: Predictions) -> Predictions:
     """Join predictions of one model, the later ones knowing all classes of the earlier."""
     more = prediction_columns(then)
     columns: dict[str, Any] = {
-        name: np.concatenate([column, more[name]])
+        name: joined(column, more[name])
+        if name == "members"
+        else np.concatenate([column, more[name]])
         for name, column in prediction_columns(first).items()
     }
     return dataclasses.replace(then, **columns)

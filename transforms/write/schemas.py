@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 
 from kerneltrack.learners import AutoSpec, LearnerSpec
-from kerneltrack.learners.common.board import OF_INTERVALS
 from kerneltrack.learners.common.guesses import GUESSES
 from kerneltrack.monitor.periods.device import NUMBERS
 from kerneltrack.monitor.reference import WRITTEN
@@ -172,6 +171,7 @@ def predictions_schema(spec: LearnerSpec, has_time: bool) -> pa.Schema:
             pa.field("prediction", pa.string()),
             pa.field("score", pa.float64()),
             pa.field("margin", pa.float64()),
+            *([pa.field("set", pa.list_(pa.string()))] if spec.intervals is not None else []),
             pa.field("label", pa.string()),
             pa.field("correct", pa.bool_()),
         ]
@@ -230,8 +230,7 @@ def metrics_schema(spec: LearnerSpec) -> pa.Schema:
         ]
     else:
         fields += [pa.field(name, pa.float64()) for name in ("rmse", "mae", "running_rmse")]
-    if spec.intervals is not None:
-        fields += [pa.field(name, pa.float64()) for name in OF_INTERVALS]
+    fields += [pa.field(name, pa.float64()) for name in spec.interval_metrics]
     fields += [pa.field(name, pa.float64()) for name in guess_columns(spec)]
     if spec.learner == AutoSpec.learner:
         fields.append(pa.field("experts", EXPERTS))

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.learners.common.label_sets import named_flags
 from kerneltrack.learners.common.spec import (
     LearnerSpec,
 )
@@ -101,6 +102,8 @@ class Predictions:
         lower: (n,) lower end of the interval that `LearnerSpec.intervals` asks for, NaN before the
             first error; None without.
         upper: (n,) its upper end.
+        members: (n, W) the set of classes that `LearnerSpec.intervals` asks for, a bit a class (see
+            `label_sets`); None without. It may be empty; before the first label there is none.
     """
 
     valid: BoolArray
@@ -114,6 +117,7 @@ class Predictions:
     error: FloatArray | None
     lower: FloatArray | None = None
     upper: FloatArray | None = None
+    members: IntArray | None = None
 
     @property
     def names(self) -> list[str | None]:
@@ -122,6 +126,14 @@ class Predictions:
             return []
         known: tuple[str | None, ...] = (*self.classes, None)
         return [known[code] for code in self.code.tolist()]
+
+    @property
+    def sets(self) -> list[list[str]]:
+        """The sets of classes, each by the alphabet; none without."""
+        if self.members is None:
+            return []
+        flags, names = named_flags(self.members, self.classes)
+        return [[names[place] for place in np.flatnonzero(row).tolist()] for row in flags]
 
 
 class Learner(Protocol):

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kerneltrack.learners.common.base import FloatArray, IntArray, Predictions
 from kerneltrack.learners.common.board import Board, Line, count_each, scored_rows
 from kerneltrack.learners.common.guesses import guess_each
+from kerneltrack.learners.common.label_sets import BITS, flags_of, sets_of
 from kerneltrack.learners.common.labels import CodedBlock, coded_each, coded_targets
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.registry import get_learner
@@ -86,7 +87,10 @@ def learn_block(
     counted = count_each(boards, marks, starts, stops, window)
     if said.code is not None:
         code = _named(said.code, block, starts, stops)
-        said = dataclasses.replace(said, classes=tuple(block.names), code=code)
+        members = None
+        if said.members is not None:
+            members = _sets_named(said.members, block, starts, stops)
+        said = dataclasses.replace(said, classes=tuple(block.names), code=code, members=members)
     boards = [
         board._replace(guesses=known) for (board, _), known in zip(counted, guesses, strict=True)
     ]
@@ -100,3 +104,14 @@ def _named(codes: IntArray, block: CodedBlock, starts: IntArray, stops: IntArray
     first = np.repeat(block.ends[:-1], stops - starts)
     places: IntArray = np.where(codes < 0, -1, block.order[np.maximum(first + codes, 0)])
     return places
+
+
+def _sets_named(
+    members: IntArray, block: CodedBlock, starts: IntArray, stops: IntArray
+) -> IntArray:
+    """Return sets of models' own codes as sets of places in the names of all."""
+    first = np.repeat(block.ends[:-1], stops - starts)
+    rows, codes = np.nonzero(flags_of(members, members.shape[1] * BITS))
+    flags = np.zeros((len(members), len(block.names)), np.bool_)
+    flags[rows, block.order[first[rows] + codes]] = True
+    return sets_of(flags)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.base import Predictions
 from kerneltrack.learners.common.guesses import GUESSES, Guesses
+from kerneltrack.learners.common.label_sets import of_sets
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import MOST
 from kerneltrack.native.elementary import elementary
@@ -26,8 +27,6 @@ FloatArray = npt.NDArray[np.float64]
 
 _CODES = 1 << 31
 SUMS = 2 + len(GUESSES)
-OF_INTERVALS = ("coverage", "width", "interval_score")
-"""What sums hold of intervals behind the others, where they are asked for."""
 _GUESSES = "guesses."
 MIN_CHANCE = 1e-6
 """A probability counts as at least this much where its logarithm is taken."""
@@ -65,8 +64,9 @@ class Tally(NamedTuple):
         sums: (5,) over the rows scored: of targets squared and absolute errors, of classes the log
             loss and the Brier score of `score` (see `losses_of_chances`); then for each of
             `GUESSES` the rows that it had right, or its squared errors. NaN where it is left out.
-            (8,) where rows have intervals: then how many held their target, their widths and
-            interval scores.
+            Where rows have intervals or sets, `LearnerSpec.interval_metrics` behind them: (8,) how
+            many intervals held their target, their widths and interval scores; (7,) how many sets
+            held their label, and their classes.
         pairs: (m, 3) label, prediction, count of the rows scored, by the classes' codes; a label
             without one has code `max_classes`. Sorted, at most (max_classes + 1)·max_classes.
     """
@@ -133,7 +133,7 @@ class Board(NamedTuple):
         tallies = []
         for part in ("total", "window"):
             tally = Tally(*(arrays[f"{part}.{name}"] for name in Tally._fields))
-            widths = [SUMS] if spec.intervals is None else [SUMS, SUMS + len(OF_INTERVALS)]
+            widths = [SUMS, SUMS + len(spec.interval_metrics)]
             if tally.counts.shape != (3,) or tally.sums.shape not in [(width,) for width in widths]:
                 raise ValueError(f"{part} has other counts")
             for whole in (tally.counts, tally.pairs):
@@ -189,7 +189,7 @@ class ScoredRows(NamedTuple):
         score: (n,) probability of the predicted class; None in regression.
         codes: (n, 2) codes of label and prediction, where scored; None in regression.
         guessed: (n, 3) of each of `GUESSES` whether it was right, or its squared error.
-        intervals: (n, 3) `OF_INTERVALS` of each row; None without intervals.
+        intervals: (n, k) `LearnerSpec.interval_metrics` of each row; None without.
     """
 
     clock: IntArray
@@ -237,7 +237,8 @@ def scored_rows(
             within = of_intervals(spec.intervals, said.lower, said.upper, labels)
         return ScoredRows(clock, said.scored, None, said.error, None, None, guessed, within)
     codes = np.column_stack([np.where(labels < 0, spec.max_classes, labels), said.code])
-    return ScoredRows(clock, said.scored, said.correct, None, said.score, codes, guessed)
+    within = None if said.members is None else of_sets(said.members, labels)
+    return ScoredRows(clock, said.scored, said.correct, None, said.score, codes, guessed, within)
 
 
 def of_intervals(
@@ -263,7 +264,7 @@ def of_intervals(
 
 def wide_sums(spec: LearnerSpec, sums: FloatArray) -> FloatArray:
     """Return sums with places for all that is counted of the learner's rows."""
-    return _padded(sums, SUMS + (0 if spec.intervals is None else len(OF_INTERVALS)))
+    return _padded(sums, SUMS + len(spec.interval_metrics))
 
 
 def _padded(sums: FloatArray, width: int) -> FloatArray:

@@ -21,6 +21,12 @@ they move, weights are written in the new units, and functions with a bias stay 
 ridge holds the bias back. So targets ay + b are predicted as aŷ + b, but for rounding, of the order
 of n·ε·|b|/(aσ). Without a bias (`bias=False`) targets are scaled only, by their root mean square.
 
+**Sets of classes** are the same: with p of the above, the set is of the classes c of
+-log p_c <= q, where log q follows -log p_y of the labels, as below. A class that was not known
+before counts as odder than any that is. A set is empty where no class is likely enough: a learner
+that is right more often than `intervals` asks for has such rows, else more than the stated share
+were held.
+
 **Intervals.** [ŷ - q, ŷ + q], in which a share of `intervals` = 1 - α of the targets is to lie, for
 every learner: log q follows the learner's own errors, each made before its row was learned,
 
@@ -74,6 +80,7 @@ from kerneltrack.learners.common.base import (
     Labels,
     Predictions,
 )
+from kerneltrack.learners.common.label_sets import no_sets
 from kerneltrack.learners.common.labels import MAX_NAME, MAX_TARGET, Coded, coded, no_labels
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import MOST, Like, check_counts, copies_like
@@ -102,7 +109,7 @@ class Mode(NamedTuple):
         regression: Targets instead of classes.
         known: Classes known at the first row; in regression 1 once a target was learned from.
         units: What targets are learned as: `AS_THEY_ARE`, `SCALED` or `CENTRED`.
-        coverage: Share of targets that intervals are to hold; 0: there are none.
+        coverage: Share of labels that intervals or sets are to hold; 0: there are none.
     """
 
     predict: bool
@@ -129,6 +136,7 @@ class Predicted(NamedTuple):
     error: FloatArray
     lower: FloatArray
     upper: FloatArray
+    members: IntArray
 
     def part(self, start: int, stop: int) -> Predicted:
         """Return those of rows start..stop; what is put into them is put here."""
@@ -209,7 +217,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     ) -> tuple[list[_T], Predictions]:
         """Let many models go through their rows; see `Learner.update_each`."""
         rows, valid = self.checked_rows(spec, states[0], features)
-        out = empty_predictions(spec, valid)
+        out = empty_predictions(spec, valid, max(map(len, classes), default=0))
         known = np.concatenate([[0], np.cumsum(labels.codes >= 0)])
         learned = (known[stops] - known[starts]).tolist()
         after = []
@@ -234,7 +242,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     def predict(self, spec: _S, state: _T, features: npt.ArrayLike) -> Predictions:
         """Predict rows with the state as it is; see `Learner.predict`."""
         rows, valid = self.checked_rows(spec, state, features)
-        out = empty_predictions(spec, valid)
+        out = empty_predictions(spec, valid, len(state.classes))
         mode = self.mode(spec, state, True, False)
         self.process(spec, mode, state, rows, no_labels(len(rows)), out)
         return _predictions(spec, state.classes, out)
@@ -360,7 +368,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         rows, valid = self.checked_rows(spec, state, features)
         numbers, classes = coded(spec, state.classes, labels, valid, grow=True)
         mode = self.mode(spec, state, predict, True)
-        out = empty_predictions(spec, valid)
+        out = empty_predictions(spec, valid, len(classes))
         room = self.roomy(spec, state, classes, int(np.count_nonzero(numbers.codes >= 0)))
         after = self.process(spec, mode, room, rows, numbers, out)
         return after, _predictions(spec, classes, out)
@@ -390,11 +398,18 @@ def known_classes(spec: LearnerSpec, state: Any) -> int:
     return len(state.classes) if spec.classifies else min(int(state.counts[LEARNED]), 1)
 
 
-def empty_predictions(spec: LearnerSpec, valid: BoolArray) -> Predicted:
-    """Return outputs for as many rows as `valid` has, as before the first label."""
+def empty_predictions(spec: LearnerSpec, valid: BoolArray, known: int = 0) -> Predicted:
+    """Return outputs for as many rows as `valid` has, as before the first label.
+
+    Args:
+        spec: The spec.
+        valid: (n,) as `Predictions` has it.
+        known: Classes that sets may hold.
+    """
     count = len(valid)
     classes, targets = (count, 0) if spec.classifies else (0, count)
-    bounds = 0 if spec.intervals is None else count
+    bounds = 0 if spec.intervals is None else targets
+    sets = 0 if spec.intervals is None else classes
     return Predicted(
         valid=np.ascontiguousarray(valid),
         code=np.full(classes, -1, dtype=np.int64),
@@ -406,6 +421,7 @@ def empty_predictions(spec: LearnerSpec, valid: BoolArray) -> Predicted:
         error=np.full(targets, np.nan),
         lower=np.full(bounds, np.nan),
         upper=np.full(bounds, np.nan),
+        members=no_sets(sets, known),
     )
 
 
@@ -421,8 +437,9 @@ def _predictions(spec: LearnerSpec, classes: tuple[str, ...], out: Predicted) ->
         scored=out.scored,
         correct=out.correct if sort else None,
         error=None if sort else out.error,
-        lower=None if spec.intervals is None else out.lower,
-        upper=None if spec.intervals is None else out.upper,
+        lower=None if sort or spec.intervals is None else out.lower,
+        upper=None if sort or spec.intervals is None else out.upper,
+        members=out.members if sort and spec.intervals is not None else None,
     )
 
 

@@ -15,6 +15,10 @@ TASKS = (CLASSIFICATION, REGRESSION)
 MAX_CLASSES = 10_000
 BOTH, FEATURES, ROWS = "both", "features", "rows"
 INPUTS = (BOTH, FEATURES, ROWS)
+OF_INTERVALS = ("coverage", "width", "interval_score")
+"""What metrics say of intervals; see `board.of_intervals`."""
+OF_SETS = ("coverage", "set_size")
+"""What metrics say of sets: the share that holds the label, and classes in a set."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,22 +49,26 @@ class LearnerSpec(Spec):
     intervals: Annotated[
         float | None,
         Range(0.5, 0.999),
-        """Share of targets that is to lie in the interval around its prediction, which follows past
-        errors. Regression only; None: no intervals.""",
+        """Share of labels that is to lie in the interval around its prediction, or of classes in
+        the set that is predicted; both follow past errors. None: neither.""",
     ] = None
 
     def check_together(self) -> None:
-        """Refuse a task that the learner cannot do, and intervals of classes."""
+        """Refuse a task that the learner cannot do."""
         if self.task not in self.tasks:
             raise ConfigError("task", self.task, f"{' or '.join(self.tasks)} for {self.learner}")
-
-        if self.classifies and self.intervals is not None:
-            raise ConfigError("intervals", self.intervals, "none: they are of regression")
 
     @property
     def input_kind(self) -> str:
         """What the learner is given of a row; features where neither spec nor job chose."""
         return self.inputs or FEATURES
+
+    @property
+    def interval_metrics(self) -> tuple[str, ...]:
+        """What metrics say of intervals or sets, none without."""
+        if self.intervals is None:
+            return ()
+        return OF_SETS if self.classifies else OF_INTERVALS
 
     @property
     def classifies(self) -> bool:

@@ -136,11 +136,10 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         state.counts[EARLY] = 0
         state.bandwidth[0] = median_bandwidth(spec.kernel, rows)
         codes = targets.astype(np.int64) if spec.classifies else np.zeros(len(rows), np.int64)
-        none = np.zeros(0, dtype=np.bool_)
+        none, sets = np.zeros(0, dtype=np.bool_), np.zeros((0, 0), dtype=np.int64)
         real, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
-        out = Predicted(
-            np.ones(len(rows), np.bool_), whole, real, real, real, none, none, real, real, real
-        )
+        valid = np.ones(len(rows), np.bool_)
+        out = Predicted(valid, whole, real, real, real, none, none, real, real, real, sets)
         mode = self.mode(spec, state, False, True)._replace(known=0)
         return self.run(spec, mode, state, rows, Coded(codes, targets), out)[1]
 
