@@ -191,7 +191,7 @@ def baselines(output: str, learner: LearnerSpec) -> dict[str, float]:
     """
     columns = guess_columns(learner)
     sums, scored = np.zeros(len(columns)), 0
-    for path in _files(output, METRICS):
+    for path in files_of(output, METRICS):
         with FileSystems.open(path) as handle:
             table = pq.ParquetFile(handle).read(columns=["start", "scored", *columns])
         table = table.filter(pc.and_(pc.is_null(table["start"]), pc.greater(table["scored"], 0)))
@@ -231,7 +231,7 @@ def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int |
     bounds = ["label", *(("set",) if learner.classifies else ("lower", "upper"))]
     bounds = [] if learner.intervals is None else bounds
     scored, total, losses, inside, classes = 0, 0.0, np.zeros(2), 0, 0
-    for path in _files(output, part):
+    for path in files_of(output, part):
         with FileSystems.open(path) as handle:
             table = pq.ParquetFile(handle).read(columns=[*names, *bounds])
         table = table.filter(pc.is_valid(table[names[0]]))
@@ -266,7 +266,8 @@ def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int |
     }
 
 
-def _files(output: str, part: str) -> list[str]:
+def files_of(output: str, part: str) -> list[str]:
+    """Return the paths of a part of the output."""
     pattern = join(output, part, "*.parquet")
     return sorted(found.path for found in FileSystems.match([pattern])[0].metadata_list)
 
@@ -274,7 +275,7 @@ def _files(output: str, part: str) -> list[str]:
 def parquet_rows(output: str, part: str) -> int:
     """Count the rows of a part of the output."""
     total = 0
-    for path in _files(output, part):
+    for path in files_of(output, part):
         with FileSystems.open(path) as handle:
             total += pq.ParquetFile(handle).metadata.num_rows
     return total

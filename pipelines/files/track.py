@@ -42,6 +42,7 @@ from pipelines.files.record import (
     write_record,
 )
 from pipelines.files.time_span import span_lines, span_warnings, time_span
+from pipelines.files.unkept_classes import unkept_classes, unkept_lines
 from pipelines.files.workers import workers_of
 from pipelines.job import JobError, explain, say
 from pipelines.job_spec import Job, job_from_flags, transforms_of
@@ -219,6 +220,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             "failures": failure_reasons(failed),
             **span,
             **missing_values(totals, columns),
+            **unkept_classes(args.output, job.learner, totals),
             **models_without_rows(args.output, int(found["rows_failed"])),
             **({} if job.reference is None else {UNREFERENCED: bare}),
             **_differences(args, files, job),
@@ -249,6 +251,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),
         *missing_lines(record),
+        *unkept_lines(record),
     ]
     say(summary(record, said, report))
     return outcome.end(judged)

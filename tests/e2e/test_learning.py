@@ -20,6 +20,7 @@ from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from pipelines.cli.main import main
 from tests.e2e.jobs import (
     CHANNELS,
+    CLASSES,
     COLUMNS,
     SMALL,
     array_of,
@@ -302,6 +303,23 @@ def test_a_learner_is_told_the_row_beside_its_features(
     assert [line["prediction"] for line in lines] == said.names
     found = codec.decode_learner(snapshots_of(tmp_path / "out")["m%2F0@learner.safetensors"])
     same_state(found.state, expected)
+
+
+def test_classes_without_room_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = labelled_table(300, models=2)
+    source = write(tmp_path / "in.parquet", table)
+    asked = (*COLUMNS, *SMALL, *RIDGE, "--learner-max-classes", "2")
+    track(source, *asked, "--output", str(tmp_path / "out"))
+    late = CLASSES["string"][2]
+    many = table.column("label").to_pylist().count(late)
+    found = record_of(tmp_path / "out")["unkept_classes"]
+    assert found == {"max_classes": 2, "labels": many, "classes": 1, "rows": {late: many}}
+    said = capsys.readouterr().out
+    assert f"warning:  {many} labels are of classes that their model had no room for" in said
+    assert f"(--learner-max-classes): {late}\n" in said
+    track(source, *COLUMNS, *SMALL, *RIDGE, "--output", str(tmp_path / "all"))
+    assert "unkept_classes" not in record_of(tmp_path / "all")
+    assert "no room" not in capsys.readouterr().out
 
 
 def test_sets_of_classes_are_a_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
