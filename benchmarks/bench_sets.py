@@ -1,0 +1,81 @@
+"""Sets of classes and intervals of targets: what share of labels they hold, and how large they are.
+
+    python benchmarks/bench_sets.py [--sets watch ...] [--rows 8000] [--shares 0.8 0.9 0.95 0.99]
+
+Each row is predicted from the row itself, standardised, then learned, in the streams' own orders
+and shuffled, by every learner of `LEARNERS` that knows the task; the first 100 rows are scored for
+nobody. Of classes: the share of sets that hold the label and the mean number of classes in a set.
+Of targets: the share of intervals that hold the target and the interval score (`of_intervals`) over
+that of the best constant width, known only in hindsight.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from benchmarks.defaults_sets import ORDERS, SETS, ordered, whole
+from benchmarks.prequential_sets import CHUNK, FloatArray, Stream
+from kerneltrack.in_memory import learn_all, run_all
+from kerneltrack.learners import AutoSpec, HingeSpec, LearnerSpec, LMSSpec, Predictions, RidgeSpec
+from kerneltrack.learners.common.board import of_intervals
+from kerneltrack.learners.common.inputs import own_inputs
+from kerneltrack.learners.common.label_sets import of_sets
+from kerneltrack.trackers import RowsSpec
+
+LEARNERS: tuple[type[LearnerSpec], ...] = (RidgeSpec, HingeSpec, LMSSpec, AutoSpec)
+
+
+def inputs_of(stream: Stream) -> FloatArray:
+    """Return the rows as learners take them."""
+    spec = RowsSpec(rank=stream.rows.shape[1])
+    state, _ = run_all(spec, stream.rows)
+    return own_inputs(spec, state, stream.rows)
+
+
+def held(stream: Stream, share: float, said: Predictions) -> tuple[float, float]:
+    """Return the share of labels that were held, and the size of what held them."""
+    if said.members is not None:
+        place = {name: code for code, name in enumerate(said.classes)}
+        codes = np.array([place[label] for label in stream.labels], np.int64)
+        covered, size = of_sets(said.members, codes)[CHUNK:].mean(axis=0).tolist()
+        return covered, size
+    if said.lower is None or said.upper is None or said.value is None or said.error is None:
+        raise ValueError("neither sets nor intervals")
+    told = np.arange(CHUNK, len(stream.rows))
+    targets = np.asarray(stream.labels, np.float64)[told]
+    within = of_intervals(share, said.lower[told], said.upper[told], targets)
+    half, value = float(np.quantile(said.error[told], share)), said.value[told]
+    still = of_intervals(share, value - half, value + half, targets)
+    return float(within[:, 0].mean()), float(within[:, 2].mean() / still[:, 2].mean())
+
+
+def main() -> None:
+    """Print a line for each stream, order and learner."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--sets", nargs="+", choices=[*SETS], default=[*SETS])
+    parser.add_argument("--rows", type=int, default=8_000)
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.8, 0.9, 0.95, 0.99])
+    args = parser.parse_args()
+    heads = "".join(f"{f'{share:g}: held':>14s}{'size':>7s}" for share in args.shares)
+    print(f"{'stream':20s}{'order':10s}{'learner':9s}{heads}")
+    for name in args.sets:
+        rows = whole(name)
+        for order in ORDERS:
+            stream = ordered(rows, order, 0, args.rows)
+            task, given = "classification" if stream.classes else "regression", inputs_of(stream)
+            for kind in LEARNERS:
+                if task not in kind.tasks:
+                    continue
+                line = f"{name:20s}{order:10s}{kind.learner:9s}"
+                for share in args.shares:
+                    spec = kind(task=task, intervals=share)
+                    said = learn_all(spec, given, stream.labels, None)[1]
+                    covered, size = held(stream, share, said)
+                    line += f"{covered:14.3f}{size:7.2f}"
+                print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
