@@ -8,6 +8,8 @@
 
 /* Rows that the expert of a few nearest ones asks. */
 #define FEW 4
+/* Rows that the guess of what follows a label begins with. */
+#define FIRST_FOLLOWING 20.0
 /* Rows that are nearer than this are all as near. */
 #define LEAST_SQUARE 1e-6
 
@@ -125,7 +127,17 @@ static void temper(auto_call *call, int64_t expert) {
   take_logs(chances, known, logs);
 }
 
-/* The last label stays as often as it did, or another comes as often as each has. */
+/* Labels come as often as they did after the last one, mixed with as many as `FIRST_FOLLOWING` rows
+of what was expected without that. */
+static void follow_last(const auto_call *call, int64_t last, double *chances) {
+  const double *line = row_of(&call->state->following, last);
+  double total = FIRST_FOLLOWING + entry_sum(line, call->at.known);
+  for (int64_t c = 0; c < call->at.known; c++)
+    chances[c] = fma(FIRST_FOLLOWING, chances[c], line[c]) / total;
+}
+
+/* The last label stays as often as it did, or another comes as often as each has; then what came
+after this label. */
 static void expect_last(auto_call *call, int64_t expert) {
   const auto_state *state = call->state;
   double *chances = row_of(&call->chances, expert), total = 0.0;
@@ -139,7 +151,10 @@ static void expect_last(auto_call *call, int64_t expert) {
   }
   double rest = last < 0 ? 1.0 : 1.0 - stays;
   for (int64_t c = 0; c < call->at.known; c++) chances[c] = rest * chances[c] / larger(total, 1e-9);
-  if (last >= 0) chances[last] = call->at.known > 1 ? stays : 1.0;
+  if (last >= 0) {
+    chances[last] = call->at.known > 1 ? stays : 1.0;
+    follow_last(call, last, chances);
+  }
   with_floor(call, expert);
 }
 
@@ -309,6 +324,8 @@ static void learn_class(auto_call *call) {
   follow_class(call, row_of(&call->values, follower));
   int64_t last = state->counts.at[LATEST] - 1;
   if (last >= 0) {
+    scale_all(row_of(&state->following, last), FADING, state->following.columns);
+    row_of(&state->following, last)[code] += 1.0;
     state->reals.at[STAYED] = FADING * state->reals.at[STAYED] + (last == code ? 1.0 : 0.0);
     state->reals.at[TURNED] = FADING * state->reals.at[TURNED] + (last == code ? 0.0 : 1.0);
   }

@@ -48,6 +48,7 @@ typedef struct {
   mat blending;
   vec blend;
   vec seen;
+  mat following;
   vec scales;
   ints fern_channels;
   vec fern_thresholds;

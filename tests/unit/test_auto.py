@@ -467,6 +467,22 @@ def test_the_last_label_is_an_expert_only_where_it_is_said_to_be() -> None:
         assert least < chance < most
 
 
+def test_labels_that_follow_each_other_are_expected() -> None:
+    """Three in a circle, and one that follows one of them by half."""
+    rng = np.random.default_rng(0)
+    labels = list(
+        itertools.chain.from_iterable("abc" if flip else "abd" for flip in rng.random(500) < 0.5)
+    )
+    place = EXPERTS.index("last label")
+    state, said = learn_all(AutoSpec(budget=10), rng.normal(size=(1_500, 3)), labels)
+    for last, expected in (("a", {"b": 1.0}), ("b", {"c": 0.5, "d": 0.5}), ("d", {"a": 1.0})):
+        after = Auto().learn(AutoSpec(budget=10), state, np.zeros((1, 3)), [last])
+        chances = Auto().experts(AutoSpec(budget=10), after, np.zeros((1, 3)))[0, place]
+        for name, chance in zip(state.classes, chances, strict=True):
+            assert chance == pytest.approx(expected.get(name, 0.0), abs=0.08)
+    assert said.correct is not None and said.correct[500:].mean() > 0.75
+
+
 def test_the_mixtures_log_loss_keeps_the_bound_over_all_rows() -> None:
     rows, names = made(1_000)
     spec, learner = AutoSpec(), Auto()

@@ -192,7 +192,7 @@ def test_bytes_are_bounded_as_documented(spec: LearnerSpec, count: int) -> None:
         expected = lines * (lines + 4) + 2 * size * (classes + 1) + (spec.landmarks + 1) * WIDTH
         expected += 8 * spec.ferns * (2 * classes + 3)
         # The window's rows are of single precision.
-        expected += classes * (WIDTH + 2) + rows + 800 + eights // 2 * WIDTH
+        expected += classes * (WIDTH + classes + 2) + rows + 800 + eights // 2 * WIDTH
     elif isinstance(spec, FOGDSpec):
         early = int(state.counts[6])
         assert early < spec.warmup

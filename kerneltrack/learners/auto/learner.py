@@ -10,7 +10,8 @@ The learner is told of a row its own channels x and the features z that a tracke
 - the 16 nearest rows of a window, the last W that were learned from: three experts, which weigh
   them by 1/distance⁴, take the first 4 alike, or all;
 - random ferns on x, one expert;
-- the last label, if labels come at once: it stays as often as it did;
+- the last label, if labels come at once: it stays as often as it did, and after each label others
+  come as often as they did, of late;
 - a stack: a logistic (for targets linear) regression on what all these say;
 
 and mixes the fifteen.
@@ -179,8 +180,8 @@ class AutoState(NamedTuple):
 
     With D channels, r features, m landmarks, p = 1 + D + m + r, F ferns, C classes (1 in
     regression) and w rows in the window, W at most, the bytes of its arrays are
-    8(q(q + 4) + 2p(C + 1) + (m + 1)D + C(D + 2) + 8F(2C + 3) + w + 800) + 4v(D + r), q and v being
-    p rounded up to fours and w to eights; 16 more in regression.
+    8(q(q + 4) + 2p(C + 1) + (m + 1)D + C(D + C + 2) + 8F(2C + 3) + w + 800) + 4v(D + r), q and v
+    being p rounded up to fours and w to eights; 16 more in regression.
 
     Attributes:
         factors: (2, q(q+4)/2) N of each memory, four rows at a time with all columns up to theirs.
@@ -193,6 +194,7 @@ class AutoState(NamedTuple):
         blending: (14, 14) the stack's step matrix.
         blend: (14,) its weights.
         seen: (C,) rows of each class.
+        following: (C, C) how often each class came after each of late, the former a line.
         scales: (D,) s.
         fern_channels: (4F,) d of each question, fern by fern.
         fern_thresholds: (4F,) t.
@@ -226,6 +228,7 @@ class AutoState(NamedTuple):
     blending: FloatArray
     blend: FloatArray
     seen: FloatArray
+    following: FloatArray
     scales: FloatArray
     fern_channels: IntArray
     fern_thresholds: FloatArray
@@ -290,6 +293,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             blending=np.eye(many - 1) * FIRST_BLENDING,
             blend=np.full(many - 1, 1.0 / (many - 1)),
             seen=np.zeros(classes),
+            following=np.zeros((classes, classes)),
             scales=np.ones(channels),
             fern_channels=np.zeros(FERN_TESTS * spec.ferns, dtype=np.int64),
             fern_thresholds=np.zeros(FERN_TESTS * spec.ferns),
@@ -372,6 +376,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         named["fern_weights"] = np.pad(named["fern_weights"], ((0, 0), (0, more)))
         named["chase"] = np.pad(named["chase"], ((0, more), (0, 0)))
         named["seen"] = np.pad(named["seen"], (0, more))
+        named["following"] = np.pad(named["following"], (0, more))
         width, before = self.width(spec, state), len(state.recent_labels)
         kept = min(before + rows, spec.rows_kept(width))
         lines = -(-kept // SIDE) * width - len(state.recent)
@@ -420,6 +425,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             "blending": real(many - 1, many - 1),
             "blend": real(many - 1),
             "seen": real(classes),
+            "following": real(classes, classes),
             "scales": real(channels),
             "fern_channels": whole(FERN_TESTS * spec.ferns),
             "fern_thresholds": real(FERN_TESTS * spec.ferns),
@@ -447,8 +453,10 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         channels = state.fern_channels
         if ((channels < 0) | (channels >= len(state.scales))).any():
             raise ConfigError("state.fern_channels", channels.tolist(), "places of channels")
-        if not (state.fern_squares >= 0.0).all():
-            raise ConfigError("state.fern_squares", state.fern_squares.min(), "numbers from 0 on")
+        for name in ("fern_squares", "following"):
+            counts = getattr(state, name)
+            if not (counts >= 0.0).all():
+                raise ConfigError(f"state.{name}", float(counts.min()), "numbers from 0 on")
         places = state.recent_labels
         if spec.classifies and not np.isin(places, np.arange(len(state.classes))).all():
             raise ConfigError("state.recent_labels", places.tolist(), "places of classes")
