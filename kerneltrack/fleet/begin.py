@@ -54,7 +54,7 @@ def begin_each(
         none.copy(),
         None if work.hold is None else Held.none(count, width),
         np.zeros(count, np.bool_),
-        [OpenWindows.none(width) for _ in keys] if windowed else None,
+        [OpenWindows.none(width)] * count if windowed else None,
         _moving(work, block),
         [none[:0] for _ in keys] if work.window is not None else [],
         None if work.drift is None else detectors.begin_each(work.drift, count),

@@ -33,7 +33,6 @@ class Passed(NamedTuple):
 
     Attributes:
         told: Clock at the rows that have all values.
-        places: Their places among the model's rows.
         shown: (n,) greatest time up to each row, whether it has all values or not: a row that no
             model can take says, as any other, that all rows before it have come.
         until: All rows before this time have come, that of the newest row at the least; infinity
@@ -41,33 +40,67 @@ class Passed(NamedTuple):
     """
 
     told: IntArray
-    places: IntArray
     shown: IntArray
     until: float
 
 
-def opened_by(measure: MeasuredWindows, known: IntArray, passed: Passed) -> IntArray:
-    """Return start and first row's place, (w, 2), of the windows that begin to hold rows.
+def opened_by(
+    measure: MeasuredWindows,
+    clock: IntArray,
+    whole: npt.NDArray[np.bool_],
+    starts: IntArray,
+    stops: IntArray,
+) -> list[list[tuple[int, int]]]:
+    """Return the windows that hold rows of m models: start and place of the first row, in order.
 
     Args:
         measure: What is asked for.
-        known: Starts of the windows that are open before the rows.
+        clock: (n,) of each row, ns; a model's do not go back.
+        whole: (n,) which rows have all values: others open no window.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after its last.
+
+    Returns:
+        Of each model its windows, places among the model's rows.
+    """
+    found: list[list[tuple[int, int]]] = [[] for _ in starts]
+    owners = np.repeat(np.arange(len(starts)), stops - starts)
+    places = np.arange(len(clock))
+    if not whole.all():
+        owners, places = owners[whole], places[whole]
+    newest = measure.newest(clock[places])
+    # The first row of a window is the first after a start: a later window's, or the model's first.
+    first = np.ones(len(places), np.bool_)
+    first[1:] = (newest[1:] != newest[:-1]) | (owners[1:] != owners[:-1])
+    owners, places, newest = owners[first], places[first], newest[first]
+    begins = newest[:, np.newaxis] - np.arange(measure.overlapping) * measure.period
+    at, back = np.nonzero(clock[places][:, np.newaxis] - begins < measure.length)
+    begins, owners, places = begins[at, back], owners[at], places[at]
+    # Of several rows after a start the first one counts.
+    order = np.lexsort((places, begins, owners))
+    lines = zip(*(part[order].tolist() for part in (owners, begins, places)), strict=True)
+    firsts = starts.tolist()
+    for owner, begin, place in lines:
+        known = found[owner]
+        if not known or known[-1][0] != begin:
+            known.append((begin, place - firsts[owner]))
+    return found
+
+
+def window_ends(
+    measure: MeasuredWindows, starts: list[int], passed: Passed
+) -> tuple[list[Event], list[int]]:
+    """Return the ends of windows up to `until`, in order, and the place before which each lies.
+
+    Args:
+        measure: What is asked for.
+        starts: Those of windows, sorted.
         passed: What the rows say.
     """
-    if not len(passed.told):
-        return np.zeros((0, 2), np.int64)
-    starts = measure.starts(passed.told)
-    if len(known):
-        starts = starts[~np.isin(starts, known)]
-    return np.column_stack([starts, passed.places[np.searchsorted(passed.told, starts)]])
-
-
-def window_ends(measure: MeasuredWindows, starts: IntArray, passed: Passed) -> list[Event]:
-    """Return the ends of windows up to `until`, in order; `starts`: theirs, sorted."""
-    ends = starts + measure.length
-    places = np.searchsorted(passed.shown, ends)
-    lines = zip(places.tolist(), ends.tolist(), starts.tolist(), strict=True)
-    return [Event(*line) for line in lines if line[1] <= passed.until]
+    ends = np.array(starts, np.int64) + measure.length
+    places = passed.shown.searchsorted(ends).tolist()
+    lines = zip(places, ends.tolist(), starts, strict=True)
+    return [Event(*line) for line in lines if line[1] <= passed.until], places
 
 
 def boundaries(every: int, time: int | None, learned: int | None, passed: Passed) -> list[Event]:
@@ -82,7 +115,7 @@ def boundaries(every: int, time: int | None, learned: int | None, passed: Passed
         learned: All rows before this time, ns, have been learned from (`Model.until`).
         passed: What the rows say.
     """
-    told, shown, until = passed.told, passed.shown, passed.until
+    told, shown, until = passed
     known = told if time is None else np.concatenate([[time], told])
     if not len(known):
         return []

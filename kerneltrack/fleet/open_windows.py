@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from kerneltrack.fleet.windows import MeasuredWindows, OpenWindows
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+Opened: TypeAlias = list[tuple[int, int]]
 
 
 @dataclasses.dataclass
@@ -38,9 +40,9 @@ class OwnRows:
     ran: int = 0
     whole: bool = True
 
-    def run_to(self, stop: int) -> None:
-        """Take note that rows up to a place have run."""
-        self.whole = self.whole and bool(self.valid[self.ran : stop].all())
+    def run_to(self, stop: int, whole: bool) -> None:
+        """Take note that rows up to a place have run; `whole`: the tracker took all of them."""
+        self.whole = self.whole and (whole or bool(self.valid[self.ran : stop].all()))
         self.ran = stop
 
     def number(self, place: int) -> int:
@@ -66,8 +68,8 @@ class WindowsOnTheWay(abc.ABC):
     """The windows of a model; `lines` of each are start and first row's number or place."""
 
     @abc.abstractmethod
-    def take(self, start: int, stop: int) -> None:
-        """Take note of rows that have run, by their places."""
+    def take(self, start: int, stop: int, whole: bool) -> None:
+        """Take note of rows that have run, by their places; `whole`: the tracker took them all."""
 
     @abc.abstractmethod
     def first_of(self, start: int) -> int:
@@ -89,15 +91,15 @@ class WindowsOnTheWay(abc.ABC):
 class KeptWindows(WindowsOnTheWay):
     """Windows whose rows can all be kept: they stay where they are until somebody asks."""
 
-    def __init__(self, known: OpenWindows, opened: IntArray, own: OwnRows) -> None:
+    def __init__(self, known: OpenWindows, opened: Opened, own: OwnRows) -> None:
         """Keep the arguments; see `windows_of`."""
         self._known, self._own = known, own
         self._numbers: dict[int, int] = dict(known.windows[:, :2].tolist())
-        self._places: dict[int, int] = dict(opened.tolist())
+        self._places = dict(opened)
 
-    def take(self, start: int, stop: int) -> None:
+    def take(self, start: int, stop: int, whole: bool) -> None:
         """Take note of rows that have run."""
-        self._own.run_to(stop)
+        self._own.run_to(stop, whole)
 
     def first_of(self, start: int) -> int:
         """Return the number of a window's first row."""
@@ -123,8 +125,9 @@ class KeptWindows(WindowsOnTheWay):
         least, following = min(firsts), self._own.next
         parts = [*self._from(least)]
         count = sum(map(len, parts))
+        lines = [(start, first, 1) for start, first in zip(starts, firsts, strict=True)]
         return OpenWindows(
-            np.column_stack([starts, firsts, np.ones(len(starts), np.int64)]),
+            np.array(lines, np.int64),
             np.concatenate(parts) if count else np.zeros((0, self._own.rows.shape[1])),
             np.arange(following - count, following),
             np.ones(1, np.int64),
@@ -143,16 +146,17 @@ class ThinnedWindows(WindowsOnTheWay):
     """Windows that may hold more rows than can be kept."""
 
     def __init__(
-        self, measure: MeasuredWindows, known: OpenWindows, opened: IntArray, own: OwnRows
+        self, measure: MeasuredWindows, known: OpenWindows, opened: Opened, own: OwnRows
     ) -> None:
         """Keep the arguments; see `windows_of`."""
-        self._measure, self._open, self._opened, self._own = measure, known, opened, own
+        self._measure, self._open, self._own = measure, known, own
+        self._opened = np.array(opened, np.int64).reshape(len(opened), 2)
 
-    def take(self, start: int, stop: int) -> None:
+    def take(self, start: int, stop: int, whole: bool) -> None:
         """Take in rows that have run."""
         own = self._own
         before = own.number(start)
-        own.run_to(stop)
+        own.run_to(stop, whole)
         here = self._opened[(self._opened[:, 1] >= start) & (self._opened[:, 1] < stop)]
         valid = np.flatnonzero(own.valid[start:stop])
         here[:, 1] = before + np.searchsorted(valid, here[:, 1] - start)
@@ -182,25 +186,26 @@ class ThinnedWindows(WindowsOnTheWay):
 
 
 def windows_of(
-    measure: MeasuredWindows, known: OpenWindows, opened: IntArray, shown: IntArray, own: OwnRows
+    measure: MeasuredWindows,
+    known: OpenWindows,
+    opened: Opened,
+    ends: dict[int, int],
+    own: OwnRows,
 ) -> WindowsOnTheWay:
     """Return the windows of a model before its rows run.
 
     Args:
         measure: What is asked for.
         known: Those that are open.
-        opened: (w, 2) start of those that begin to hold rows, and place of their first.
-        shown: (n,) greatest time up to each row, ns.
+        opened: Start of each one that begins to hold rows, and place of its first.
+        ends: Place before which each window ends, by start.
         own: The rows.
     """
-    most = 0
-    if len(opened):
-        ends = np.searchsorted(shown, opened[:, 0] + measure.length)
-        most = int((ends - opened[:, 1]).max())
+    most = max((ends[start] - place for start, place in opened), default=0)
     if len(known.windows):
-        ends = np.searchsorted(shown, known.windows[:, 0] + measure.length)
-        kept = len(known.numbers) - np.searchsorted(known.numbers, known.windows[:, 1])
-        most = max(most, int((kept + ends).max()))
+        firsts = np.searchsorted(known.numbers, known.windows[:, 1]).tolist()
+        lines = zip(known.windows[:, 0].tolist(), firsts, strict=True)
+        most = max(most, *(len(known.numbers) - first + ends[start] for start, first in lines))
     sparse = int(known.stride[0]) > 1 or (known.windows[:, 2] > 1).any()
     if sparse or most > measure.most_rows:
         return ThinnedWindows(measure, known, opened, own)

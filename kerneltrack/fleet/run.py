@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,10 +217,11 @@ class _Run:
             return
         pieces: list[list[tuple[int, int, int]]] = []
         due: list[list[_Due]] = []
-        for model in range(len(models)):
-            first, stop = int(self._starts[model]), int(self._stops[model])
+        opened = self._opened()
+        spans = zip(self._starts.tolist(), self._stops.tolist(), opened, strict=True)
+        for model, (first, stop, begins) in enumerate(spans):
             at, turn = first, 0
-            for event in [*self._events(model), None]:
+            for event in [*self._events(model, slice(first, stop), begins), None]:
                 end = stop if event is None else first + event.place
                 if turn == len(pieces):
                     pieces.append([])
@@ -233,35 +235,44 @@ class _Run:
             which, starts, stops = np.array(ran, np.int64).reshape(len(ran), 3).T.copy()
             yield _Round(which, starts, stops, events)
 
-    def _events(self, model: int) -> list[Event]:
+    def _opened(self) -> list[list[tuple[int, int]]]:
+        """Return the windows that hold rows of each model; see `opened_by`."""
+        measure = self._work.measure
+        if self._models.open is None or measure is None or self._clock is None:
+            return [[] for _ in self._starts]
+        return opened_by(measure, self._clock, self._whole, self._starts, self._stops)
+
+    def _events(self, model: int, own: slice, opened: list[tuple[int, int]]) -> list[Event]:
         """Return a model's events, in order; its windows are made ready for them."""
-        work, own = self._work, slice(int(self._starts[model]), int(self._stops[model]))
-        passed = self._passed(model, own)
+        work, passed = self._work, self._passed(model, own)
         events: list[Event] = []
         if self._models.open is not None and work.measure is not None:
             known = self._models.open[model]
-            opened = opened_by(work.measure, known.windows[:, 0], passed)
+            before = known.windows[:, 0].tolist()
+            if before:
+                opened = [line for line in opened if line[0] not in before]
+            begins = sorted([*before, *(start for start, _ in opened)])
+            events, ends = window_ends(work.measure, begins, passed)
             rows = OwnRows(self._rows[own], self._out.valid[own], int(self._seen[model]))
-            windows = windows_of(work.measure, known, opened, passed.shown, rows)
-            self._windows.append(windows)
-            begins = np.union1d(known.windows[:, 0], opened[:, 0])
-            events += window_ends(work.measure, begins, passed)
+            places = dict(zip(begins, ends, strict=True))
+            self._windows.append(windows_of(work.measure, known, opened, places, rows))
         if work.every is not None:
-            before = time_of(self._models.time[model]), time_of(self._models.until[model])
-            events += boundaries(work.every, *before, passed)
-        # A snapshot comes after the windows that end at its boundary.
-        return sorted(events, key=lambda event: (event.at, event.start is None))
+            time = time_of(self._models.time[model]), time_of(self._models.until[model])
+            events += boundaries(work.every, *time, passed)
+            # A snapshot comes after the windows that end at its boundary.
+            events.sort(key=lambda event: (event.at, event.start is None))
+        return events
 
     def _passed(self, model: int, own: slice) -> Passed:
         """Return what a model's rows say of the time that has passed."""
-        places = np.flatnonzero(self._whole[own])
         none, until = np.zeros(0, np.int64), self._until[model]
         if self._shown is None or self._clock is None:
-            return Passed(none, places, none, until)
+            return Passed(none, none, until)
         shown = self._shown[own]
         # A row at or after an end says that no row before it is to come.
         until = max(until, int(shown[-1])) if len(shown) else until
-        return Passed(self._clock[own][places], places, shown, until)
+        told = none if self._work.every is None else self._clock[own][self._whole[own]]
+        return Passed(told, shown, until)
 
     # ---- a round ----
 
@@ -295,11 +306,11 @@ class _Run:
         if self._models.moving is not None:
             self._note_moving(valid)
         if self._windows:
-            for model, start, stop in zip(
-                which.tolist(), starts.tolist(), stops.tolist(), strict=True
-            ):
-                first = int(self._starts[model])
-                self._windows[model].take(start - first, stop - first)
+            whole = len(valid.rows) == int((stops - starts).sum())
+            first = self._starts[which]
+            spans = which.tolist(), (starts - first).tolist(), (stops - first).tolist()
+            for model, start, stop in zip(*spans, strict=True):
+                self._windows[model].take(start, stop, whole)
         self._watch(valid)
         self._refer(valid, before)
 
@@ -408,13 +419,13 @@ class _Run:
         if measure is None or not due:
             return
         owners, parts, lines = [], [], []
-        seen = models.seen
-        for model, _, event in due:
+        seen = models.seen[[each.model for each in due]].tolist()
+        for (model, _, event), following in zip(due, seen, strict=True):
             if event.start is None:
                 continue
-            windows, following = self._windows[model], int(seen[model])
+            windows = self._windows[model]
             count = following - windows.first_of(event.start)
-            complete = self._until[model] < math.inf or event.at <= self._newest(model)
+            complete = self._until[model] < math.inf or event.at <= self._newest[model]
             if count:
                 owners.append(model)
                 parts.append(windows.rows_of(event.start))
@@ -428,12 +439,16 @@ class _Run:
             line = Measured(measure.kind, event.start, event.at, last, count, mismatch, complete)
             self._found.measured[model].append(line)
 
-    def _newest(self, model: int) -> int:
-        """Return the greatest time that a model has shown; `NO_TIME` if none."""
-        start, stop = int(self._starts[model]), int(self._stops[model])
-        if self._shown is None or stop == start:
-            return int(self._models.time[model])
-        return int(self._shown[stop - 1])
+    @cached_property
+    def _newest(self) -> list[int]:
+        """The greatest time that each model has shown; `NO_TIME` if none."""
+        ran = self._stops > self._starts
+        if self._shown is None or not ran.any():
+            newest = self._models.time
+        else:
+            newest = np.where(ran, self._shown[self._stops - 1], self._models.time)
+        times: list[int] = newest.tolist()
+        return times
 
     def _write(self, due: _Due) -> None:
         """Write a model as it is at a boundary."""

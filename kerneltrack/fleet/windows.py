@@ -54,15 +54,14 @@ class MeasuredWindows(WindowSettings):
             raise ValueError("no windows of event time are measured")
         return self.size
 
-    def starts(self, times: IntArray) -> IntArray:
-        """Return the starts, sorted, of all windows that hold at least one of the sorted times."""
-        last = (times - self.offset) // self.period
-        found = last[:0]
-        for back in range(-(-self.length // self.period)):
-            start = np.unique(last - back) * self.period + self.offset
-            inside = np.searchsorted(times, start) < np.searchsorted(times, start + self.length)
-            found = np.union1d(found, start[inside])
-        return found
+    @property
+    def overlapping(self) -> int:
+        """Most windows that a row lies in."""
+        return -(-self.length // self.period)
+
+    def newest(self, times: IntArray) -> IntArray:
+        """Return the latest start of a window that is not after each of the times."""
+        return (times - self.offset) // self.period * self.period + self.offset
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a model's open windows depend on, as plain values."""
