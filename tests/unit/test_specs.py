@@ -34,6 +34,7 @@ BAD: dict[str, list[Any]] = {
     "clip": [*NOT_NUMBERS[1:], 0.0, -3.0, math.inf],
     "warmup": [1, 100_001, 2.0, None],
     "novelty_window": [99, 100_001, 256.0, None],
+    "scale_window": [9, 10_000_001, 256.0, None, True],
 }
 BAD_OKFEB: dict[str, list[Any]] = {
     "budget": [0, 9, 10_001, 15.0, None, True],
@@ -88,6 +89,7 @@ GOOD: dict[str, Any] = {
     "clip": None,
     "warmup": 2,
     "novelty_window": 100,
+    "scale_window": 10,
     "seed": 2**63 - 1,
     "offset": 0.0,
 }
@@ -166,6 +168,7 @@ def test_a_digest_names_a_spec() -> None:
         "clip": 5.0,
         "warmup": 50,
         "novelty_window": 100,
+        "scale_window": 1000,
         "budget": 21,
         "policy": "fifo",
         "forgetting": 1.0,
