@@ -30,7 +30,13 @@ Term = Callable[[float, float, float], float]
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(binding.__file__).parent
 KINDS = {"double": {"float"}, "int64_t": {"int", "bool"}}
-ARRAYS = {"vec": np.float64, "mat": np.float64, "ints": np.int64, "flags": np.bool_}
+ARRAYS = {
+    "vec": np.float64,
+    "mat": np.float64,
+    "ints": np.int64,
+    "int_table": np.int64,
+    "flags": np.bool_,
+}
 
 STRUCTURES: dict[str, Any] = {
     "kernel": Kernel,

@@ -6,6 +6,7 @@ import datetime
 import gzip
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_files_without_a_line_are_named_and_left_out(tmp_path: Path) -> None:
     found = look(tmp_path, time="time", model_id="device")
     assert found.empty == (str(tmp_path / "b.csv"), str(tmp_path / "c.csv.gz"))
     assert [Path(path).name for path in found.paths] == ["a.csv", "d.csv"]
-    assert f"empty:    {tmp_path}/b.csv, {tmp_path}/c.csv.gz: without a line" in found.describe()
+    assert re.search(r"^empty: .*b\.csv, .*c\.csv\.gz: without a line$", found.describe(), re.M)
     assert models(found) == ["a"]
     with pytest.raises(DataError, match=r"b\.csv: has no line"):
         look_at_files([str(tmp_path / "b.csv"), str(tmp_path / "c.csv.gz")])
