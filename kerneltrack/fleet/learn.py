@@ -7,7 +7,6 @@ comes of a model depends on its own rows alone: on no other model, and on no cut
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -265,7 +264,7 @@ def join_each(parts: Sequence[Predictions]) -> Predictions:
     return Predictions(
         classes=tuple(names),
         code=np.concatenate(codes) if codes else None,
-        members=functools.reduce(joined, sets) if sets else None,
+        members=joined(sets) if sets else None,
         **columns,
     )
 

@@ -180,7 +180,7 @@ def test_flags_and_sets_are_each_others_way_back() -> None:
     assert members.shape == (7, 3) and members.dtype == np.int64
     assert np.array_equal(flags_of(members, 130), flags)
     assert np.array_equal(flags_of(members, 200)[:, 130:], np.zeros((7, 70), np.bool_))
-    more = joined(sets_of(flags[:, :3]), members)
+    more = joined([sets_of(flags[:, :3]), members])
     assert np.array_equal(flags_of(more, 130)[7:], flags)
     codes = np.array([0, 64, 129, -1, -2, 500, 1])
     held = [bool(0 <= c < 130 and row[c]) for row, c in zip(flags, codes.tolist(), strict=True)]

@@ -127,7 +127,7 @@ def join_predictions(first: Predictions, then: Predictions) -> Predictions:
     """Join predictions of one model, the later ones knowing all classes of the earlier."""
     more = prediction_columns(then)
     columns: dict[str, Any] = {
-        name: joined(column, more[name])
+        name: joined([column, more[name]])
         if name == "members"
         else np.concatenate([column, more[name]])
         for name, column in prediction_columns(first).items()

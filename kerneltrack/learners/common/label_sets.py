@@ -73,8 +73,7 @@ def moved(members: IntArray, places: IntArray) -> IntArray:
     return sets_of(flags)
 
 
-def joined(first: IntArray, then: IntArray) -> IntArray:
+def joined(parts: Sequence[IntArray]) -> IntArray:
     """Return sets one behind the other, where there may be more classes in later ones."""
-    width = max(first.shape[1], then.shape[1])
-    wide = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in (first, then)]
-    return np.concatenate(wide)
+    width = max(part.shape[1] for part in parts)
+    return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
