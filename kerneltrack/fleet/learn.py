@@ -157,8 +157,11 @@ def learn_each(
     """Let m models predict, score and learn rows; arguments as of `learn_block`.
 
     Any rows and learners may come, or none. A row that no learner can take is refused, and its
-    label counts as missing; models whose guesses met classes in another order than the learner run
-    one by one.
+    label counts as missing. Where guesses met classes in another order than their learner, the
+    models run one by one.
+
+    Raises:
+        ConfigError: for a learner of another width than the inputs.
     """
     names, values = labels
     fit = np.all(np.abs(inputs) <= MAX_FEATURE, axis=1)
@@ -168,7 +171,7 @@ def learn_each(
         # What is said of no rows depends on no state.
         state = get_learner(spec.learner).init(spec, inputs.shape[1])
         return LearnedBlock([], get_learner(spec.learner).predict(spec, state, inputs), [], [])
-    if all(_goes_together(spec, *own) for own in begun):
+    if _go_together(spec, begun):
         told = names, values
         return learn_block(spec, begun, inputs, clock, told, starts, stops, window=window)
     found = []
@@ -180,10 +183,16 @@ def learn_each(
     return LearnedBlock(states, join_each(said), boards, lines)
 
 
-def _goes_together(spec: LearnerSpec, state: Any, board: Board) -> bool:
-    """Check whether a learner's guesses are there and met its classes in their order."""
-    known, classes = board.guesses, len(state.classes) if spec.classifies else 0
-    return known is not None and guesses.met_in_order(known, classes)
+def _go_together(spec: LearnerSpec, begun: Sequence[tuple[Any, Board]]) -> bool:
+    """Check that learners are of one form and that their guesses met classes in their order."""
+    learner, forms = get_learner(spec.learner), set()
+    for state, board in begun:
+        known, classes = board.guesses, len(state.classes) if spec.classifies else 0
+        if known is None or not guesses.met_in_order(known, classes):
+            return False
+        channels = None if known.ridge is None else guesses.channels_of(known.ridge)
+        forms.add((learner.width(spec, state), channels))
+    return len(forms) == 1
 
 
 def _learn_alone(

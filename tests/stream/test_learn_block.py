@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
+from kerneltrack import Fleet
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
 from kerneltrack.learners.common.labels import MAX_NAME
 from kerneltrack.learners.common.prequential import MAX_FEATURE
+from kerneltrack.snapshots.folder import SnapshotFolder
 from tests.oracles.learner_cases import WIDTH, every_spec
 from transforms.chunks import Chunk, matrix_column
 from transforms.learn.late_labels import LateLabels
@@ -132,26 +136,40 @@ def test_times_and_labels_may_be_missing(spec: LearnerSpec, columns: tuple[str, 
     assert found.done.all()
 
 
-def test_a_model_with_rows_that_are_refused_goes_by_itself() -> None:
-    rows = features(True)
+@pytest.mark.parametrize("refused", [[4], [*range(len(SIZES))]])
+@pytest.mark.parametrize("spec", [RidgeSpec(), RidgeSpec(task="regression")], ids=["c", "r"])
+def test_rows_that_are_refused_go_with_the_others(spec: LearnerSpec, refused: list[int]) -> None:
+    rows = features(spec.classifies)
     z = Chunk(rows).column("z").copy()
-    z[STARTS[4] + 5, 1] = 2 * MAX_FEATURE
+    for model in refused:
+        z[STOPS[model] - 1, 1] = 2 * MAX_FEATURE
     rows = rows.set_column(rows.schema.names.index("z"), "z", matrix_column(z))
-    found, lines, states = compared(RidgeSpec(), rows)
-    assert [name for name, done in zip(SIZES, found.done, strict=True) if not done] == ["é"]
-    kept = [*lines[PREDICTIONS][: STARTS[4]], *lines[PREDICTIONS][STOPS[4] :]]
-    assert exact(found.predictions) == kept
-    assert exact(found.metrics) == [*lines[METRICS][:4], *lines[METRICS][5:]]
-    assert [parts.to_bytes() for parts in found.states] == [*states[:4], *states[5:]]
+    found, lines, _ = compared(spec, rows)
+    assert found.done.all()
+    assert len(lines[PREDICTIONS]) == STOPS[-1]
 
 
-def test_none_go_together_where_all_are_refused() -> None:
-    rows = features(True)
-    z = np.full((rows.num_rows, WIDTH), 2 * MAX_FEATURE)
-    rows = rows.set_column(rows.schema.names.index("z"), "z", matrix_column(z))
-    steps = steps_of(RidgeSpec())
-    assert steps.learn is not None
-    assert learn_models(steps.learn, list(SIZES), rows, STARTS, STOPS) is None
+@pytest.mark.parametrize(
+    "spec", [RidgeSpec(), RidgeSpec(task="regression"), AutoSpec()], ids=["c", "r", "auto"]
+)
+def test_learners_go_on_from_snapshots(spec: LearnerSpec, tmp_path: Path) -> None:
+    spec = dataclasses.replace(spec, inputs="features")
+    rows, before = features(spec.classifies, ("time", "label")), np.array([*SIZES.values()]) // 2
+    rng, count = np.random.default_rng(5), int(before.sum())
+    named = pd.DataFrame(rng.normal(size=(count, 3)), columns=["a", "b", "c"])
+    named["model"] = np.repeat([*SIZES], before)
+    named["label"] = np.where(named["a"] > 0, "still", "swim") if spec.classifies else named["b"]
+    fleet = Fleet(rank=WIDTH, warmup=20, learner=spec)
+    fleet.update(named, model_id="model", label="label", features=["a", "b", "c"])
+    fleet.save(tmp_path / "snapshots")
+    index = Chunk(rows).column("index") + np.repeat(before, [*SIZES.values()])
+    rows = rows.set_column(0, "index", pa.array(index))
+    warm = SnapshotFolder(str(tmp_path / "snapshots"), learner=True)
+    found, lines, _ = compared(spec, rows, warm=warm)
+    assert found.done.all()
+    totals = [line for line in lines[METRICS] if "'start': None" in line]
+    # What the fleet had scored counts in the totals.
+    assert f"'rows': {SIZES['a'] + SIZES['a'] // 2}" in totals[0]
 
 
 @pytest.mark.parametrize("spec", [RidgeSpec(inputs="both"), AutoSpec(inputs="rows")])

@@ -1,7 +1,7 @@
 """Rows of many models through their learners at once.
 
-What Python costs for each model is paid once a block (`kerneltrack.learners.common.block`). What
-comes of a model is what `run_rows` makes of its rows alone, bit for bit.
+What Python costs for each model is paid once a block (`kerneltrack.fleet.learn`). What comes of a
+model is what `run_rows` makes of its rows alone, bit for bit.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
+from kerneltrack.fleet.learn import learn_each
 from kerneltrack.learners import LearnerState
-from kerneltrack.learners.common.block import learn_block
 from kerneltrack.learners.common.board import Line
-from kerneltrack.learners.common.prequential import MAX_FEATURE
 from transforms.chunks import Chunk
 from transforms.learn.learner import Learning
-from transforms.learn.predictions import SLICE_ROWS, prediction_arrays
+from transforms.learn.predictions import prediction_arrays
 from transforms.learn.run import Plan
 from transforms.read.kinds import codes_of, encode
 from transforms.read.label_values import no_labels, to_column
@@ -48,14 +47,9 @@ def goes_together(plan: Plan) -> bool:
     return plan.late is None
 
 
-def fit_rows(inputs: FloatArray, starts: IntArray, stops: IntArray) -> npt.NDArray[np.bool_]:
-    """Return which of m models have only rows that no learner refuses, for a chunk of predictions.
-
-    Predictions of a model of more rows are cut.
-    """
-    fit = np.logical_and.reduceat(np.all(np.abs(inputs) <= MAX_FEATURE, axis=1), starts)
-    few: npt.NDArray[np.bool_] = fit & (stops - starts <= SLICE_ROWS)
-    return few
+def nothing_waits(now: Learning) -> bool:
+    """Check that no rows or labels wait for others: jobs with delayed labels leave some."""
+    return not now.pending and (now.waiting is None or not len(now.waiting))
 
 
 def rows_of(
@@ -84,7 +78,7 @@ def learn_rows(
     starts: IntArray,
     stops: IntArray,
 ) -> LearnedRows:
-    """Let the learners of m models predict, score and learn rows; see `learn_block`.
+    """Let the learners of m models predict, score and learn rows; see `learn_each`.
 
     Args:
         plan: What is done with every model's rows.
@@ -104,7 +98,7 @@ def learn_rows(
         label = to_column(no_labels(plan.spec, len(rows)))
     begun = [(now.state, now.board) for now in before]
     numbers = _as_numbers(label)
-    learned = learn_block(
+    learned = learn_each(
         plan.spec, begun, inputs, clock, numbers, starts, stops, window=plan.window
     )
     columns = {name: rows.batch.column(name) for name in ("index", "time") if rows.has(name)}

@@ -266,9 +266,15 @@ class LearnFn(HoldingFn[Held]):
         return max(SLICE_ROWS, self.plan.late.most_rows if self.plan.late else 0)
 
     def _read(self, key: str, data: bytes | None) -> Learning:
+        return self.resumed(key) if data is None else self._written.take(key, data)
+
+    def resumed(self, key: str) -> Learning:
+        """Return a learner as it is before the job's first row: new, or from the snapshots.
+
+        Raises:
+            DataError: for a snapshot that is damaged, or of another row than the index says.
+        """
         spec = self.plan.spec
-        if data is not None:
-            return self._written.take(key, data)
         if self._warm is None:
             return begin(spec)
         data = self._warm.state(key, "learner")

@@ -2,8 +2,8 @@
 
 What a bundle brings to many models, a row or a few each, goes through their learners as one block,
 and what comes out is one chunk. What is rare is left to the way of one model: one whose rows do not
-follow one another, are refused, or are of another form than the others'; one that has rows or
-labels that wait, or whose snapshot is due.
+follow one another, or are of another form than the others'; one that has rows or labels that wait,
+or whose snapshot is due.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import numpy.typing as npt
 from kerneltrack.learners.common.guesses import in_order
 from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
-from transforms.learn.block import LearnedRows, fit_rows, learn_rows, rows_of
+from transforms.learn.block import LearnedRows, learn_rows, nothing_waits, rows_of
 from transforms.learn.learner import Learning, opened
 from transforms.learn.metrics import metrics_chunk
+from transforms.learn.predictions import SLICE_ROWS
 from transforms.learn.run import Plan
 from transforms.learn.totals import count_learned
 from transforms.learn.turns import first_index, inputs_of
@@ -82,7 +83,7 @@ def run_together(plan: Plan, visits: Sequence[Visit]) -> Iterator[Learned]:
     stops = np.cumsum(lengths)
     starts = stops - lengths
     before = [opened(plan.spec, visits[place].now, inputs.shape[1], channels) for place in chosen]
-    fit = fit_rows(inputs, starts, stops)
+    fit = lengths <= SLICE_ROWS
     fit &= np.array([_fits(plan, now, inputs.shape[1], channels) for now in before])
     if plan.every is not None:
         fit &= ~_passes_boundary(plan.every, before, rows, starts, stops)
@@ -104,7 +105,7 @@ def run_together(plan: Plan, visits: Sequence[Visit]) -> Iterator[Learned]:
 def _follows(visit: Visit) -> bool:
     """Check whether rows are a model's next ones, and nothing waits for any."""
     now = visit.now
-    if now.early is not None or now.pending or (now.waiting is not None and len(now.waiting)):
+    if now.early is not None or not nothing_waits(now):
         return False
     row = now.rows
     for chunk in visit.chunks:

@@ -1,4 +1,4 @@
-"""The learners of a block of models: all of their features, from the first on.
+"""The learners of a block of models: all of their features.
 
 Predictions and metrics are one chunk each of all models. What came of a model is what `LearnFn`
 says of it, bit for bit.
@@ -19,9 +19,10 @@ from kerneltrack.learners.common.board import close_window, total_line
 from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
 from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
-from transforms.learn.block import fit_rows, goes_together, learn_rows, rows_of
+from transforms.learn.block import goes_together, learn_rows, nothing_waits, rows_of
 from transforms.learn.learner import begin, opened, snapshot_parts
 from transforms.learn.metrics import metrics_chunk
+from transforms.learn.predictions import SLICE_ROWS
 from transforms.learn.step import LearnFn
 from transforms.learn.totals import count_learned
 from transforms.learn.turns import NarrowFn, inputs_of
@@ -74,8 +75,8 @@ class LearnedModels(NamedTuple):
 
 
 def takes_blocks(fn: LearnFn) -> bool:
-    """Check whether a file job's learners can go by blocks: they begin, and all is told last."""
-    return fn.begins_anew and goes_together(fn.plan) and fn.plan.every is None
+    """Check whether a file job's learners can go by blocks: all is told last."""
+    return goes_together(fn.plan) and fn.plan.every is None
 
 
 def bytes_of(spec: LearnerSpec, channels: int, rank: int) -> int:
@@ -100,7 +101,7 @@ def learn_models(
     starts: IntArray,
     stops: IntArray,
 ) -> LearnedModels | None:
-    """Let the learners of models begin and take all of their features.
+    """Let the learners of models begin, or go on, and take all of their features.
 
     Args:
         steps: The learner's.
@@ -119,15 +120,30 @@ def learn_models(
     plan = fn.plan
     rows = narrow.narrow(Chunk(features))
     inputs, channels = inputs_of(rows)
-    done, lengths = fit_rows(inputs, starts, stops), (stops - starts).tolist()
+    lengths = (stops - starts).tolist()
+    if fn.begins_anew:
+        before = [begin(plan.spec)] * len(keys)
+    else:
+        before = [fn.resumed(key) for key in keys]
+    index = rows.column("index")[starts].tolist()
+    done = np.array(
+        [
+            now.rows == first and length <= SLICE_ROWS and nothing_waits(now)
+            for now, first, length in zip(before, index, lengths, strict=True)
+        ]
+    )
     if not done.any():
         return None
     rows, inputs, starts, stops = rows_of(done, rows, inputs, stops - starts)
     names = [key for key, well in zip(keys, done.tolist(), strict=True) if well]
-    anew = begin(plan.spec)
-    first = opened(plan.spec, anew, inputs.shape[1], channels)
-    learned = learn_rows(plan, [first] * len(names), rows, inputs, starts, stops)
-    count_learned(plan.spec, [(anew, now) for now in learned.after])
+    before = [now for now, well in zip(before, done.tolist(), strict=True) if well]
+    width = inputs.shape[1]
+    if fn.begins_anew:
+        begun = [opened(plan.spec, before[0], width, channels)] * len(before)
+    else:
+        begun = [opened(plan.spec, now, width, channels) for now in before]
+    learned = learn_rows(plan, begun, rows, inputs, starts, stops)
+    count_learned(plan.spec, zip(before, learned.after, strict=True))
     told, states = [], []
     for key, now, (state, closed) in zip(names, learned.after, learned.told, strict=True):
         states.append(snapshot_parts(plan.spec, key, now))
