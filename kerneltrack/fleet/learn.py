@@ -253,15 +253,27 @@ def predict_each(
     return join_each(found)
 
 
+def prediction_columns(said: Predictions) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays that predictions of this task have, one entry a row."""
+    names = [field.name for field in dataclasses.fields(said) if field.name != "classes"]
+    columns = {name: getattr(said, name) for name in names}
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def predictions_at(said: Predictions, places: Any) -> Predictions:
+    """Return the predictions of some of the rows; `places`: an array of theirs, or a slice."""
+    columns: dict[str, Any] = prediction_columns(said)
+    return dataclasses.replace(said, **{name: columns[name][places] for name in columns})
+
+
 def join_each(parts: Sequence[Predictions]) -> Predictions:
     """Join predictions of models, at least one; classes are numbered anew if there are several."""
     if len(parts) == 1:
         return parts[0]
-    columns: dict[str, Any] = {}
-    for field in dataclasses.fields(Predictions):
-        values = [getattr(part, field.name) for part in parts]
-        if field.name not in ("classes", "code", "members"):
-            columns[field.name] = None if values[0] is None else np.concatenate(values)
+    each = [prediction_columns(part) for part in parts]
+    columns: dict[str, Any] = {
+        name: np.concatenate([part[name] for part in each]) for name in each[0] if name != "members"
+    }
     names: dict[str, int] = {}
     codes, sets = [], []
     for part in parts:
@@ -270,12 +282,11 @@ def join_each(parts: Sequence[Predictions]) -> Predictions:
             codes.append(np.array([*own, -1], np.int64)[part.code])
         if part.members is not None:
             sets.append(moved(part.members, np.array(own, np.int64)))
-    return Predictions(
-        classes=tuple(names),
-        code=np.concatenate(codes) if codes else None,
-        members=joined(sets) if sets else None,
-        **columns,
-    )
+    if codes:
+        columns["code"] = np.concatenate(codes)
+    if sets:
+        columns["members"] = joined(sets)
+    return dataclasses.replace(parts[0], classes=tuple(names), **columns)
 
 
 def labels_of(spec: LearnerSpec, labels: Sequence[Any] | None, count: int) -> Labels:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.fleet.learn import predictions_at
 from kerneltrack.frames import model as steps
 from kerneltrack.frames.doubts import doubts
 from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, Ahead, Kept, Waiting, read_columns
@@ -1018,7 +1019,7 @@ class _Output:
             among = np.flatnonzero(places[told.features.valid] != _EARLIER)
             said = told.predictions
             if len(among) < len(said.valid):
-                said = _some_predictions(said, among)
+                said = predictions_at(said, among)
             self._put_predictions(where.tolist(), said)
 
     def _put_predictions(self, where: list[int], said: Predictions) -> None:
@@ -1147,16 +1148,6 @@ def _some(rows: Waiting, chosen: npt.NDArray[np.bool_]) -> Waiting | None:
         return None
     labels = None if rows.label is None else [rows.label[at] for at in places.tolist()]
     return Waiting(rows.x[places], None if rows.time is None else rows.time[places], labels)
-
-
-def _some_predictions(said: Predictions, places: IntArray) -> Predictions:
-    """Return what was predicted of some of the rows."""
-    columns = {
-        field.name: getattr(said, field.name)[places]
-        for field in dataclasses.fields(said)
-        if isinstance(getattr(said, field.name), np.ndarray)
-    }
-    return dataclasses.replace(said, **columns)
 
 
 def _side_by_side(taken: Sequence[_Taken]) -> steps.Rows:

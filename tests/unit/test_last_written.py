@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kerneltrack.fleet.learn import prediction_columns
 from kerneltrack.fleet.model import Model, Work, begin, encode
 from kerneltrack.learners import RidgeSpec
 from kerneltrack.registry import get_tracker
@@ -15,7 +16,7 @@ from transforms.learn.learner import begin as begin_learner
 from transforms.learn.learner import encode_working, opened
 from transforms.learn.learner import last_written as written_learners
 from transforms.learn.run import Outcome, Plan, run_rows
-from transforms.learn.waiting import FeatureRows, prediction_columns
+from transforms.learn.waiting import FeatureRows
 from transforms.track.last_written import last_written
 
 WORK = Work(spec=OKFEBSpec(rank=3, budget=5, warmup=20))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
+from kerneltrack.fleet.learn import prediction_columns
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.board import Board
@@ -31,7 +32,7 @@ from transforms.learn.delayed_labels import (
     to_arrays,
     to_codes,
 )
-from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting, prediction_columns
+from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting
 
 _BOARD, _WAITING, _SAID, _PENDING = "board.", "waiting.", "said.", "pending."
 

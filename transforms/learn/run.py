@@ -8,6 +8,8 @@ import itertools
 import numpy as np
 import pyarrow as pa
 
+from kerneltrack.fleet.late_labels import learn_late, predict_late, score_late
+from kerneltrack.fleet.learn import labels_of, learn_each
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.board import (
     Line,
@@ -18,7 +20,6 @@ from kerneltrack.learners.common.board import (
 )
 from kerneltrack.learners.common.guesses import guess
 from kerneltrack.learners.common.labels import MISSING
-from kerneltrack.registry import get_learner
 from transforms.learn.delayed_labels import (
     Lost,
     Pending,
@@ -35,7 +36,6 @@ from transforms.learn.waiting import (
     due_before,
     join_predictions,
     label_list,
-    predict_late,
 )
 from transforms.read.label_values import LabelArray, to_column
 
@@ -118,16 +118,18 @@ def _advance(plan: Plan, now: Learning, rows: FeatureRows, outcome: Outcome) -> 
         rows=rows.first + len(rows), time=None if rows.time is None else int(rows.clock[-1])
     )
     if plan.late is None:
-        learner = get_learner(spec.learner)
-        state, said = learner.update(spec, state, rows.z, label_list(rows.label))
-        predicted = PredictedRows(rows, said)
-        after = after._replace(state=state, waiting=predicted.part(len(rows), len(rows)))
-        return _settled(plan, after, predicted, rows.label, outcome)
+        spans = np.zeros(1, np.int64), np.array([len(rows)])
+        given = labels_of(spec, label_list(rows.label), len(rows))
+        begun = [(state, now.board)]
+        found = learn_each(spec, begun, rows.z, rows.clock, given, *spans, window=plan.window)
+        outcome.lines += found.lines[0]
+        outcome.settled.append((PredictedRows(rows, found.said), to_column(rows.label)))
+        return now.after(found.states[0], found.boards[0], after.rows, after.time)
     whole = waiting.rows.followed_by(rows)
     due = due_before(plan.late, whole.clock, len(waiting))
     ready = whole.part(0, int(due[-1]))
     labels, pending = take_labels(now.pending, ready.first, ready.time, ready.label)
-    state, said = predict_late(spec, state, whole, len(waiting), due, labels)
+    state, said = predict_late(spec, state, whole.z, len(waiting), due, labels)
     outcome.predicted.append(PredictedRows(rows, said))
     predicted = PredictedRows(whole, join_predictions(waiting.said, said))
     rest = predicted.part(len(ready), len(whole))
@@ -151,7 +153,7 @@ def settle_rest(plan: Plan, now: Learning, outcome: Outcome) -> Learning:
     spec, rows = plan.spec, waiting.rows
     labels, pending = take_labels(now.pending, rows.first, rows.time, rows.label)
     outcome.lost.append(left_over(pending, now.open_rows))
-    state = get_learner(spec.learner).learn(spec, state, rows.z, label_list(labels))
+    state = learn_late(spec, state, rows.z, labels)
     after = now._replace(
         state=state,
         waiting=waiting.part(len(rows), len(rows)),
@@ -179,8 +181,7 @@ def _scored(
     """Compare earlier predictions with the labels that came since."""
     if not len(predicted):
         return now
-    learner, (state, _) = get_learner(plan.spec.learner), _begun(now)
-    state, said = learner.score(plan.spec, state, predicted.said, label_list(labels))
+    state, said = score_late(plan.spec, _begun(now)[0], predicted.said, labels)
     marked = PredictedRows(predicted.rows, said)
     return _settled(plan, now._replace(state=state), marked, labels, outcome)
 

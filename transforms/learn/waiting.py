@@ -1,10 +1,4 @@
-"""Rows that are predicted and wait for their labels, and the run through rows whose labels wait.
-
-Predictions and late learning alternate: before row j is predicted, the rows whose wait ends with
-it are learned from. Both go through the learner's own row loop in one call, as rows in the order
-in which they are due: once with its label when it is learned from, once without any when it is
-predicted.
-"""
+"""Rows that are predicted and wait for their labels."""
 
 from __future__ import annotations
 
@@ -15,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.fleet.learn import prediction_columns, predictions_at
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
-from kerneltrack.learners.common.base import ABSOLUTE, CORRECT, SCORED, SQUARED
 from kerneltrack.learners.common.label_sets import joined
 from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
@@ -95,7 +89,7 @@ class PredictedRows:
 
     def part(self, start: int, stop: int) -> PredictedRows:
         """Return rows start..stop."""
-        said = at_places(self.said, slice(start, stop))
+        said = predictions_at(self.said, slice(start, stop))
         return PredictedRows(self.rows.part(start, stop), said)
 
     def moved(self, first: int, classes: tuple[str, ...]) -> PredictedRows:
@@ -113,14 +107,8 @@ class PredictedRows:
                 self.rows.z.copy(),
                 self.rows.label.copy(),
             ),
-            at_places(self.said, np.arange(len(self))),
+            predictions_at(self.said, np.arange(len(self))),
         )
-
-
-def at_places(said: Predictions, places: Any) -> Predictions:
-    """Return the predictions at these places."""
-    columns: dict[str, Any] = prediction_columns(said)
-    return dataclasses.replace(said, **{name: columns[name][places] for name in columns})
 
 
 def join_predictions(first: Predictions, then: Predictions) -> Predictions:
@@ -133,13 +121,6 @@ def join_predictions(first: Predictions, then: Predictions) -> Predictions:
         for name, column in prediction_columns(first).items()
     }
     return dataclasses.replace(then, **columns)
-
-
-def prediction_columns(said: Predictions) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays that predictions of this task have, one entry a row."""
-    names = [field.name for field in dataclasses.fields(said) if field.name != "classes"]
-    columns = {name: getattr(said, name) for name in names}
-    return {name: column for name, column in columns.items() if column is not None}
 
 
 def none_waiting(spec: LearnerSpec, state: LearnerState, first: int) -> PredictedRows:
@@ -171,46 +152,6 @@ def due_before(late: LateLabels, clock: IntArray, waiting: int) -> IntArray:
         due = np.maximum(due, np.searchsorted(clock, reach, side="right"))
     counts: IntArray = np.clip(due, 0, places)
     return counts
-
-
-def predict_late(
-    spec: LearnerSpec,
-    state: LearnerState,
-    rows: FeatureRows,
-    waiting: int,
-    due: IntArray,
-    labels: LabelArray,
-) -> tuple[LearnerState, Predictions]:
-    """Predict new rows, and learn from those whose wait ends with each before it is predicted.
-
-    Args:
-        spec: The learner's.
-        state: Not written to.
-        rows: The w rows that wait, and n new ones.
-        waiting: w.
-        due: (n,) from `due_before`.
-        labels: Labels of the first due[-1] rows.
-
-    Returns:
-        The state, nothing scored yet, and the predictions of the n new rows.
-    """
-    learned, count = len(labels), len(due)
-    steps = np.empty(learned + count, np.int64)
-    predict_at = np.arange(count) + due
-    learn_at = np.arange(learned) + np.searchsorted(due, np.arange(learned), side="right")
-    steps[predict_at] = waiting + np.arange(count)
-    steps[learn_at] = np.arange(learned)
-    given = no_labels(spec, len(steps))
-    given[learn_at] = labels
-    learner = get_learner(spec.learner)
-    after, said = learner.update(spec, state, rows.z[steps], label_list(given))
-    # Where a row is learned from, the loop has predicted it once more: that is not its score.
-    counts = after.counts.copy()
-    counts[[SCORED, CORRECT]] = state.counts[[SCORED, CORRECT]]
-    sums = after.sums.copy()
-    sums[[SQUARED, ABSOLUTE]] = state.sums[[SQUARED, ABSOLUTE]]
-    after = after._replace(counts=counts, sums=sums)
-    return after, at_places(said, predict_at)
 
 
 def label_list(labels: LabelArray) -> Any:
