@@ -16,7 +16,7 @@ from pipelines.report.text import counted
 from transforms.outputs import FAILURES, SNAPSHOTS
 from transforms.read.columns import Columns
 from transforms.read.parse import MISSING, NULLS
-from transforms.track.step import NOTHING_HELD
+from transforms.track.refusals import NOTHING_HELD
 
 KEY = "missing"
 TAKEN_OUT = "null_values"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -28,9 +27,7 @@ from tests.stream.running import SECOND, SPEC, Element, make_rows
 from transforms import LateLabels, MeasureMismatch, Order, TrackByPartition, TrackSubspace
 from transforms import TrainLinear as Train
 from transforms.chunks import Chunk
-from transforms.partition.blocks import takes_blocks
 from transforms.partition.grouped import PARTITIONS
-from transforms.partition.steps import Steps
 
 COUNT = 300
 LABELS = np.array(["still", "moving"])
@@ -169,12 +166,6 @@ def test_the_results_are_those_of_the_stateful_steps(name: str, partitions: int)
     if name == "all":
         assert {"mismatch", "episodes", "metrics", "predictions"} <= {*whole}
         assert len(whole["snapshots"]["a"]) > 4
-
-
-def test_whatever_waits_for_its_end_goes_by_blocks() -> None:
-    for max_disorder in (math.inf, 5.0, 0.0):
-        track = TrackSubspace(SPEC, Order(max_disorder=max_disorder))
-        assert takes_blocks(Steps(track.step(), track.order)) == (max_disorder == math.inf)
 
 
 def test_labels_that_come_late() -> None:

@@ -16,7 +16,7 @@ from kerneltrack.trackers.common.scaling import standard_scaling, standard_scali
 from kerneltrack.trackers.okfeb.okfeb import OKFEB
 from tests.oracles.streams import walk
 from transforms.partition.blocks import BLOCK_BYTES, BLOCK_ROWS, blocks_of
-from transforms.partition.shuffle import SortedRows
+from transforms.track.sorted_rows import SortedRows
 
 SIZES = [10, 1, 2, 300, 10, 65, 10, 3, 40]
 SPECS: dict[str, dict[str, Any]] = {

@@ -31,12 +31,12 @@ from transforms.failures import Failures
 from transforms.metrics import count, count_losses, count_unreferenced
 from transforms.outputs import ALERTS, EPISODES, FAILURES, FEATURES, METRICS, MISMATCH, PREDICTIONS
 from transforms.partition import learn_block as learners
-from transforms.partition.admit import Refused, admit
 from transforms.partition.learn_block import LearnedModels
-from transforms.partition.shuffle import SortedRows
 from transforms.partition.steps import Rows, State, Steps
+from transforms.track.admission import Refused, admit_all
 from transforms.track.features import feature_chunk, tell_alerts, tell_episodes
 from transforms.track.order import MERGE
+from transforms.track.sorted_rows import SortedRows
 from transforms.track.step import TrackFn
 from transforms.track.totals import count_totals
 from transforms.track.windows import mismatch_chunk
@@ -99,11 +99,6 @@ class Block(NamedTuple):
             yield model, name, place, own
 
 
-def takes_blocks(steps: Steps) -> bool:
-    """Check whether a job's rows are all there when its models run."""
-    return steps.order.waits_for_end
-
-
 def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
     """Cut models into blocks, as ranges of their places; a large one is a block of its own.
 
@@ -125,7 +120,8 @@ def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
 def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:
     """Run the models of a partition block by block."""
     narrow = "channel" in rows.body.schema.names
-    merged = steps.order.duplicates == MERGE and (narrow or steps.track.begins_anew)
+    anew = steps.order.waits_for_end and steps.track.begins_anew
+    merged = steps.order.duplicates == MERGE and (narrow or anew)
     if merged:
         rows = rows.merged(len(steps.track.work.channels))
     width = rows.slice(0, 1).column("x").shape[1]
@@ -184,7 +180,7 @@ def run_block(steps: Steps, block: SortedRows, merged: bool) -> Block:
     """Run a block of models, `merged` as of `admit`."""
     fn, work = steps.track, steps.track.work
     known = [] if fn.begins_anew else [fn.resumed(name) for name in block.names]
-    admitted = admit(fn, block, [clock for clock, _ in known], merged)
+    admitted = admit_all(fn.refusals, block, [clock for clock, _ in known], merged)
     refused = list(admitted.refused)
     given = [model for _, model in known]
     ready = _begun(fn, block.names, admitted.rows, admitted.starts, admitted.stops, given, refused)
@@ -248,7 +244,7 @@ def _begun(
     begins = ~there & (many > 0)
     for model in np.flatnonzero(~there & (many == 0) & (stops > starts)).tolist():
         own = rows.slice(int(starts[model]), int(stops[model]))
-        refused.append(Refused(model, own, fn.unusable_reasons(own.column("x"))))
+        refused.append(Refused(model, own, fn.refusals.unusable(own.column("x"))))
     which = np.flatnonzero(there | begins)
     if not len(which):
         return None
@@ -341,7 +337,7 @@ def _refused(fn: TrackFn, ready: _Ready, found: Results) -> list[Refused]:
     owners = np.searchsorted(ready.stops, bad, side="right")
     for owner in np.unique(owners).tolist():
         own = bad[owners == owner]
-        reasons = fn.reasons(ready.models.block.state(owner), found.rows[own])
+        reasons = fn.refusals.by_tracker(ready.models.block.state(owner), found.rows[own])
         refused.append(Refused(int(ready.which[owner]), ready.rows.take(own), reasons))
     return refused
 
@@ -349,8 +345,8 @@ def _refused(fn: TrackFn, ready: _Ready, found: Results) -> list[Refused]:
 def _failures(names: Sequence[str], refused: list[Refused]) -> dict[int, list[pa.RecordBatch]]:
     """Return rows that are refused, by the place of their model, counted."""
     told: dict[int, list[pa.RecordBatch]] = {}
-    for model, rows, reasons in refused:
-        count("rows_failed", len(reasons))
+    for model, rows, reasons, counted_as in refused:
+        count(counted_as, len(reasons))
         places = rows.column("source"), rows.column("row")
         told.setdefault(model, []).append(Failures.of(names[model], *places, reasons).batch)
     return told

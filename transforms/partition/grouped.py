@@ -26,10 +26,11 @@ from transforms.outputs import (
     TRACKER,
     names_of,
 )
-from transforms.partition.blocks import items_of, run_blocks, takes_blocks
-from transforms.partition.shuffle import MODEL, SortedRows, sort_rows
+from transforms.partition.blocks import items_of, run_blocks
+from transforms.partition.shuffle import MODEL, sort_rows
 from transforms.partition.steps import Rows, State, Steps
 from transforms.step import run_step
+from transforms.track.sorted_rows import SortedRows
 from transforms.track.transform import TrackSubspace
 
 PARTITIONS = 256
@@ -178,16 +179,11 @@ def run_partition(
     Yields:
         Models with what came of them.
     """
-    if rows is not None and takes_blocks(steps):
-        others = sorted(labels.keys() - set(rows.names))
+    known: set[str] = set()
+    if rows is not None:
+        known = {*rows.names}
         for block in run_blocks(steps, rows):
             yield from items_of(steps, block, labels)
-    else:
-        known = {} if rows is None else dict(rows.each())
-        others = sorted(labels.keys() - known.keys())
-        for key, own in known.items():
-            for item in steps.run(key, own, labels.get(key)):
-                yield key, item
-    for key in others:
+    for key in sorted(labels.keys() - known):
         for item in steps.run(key, None, labels[key]):
             yield key, item

@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from transforms.chunks import Chunk
-from transforms.partition.shuffle import MODEL, SortedRows, Spread, sort_rows
+from transforms.partition.shuffle import MODEL, Spread, sort_rows
 from transforms.read.files import is_sorted
+from transforms.track.sorted_rows import SortedRows
 
 LEAST_BLOCK = 256
 """Rows of a run that are read at once, at least."""

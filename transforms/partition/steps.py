@@ -153,15 +153,15 @@ class Steps:
                     yield chunk
 
     def _tracked(self, key: str, rows: Chunk | Iterator[Chunk]) -> Iterator[Any]:
-        cells = Cells(_Cell([]), _Cell([]), _Cell([]))
-        if self.order.waits_for_end:
-            if isinstance(rows, Chunk):
-                cells.buffer.add(rows)
-                yield from self.track.finish(key, cells)
-            else:
-                yield from self.track.finish_sorted(key, rows)
+        if isinstance(rows, Chunk):
+            yield from self.track.finish_rows(key, rows)
             return
-        for chunk in _as_they_came(iter((rows,)) if isinstance(rows, Chunk) else rows):
+        if self.order.waits_for_end:
+            yield from self.track.finish_sorted(key, rows)
+            return
+        # More than there is memory for: as rows of a stream, of which only some wait.
+        cells = Cells(_Cell([]), _Cell([]), _Cell([]))
+        for chunk in _as_they_came(rows):
             kept = self.track.log_of(key, cells)
             yield from self.track.take((key, chunk), kept)
             kept.commit()

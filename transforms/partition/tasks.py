@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,21 +28,16 @@ from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
 from transforms.outputs import FAILURES, FEATURES, METRICS, PERIODS, PREDICTIONS
-from transforms.partition.blocks import Block, run_blocks, takes_blocks
+from transforms.partition.blocks import Block, run_blocks
 from transforms.partition.large import OneLarge, parts_of, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
-from transforms.partition.shuffle import (
-    SortedRows,
-    Spread,
-    read_slots,
-    sort_rows,
-    spread_piece,
-)
+from transforms.partition.shuffle import Spread, read_slots, sort_rows, spread_piece
 from transforms.partition.steps import Rows, State, Steps
 from transforms.periods import PeriodRows
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
-from transforms.track.merge import spread_across, spread_times
+from transforms.track.merge import spread_across
+from transforms.track.sorted_rows import SortedRows
 
 _KILOBYTES = 1 << 20 if sys.platform == "darwin" else 1 << 10
 """What the system counts memory in, in a MB."""
@@ -171,11 +166,11 @@ def _track(shared: Shared, task: TrackTask, counts: Counts) -> Manifest:
     ):
         results = _Results(shared, task, files, states)
         for part in _watched(shared, _parts(shared, task), files):
-            if isinstance(part, SortedRows) and takes_blocks(shared.steps):
+            if isinstance(part, SortedRows):
                 for block in run_blocks(shared.steps, part):
                     results.add_block(block)
-                continue
-            for key, rows in part.each() if isinstance(part, SortedRows) else (part,):
+            else:
+                key, rows = part
                 results.add_model(key, _wide(rows, len(shared.steps.track.work.channels)))
         results.end()
         return _manifest([*files.close(), states.close(task.slots)], counts)
@@ -335,12 +330,8 @@ class _Results:
         return snapshots
 
 
-def _wide(rows: Any, width: int) -> Any:
+def _wide(rows: Iterator[Chunk], width: int) -> Iterator[Chunk]:
     """Return a model's rows with all their channels, if they have a value each."""
-    if isinstance(rows, Chunk):
-        return spread_times(rows, width) if rows.has("channel") else rows
-    if rows is None:
-        return None
     first = next(rows, None)
     whole = itertools.chain([] if first is None else [first], rows)
     narrow = first is not None and first.has("channel")

@@ -18,7 +18,6 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
-from kerneltrack.errors import fit
 from kerneltrack.fleet.devices import GONE, Device, begun, known_of
 from kerneltrack.fleet.events import next_event
 from kerneltrack.fleet.forward_fill import hold_last
@@ -27,9 +26,7 @@ from kerneltrack.fleet.results import Results
 from kerneltrack.fleet.run import run_rows
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor import reference
-from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
-from kerneltrack.trackers.common.calls import refusal
 from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.keyed.bundles import HoldingFn
@@ -45,6 +42,7 @@ from transforms.outputs import (
     MISMATCH,
     SNAPSHOTS,
 )
+from transforms.track.admission import FAILED, Admitted, admit_all, admit_waiting
 from transforms.track.clock import (
     Clock,
     admit,
@@ -69,17 +67,15 @@ from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
 from transforms.track.merge import merge_across
 from transforms.track.order import MERGE, Order
 from transforms.track.packed import Packed, unpack
+from transforms.track.refusals import Refusals
 from transforms.track.sifted_rows import SiftedRows
+from transforms.track.sorted_rows import SortedRows
 from transforms.track.together import Visit, goes_together, run_together
 from transforms.track.totals import count_totals
 from transforms.track.windows import mismatch_chunk
 
 SLICE_ROWS = 16_384
 """Rows a feature chunk holds at most; a released backlog of millions leaves in such slices."""
-NOTHING_HELD = "a value is missing and none recent enough can stand in for it (--hold-for)"
-NOT_GIVEN = "no row of this time gives a value (--missing hold takes the last one)"
-MOST_NAMED = 8
-"""Channels that a reason names."""
 
 
 class Timers(NamedTuple):
@@ -123,7 +119,7 @@ class TrackFn(HoldingFn[Held]):
         self._order = order
         self._warm = warm
         self._expiry = expiry
-        self._tracker = get_tracker(work.spec.tracker)
+        self.refusals = Refusals(work, order)
         self._written = last_written(work)
         self._together = goes_together(work, order)
 
@@ -244,7 +240,7 @@ class TrackFn(HoldingFn[Held]):
             return
         chunk = yield from self._unlearned(key, now, chunk)
         before = now
-        now, late, refused, unwanted = admit(self._order, now, chunk, self.usable_rows)
+        now, late, refused, unwanted = admit(self._order, now, chunk, self.refusals.usable)
         if refused.any():
             yield self._unconfirmed(key, chunk.take(np.flatnonzero(refused)))
         if late.any():
@@ -282,24 +278,7 @@ class TrackFn(HoldingFn[Held]):
 
     def _unconfirmed(self, key: str, rows: Chunk) -> pvalue.TaggedOutput[str, Failures]:
         """Return failures: rows too far ahead, that no others confirm or the model cannot take."""
-        return _failures(key, rows, self.unconfirmed_reasons(rows))
-
-    def unconfirmed_reasons(self, rows: Chunk) -> list[str]:
-        """Return why rows are refused that are too far ahead."""
-        return [
-            self._order.unconfirmed if usable else self._why_missing(row) or refusal(None, row)
-            for row, usable in zip(rows.column("x"), self.usable_rows(rows), strict=True)
-        ]
-
-    def usable_rows(self, rows: Chunk) -> npt.NDArray[np.bool_]:
-        """Return which rows have all values, or one where others may be filled."""
-        finite = np.isfinite(rows.column("x"))
-        if self._order.duplicates == MERGE:
-            # A part without a value may be merged already, or not yet: that decides nothing.
-            return np.ones(len(rows), dtype=np.bool_)
-        fills = self._work.hold is not None
-        usable: npt.NDArray[np.bool_] = finite.any(axis=1) if fills else finite.all(axis=1)
-        return usable
+        return _failures(key, rows, self.refusals.unconfirmed(rows))
 
     def _obey(self, key: str, command: Command, now: Clock, log: ModelLog) -> Iterator[Any]:
         """Let the model begin anew; the rows that wait are the first that it will have."""
@@ -328,22 +307,41 @@ class TrackFn(HoldingFn[Held]):
         """Run what still waits when the input has ended."""
         # State expires with the window; each access to it costs a millisecond on some runners.
         if self._order.waits_for_end:
-            now, encoded = self._resume(key)
-            yield from self._tell_known(key, encoded)
             chunks = list(cells.buffer.read())
-        else:
-            log = self.log_of(key, cells)
-            now, encoded, chunks = log.clock or Clock(), log.model, log.drain()
-        ready = Chunk.concat(chunks) if chunks else None
-        del chunks
-        if ready is not None and self._order.waits_for_end:
-            ready = yield from self._unlearned(key, now, ready)
-        if ready is not None and self._order.max_disorder > 0:
-            ready = without_duplicates(self._order, ready.in_order())
-        sifted = SiftedRows(self._order, now.standing._replace(ahead=()), self.usable_rows)
-        ready, refused = sifted.take(ready, last=True)
-        if refused is not None:
-            yield self._unconfirmed(key, refused)
+            rows = Chunk.concat(chunks).in_order() if chunks else None
+            del chunks
+            yield from self.finish_rows(key, rows)
+            return
+        log = self.log_of(key, cells)
+        now, waiting = log.clock or Clock(), log.drain()
+        admitted = None
+        if waiting:
+            rows = Chunk.concat(waiting)
+            if self._order.max_disorder > 0:
+                rows = rows.in_order()
+            else:
+                rows = Chunk.concat(split_ready(self._order, now, rows))
+            admitted = admit_waiting(self.refusals, key, rows, now)
+        yield from self._finish(key, now, log.model, admitted)
+
+    def finish_rows(self, key: str, rows: Chunk | None) -> Iterator[Any]:
+        """Run all of a model's rows, which are there at once, ordered as of `admit_all`."""
+        now, encoded = self._resume(key)
+        yield from self._tell_known(key, encoded)
+        admitted = None
+        if rows is not None:
+            block = SortedRows([key], [0], [len(rows)], rows.batch)
+            admitted = admit_all(self.refusals, block, [now])
+        yield from self._finish(key, now, encoded, admitted)
+
+    def _finish(
+        self, key: str, now: Clock, encoded: bytes | None, admitted: Admitted | None
+    ) -> Iterator[Any]:
+        """Run the last rows that a model has, and write down what it has come to."""
+        if admitted is not None:
+            for refused in admitted.refused:
+                yield _failures(key, refused.rows, refused.reasons, refused.counted_as)
+        ready = None if admitted is None else admitted.rows
         after = yield from self._run(key, ready, encoded, math.inf, now.before)
         yield from self._end(key, after)
 
@@ -359,7 +357,7 @@ class TrackFn(HoldingFn[Held]):
         before = None if model is None else model.state
         first: list[Chunk] = []
         held: Chunk | None = None
-        sifted = SiftedRows(self._order, now.standing, self.usable_rows)
+        sifted = SiftedRows(self._order, now.standing, self.refusals.usable)
         for chunk in itertools.chain(self._wanted(chunks), [None]):
             ready = None if chunk is None else (yield from self._unlearned(key, now, chunk))
             ready, refused = sifted.take(ready, last=chunk is None)
@@ -512,7 +510,7 @@ class TrackFn(HoldingFn[Held]):
             if len(usable) < most < len(ready):
                 usable = self._usable(ready)
             if not len(usable):
-                yield _failures(key, ready, self.unusable_reasons(ready.column("x")))
+                yield _failures(key, ready, self.refusals.unusable(ready.column("x")))
                 return None
             model = begin(self._work, key, usable[:most], before)
             yield from self._tell_begun(key, model, ready)
@@ -586,7 +584,9 @@ class TrackFn(HoldingFn[Held]):
         good = np.flatnonzero(features.valid)
         if len(good) < len(piece):
             bad = np.flatnonzero(~features.valid)
-            yield _failures(key, piece.take(bad), self.reasons(model.state, found.rows[bad]))
+            yield _failures(
+                key, piece.take(bad), self.refusals.by_tracker(model.state, found.rows[bad])
+            )
         if len(good):
             count("rows_tracked", len(good))
             count_losses(features.loss[good])
@@ -598,30 +598,6 @@ class TrackFn(HoldingFn[Held]):
                 scaled = None if features.x is None else features.x[good]
                 own = own_inputs(self._work.spec, model.state, found.rows[good], scaled)
             yield key, feature_chunk(piece, features, good, held, found.scores_at(good), own)
-
-    def unusable_reasons(self, rows: npt.NDArray[Any]) -> list[str]:
-        """Return why rows are refused of which none is fit to begin a model with."""
-        return [self._why_missing(row) or NOTHING_HELD for row in rows]
-
-    def reasons(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:
-        """Return why a tracker refused rows, missing values filled."""
-        return [
-            self._why_missing(row) or self._tracker.why_refused(self._work.spec, state, row)
-            for row in rows
-        ]
-
-    def _why_missing(self, row: npt.NDArray[Any]) -> str:
-        """Return why a row is refused whose channels are not all there, "" if they are."""
-        missing = np.flatnonzero(np.isnan(row)).tolist()
-        held, channels = self._work.hold is not None, self._work.channels
-        if not missing or not (held or self._order.duplicates == MERGE):
-            return ""
-        if not channels:
-            return NOTHING_HELD if held else NOT_GIVEN
-        names = fit(", ".join(channels[place] for place in missing[:MOST_NAMED]))
-        more = len(missing) - MOST_NAMED
-        named = f"{names} and {more} more" if more > 0 else names
-        return f"{named}: {NOTHING_HELD if held else NOT_GIVEN}"
 
 
 def track_fn(timer: str) -> type[TrackFn]:
@@ -664,7 +640,9 @@ def track_fn(timer: str) -> type[TrackFn]:
     return _TrackFn
 
 
-def _failures(key: str, rows: Chunk, reasons: list[str]) -> pvalue.TaggedOutput[str, Failures]:
-    count("rows_failed", len(reasons))
+def _failures(
+    key: str, rows: Chunk, reasons: list[str], counted_as: str = FAILED
+) -> pvalue.TaggedOutput[str, Failures]:
+    count(counted_as, len(reasons))
     failures = Failures.of(key, rows.column("source"), rows.column("row"), reasons)
     return pvalue.TaggedOutput(FAILURES, failures)

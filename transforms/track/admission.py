@@ -1,0 +1,258 @@
+"""Rows of models at the end of their input: those that count, in order, and those refused.
+
+All rows of a file are there at once; of a stream those that wait when it ends. One model is m = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.fleet.clock import NO_TIME, clock_of_each
+from kerneltrack.fleet.model import NEVER
+from kerneltrack.jumps import judge
+from transforms.chunks import Chunk
+from transforms.metrics import count
+from transforms.read.files import is_sorted
+from transforms.track.clock import (
+    Clock,
+    already_learned,
+    comes_again,
+    jump_rule,
+    nanoseconds,
+    why_learned,
+)
+from transforms.track.late_data import LATE
+from transforms.track.order import DROP, MERGE, Order
+from transforms.track.refusals import Refusals
+from transforms.track.sorted_rows import SortedRows
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+FAILED = "rows_failed"
+"""Counter of rows that are refused, other than late ones."""
+
+
+class Refused(NamedTuple):
+    """Rows of a model that are refused.
+
+    Attributes:
+        model: Its place.
+        rows: The rows.
+        reasons: Why, of each.
+        counted_as: Name of the counter that they are added to.
+    """
+
+    model: int
+    rows: Chunk
+    reasons: list[str]
+    counted_as: str = FAILED
+
+
+class Admitted(NamedTuple):
+    """Rows of a block of models that count.
+
+    Attributes:
+        rows: A model's follow one another, in the order in which they run.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after its last.
+        refused: The others.
+    """
+
+    rows: Chunk
+    starts: IntArray
+    stops: IntArray
+    refused: list[Refused]
+
+
+def admit_all(
+    refusals: Refusals, block: SortedRows, clocks: Sequence[Clock], merged: bool = False
+) -> Admitted:
+    """Return the rows that count of models all of whose rows are there.
+
+    Args:
+        refusals: Says which rows a model can take.
+        block: The models' rows: sorted by time if all wait for the end of the input, else in order
+            of arrival, by source and row.
+        clocks: What each model has shown before these rows; empty if nothing.
+        merged: Whether rows of one time have been merged already, if the order asks for that.
+    """
+    refused: list[Refused] = []
+    clocks = clocks or [Clock()] * len(block.names)
+    if any(clock.learned is not None for clock in clocks):
+        block = _unlearned(refusals, block, clocks, refused)
+    if not refusals.order.waits_for_end:
+        block, clocks = _arrived(refusals, block, clocks, refused)
+    return _at_end(refusals, block, clocks, merged, refused)
+
+
+def admit_waiting(refusals: Refusals, key: str, rows: Chunk, clock: Clock) -> Admitted:
+    """Return the rows that count of those of one model that wait when its input ends.
+
+    `rows`: in order of time; those that are ahead of the clock last, where rows are taken in order
+    of arrival.
+    """
+    block = SortedRows([key], [0], [len(rows)], rows.batch)
+    return _at_end(refusals, block, [clock], False, [])
+
+
+def _at_end(
+    refusals: Refusals,
+    block: SortedRows,
+    clocks: Sequence[Clock],
+    merged: bool,
+    refused: list[Refused],
+) -> Admitted:
+    """Return the rows that count once no more come: one of each time, none of a wild clock."""
+    order = refusals.order
+    if order.duplicates == MERGE and not merged and "time" in block.body.schema.names:
+        block = block.merged(len(refusals.work.channels))
+    if order.duplicates == DROP:
+        block = _without(block, _again(block))
+    if order.confirms and "time" in block.body.schema.names:
+        gone = _unconfirmed(refusals, block, clocks)
+        refused += _refuse(block, gone, FAILED, lambda _, rows: refusals.unconfirmed(rows))
+        block = _without(block, gone)
+    starts, stops = _spans(block)
+    return Admitted(Chunk(block.body), starts, stops, refused)
+
+
+def _spans(block: SortedRows) -> tuple[IntArray, IntArray]:
+    return np.array(block.starts, np.int64), np.array(block.stops, np.int64)
+
+
+def _each(block: SortedRows) -> Iterator[tuple[int, slice]]:
+    """Return each model's place, and where its rows lie; those of models without any left out."""
+    for model, (start, stop) in enumerate(zip(block.starts, block.stops, strict=True)):
+        if stop > start:
+            yield model, slice(start, stop)
+
+
+def _without(block: SortedRows, gone: BoolArray) -> SortedRows:
+    """Return the block without some rows; its models stay, if only without any."""
+    if not gone.any():
+        return block
+    kept = np.concatenate([[0], np.cumsum(~gone)])
+    body = Chunk(block.body).take(np.flatnonzero(~gone)).batch
+    return block._replace(
+        starts=kept[block.starts].tolist(), stops=kept[block.stops].tolist(), body=body
+    )
+
+
+def _refuse(
+    block: SortedRows, gone: BoolArray, counted_as: str, why: Callable[[int, Chunk], list[str]]
+) -> list[Refused]:
+    """Return the rows that are gone as refused, model by model."""
+    refused = []
+    for model, own in _each(block):
+        if gone[own].any():
+            these = block.slice(own.start, own.stop).take(np.flatnonzero(gone[own]))
+            refused.append(Refused(model, these, why(model, these), counted_as))
+    return refused
+
+
+def _newest(clocks: Sequence[Clock]) -> IntArray:
+    """Return the greatest time that each model has shown, ns; `NO_TIME` before its first row."""
+    return np.array([NO_TIME if c.newest is None else c.newest for c in clocks], np.int64)
+
+
+def _unlearned(
+    refusals: Refusals, block: SortedRows, clocks: Sequence[Clock], refused: list[Refused]
+) -> SortedRows:
+    """Return the rows that were not learned from before this job.
+
+    The others are refused, or left out and counted.
+    """
+    again = np.zeros(len(block.body), np.bool_)
+    for model, own in _each(block):
+        again[own] = already_learned(clocks[model], block.slice(own.start, own.stop))
+    if refusals.work.drop_overlap:
+        count("rows_learned_before", int(again.sum()))
+    elif again.any():
+        refused += _refuse(
+            block, again, FAILED, lambda model, rows: [why_learned(clocks[model])] * len(rows)
+        )
+    return _without(block, again)
+
+
+def _arrived(
+    refusals: Refusals, block: SortedRows, clocks: Sequence[Clock], refused: list[Refused]
+) -> tuple[SortedRows, Sequence[Clock]]:
+    """Return rows that came in this order in the order in which they run, none of them late.
+
+    What becomes of a row as it comes is what `clock.admit` says of it. The rows that wait to be
+    confirmed are among those that are returned, and the clocks know them.
+    """
+    if not len(block.body) or "time" not in block.body.schema.names:
+        return _in_turn(refusals.order, block, clocks), clocks
+    times, before = Chunk(block.body).column("time"), _newest(clocks)
+    shown, ahead, gone = times, np.zeros(len(times), np.bool_), np.zeros(len(times), np.bool_)
+    if refusals.order.confirms:
+        shown, clocks = times.copy(), [*clocks]
+        usable, rule = refusals.usable(Chunk(block.body)), jump_rule(refusals.order)
+        for model, own in _each(block):
+            judged = judge(rule, clocks[model].standing, times[own], usable[own])
+            clocks[model] = clocks[model].with_standing(judged.standing)
+            ahead[own], gone[own] = judged.was_ahead, ~(judged.counts | judged.waits)
+            # Rows that are ahead make none late before they count, and are not late themselves.
+            shown[own][judged.was_ahead] = NO_TIME
+            np.maximum(shown[own], judged.floor, out=shown[own])
+        count("rows_unconfirmed", sum(len(clock.ahead) for clock in clocks))
+    span = nanoseconds(refusals.order.max_disorder)
+    newest = clock_of_each(shown, before, *_spans(block))
+    # The span may be as long as all time.
+    late = ~ahead & (times < np.maximum(newest, NO_TIME + span) - span)
+    if gone.any():
+        refused += _refuse(block, gone, FAILED, lambda _, rows: refusals.unconfirmed(rows))
+    if late.any():
+        refused += _refuse(block, late, "rows_late", lambda _, rows: [LATE] * len(rows))
+    return _in_turn(refusals.order, _without(block, gone | late), clocks), clocks
+
+
+def _in_turn(order: Order, block: SortedRows, clocks: Sequence[Clock]) -> SortedRows:
+    """Return rows in the order in which they run, those ahead of their model's clock last."""
+    rows, starts, stops = Chunk(block.body), *_spans(block)
+    owner = np.repeat(np.arange(len(starts), dtype=np.int32), stops - starts)
+    names = ["row", "source", "sequence", "time"]
+    if order.max_disorder == 0 or not rows.has("time"):
+        names = ["row", "sequence", "time", "source"]
+    keys = [rows.column(name) for name in names if rows.has(name)]
+    if order.max_disorder == 0 and rows.has("time"):
+        times = rows.column("time")
+        waits = order.confirms & (times > _newest(clocks)[owner])
+        keys.append(np.where(waits, NEVER, times))
+    if not is_sorted(owner, keys, None):
+        block = block._replace(body=rows.take(np.lexsort((*keys, owner))).batch)
+    return block
+
+
+def _again(block: SortedRows) -> BoolArray:
+    """Return which rows come again; the first of a model never does."""
+    rows = Chunk(block.body)
+    if not rows.has("time"):
+        return np.zeros(len(rows), np.bool_)
+    again = comes_again(rows)
+    starts = np.array(block.starts, np.int64)
+    again[starts[starts < len(again)]] = False
+    count("rows_duplicate", int(again.sum()))
+    return again
+
+
+def _unconfirmed(refusals: Refusals, block: SortedRows, clocks: Sequence[Clock]) -> BoolArray:
+    """Return which rows are too far ahead and confirmed by no others."""
+    rows = Chunk(block.body)
+    times, gone = rows.column("time"), np.zeros(len(rows), np.bool_)
+    usable, rule = refusals.usable(rows), jump_rule(refusals.order)
+    for model, own in _each(block):
+        standing = clocks[model].standing._replace(ahead=())
+        sort = np.argsort(times[own], kind="stable")
+        if standing.newest is not None and int(times[own][sort[-1]]) <= standing.newest:
+            continue
+        judged = judge(rule, standing, times[own][sort], usable[own][sort], last=True)
+        gone[own.start + sort] = ~judged.counts
+    return gone

@@ -1,0 +1,75 @@
+"""Which rows a model can take, and why the others are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import fit
+from kerneltrack.fleet.model import Work
+from kerneltrack.registry import get_tracker
+from kerneltrack.trackers.common.calls import refusal
+from transforms.chunks import Chunk
+from transforms.track.order import MERGE, Order
+
+NOTHING_HELD = "a value is missing and none recent enough can stand in for it (--hold-for)"
+NOT_GIVEN = "no row of this time gives a value (--missing hold takes the last one)"
+MOST_NAMED = 8
+"""Channels that a reason names."""
+
+
+class Refusals:
+    """Says of rows whether models can take them, and why not.
+
+    Args:
+        work: What is done with the rows.
+        order: How they are put in order.
+    """
+
+    def __init__(self, work: Work, order: Order) -> None:
+        """Keep the arguments; see the class."""
+        self.work, self.order = work, order
+        self._tracker = get_tracker(work.spec.tracker)
+
+    def usable(self, rows: Chunk) -> npt.NDArray[np.bool_]:
+        """Return which rows have all values, or one where others may be filled."""
+        finite = np.isfinite(rows.column("x"))
+        if self.order.duplicates == MERGE:
+            # A part without a value may be merged already, or not yet: that decides nothing.
+            return np.ones(len(rows), dtype=np.bool_)
+        fills = self.work.hold is not None
+        usable: npt.NDArray[np.bool_] = finite.any(axis=1) if fills else finite.all(axis=1)
+        return usable
+
+    def unconfirmed(self, rows: Chunk) -> list[str]:
+        """Return why rows are refused that are too far ahead."""
+        return [
+            self.order.unconfirmed if usable else self._why_missing(row) or refusal(None, row)
+            for row, usable in zip(rows.column("x"), self.usable(rows), strict=True)
+        ]
+
+    def unusable(self, rows: npt.NDArray[Any]) -> list[str]:
+        """Return why rows are refused of which none is fit to begin a model with."""
+        return [self._why_missing(row) or NOTHING_HELD for row in rows]
+
+    def by_tracker(self, state: Any, rows: npt.NDArray[Any]) -> list[str]:
+        """Return why a tracker refused rows, missing values filled."""
+        return [
+            self._why_missing(row) or self._tracker.why_refused(self.work.spec, state, row)
+            for row in rows
+        ]
+
+    def _why_missing(self, row: npt.NDArray[Any]) -> str:
+        """Return why a row is refused whose channels are not all there, "" if they are."""
+        missing = np.flatnonzero(np.isnan(row)).tolist()
+        held, channels = self.work.hold is not None, self.work.channels
+        if not missing or not (held or self.order.duplicates == MERGE):
+            return ""
+        if not channels:
+            return NOTHING_HELD if held else NOT_GIVEN
+        names = fit(", ".join(channels[place] for place in missing[:MOST_NAMED]))
+        more = len(missing) - MOST_NAMED
+        named = f"{names} and {more} more" if more > 0 else names
+        return f"{named}: {NOTHING_HELD if held else NOT_GIVEN}"
