@@ -52,7 +52,9 @@ def test_the_broken_ones_are_named_at_the_end(
         assert since.startswith(("1970-01-01 09:", "1970-01-01 10:"))
 
 
-def test_a_reference_that_moves_finds_them_too(tmp_path: Path) -> None:
+def test_a_reference_that_moves_finds_them_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rng = np.random.default_rng(5)
     rows = np.sin(np.arange(2600) / 20)[:, None] + 0.1 * rng.normal(size=(3, 2600, 3))
     rows[1, 2000:, 2] += 1.0
@@ -63,6 +65,7 @@ def test_a_reference_that_moves_finds_them_too(tmp_path: Path) -> None:
     pq.write_table(pa.table({"pump": names, "time": times, **columns}), path)
     memory = ("--reference-memory", "1500 rows", "--reference-season", "none")
     assert track(path, output, "--reference", "auto", *memory, "--causes", "ch0") == 0
+    assert "normal is what a model's last 1500 rows showed" in capsys.readouterr().out
     lines = pq.read_table(output / "episodes").to_pylist()
     assert {line["model_id"] for line in lines} == {"pump-1"}
     assert abs(lines[0]["index"] - 2000) < 20

@@ -21,6 +21,7 @@ from pipelines.report.data.episodes import (
     day_lines,
     episode_lines,
     episodes_of,
+    moving_lines,
 )
 from pipelines.report.data.heat import MOST_BINS, MOST_MODELS, NOTHING, STEPS
 from tests.report_runs import (
@@ -206,6 +207,18 @@ def test_a_reference_of_some_hours_is_told_of_where_there_are_days() -> None:
     assert day(1440, 60) == day(512, 300) == []  # A day; nearly two.
     assert day(512, 1) == []  # Minutes: it is not about days.
     assert day(512, 60, until=0) == []
+
+
+def test_a_reference_that_moves_is_told_of_by_its_memory() -> None:
+    auto: dict[str, Any] = {"learning": "auto", "memory": "14 days"}
+    assert day(512, 60, **auto) == []
+    (line,) = day(512, 60, 3, **auto)
+    assert "went off within 3 hours" in line
+    assert "--reference-rows" not in line
+    assert moving_lines(auto) == [
+        "normal is what a model's last 14 days showed: none can be off before it has had as many"
+    ]
+    assert moving_lines({"learning": "first", "memory": "14 days"}) == []
 
 
 @pytest.mark.parametrize("reference", [{}, {"until": 0}])

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from kerneltrack.errors import printable
+from kerneltrack.monitor.reference.spec import AUTO
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.text import SECOND, moment, natural
 from transforms.outputs import EPISODES
@@ -254,6 +255,7 @@ def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = Fals
     models, without = counts["models"], counts["models_without_reference"]
     lines = episode_lines(found, models - without) if models > without or not models else []
     lines += day_lines(found, models - without, run["reference"], own=own)
+    lines += moving_lines(run["reference"]) if own and models > without else []
     if without:
         names = sorted(run["models_without_reference"], key=natural)
         named = [printable(name) for name in names[:MOST_NAMED]]
@@ -309,6 +311,8 @@ def day_lines(
         )
     size, day = reference.get("rows"), math.ceil(24 * _HOUR / found.pace)
     hours = found.pace * (size or 0) / _HOUR
+    if reference.get("learning") == AUTO:
+        return lines
     if own and reference.get("until") is None and _LEAST_HOURS <= hours < 24:
         return [
             *lines,
@@ -318,6 +322,16 @@ def day_lines(
     if not lines:
         return []
     return [f"{lines[0]}: give it whole days, and weeks (--reference-rows {7 * day} is a week)"]
+
+
+def moving_lines(reference: Mapping[str, Any]) -> list[str]:
+    """Return what a reference that moves takes as normal, and from when on models can be off."""
+    if reference.get("learning") != AUTO:
+        return []
+    memory = printable(str(reference["memory"]))
+    return [
+        f"normal is what a model's last {memory} showed: none can be off before it has had as many"
+    ]
 
 
 def _until(off: Off) -> str:
