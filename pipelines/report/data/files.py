@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -43,7 +44,19 @@ def column_names(paths: Sequence[str]) -> list[str]:
 def read_batches(
     paths: Sequence[str], columns: Sequence[str], most: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the files in order, these columns only, at most so many rows at a time."""
+    """Yield the rows of the files in order, these columns only, at most so many rows at a time.
+
+    The next batch is read while the caller uses one, so two are in memory.
+    """
+    batches = _batches(paths, columns, most)
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
+
+
+def _batches(paths: Sequence[str], columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
     for path in paths:
         with _open_parquet(path) as file:
             batches = file.iter_batches(batch_size=most, columns=list(columns))

@@ -52,14 +52,13 @@ class Groups:
         """Make room for so many groups at least."""
         if size <= len(self.rows):
             return
-        more = (0, size - len(self.rows))
-        self.rows = np.pad(self.rows, more)
+        self.rows = _grown(self.rows, size)
         for name, total in self.sums.items():
-            self.sums[name] = np.pad(total, more)
+            self.sums[name] = _grown(total, size)
         for name, low in self.low.items():
             least, greatest = _ends(low.dtype)
-            self.low[name] = np.pad(low, more, constant_values=greatest)
-            self.high[name] = np.pad(self.high[name], more, constant_values=least)
+            self.low[name] = _grown(low, size, greatest)
+            self.high[name] = _grown(self.high[name], size, least)
 
     def add(self, group: Ints, values: Arrays) -> None:
         """Add rows.
@@ -83,6 +82,13 @@ class Groups:
         for name, low in self.low.items():
             put(np.minimum, low, at, np.minimum.reduceat(values[name], first))
             put(np.maximum, self.high[name], at, np.maximum.reduceat(values[name], first))
+
+
+def _grown(values: npt.NDArray[Any], size: int, filler: float = 0) -> npt.NDArray[Any]:
+    """Return the values followed by fillers; zeros cost nothing before they are written to."""
+    grown = np.zeros(size, values.dtype) if filler == 0 else np.full(size, filler, values.dtype)
+    grown[: len(values)] = values
+    return grown
 
 
 def _put(function: np.ufunc, kept: npt.NDArray[Any], at: Ints, values: npt.NDArray[Any]) -> None:

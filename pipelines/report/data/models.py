@@ -55,7 +55,7 @@ class ShownModels:
         self._half.add(slot[late], {"loss": loss[late]})
         self._spark.add(slot * SPARK_BINS + index * SPARK_BINS // length, {"loss": loss})
         self._all.add(slot, {"loss": loss})
-        np.add.at(self._buckets, slot * _BUCKETS + _bucket(loss), 1)
+        np.add.at(self._buckets, slot * _BUCKETS + _bucket(loss), np.int32(1))
 
     def table(self) -> dict[str, npt.NDArray[Any]]:
         """Return the table's columns; means and quantiles are NaN without rows to measure.

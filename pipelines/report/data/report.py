@@ -70,7 +70,7 @@ def report_of(output: str, run: Mapping[str, Any], inputs: Input | None = None) 
         inputs: The files that the run read, to show the channels around episodes; None: they are
             not shown.
 
-    Cost: O(rows) time; memory O(models + labels + confusions that occur) and at most about 250 MB
+    Cost: O(rows) time; memory O(models + labels + confusions that occur) and at most about 60 MB
     for the curves.
     """
     paths = parquet_files(output, FEATURES)
