@@ -224,11 +224,12 @@ static double surprise_of(const reference_state *state, int which, double score)
 }
 
 /* Scratch space of attribution: Ω = WᵀW; Ωe; the entries of the channels that are taken out, their
-part of Ω as its Cholesky factor. */
+part of Ω as its Cholesky factor, of which the first `factored` rows are known; the sum of the squares of
+`part` up to each. */
 typedef struct {
   mat precision;
-  double *e, *y, *v, *part;
-  int64_t *entries;
+  double *e, *y, *v, *part, *gain;
+  int64_t *entries, factored;
   mat chol;
   int known;
 } blame_work;
@@ -241,6 +242,8 @@ static blame_work make_blame_work(arena *from, const reference_state *state, int
   work.y = reals(from, all);
   work.v = reals(from, size);
   work.part = reals(from, MOST_CHANNELS * lags);
+  work.gain = reals(from, MOST_CHANNELS * lags);
+  work.factored = 0;
   work.entries = wholes(from, MOST_CHANNELS * lags);
   work.chol = table(from, MOST_CHANNELS * lags, MOST_CHANNELS * lags);
   work.known = 0;
@@ -258,10 +261,9 @@ static void find_precision(const reference_state *state, mat *out) {
 }
 
 /* By how much d² falls where the first `count` entries are what the others make of them:
-vᵀ(Ω of the entries)⁻¹v. */
+vᵀ(Ω of the entries)⁻¹v. What is known of the first entries is not found again. */
 static double gain_of(blame_work *work, int64_t count) {
-  double gain = 0.0;
-  for (int64_t i = 0; i < count; i++) {
+  for (int64_t i = work->factored; i < count; i++) {
     double *row = row_of(&work->chol, i);
     const double *from = row_of(&work->precision, work->entries[i]);
     for (int64_t j = 0; j <= i; j++) {
@@ -271,13 +273,16 @@ static double gain_of(blame_work *work, int64_t count) {
       if (j == i && !(rest > DETERMINED * from[work->entries[i]])) row[j] = VAST;
     }
     work->part[i] = (work->v[work->entries[i]] - dot(row, work->part, i)) / row[i];
-    gain = fma(work->part[i], work->part[i], gain);
+    work->gain[i] = fma(work->part[i], work->part[i], i > 0 ? work->gain[i - 1] : 0.0);
   }
-  return smaller(gain, VAST);
+  work->factored = most_of(work->factored, count);
+  return count > 0 ? smaller(work->gain[count - 1], VAST) : 0.0;
 }
 
 static void take_out(blame_work *work, int64_t channel, int64_t width, int64_t lags, int64_t at) {
-  for (int64_t l = 0; l < lags; l++) work->entries[at * lags + l] = l * width + channel;
+  int64_t *entries = work->entries + at * lags;
+  if (at * lags < work->factored && entries[0] != channel) work->factored = at * lags;
+  for (int64_t l = 0; l < lags; l++) entries[l] = l * width + channel;
 }
 
 /* min ‖x - s‖² over the stored rows, one channel aside (-1: none). */
@@ -340,15 +345,19 @@ already, `taken` of them, then each as the best beside those before it; then oth
 Returns by how much d² falls; `taken` is then how many they are. */
 static double take_some_out(blame_work *work, int64_t *chosen, int64_t *taken, double left, double usual,
                             int64_t width, int64_t lags) {
-  int64_t most = least_of(MOST_CHANNELS, width), many = *taken;
+  int64_t most = least_of(MOST_CHANNELS, width), many = *taken, settled = 0;
   for (int64_t at = 0; at < many; at++) take_out(work, chosen[at], width, lags, at);
   double gained = gain_of(work, many * lags);
-  for (; many < most && left - gained > usual; many++)
+  for (; many < most && left - gained > usual; many++) {
     gained = best_at(work, chosen, many, many + 1, width, lags, -1.0);
-  /* One that stood for several may go again. */
-  for (int64_t turn = 0; many > 1 && turn < MOST_CHANNELS; turn++)
-    for (int64_t at = 0; at < many; at++)
-      gained = best_at(work, chosen, at, many, width, lags, gained);
+    settled = 1;
+  }
+  /* One that stood for several may go again, until each is the best beside the others. */
+  for (int64_t step = 0; many > 1 && settled < many && step < MOST_CHANNELS * many; step++) {
+    int64_t at = step % many, before = chosen[at];
+    gained = best_at(work, chosen, at, many, width, lags, gained);
+    settled = chosen[at] == before ? settled + 1 : 1;
+  }
   *taken = many;
   return gained;
 }
@@ -400,6 +409,7 @@ static void add_blame(const reference_settings *settings, reference_state *state
   embed(state, lags, place, work->e);
   whiten(state, work->e, work->y);
   double left = dot(work->y, work->y, size);
+  work->factored = 0;
   fill(work->v, 0.0, size);
   for (int64_t i = 0; i < size; i++)
     add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
