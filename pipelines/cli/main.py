@@ -58,29 +58,29 @@ class CommandEntry(NamedTuple):
 
 COMMANDS = {
     "track": CommandEntry(
-        "Track files: features, snapshots, failures and a report out.",
+        "Find devices that are off in files; write features, snapshots and a report.",
         "files.options.add_track_flags",
         "files.track.run",
         "files.options.check",
     ),
     "score": CommandEntry(
-        "Score files under a run's snapshots, without learning: features and predictions out.",
+        "Score files with a run's snapshots, without learning; write features and predictions.",
         "files.options.add_score_flags",
         "files.score.run",
         "files.options.check",
     ),
     "landmarks": CommandEntry(
-        "Choose the rows of an input that hold the others best.",
+        "Choose representative rows of files.",
         "files.options.add_landmark_flags",
         "files.landmarks.run",
     ),
     "tune": CommandEntry(
-        "Try settings on a sample of labelled rows; a spec file for the jobs out.",
+        "Compare settings on a sample of labelled rows; write the best as a spec file.",
         "files.options.add_tune_flags",
         "files.tune.run",
     ),
     "list": CommandEntry(
-        "Name trackers, learners, kernels and budget policies, or the settings of one.",
+        "List trackers, learners, kernels and budget policies, or the settings of one.",
         "cli.list_parts.add_flags",
         "cli.list_parts.run",
     ),
@@ -98,7 +98,7 @@ COMMANDS = {
         "files.export.run",
     ),
     "stream": CommandEntry(
-        "Track a Kafka topic on Flink: features and the rest to topics.",
+        "Find devices that are off in a Kafka topic, live on Flink; write topics.",
         "live.options.add_flags",
         "live.stream.run",
         "live.columns.check",
@@ -109,17 +109,17 @@ COMMANDS = {
         "topics.replay.run",
     ),
     "read-output": CommandEntry(
-        "Read an output topic, each row once.",
+        "Print the rows of an output topic, each once.",
         "topics.options.add_read_flags",
         "topics.read_output.run",
     ),
     "replay-dead-letters": CommandEntry(
-        "Send refused messages once more.",
+        "Send refused messages to their topic again.",
         "topics.options.add_letter_flags",
         "topics.dead_letters.run",
     ),
     "reset": CommandEntry(
-        "Let a model of a live job begin anew, or from a snapshot.",
+        "Restart a model of a live job, from nothing or from a snapshot.",
         "topics.options.add_reset_flags",
         "topics.reset.run",
     ),

@@ -126,7 +126,7 @@ def add_stop_flags(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=PATIENCE,
         metavar="SECONDS",
-        help="that it may take (default %(default)s)",
+        help="longest wait for the job to end (default %(default)s)",
     )
 
 
