@@ -64,15 +64,15 @@ class ColumnOptions(Settings):
     time_ambiguous: Annotated[
         str,
         OneOf(AMBIGUOUS),
-        """How to read a local time that occurs twice, when clocks are put back: "fail": the row goes to
-        the failures; "earliest": the first; "latest": the second; "infer": by the order of rows in
-        their file, found by a scan before the job.""",
+        """How to read a local time that occurs twice, when clocks are put back: "fail": the row
+        goes to the failures; "earliest": the first; "latest": the second; "infer": by the order of
+        rows in their file, found by a scan before the job.""",
     ] = "fail"
     time_nonexistent: Annotated[
         str,
         OneOf(NONEXISTENT),
-        """How to read a local time that never occurs, when clocks are put forward: "fail": the row goes
-        to the failures; "shift": the instant at which they were.""",
+        """How to read a local time that never occurs, when clocks are put forward: "fail": the row
+        goes to the failures; "shift": the instant at which they were.""",
     ] = "fail"
     sequence: Annotated[str | None, "Column of whole numbers that orders rows of equal time."] = (
         None
