@@ -161,7 +161,7 @@ def _by_kmeans(spec: LandmarkSpec, scaled: FloatArray) -> IntArray:
     try:
         from sklearn.cluster import KMeans  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise ConfigError("method", "kmeans", "another: it needs kerneltrack[sklearn]") from error
+        raise ConfigError("method", "kmeans", "another: it needs scikit-learn") from error
     distinct = len(np.unique(scaled, axis=0))
     fitted = KMeans(min(spec.count, distinct), n_init=1, random_state=spec.seed).fit(scaled)
     squares = np.einsum("nd,nd->n", scaled, scaled)

@@ -12,7 +12,8 @@ try:
     from sklearn.utils.validation import validate_data as _  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        "kerneltrack.sklearn needs scikit-learn 1.6 or newer: pip install 'kerneltrack[sklearn]'"
+        "kerneltrack.sklearn needs scikit-learn 1.6 or newer: "
+        "pip install '.[sklearn]' in a clone of kerneltrack"
     ) from error
 
 from kerneltrack.sklearn.classifier import SubspaceClassifier

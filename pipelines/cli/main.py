@@ -144,7 +144,7 @@ EXTRAS = {
     "fastavro": "live",
     "python_calamine": "excel",
 }
-"""The extra that a module comes with; `pip install kerneltrack` brings neither."""
+"""The extra that installs a module; without extras there is none of them."""
 
 PIPE_EXIT = SIGNAL_EXIT + 13
 """As of a program that SIGPIPE ended."""
@@ -173,8 +173,8 @@ def _main(given: list[str]) -> int:
         package = str(error.name).partition(".")[0]
         if package not in EXTRAS:
             raise
-        whole = f"kerneltrack[{EXTRAS[package]}]"
-        text = f"this needs {package}, which is not installed: pip install '{whole}'"
+        install = f"pip install '.[{EXTRAS[package]}]' in a clone of kerneltrack"
+        text = f"this needs {package}, which is not installed: {install}"
         return _fail(text, INPUT_EXIT)
     except (UsageError, ConfigError, DataError) as error:
         return _fail(error, INPUT_EXIT)

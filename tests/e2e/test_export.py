@@ -178,4 +178,4 @@ sys.exit(main(sys.argv[2:]))
     shutil.rmtree(tmp_path / "onnx")
     done = run("onnx", "onnx")
     assert done.returncode == 2
-    assert "pip install 'kerneltrack[export]'" in done.stderr
+    assert "pip install '.[export]'" in done.stderr

@@ -127,7 +127,7 @@ def test_without_kafkas_client_one_line_names_the_extra(name: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "kerneltrack: this needs confluent_kafka, which is not installed: "
-        "pip install 'kerneltrack[live]'\n"
+        "pip install '.[live]' in a clone of kerneltrack\n"
     )
 
 
@@ -136,12 +136,12 @@ def test_without_kafkas_client_one_line_names_the_extra(name: str) -> None:
     [
         (["list", "okfeb"], ""),
         (["--help"], ""),
-        (["track", "in.csv", "--output", "out"], "kerneltrack[beam]"),
-        (["report", "out"], "kerneltrack[beam]"),
+        (["track", "in.csv", "--output", "out"], "'.[beam]'"),
+        (["report", "out"], "'.[beam]'"),
     ],
 )
 def test_without_beam_only_jobs_ask_for_it(given: list[str], said: str) -> None:
-    """As `pip install kerneltrack` leaves it: numerics, and what the command knows of them."""
+    """As `pip install .` leaves it: numerics, and what the command knows of them."""
     program = (
         "import sys; sys.modules |= dict.fromkeys(('apache_beam', 'pyarrow', 'jinja2')); "
         f"from pipelines.cli.main import main; sys.exit(main({given!r}))"

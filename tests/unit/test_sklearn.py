@@ -565,7 +565,8 @@ except ImportError as error:
 def test_without_scikit_learn_one_line_says_what_to_install(script: str) -> None:
     done = run(script)
     assert done.stdout.splitlines() == [
-        "kerneltrack.sklearn needs scikit-learn 1.6 or newer: pip install 'kerneltrack[sklearn]'"
+        "kerneltrack.sklearn needs scikit-learn 1.6 or newer: "
+        "pip install '.[sklearn]' in a clone of kerneltrack"
     ], done.stderr
 
 
