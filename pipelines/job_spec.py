@@ -201,7 +201,7 @@ def job_from_flags(
         measure=measure_from_flags(args, has_time),
         drift=spec_options.drift_from_flags(args),
         reference=spec_options.reference_from_flags(
-            args, given.spec if given else None, columns.channels
+            args, given.spec if given else None, columns.channels, columns.options.time_zone
         ),
         periods=spec_options.periods_from_flags(args),
         given=given,

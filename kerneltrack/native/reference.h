@@ -252,10 +252,11 @@ void note_episode(const reference_state *state, int64_t row, int64_t time, int c
 /* False alarms a row that are accepted. */
 double rate_of(const reference_settings *settings, const reference_state *state);
 
-/* Hold rows of the open block against a reference that moves; as `watch_rows`. O(E²) a row */
+/* Hold rows of the open block against a reference that moves; as `watch_rows`. `locals`: the times as clocks
+there show them. O(E²) a row */
 int64_t run_streams(const reference_settings *settings, reference_state *state, const mat *rows,
-                   const int64_t *times, reference_outputs *out, int64_t done,
-                   reference_episodes *episodes, int64_t before);
+                   const int64_t *times, const int64_t *locals, reference_outputs *out,
+                   int64_t done, reference_episodes *episodes, int64_t before);
 
 /* Learn a whole block's good rows, their scores and the excursions of evidence; false where memory is short.
 O(128E² + E³) */

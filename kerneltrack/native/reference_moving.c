@@ -221,10 +221,10 @@ static double gain_of(const reference_state *state, moving_work *work, int64_t c
   return gain;
 }
 
-/* The hour of the day of a time in ns, -1 where rows have none. */
-static int64_t hour_of(const reference_settings *settings, int64_t time) {
+/* The hour of the day by the clocks of a place, ns; -1 where rows have no times. */
+static int64_t hour_of(const reference_settings *settings, int64_t time, int64_t local) {
   if (!settings->season || time == 0) return -1;
-  int64_t hour = time / HOUR_NS - (time % HOUR_NS < 0);
+  int64_t hour = local / HOUR_NS - (local % HOUR_NS < 0);
   return (hour % HOURS + HOURS) % HOURS;
 }
 
@@ -249,7 +249,7 @@ static double hour_score(const reference_state *state, const double *row, int64_
 
 /* The scores of the row at a place of the open block, and its hour, kept for the end of the block. */
 static void score_row(const reference_settings *settings, reference_state *state, moving_work *work,
-                      int64_t place, int64_t time) {
+                      int64_t place, int64_t time, int64_t local) {
   int64_t size = state->mean.size, width = state->rows.columns, many = streams_of(state);
   const double *row = row_of(&state->rows, settings->lags - 1 + place);
   embed(state, settings->lags, place, work->ordered);
@@ -262,7 +262,7 @@ static void score_row(const reference_settings *settings, reference_state *state
     add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
   for (int64_t channel = 0; channel < width; channel++)
     work->scores[1 + channel] = sqrt(gain_of(state, work, channel));
-  int64_t hour = hour_of(settings, time);
+  int64_t hour = hour_of(settings, time, local);
   double seen = (double)time - (double)state->times.at[FIRST_TIME];
   work->scores[many - 1] = hour_score(state, row, hour, seen);
   for (int64_t stream = 0; stream < many; stream++)
@@ -466,8 +466,8 @@ static int rehearses(const reference_state *state, int64_t row) {
 }
 
 int64_t run_streams(const reference_settings *settings, reference_state *state, const mat *rows,
-                   const int64_t *times, reference_outputs *out, int64_t done,
-                   reference_episodes *episodes, int64_t before) {
+                   const int64_t *times, const int64_t *locals, reference_outputs *out,
+                   int64_t done, reference_episodes *episodes, int64_t before) {
   int64_t *counts = state->counts.at, base = counts[SEEN], first = next_place(state), found = 0;
   arena scratch = {0};
   lay_work(&scratch, state);
@@ -489,7 +489,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     stuck_surprise(state, to, !status_of(state)[ARMED]);
     state->good.at[place] = !spared;
     if (!scored) continue;
-    score_row(settings, state, &work, place, times[n]);
+    score_row(settings, state, &work, place, times[n], locals[n]);
     out->distance.at[done + n] = work.scores[0];
     if (counts[SORTED] == 0) continue;
     for (int64_t stream = 0; stream < streams_of(state); stream++)

@@ -302,12 +302,15 @@ def reference_place(args: argparse.Namespace) -> str | None:
 
 
 def reference_from_flags(
-    args: argparse.Namespace, before: ReferenceSpec | None, channels: Sequence[str]
+    args: argparse.Namespace,
+    before: ReferenceSpec | None,
+    channels: Sequence[str],
+    zone: str,
 ) -> ReferenceSpec | None:
     """Build the reference's spec, None without one; see `tracker_from_flags`.
 
     `before` is that of the references at `reference_place`, if they are given; `channels` are those
-    that causes are among.
+    that causes are among, `zone` that of the times which do not name theirs.
     """
     values, given = _section(args, REFERENCE), REFERENCE.given(args, "reference")
     chosen = _reference_word(args)
@@ -322,7 +325,10 @@ def reference_from_flags(
     elif chosen is not None:
         values = {**values, "learning": chosen}
     with REFERENCE.named():
-        return spec_from_dict(ReferenceSpec, {**values, **given}).placed(channels)
+        spec = spec_from_dict(ReferenceSpec, {**values, **given}).placed(channels)
+        if before is not None or not spec.moves or "zone" in values or "zone" in given:
+            return spec
+        return dataclasses.replace(spec, zone=zone)
 
 
 def _reference_word(args: argparse.Namespace) -> str | None:

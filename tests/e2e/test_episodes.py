@@ -64,7 +64,8 @@ def test_a_reference_that_moves_finds_them_too(
     times = pa.array(np.tile(np.arange(2600), 3) * 60, pa.timestamp("s"))
     pq.write_table(pa.table({"pump": names, "time": times, **columns}), path)
     memory = ("--reference-memory", "1500 rows", "--reference-season", "none")
-    assert track(path, output, "--reference", "auto", *memory, "--causes", "ch0") == 0
+    flags = (*memory, "--causes", "ch0", "--time-zone", "Asia/Tokyo")
+    assert track(path, output, "--reference", "auto", *flags) == 0
     assert "normal is what a model's last 1500 rows showed" in capsys.readouterr().out
     lines = pq.read_table(output / "episodes").to_pylist()
     assert {line["model_id"] for line in lines} == {"pump-1"}
@@ -72,7 +73,7 @@ def test_a_reference_that_moves_finds_them_too(
     assert int(np.argmax(lines[-1]["shares"])) == 2
     kept = json.loads((output / "run.json").read_text("utf-8"))["reference"]
     assert (kept["learning"], kept["memory"], kept["season"]) == ("auto", memory[1], "none")
-    assert kept["causes"] == [0]
+    assert (kept["causes"], kept["zone"]) == ([0], "Asia/Tokyo")
     features = pq.read_table(output / "features")
     assert features["ref_loss"].null_count == len(features)
     assert features["p"].null_count == 3 * 512

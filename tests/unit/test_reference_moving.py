@@ -254,6 +254,44 @@ def test_work_at_an_hour_that_was_never_one_is_found_by_the_hours_alone() -> Non
     assert 0 <= told[0].opened - (15 * 144 + 18) <= 3
 
 
+def test_hours_are_those_of_the_zone() -> None:
+    """A shift by local clocks: in UTC it moves by an hour when these change."""
+    count = 24 * 144
+    # The clocks in Berlin go on at 1 in the morning of March 29, UTC, 20 days from here.
+    times = 1_773_014_400 * 10**9 + 10 * MINUTE * np.arange(count)
+    utc = times // (60 * MINUTE) % 24
+    local = (utc + np.where(times < 1_774_746_000 * 10**9, 1, 2)) % 24
+    rng = np.random.default_rng(3)
+    rows = 0.1 * rng.normal(size=(count, 3)) + ((local >= 6) & (local < 22))[:, None] * [3.0, 5, 9]
+    berlin = dataclasses.replace(HOURLY, zone="Europe/Berlin")
+    state, _, told = run(berlin, rows, times)
+    hours = state.tables.hours
+    means = hours[:, 1::3] / hours[:, ::3]
+    assert not told
+    # No hour has rows of work and of rest.
+    assert (np.ptp(means[6:22], axis=0) < 0.1).all()
+    assert (np.ptp(means[np.r_[:6, 22:24]], axis=0) < 0.1).all()
+    mixed = run(HOURLY, rows, times)[0].tables.hours
+    assert np.ptp(mixed[5:21, 1] / mixed[5:21, 0]) > 0.1
+
+
+def test_hours_of_a_zone_are_the_same_bits_however_rows_are_cut() -> None:
+    count = 2500
+    rows, times = normal(12, count), clock(count)
+    spec = dataclasses.replace(HOURLY, zone="America/St_Johns")
+    whole, scores, told = run(spec, rows, times)
+    for cuts in [(1, 700, 701, 1999), (1024, 1300)]:
+        state, again, also = run(spec, rows, times, *cuts)
+        for one, two in zip(scores.columns, again.columns, strict=True):
+            np.testing.assert_array_equal(one, two)
+        for one, two in zip(whole.tables, state.tables, strict=True):
+            np.testing.assert_array_equal(one, two)
+        assert str(told) == str(also)
+    blocks = begin(spec, rows, np.array([0]), np.array([256]))
+    go_on(spec, blocks, rows, np.array([0]), np.array([count]), times)
+    np.testing.assert_array_equal(columns_of(spec, 4, blocks)["hours"][0], whole.tables.hours)
+
+
 def test_rows_after_a_gap_are_spared() -> None:
     """Rows before are not those that they go with, nor are the means over time."""
     count = 6000
@@ -377,6 +415,8 @@ def test_a_reference_that_begins_anew_with_other_rows_has_no_evidence() -> None:
         ({"learning": AUTO, "memory": "100 rows"}, "memory"),
         ({"learning": AUTO, "memory": "a while"}, "memory"),
         ({"learning": AUTO, "season": "year"}, "season"),
+        ({"learning": AUTO, "zone": "Mars/Olympus"}, "zone"),
+        ({"zone": "Europe/Berlin"}, "zone"),
         ({"memory": "7 days"}, "memory"),
         ({"causes": ["outside"]}, "causes"),
         ({"learning": AUTO, "causes": "outside"}, "causes"),

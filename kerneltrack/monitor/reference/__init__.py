@@ -100,7 +100,7 @@ each made before the row waits:
   d² would fall if the channel, now, before and over time, were what the others make of it. What all
   channels do together, as they do with a load or with the weather, is not in it, a fault of one
   sensor is nothing else;
-- the largest |x - μ_h|/σ_h of the channels, of the hour h of the day (UTC) with half of those
+- the largest |x - μ_h|/σ_h of the channels, of the hour h of the day (`zone`) with half of those
   beside it, once it has 12 rows and three days are known (`season`): work at night.
 
 Channels that explain others and are never off themselves, as the weather, are `causes` and have no

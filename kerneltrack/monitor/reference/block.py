@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.monitor.clocks import local_times
 from kerneltrack.monitor.reference import state as held
 from kerneltrack.monitor.reference.episodes import (
     Episode,
@@ -280,7 +281,8 @@ def go_on(
     rooms = np.full((len(SCORES.kinds), len(rows)), np.nan), laid.episodes.room(len(rows))
     reached, each = np.zeros((many, 3), np.int64), np.arange(many)
     ends = spans(reached.reshape(-1), 3 * each, 3 * each + 3)
-    given = spans(rows, starts, stops), spans(times, starts, stops)
+    both = times, local_times(times, spec.zone_of_hours)
+    given = spans(rows, starts, stops), *(spans(part, starts, stops) for part in both)
     lanes = zip((SCORES, laid.episodes), rooms, strict=True)
     outs = [lane.spans(room, len(rows), starts, stops) for lane, room in lanes]
     words = (part.tobytes() for part in (*given, *outs, ends))

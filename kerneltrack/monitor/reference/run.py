@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import check_finite
+from kerneltrack.monitor.clocks import local_times
 from kerneltrack.monitor.reference.episodes import (
     Episode,
     make_room,
@@ -167,10 +168,12 @@ def update(
     kernel, found = copied(state.kernel), Scores.none(len(matrix))
     settings, tracking = settings_of(spec, matrix.shape[1], learn), tracking_of(spec.kernel, True)
     room = make_room(min(len(matrix), MOST_TOLD), matrix.shape[1])
+    clocks = local_times(stamps, spec.zone_of_hours)
     told: list[Episode] = []
     reached, start = np.zeros(3, np.int64), 0
     while start < len(matrix):
-        parts = matrix[start:], stamps[start:], found.after(start).columns, room, reached
+        given = matrix[start:], stamps[start:], clocks[start:]
+        parts = *given, found.after(start).columns, room, reached
         call("reference_run", settings, tables, tracking, kernel, *parts)
         done, many, accepted = reached.tolist()
         told += [read_episode(room, at, settings.lags) for at in range(many)]

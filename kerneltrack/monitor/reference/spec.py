@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.monitor.clocks import UTC, is_zone
 from kerneltrack.monitor.spans import Span, parse_moment, parse_span
 from kerneltrack.settings import OneOf, Range
 from kerneltrack.specs import Spec
@@ -93,8 +94,13 @@ class ReferenceSpec(Spec):
     season: Annotated[
         str,
         OneOf(SEASONS),
-        """Whether a reference that moves knows the hours of the day (UTC): "day" or "none".""",
+        """Whether a reference that moves knows the hours of the day: "day" or "none".""",
     ] = DAY
+    zone: Annotated[
+        str,
+        """IANA time zone of these hours, such as Europe/Berlin: they are those that clocks there
+        show, changes of the clock included.""",
+    ] = UTC
     causes: Annotated[
         Sequence[str | int],
         """Channels that rows are conditioned on and that are never blamed, as the weather, by name
@@ -140,10 +146,12 @@ class ReferenceSpec(Spec):
             allowed = f"{LEAST_MEMORY} to {MOST_MEMORY} rows, or a time"
             raise ConfigError("memory", self.memory, allowed)
         if not self.moves:
-            for name in ("memory", "season", "causes"):
+            for name in ("memory", "season", "zone", "causes"):
                 if getattr(self, name) != getattr(type(self), name):
                     raise ConfigError(name, getattr(self, name), f"left out but for {AUTO}")
             return
+        if not is_zone(self.zone):
+            raise ConfigError("zone", self.zone, "a name of the time-zone data base, Europe/Berlin")
         for name in ("until", "accept_after"):
             if getattr(self, name) is not None:
                 raise ConfigError(name, getattr(self, name), f"left out for {AUTO}, which moves")
@@ -173,6 +181,11 @@ class ReferenceSpec(Spec):
     def moves(self) -> bool:
         """Whether the reference moves at the pace of its memory."""
         return self.learning == AUTO
+
+    @property
+    def zone_of_hours(self) -> str:
+        """Zone whose clocks say which hour of the day a row is of; UTC where hours do not count."""
+        return self.zone if self.moves and self.season == DAY else UTC
 
     @property
     def memory_span(self) -> Span:
