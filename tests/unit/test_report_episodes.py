@@ -21,6 +21,7 @@ from pipelines.report.data.episodes import (
     day_lines,
     episode_lines,
     episodes_of,
+    lately_lines,
     moving_lines,
 )
 from pipelines.report.data.heat import MOST_BINS, MOST_MODELS, NOTHING, STEPS
@@ -247,6 +248,38 @@ def test_models_are_together_within_three_hours(tmp_path: Path) -> None:
     found = episodes_of(run(tmp_path / "out", list("abcde"), *lines), RUN | channels)
     assert found is not None
     assert (found.together, found.together_at) == (3, START + 20 * hour)
+
+
+@pytest.mark.parametrize(
+    ("first", "far", "lines"),
+    [
+        ("2017-07-14 02:40:00", [], ["the last 30 days: 3 episodes on 2 models"]),
+        ("2017-08-01 00:00:00", [], []),
+        ("2017-07-14 02:40:00", [{"first": 1970, "last": 1970, "rows": 1}], []),
+    ],
+)
+def test_the_alarms_of_the_last_thirty_days_are_counted(
+    tmp_path: Path, first: str, far: list[dict[str, int]], lines: list[str]
+) -> None:
+    """An episode is of the day on which it was noticed; rows of fewer days have no such line."""
+    day = 86_400 * SECOND
+    start = int(np.datetime64("2017-07-14T02:40", "ns").astype(np.int64))
+    told = [
+        episode(model, number) | dict.fromkeys(("start", "detected", "last"), start + when * day)
+        for model, number, when in (("a", 1, 1), ("a", 2, 15), ("b", 1, 39), ("b", 2, 40))
+    ]
+    told.append({**told[-1], "index": 90})
+    span = {"first": first, "last": "2017-08-23 02:40:00.5", "far": far}
+    about = {**RUN, "columns": {"features": ["heat", "power", "speed"]}, "time_span": span}
+    found = episodes_of(run(tmp_path / "out", ["a", "b"], *told), about)
+    assert found is not None
+    assert lately_lines(found) == lines
+
+
+def test_rows_of_many_days_without_an_alarm_say_so() -> None:
+    assert lately_lines(Episodes(0, 0, 0, [], lately=(0, 0))) == ["the last 30 days: no episode"]
+    one = Episodes(1, 0, 1, [], lately=(1, 1))
+    assert lately_lines(one) == ["the last 30 days: 1 episode on 1 model"]
 
 
 def test_those_that_are_off_are_drawn_before_all_others(tmp_path: Path) -> None:

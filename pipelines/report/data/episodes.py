@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from kerneltrack.errors import printable
@@ -32,6 +33,8 @@ _LEAST_HOURS, _MANY_HOURS = 1, 36
 day; one of seconds is not meant to show a day."""
 _TOGETHER_HOURS, _LEAST_TOGETHER, _PART_TOGETHER = 3, 3, 4
 """So many models at least, and one in so many, that go off within so many hours share a cause."""
+_LATELY_DAYS = 30
+"""The end of a job counts the episodes of so many last days, where its rows are of more."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,8 @@ class Episodes:
         together_at: Event time at which the first of these did, ns; None without times.
         pace: Event time from row to row, ns, in the longest episode; None without times.
         rows: Index of the newest row that an episode tells of.
+        lately: Episodes that were noticed in the last 30 days of the run, and their models; None
+            where its rows are of no more days.
     """
 
     models: int
@@ -121,6 +126,7 @@ class Episodes:
     together_at: int | None = None
     pace: float | None = None
     rows: int = 0
+    lately: tuple[int, int] | None = None
 
 
 def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
@@ -166,7 +172,8 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     still = sum(is_open for _, _, is_open in newest.values())
     total = sum(map(len, seen.values()))
     together, at = _together(sorted(noticed))
-    return Episodes(len(found), still, total, found[:MOST_LISTED], together, at, pace, rows)
+    lately = _lately(noticed, run.get("time_span"))
+    return Episodes(len(found), still, total, found[:MOST_LISTED], together, at, pace, rows, lately)
 
 
 def _together(noticed: Sequence[tuple[int, str]]) -> tuple[int, int | None]:
@@ -181,6 +188,26 @@ def _together(noticed: Sequence[tuple[int, str]]) -> tuple[int, int | None]:
         if len(within) > most:
             most, at = len(within), noticed[first][0]
     return most, at
+
+
+def _lately(
+    noticed: Sequence[tuple[int, str]], span: Mapping[str, Any] | None
+) -> tuple[int, int] | None:
+    """Return how many episodes were noticed in the last 30 days of rows, and of how many models.
+
+    `span` is from when to when rows are, as `run.json` has it; None where these are fewer days, or
+    where rows of a wrong clock are far from the others.
+    """
+    if span is None or span["far"]:
+        return None
+    first, last = (
+        int(np.datetime64(span[end], "ns").astype(np.int64)) for end in ("first", "last")
+    )
+    since = last - _LATELY_DAYS * 24 * _HOUR
+    if since <= first:
+        return None
+    models = [model for time, model in noticed if time > since]
+    return len(models), len(set(models))
 
 
 def bands_of(output: str, models: Iterable[str]) -> dict[str, list[Band]]:
@@ -254,6 +281,7 @@ def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = Fals
         return []
     models, without = counts["models"], counts["models_without_reference"]
     lines = episode_lines(found, models - without) if models > without or not models else []
+    lines += lately_lines(found)
     lines += day_lines(found, models - without, run["reference"], own=own)
     lines += moving_lines(run["reference"]) if own and models > without else []
     if without:
@@ -283,6 +311,19 @@ def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[
     if found.models > most:
         lines.append(f"  and {found.models - most:,} more")
     return lines
+
+
+def lately_lines(found: Episodes) -> list[str]:
+    """Return how many alarms these settings would have meant of late."""
+    if found.lately is None:
+        return []
+    many, models = found.lately
+    if not many:
+        return [f"the last {_LATELY_DAYS} days: no episode"]
+    episodes = f"{many:,} episode{'' if many == 1 else 's'}"
+    return [
+        f"the last {_LATELY_DAYS} days: {episodes} on {models:,} model{'' if models == 1 else 's'}"
+    ]
 
 
 def day_lines(
