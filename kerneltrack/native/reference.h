@@ -119,9 +119,9 @@ enum {
 
 /* Where a stream's S was low, and how many rows were odd since; in the row behind the streams: rows yet to be
 spared after a gap, the stream that the episode was opened by, whether episodes are, the memory in rows,
-rows that wait to be learned (-1: an episode began among them). */
+rows that wait to be learned (-1: an episode began among them), the row after the last gap. */
 enum { LOW_ROW, LOW_TIME, ODD_ROWS };
-enum { MUTED, WHICH, ARMED, REMEMBERED, WAITING, LOW_NUMBERS };
+enum { MUTED, WHICH, ARMED, REMEMBERED, WAITING, AFTER_GAP, LOW_NUMBERS };
 
 typedef struct {
   vec shift;

@@ -35,10 +35,12 @@ scores and of the excursions of its evidence. Equations and symbols are in
 #define ENOUGH 60.0
 #define FADING 15.0
 #define SURPRISING 4.6
-/* A row that comes after so many usual distances ends a gap; rows to be spared after one, at most. */
+/* A row that comes after so many usual distances ends a gap; rows to be spared after one, at most, and as a
+part of those since the one before: what works by day alone is seen, too. */
 #define GAP 4.0
 #define PACED 64
 #define MOST_SPARED 150
+#define SPARED_PART 4.0
 /* Of the hours: rows that one is known by, days seen before, least deviation. */
 #define KNOWN_HOUR 12.0
 #define HOUR_DAYS 3
@@ -55,7 +57,7 @@ scores and of the excursions of its evidence. Equations and symbols are in
 
 static int64_t streams_of(const reference_state *state) { return state->evidences.rows; }
 
-/* MUTED, WHICH, ARMED, REMEMBERED, WAITING. */
+/* MUTED, WHICH, ARMED, REMEMBERED, WAITING, AFTER_GAP. */
 static int64_t *status_of(const reference_state *state) {
   return state->lows.at + streams_of(state) * state->lows.columns;
 }
@@ -278,14 +280,16 @@ static double pace_of(const reference_state *state, int64_t since) {
 
 /* After a gap the rows before and the means over time are not those that a row goes with: some rows are
 spared, neither evidence nor learned. Whether this row is one. */
-static int is_spared(const reference_settings *settings, reference_state *state, int64_t since,
+static int is_spared(const reference_settings *settings, reference_state *state, int64_t row,
                      int64_t time) {
   int64_t *status = status_of(state);
-  double pace = pace_of(state, since);
+  double pace = pace_of(state, row - state->counts.at[BEGAN]);
   double away = (double)time - (double)state->times.at[NEWEST_TIME];
   if (state->counts.at[CALIBRATED] > 0 && pace > 0.0 && away > GAP * pace) {
     double spared = smaller(2.0 * away / pace, (double)MOST_SPARED);
+    spared = smaller(spared, (double)(row - status[AFTER_GAP]) / SPARED_PART);
     status[MUTED] = most_of((int64_t)spared, settings->lags);
+    status[AFTER_GAP] = row;
   }
   if (status[MUTED] == 0) return 0;
   status[MUTED] -= 1;
@@ -484,7 +488,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     if (row == 0)
       for (int64_t l = 0; l < settings->lags - 1; l++) copy(row_of(&state->rows, place + l), to, width);
     follow_means(state, settings->lags, place);
-    int spared = is_spared(settings, state, row - counts[BEGAN], times[n]);
+    int spared = is_spared(settings, state, row, times[n]);
     state->times.at[NEWEST_TIME] = times[n];
     stuck_surprise(state, to, !status_of(state)[ARMED]);
     state->good.at[place] = !spared;

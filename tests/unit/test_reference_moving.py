@@ -16,7 +16,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores
 from kerneltrack.monitor.reference.block import begin, columns_of, go_on, pack, unpack
-from kerneltrack.monitor.reference.state import ARMED, WAITING
+from kerneltrack.monitor.reference.state import AFTER_GAP, ARMED, WAITING
 
 Array = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
@@ -308,6 +308,22 @@ def test_rows_after_a_gap_are_spared() -> None:
     assert int(state.tables.lows[-1, ARMED]) == 1
 
 
+def test_a_device_that_is_off_at_night_is_judged_by_day() -> None:
+    """It has 96 rows a day, and the night is a gap."""
+    times = clock(45 * 288, 5 * MINUTE)
+    times = times[times // (60 * MINUTE) % 24 // 8 == 1]
+    rows = normal(6, len(times))
+    spec = dataclasses.replace(HOURLY, memory="14 days")
+    assert not run(spec, rows, times)[2]
+    broken = int(np.searchsorted(times, clock(1)[0] + 40 * 24 * 60 * MINUTE))
+    rows[broken:, 2] += 2.0
+    state, _, told = run(spec, rows, times)
+    assert told
+    assert 0 <= told[0].opened - broken < 40
+    assert int(told[0].shares.argmax()) == 2
+    assert state.tables.counts[reference.LEARNED] > 1000
+
+
 @pytest.mark.parametrize("kind", ["independent", "heavy", "skew"])
 def test_the_stated_rate_is_kept(kind: str) -> None:
     spec = dataclasses.replace(SPEC, false_alarms=1000, memory="4032 rows")
@@ -345,7 +361,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         columns, streams = width * (lags + 2), width + 2
         own = 2 * columns * (columns + 1) + width * (lags + 129 * 2 + 136) + 4250
         own += 311 * streams + 128 * (streams - 3) + 72 * width + 1
-        own += columns * (columns + 1) + 5 * (streams + 1)
+        own += columns * (columns + 1) + 6 * (streams + 1)
         assert sum(array.nbytes for array in state.tables) == 8 * own + 128
     every = sum(array.nbytes for array in reference.arrays(state).values())
     assert every < 400_000
@@ -356,6 +372,8 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
     [
         ("causes", 1, 1),
         ("lows", (0, 0), 1501),
+        ("lows", (-1, AFTER_GAP), 1501),
+        ("lows", (-1, AFTER_GAP), -1),
         ("lows", (1, 2), -1),
         ("lows", (-1, 0), 151),
         ("lows", (-1, 1), 6),

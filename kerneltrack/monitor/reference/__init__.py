@@ -118,9 +118,10 @@ is there from `rows` on. In an episode what S lets pass follows the level that i
 to, v ← v + .002(-ln p - v), up to 20 times: so it ends after a lasting change, what comes later is
 seen, and what is normal now is learned. v falls back likewise, before there is another. The blame
 of a row goes to the channel whose own score is largest. After a gap, a distance of more than four
-usual ones, as many rows as twice the gap had, 150 at most, are spared: neither evidence nor
-learned. Stuck channels count in their own stream; their runs are learned for a memory. A memory in
-time is one in rows by the pace of the rows so far; without times it is 4,032 rows.
+usual ones, as many rows as twice the gap had, 150 at most and a quarter of those since the gap
+before, are spared: neither evidence nor learned. Stuck channels count in their own stream; their
+runs are learned for a memory. A memory in time is one in rows by the pace of the rows so far;
+without times it is 4,032 rows.
 
 A memory of some thousand rows, beside the slow mean's fifty, does not carry a rate of one in a
 million on rows without structure: what it says of itself comes and goes too slowly

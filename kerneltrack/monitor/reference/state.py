@@ -60,7 +60,7 @@ NEWEST_TIME, FIRST_TIME, STRETCH_TIME = range(3, 6)
 MOVING_SUM, MOVING_TOP, MOVING_LEVEL, MOVING_LIMIT, MOVING_PEAK, MOVING_TOTAL, MOVING_BEST = range(
     7
 )
-MUTED, WHICH, ARMED, REMEMBERED, WAITING = range(5)
+MUTED, WHICH, ARMED, REMEMBERED, WAITING, AFTER_GAP = range(6)
 """Places in the last row of `lows`."""
 MEASURES = ("d²", "d² without means over time", "d² of the newest row alone", "α")
 """What is measured of a row."""
@@ -140,10 +140,10 @@ class Tables(NamedTuple):
         watched: (1,) rows that the excursions came in.
         waiting: (E + 1, E) Σ(e - m) of the rows that wait to be learned, and below it the lower
             triangle of Σ(e - m)(e - m)ᵀ.
-        lows: (Q + 1, 5) row and time at which each S was low, and rows that were odd since; in the
+        lows: (Q + 1, 6) row and time at which each S was low, and rows that were odd since; in the
             last one rows yet to be spared after a gap, the stream that the episode was opened by,
-            whether episodes may open, how many rows the memory has, and how many wait (-1: an
-            episode began among them).
+            whether episodes may open, how many rows the memory has, how many wait (-1: an episode
+            began among them), and which row the last gap was before.
         causes: (D,) 1 where a channel is conditioned on and never blamed.
     """
 
@@ -231,7 +231,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "hours": real(24 if streams else 0, 3 * width),
         "watched": real(1 if streams else 0),
         "waiting": real(columns + 1 if streams else 0, columns),
-        "lows": whole(streams + 1 if streams else 0, 5),
+        "lows": whole(streams + 1 if streams else 0, 6),
         "causes": whole(width),
     }
 
@@ -416,7 +416,7 @@ def sound_of_each(spec: ReferenceSpec, columns: Mapping[str, npt.NDArray[Any]]) 
 
 
 def _most_lows(streams: int) -> IntArray:
-    """Return the largest numbers of the last row of `lows`, (5,)."""
+    """Return the largest numbers of the last row of `lows` but for the row after a gap, (5,)."""
     return np.array([MOST_SPARED, max(streams - 1, 0), 1, MOST_MEMORY, MOST_MEMORY], np.int64)
 
 
@@ -433,6 +433,7 @@ def _check_moving(tables: Tables, seen: int) -> None:
     for place, most in enumerate(_most_lows(streams).tolist()):
         least = -1 if place == WAITING else 0
         check_whole("reference.lows", tables.lows[-1:, place], least, most)
+    check_whole("reference.lows", tables.lows[-1:, AFTER_GAP], 0, seen)
     check_positive("reference.evidences", tables.evidences[:, MOVING_LIMIT])
 
 
@@ -444,7 +445,8 @@ def _sound_moving(columns: Mapping[str, npt.NDArray[Any]], seen: IntArray) -> Bo
     rows, last = lows[:, :-1, [0, 2]], lows[:, -1]
     good = ((rows >= 0) & (rows <= seen[:, np.newaxis, np.newaxis])).all(axis=(1, 2))
     good &= (last[:, :WAITING] >= 0).all(axis=1) & (last[:, WAITING] >= -1)
-    good &= (last <= _most_lows(limits.shape[1])).all(axis=1)
+    good &= (last[:, :AFTER_GAP] <= _most_lows(limits.shape[1])).all(axis=1)
+    good &= (last[:, AFTER_GAP] >= 0) & (last[:, AFTER_GAP] <= seen)
     good &= ((limits > 0.0) & (limits < math.inf)).all(axis=1)
     return np.asarray(good)
 
