@@ -1,21 +1,36 @@
-"""Learners whose labels come late: rows are predicted, and learned from once their wait is over.
+"""Learners of many models whose labels come late: a row is predicted, later learned from.
 
 Predictions and late learning alternate: before row j is predicted, the rows whose wait ends with
-it are learned from. Both go through the learner's own row loop in one call, as rows in the order
+it are learned from. Both go through the learners' own row loop in one call, as rows in the order
 in which they are due: once with its label when it is learned from, once without any when it is
 predicted.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.fleet.learn import predictions_at
+from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.learn import (
+    go_together,
+    joined_columns,
+    labels_of,
+    predictions_at,
+)
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.base import ABSOLUTE, CORRECT, SCORED, SQUARED
+from kerneltrack.learners.common.block import update_block
+from kerneltrack.learners.common.board import Board, Line, count_each, scored_rows
+from kerneltrack.learners.common.guesses import guess, guess_each
+from kerneltrack.learners.common.label_sets import no_sets
+from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
+from kerneltrack.learners.common.prequential import MAX_FEATURE
 from kerneltrack.registry import get_learner
 
 IntArray = npt.NDArray[np.int64]
@@ -24,44 +39,95 @@ LabelArray: TypeAlias = npt.NDArray[Any]
 """(n,) classes, None where missing, or targets, NaN where missing."""
 
 
-def predict_late(
-    spec: LearnerSpec,
-    state: LearnerState,
-    inputs: FloatArray,
-    waiting: int,
-    due: IntArray,
-    labels: LabelArray,
-) -> tuple[LearnerState, Predictions]:
-    """Predict new rows, and learn from those whose wait ends with each before it is predicted.
+class LateRows(NamedTuple):
+    """Rows of a model: w that wait, and n new ones, at least one, behind them.
 
-    Args:
-        spec: The learner's.
-        state: Not written to.
-        inputs: What the learner is told of the w rows that wait, and of n new ones.
-        waiting: w.
+    Attributes:
+        inputs: (w + n, width) what the learner is told of them.
         due: (n,) how many of the w + n rows are settled before each new one.
         labels: Labels of the first due[-1] rows.
+    """
+
+    inputs: FloatArray
+    due: IntArray
+    labels: LabelArray
+
+
+class SettledRows(NamedTuple):
+    """Rows of a model whose labels are known now, as far as they ever will be.
+
+    Attributes:
+        inputs: (n, width) what the learner was told of them.
+        clock: (n,) times, ns, never going back.
+        said: What it said of them.
+        labels: Their labels.
+    """
+
+    inputs: FloatArray
+    clock: IntArray
+    said: Predictions
+    labels: LabelArray
+
+
+def predict_late(
+    spec: LearnerSpec, states: Sequence[LearnerState], rows: Sequence[LateRows]
+) -> tuple[list[LearnerState], list[Predictions]]:
+    """Predict new rows of m models, and learn from those whose wait ends with each before it.
+
+    Args:
+        spec: The learners'.
+        states: Of the models, at least one; not written to.
+        rows: Those of each.
 
     Returns:
-        The state, nothing scored yet, and the predictions of the n new rows.
+        The states, nothing scored yet, and the predictions of each model's n new rows.
+
+    Raises:
+        ConfigError: for a learner of another width than the inputs.
     """
-    learned, count = len(labels), len(due)
-    steps = np.empty(learned + count, np.int64)
-    predict_at = np.arange(count) + due
-    learn_at = np.arange(learned) + np.searchsorted(due, np.arange(learned), side="right")
-    steps[predict_at] = waiting + np.arange(count)
-    steps[learn_at] = np.arange(learned)
-    given: LabelArray = np.full(len(steps), None if spec.classifies else np.nan)
-    given[learn_at] = labels
     learner = get_learner(spec.learner)
-    after, said = learner.update(spec, state, inputs[steps], _as_given(given))
-    # Where a row is learned from, the loop has predicted it once more: that is not its score.
-    counts = after.counts.copy()
-    counts[[SCORED, CORRECT]] = state.counts[[SCORED, CORRECT]]
-    sums = after.sums.copy()
-    sums[[SQUARED, ABSOLUTE]] = state.sums[[SQUARED, ABSOLUTE]]
-    after = after._replace(counts=counts, sums=sums)
-    return after, predictions_at(said, predict_at)
+    inputs, labels, asked = zip(*map(_steps, rows), strict=True)
+    for state, own in zip(states, inputs, strict=True):
+        width = learner.width(spec, state)
+        if own.shape[1] != width:
+            raise ConfigError("features", own.shape, f"of shape (n, {width})")
+    whole = np.concatenate(inputs)
+    names, values = labels_of(spec, list(itertools.chain(*labels)), len(whole))
+    fit = np.all(np.abs(whole) <= MAX_FEATURE, axis=1)
+    values = np.where(fit, values, MISSING if spec.classifies else np.nan)
+    stops = np.cumsum([len(own) for own in inputs])
+    starts = np.concatenate([[0], stops[:-1]])
+    updated, said, _ = update_block(spec, states, whole, (names, values), starts, stops)
+    after = []
+    for state, now in zip(states, updated, strict=True):
+        # Where a row is learned from, the loop has predicted it once more: that is not its score.
+        counts, sums = now.counts.copy(), now.sums.copy()
+        counts[[SCORED, CORRECT]] = state.counts[[SCORED, CORRECT]]
+        sums[[SQUARED, ABSOLUTE]] = state.sums[[SQUARED, ABSOLUTE]]
+        after.append(now._replace(counts=counts, sums=sums))
+    each = zip(after, starts.tolist(), asked, strict=True)
+    return after, [_said_by(state, predictions_at(said, first + at)) for state, first, at in each]
+
+
+def _steps(rows: LateRows) -> tuple[FloatArray, list[Any], IntArray]:
+    """Return a model's rows as its loop takes them, their labels, and which are predicted."""
+    learned, count = len(rows.labels), len(rows.due)
+    steps = np.empty(learned + count, np.int64)
+    predict_at = np.arange(count) + rows.due
+    learn_at = np.arange(learned) + np.searchsorted(rows.due, np.arange(learned), side="right")
+    steps[predict_at] = len(rows.inputs) - count + np.arange(count)
+    steps[learn_at] = np.arange(learned)
+    given = np.full(len(steps), None, object)
+    given[learn_at] = rows.labels
+    return rows.inputs[steps], given.tolist(), predict_at
+
+
+def _said_by(state: LearnerState, said: Predictions) -> Predictions:
+    """Return one model's predictions, by its own codes, as it would have made them alone."""
+    more: dict[str, Any] = {"classes": state.classes}
+    if said.members is not None:
+        more["members"] = said.members[:, : no_sets(0, len(state.classes)).shape[1]]
+    return dataclasses.replace(said, **more)
 
 
 def learn_late(
@@ -73,12 +139,80 @@ def learn_late(
 
 
 def score_late(
-    spec: LearnerSpec, state: LearnerState, said: Predictions, labels: LabelArray
-) -> tuple[LearnerState, Predictions]:
-    """Compare earlier predictions with the labels that came since."""
-    found: tuple[LearnerState, Predictions]
-    found = get_learner(spec.learner).score(spec, state, said, _as_given(labels))
-    return found
+    spec: LearnerSpec,
+    states: Sequence[LearnerState],
+    boards: Sequence[Board],
+    settled: Sequence[SettledRows],
+    window: int | None,
+) -> tuple[list[LearnerState], list[Predictions], list[Board], list[list[Line]]]:
+    """Compare earlier predictions of m models with the labels that came since.
+
+    Args:
+        spec: The learners'.
+        states: Those of the models, once they have learned from the rows.
+        boards: Their metrics.
+        settled: Rows of each, at least one.
+        window: Length of the metrics' windows, ns; None: only the total is kept.
+
+    Returns:
+        The states, the predictions with their scores, the metrics, and the windows that were
+        closed.
+    """
+    learner = get_learner(spec.learner)
+    scored = [
+        learner.score(spec, state, rows.said, _as_given(rows.labels))
+        for state, rows in zip(states, settled, strict=True)
+    ]
+    after, said = [state for state, _ in scored], [marked for _, marked in scored]
+    if go_together(spec, list(zip(after, boards, strict=True))):
+        counted = _count(spec, after, boards, settled, said, window)
+    else:
+        counted = []
+        for state, board, rows, own in zip(after, boards, settled, said, strict=True):
+            counted += _count(spec, [state], [board], [rows], [own], window)
+    return after, said, [board for board, _ in counted], [lines for _, lines in counted]
+
+
+def _count(
+    spec: LearnerSpec,
+    states: Sequence[LearnerState],
+    boards: Sequence[Board],
+    settled: Sequence[SettledRows],
+    said: Sequence[Predictions],
+    window: int | None,
+) -> list[tuple[Board, list[Line]]]:
+    """Count rows that are scored in the metrics of one model, or of several that go together."""
+    inputs = np.concatenate([rows.inputs for rows in settled])
+    clock = np.concatenate([rows.clock for rows in settled])
+    numbers = np.concatenate(
+        [_numbers(spec, *parts) for parts in zip(states, said, settled, strict=True)]
+    )
+    stops = np.cumsum([len(rows.clock) for rows in settled])
+    spans = np.concatenate([[0], stops[:-1]]), stops
+    known = [board.guesses for board in boards if board.guesses is not None]
+    if go_together(spec, list(zip(states, boards, strict=True))):
+        classes = np.array([len(state.classes) for state in states])
+        met: Sequence[Any]
+        met, guessed = guess_each(spec, known, inputs, numbers, classes, *spans)
+    else:
+        alone, guessed = guess(spec, boards[0].guesses, inputs, numbers)
+        met = [alone]
+    # Codes are each model's own, as those of the labels.
+    marks = scored_rows(spec, clock, joined_columns(said), numbers, guessed)
+    boards = [board._replace(guesses=own) for board, own in zip(boards, met, strict=True)]
+    return count_each(boards, marks, *spans, window)
+
+
+def _numbers(
+    spec: LearnerSpec, state: LearnerState, said: Predictions, settled: SettledRows
+) -> npt.NDArray[Any]:
+    """Return labels as numbers; those of rows that were refused are told to nobody."""
+    if not spec.classifies:
+        return np.where(said.valid, settled.labels.astype(np.float64), np.nan)
+    table: dict[str | None, int] = {name: code for code, name in enumerate(state.classes)}
+    table[None] = MISSING
+    codes = [table.get(name, UNUSABLE_LABEL) for name in settled.labels.tolist()]
+    return np.where(said.valid, np.array(codes, np.int64), MISSING)
 
 
 def _as_given(labels: LabelArray) -> Any:

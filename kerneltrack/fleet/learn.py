@@ -171,7 +171,7 @@ def learn_each(
         # What is said of no rows depends on no state.
         state = get_learner(spec.learner).init(spec, inputs.shape[1])
         return LearnedBlock([], get_learner(spec.learner).predict(spec, state, inputs), [], [])
-    if _go_together(spec, begun):
+    if go_together(spec, begun):
         told = names, values
         return learn_block(spec, begun, inputs, clock, told, starts, stops, window=window)
     found = []
@@ -183,7 +183,7 @@ def learn_each(
     return LearnedBlock(states, join_each(said), boards, lines)
 
 
-def _go_together(spec: LearnerSpec, begun: Sequence[tuple[Any, Board]]) -> bool:
+def go_together(spec: LearnerSpec, begun: Sequence[tuple[Any, Board]]) -> bool:
     """Check that learners are of one form and that their guesses met classes in their order."""
     learner, forms = get_learner(spec.learner), set()
     for state, board in begun:
@@ -270,23 +270,27 @@ def join_each(parts: Sequence[Predictions]) -> Predictions:
     """Join predictions of models, at least one; classes are numbered anew if there are several."""
     if len(parts) == 1:
         return parts[0]
-    each = [prediction_columns(part) for part in parts]
-    columns: dict[str, Any] = {
-        name: np.concatenate([part[name] for part in each]) for name in each[0] if name != "members"
-    }
     names: dict[str, int] = {}
-    codes, sets = [], []
+    renamed = []
     for part in parts:
         own = [names.setdefault(name, len(names)) for name in part.classes]
+        columns: dict[str, Any] = {}
         if part.code is not None:
-            codes.append(np.array([*own, -1], np.int64)[part.code])
+            columns["code"] = np.array([*own, -1], np.int64)[part.code]
         if part.members is not None:
-            sets.append(moved(part.members, np.array(own, np.int64)))
-    if codes:
-        columns["code"] = np.concatenate(codes)
-    if sets:
-        columns["members"] = joined(sets)
-    return dataclasses.replace(parts[0], classes=tuple(names), **columns)
+            columns["members"] = moved(part.members, np.array(own, np.int64))
+        renamed.append(dataclasses.replace(part, **columns))
+    return dataclasses.replace(joined_columns(renamed), classes=tuple(names))
+
+
+def joined_columns(parts: Sequence[Predictions]) -> Predictions:
+    """Join predictions, at least one, whose codes stay as they are; classes are the last one's."""
+    each = [prediction_columns(part) for part in parts]
+    columns: dict[str, Any] = {
+        name: (joined if name == "members" else np.concatenate)([part[name] for part in each])
+        for name in each[0]
+    }
+    return dataclasses.replace(parts[-1], **columns)
 
 
 def labels_of(spec: LearnerSpec, labels: Sequence[Any] | None, count: int) -> Labels:

@@ -136,9 +136,7 @@ def _shared(job: Job, ends: Ends, slots: int) -> Shared:
     track, learn = transforms_of(job)
     schemas = outputs.schemas(job.asked(), outputs.TRACKER, outputs.LEARNER, outputs.PERIOD)
     schemas[FAILURES] = failures_schema()
-    steps = Steps(
-        track.step(), job.order, None if learn is None else learn.steps(), job.late is not None
-    )
+    steps = Steps(track.step(), job.order, None if learn is None else learn.steps())
     sources = tuple(ends.sources)
     return Shared(
         ends.output,

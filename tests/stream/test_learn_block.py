@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
-from kerneltrack import Fleet
+from kerneltrack import DataError, Fleet
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
 from kerneltrack.learners.common.labels import MAX_NAME
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from kerneltrack.snapshots.folder import SnapshotFolder
 from tests.oracles.learner_cases import WIDTH, every_spec
+from tests.stream.test_learn_warm import write_folder
 from transforms.chunks import Chunk, matrix_column
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.transform import TrainLinear
 from transforms.metrics import counting
-from transforms.outputs import METRICS, PREDICTIONS
-from transforms.partition.learn_block import bytes_of, learn_models, takes_blocks
-from transforms.partition.steps import Rows, State, Steps
-from transforms.track.order import Order
+from transforms.partition.learners import Learners, bytes_of
 
 SIZES = {"a": 300, "b": 1, "none": 40, "c": 2, "é": 65, "long": 30, "z": 90}
 """Rows of each model; one has no label, one labels that are too long."""
@@ -64,49 +62,77 @@ def exact(batch: pa.RecordBatch) -> list[str]:
     return [repr(line) for line in batch.to_pylist()]
 
 
-def alone(steps: Steps, rows: Any) -> tuple[dict[str, list[str]], list[bytes], dict[str, int]]:
-    """What all models say one by one: lines of each output, snapshots, counts."""
-    lines: dict[str, list[str]] = {PREDICTIONS: [], METRICS: []}
-    states = []
+class Come(NamedTuple):
+    """What came of models: lines of each output, snapshots, counts."""
+
+    predictions: list[str]
+    metrics: list[str]
+    failures: list[str]
+    snapshots: dict[str, list[bytes]]
+    counts: dict[str, int]
+
+
+def come_of(learn: Any, rows: Any, labels: Any, groups: list[list[str]], cuts: int = 1) -> Come:
+    """Let models learn: those of a group in one call, or in so many, one after the other."""
+    places = {key: place for place, key in enumerate(SIZES)}
+    found = Come([], [], [], {key: [] for key in SIZES}, {})
     with counting() as counts:
-        for key, start, stop in zip(SIZES, STARTS.tolist(), STOPS.tolist(), strict=True):
-            for item in steps.learn_from(key, rows.slice(start, stop - start), None):
-                if isinstance(item, State):
-                    states.append(item.data)
-                else:
-                    assert isinstance(item, Rows)
-                    lines[item.part] += exact(item.batch)
-    return lines, states, dict(counts.totals)
+        for keys in groups:
+            learners = Learners(learn, keys, labels)
+            parts = []
+            for cut in range(cuts):
+                spans = {
+                    key: np.linspace(STARTS[places[key]], STOPS[places[key]], cuts + 1).astype(int)
+                    for key in keys
+                }
+                which = np.array([i for i, k in enumerate(keys) if np.diff(spans[k])[cut] > 0])
+                own = [np.arange(*spans[keys[place]][cut : cut + 2]) for place in which.tolist()]
+                if own:
+                    stops = np.cumsum([len(each) for each in own])
+                    starts = np.concatenate([[0], stops[:-1]])
+                    part = rows.take(pa.array(np.concatenate(own)))
+                    learners.take(part, which, starts, stops)
+                if cut + 1 < cuts:
+                    parts.append(learners.came())
+            last = learners.end()
+            parts.append(learners.came())
+            for part in parts:
+                found.predictions.extend([] if not part.predictions else exact(part.predictions))
+                found.metrics.extend([] if not part.metrics else exact(part.metrics))
+                for place, key in enumerate(keys):
+                    found.snapshots[key].extend(part.snapshots.get(place, ()))
+                    for batch in part.failures.get(place, ()):
+                        found.failures.extend(exact(batch))
+            for key, state in zip(keys, last, strict=True):
+                if state is not None:
+                    found.snapshots[key].append(state.parts.to_bytes())
+    return found._replace(counts=dict(counts.totals))
 
 
-def steps_of(spec: LearnerSpec, **settings: Any) -> Steps:
-    track: Any = None
-    return Steps(track, Order(), TrainLinear(spec, **settings).steps())
+def steps_of(spec: LearnerSpec, **settings: Any) -> Any:
+    return TrainLinear(spec, **settings).steps()
 
 
-def compared(spec: LearnerSpec, rows: Any, **settings: Any) -> Any:
-    steps = steps_of(spec, **settings)
-    assert steps.learn is not None
-    with counting() as counts:
-        found = learn_models(steps.learn, list(SIZES), rows, STARTS, STOPS)
-    assert found is not None
-    lines, states, totals = alone(steps, rows)
-    if found.done.all():
-        assert exact(found.predictions) == lines[PREDICTIONS]
-        assert exact(found.metrics) == lines[METRICS]
-        assert [parts.to_bytes() for parts in found.states] == states
-        assert dict(counts.totals) == totals
-    return found, lines, states
+def compared(spec: LearnerSpec, rows: Any, labels: Any = None, **settings: Any) -> Come:
+    """Return what came of all models at once, as it does of each alone, and of all in pieces."""
+    steps, labels = steps_of(spec, **settings), labels or {}
+    found = come_of(steps, rows, labels, [[*SIZES]])
+    assert found == come_of(steps, rows, labels, [[key] for key in SIZES])
+    pieces = come_of(steps, rows, labels, [[*SIZES]], cuts=3)
+    assert pieces.snapshots == found.snapshots
+    assert pieces.counts == found.counts
+    for part in ("predictions", "metrics", "failures"):
+        assert sorted(getattr(pieces, part)) == sorted(getattr(found, part))
+    return found
 
 
 @pytest.mark.parametrize("inputs", ["features", "both"])
 @every_spec
 def test_a_block_says_what_each_model_says(spec: LearnerSpec, inputs: str) -> None:
     spec = dataclasses.replace(spec, inputs=inputs, max_classes=3)
-    found, lines, _ = compared(spec, features(spec.classifies))
-    assert found.done.all()
+    found = compared(spec, features(spec.classifies))
     # There is something to compare: predictions met labels, in more than one model.
-    assert sum("'scored': 0" not in line for line in lines[METRICS]) >= 3
+    assert sum("'scored': 0" not in line for line in found.metrics) >= 3
 
 
 @pytest.mark.parametrize("window", [1.0, 7.0, 1000.0])
@@ -122,9 +148,9 @@ def test_a_block_says_what_each_model_says(spec: LearnerSpec, inputs: str) -> No
     ids=["c", "r", "i", "s", "auto"],
 )
 def test_metrics_of_windows(spec: LearnerSpec, window: float) -> None:
-    _, lines, _ = compared(spec, features(spec.classifies), window=window)
+    found = compared(spec, features(spec.classifies), window=window)
     many = sum(-(-size // int(window)) for size in SIZES.values())
-    assert len(lines[METRICS]) == many + len(SIZES)
+    assert len(found.metrics) == many + len(SIZES)
 
 
 @pytest.mark.parametrize("columns", [("x",), ("x", "time"), ("x", "label")])
@@ -132,8 +158,8 @@ def test_metrics_of_windows(spec: LearnerSpec, window: float) -> None:
     "spec", [RidgeSpec(), RidgeSpec(task="regression"), AutoSpec()], ids=["c", "r", "auto"]
 )
 def test_times_and_labels_may_be_missing(spec: LearnerSpec, columns: tuple[str, ...]) -> None:
-    found, _, _ = compared(spec, features(spec.classifies, columns))
-    assert found.done.all()
+    found = compared(spec, features(spec.classifies, columns))
+    assert len(found.predictions) == STOPS[-1]
 
 
 @pytest.mark.parametrize("refused", [[4], [*range(len(SIZES))]])
@@ -144,9 +170,7 @@ def test_rows_that_are_refused_go_with_the_others(spec: LearnerSpec, refused: li
     for model in refused:
         z[STOPS[model] - 1, 1] = 2 * MAX_FEATURE
     rows = rows.set_column(rows.schema.names.index("z"), "z", matrix_column(z))
-    found, lines, _ = compared(spec, rows)
-    assert found.done.all()
-    assert len(lines[PREDICTIONS]) == STOPS[-1]
+    assert len(compared(spec, rows).predictions) == STOPS[-1]
 
 
 @pytest.mark.parametrize(
@@ -165,28 +189,86 @@ def test_learners_go_on_from_snapshots(spec: LearnerSpec, tmp_path: Path) -> Non
     index = Chunk(rows).column("index") + np.repeat(before, [*SIZES.values()])
     rows = rows.set_column(0, "index", pa.array(index))
     warm = SnapshotFolder(str(tmp_path / "snapshots"), learner=True)
-    found, lines, _ = compared(spec, rows, warm=warm)
-    assert found.done.all()
-    totals = [line for line in lines[METRICS] if "'start': None" in line]
+    found = compared(spec, rows, warm=warm)
+    totals = [line for line in found.metrics if "'start': None" in line]
     # What the fleet had scored counts in the totals.
     assert f"'rows': {SIZES['a'] + SIZES['a'] // 2}" in totals[0]
 
 
 @pytest.mark.parametrize("spec", [RidgeSpec(inputs="both"), AutoSpec(inputs="rows")])
 def test_the_bytes_of_a_learner_are_those_of_its_state(spec: LearnerSpec) -> None:
-    found, _, _ = compared(spec, features(spec.classifies, ("x",)))
-    # None has met a class.
-    for parts in found.states[1:]:
-        own = sum(array.nbytes for array in parts.arrays.values())
-        assert own == bytes_of(spec, 2, WIDTH)
+    rows = features(spec.classifies, ("x",))
+    learners = Learners(steps_of(spec), [*SIZES], {})
+    learners.take(rows, np.arange(len(SIZES)), STARTS, STOPS)
+    for last in learners.end():
+        # None has met a class.
+        assert last is not None
+        assert sum(array.nbytes for array in last.parts.arrays.values()) == bytes_of(spec, 2, WIDTH)
 
 
-def test_what_goes_by_blocks() -> None:
-    def goes(**settings: Any) -> bool:
-        learn = steps_of(RidgeSpec(), **settings).learn
-        return learn is not None and takes_blocks(learn[1])
+SPECS = [
+    RidgeSpec(),
+    RidgeSpec(task="regression"),
+    RidgeSpec(task="regression", intervals=0.8),
+    RidgeSpec(intervals=0.8, max_classes=2),
+    AutoSpec(),
+]
+IDS = ["c", "r", "i", "s", "auto"]
 
-    assert goes()
-    assert goes(window=20.0)
-    assert not goes(snapshot_every=20.0)
-    assert not goes(late=LateLabels(wait=None, most_rows=10))
+
+@pytest.mark.parametrize("window", [None, 9.0])
+@pytest.mark.parametrize("spec", SPECS, ids=IDS)
+def test_snapshots_in_between(spec: LearnerSpec, window: float | None) -> None:
+    spec = dataclasses.replace(spec, inputs="features")
+    found = compared(spec, features(spec.classifies), window=window, snapshot_every=20.0)
+    many = {key: -(-size // 20) for key, size in SIZES.items()}
+    assert {key: len(states) for key, states in found.snapshots.items()} == many
+
+
+def late_labels(classifies: bool) -> dict[str, Chunk]:
+    """Labels by index of some rows, some twice, some of rows that never come; of one more model."""
+    rng, labels = np.random.default_rng(11), {}
+    for key, size in {**SIZES, "a": 200}.items():
+        index = rng.integers(0, size + 4, size // 2 + 2)
+        told = np.array(["still", "swim", "run"])[index % 3] if classifies else index * 0.5
+        columns = {"index": index, "source": np.zeros_like(index), "row": np.arange(len(index))}
+        labels[key] = Chunk(pa.RecordBatch.from_pydict({**columns, "label": told}))
+    del labels["b"]
+    return labels
+
+
+@pytest.mark.parametrize("settings", [{}, {"window": 9.0, "snapshot_every": 20.0}])
+@pytest.mark.parametrize("most", [1, 12, 1000])
+@pytest.mark.parametrize("spec", SPECS, ids=IDS)
+def test_labels_that_come_late(spec: LearnerSpec, most: int, settings: dict[str, Any]) -> None:
+    spec = dataclasses.replace(spec, inputs="features")
+    labels = late_labels(spec.classifies)
+    late = LateLabels(wait=None, most_rows=most)
+    found = compared(spec, features(spec.classifies), labels, late=late, **settings)
+    assert len(found.predictions) == STOPS[-1]
+    # Where all rows wait to the end, none is predicted by a learner that has learned.
+    assert most > STOPS[0] or sum("'scored': 0" not in line for line in found.metrics) >= 3
+    assert any("no such row" in line for line in found.failures)
+
+
+@pytest.mark.parametrize("after", [None, LateLabels(wait=None, most_rows=5)])
+def test_rows_that_wait_in_snapshots(after: LateLabels | None, tmp_path: Path) -> None:
+    spec, rows = RidgeSpec(inputs="features"), features(True)
+    late = LateLabels(wait=None, most_rows=30)
+    learn = steps_of(spec, late=late)
+    first = come_of(learn, rows, late_labels(True), [[*SIZES]])
+    last = {key: states[-1] for key, states in first.snapshots.items()}
+    warm = write_folder(tmp_path / "snapshots", last, spec)
+    index = Chunk(rows).column("index") + np.repeat([*SIZES.values()], [*SIZES.values()])
+    more = rows.set_column(0, "index", pa.array(index))
+    found = compared(spec, more, late_labels(True) if after else None, warm=warm, late=after)
+    waited = sum(min(size, 30) for size in SIZES.values())
+    assert len(found.predictions) == STOPS[-1] + waited
+
+
+def test_rows_that_were_left_out() -> None:
+    rows = features(True)
+    learners = Learners(steps_of(RidgeSpec(inputs="features")), ["a"], {})
+    one = np.zeros(1, np.int64)
+    with pytest.raises(DataError, match="rows 0 to 4 never came, row 5 did"):
+        learners.take(rows.slice(5, 10), one, one, np.array([10]))

@@ -70,6 +70,18 @@ def rows_of(
     return rows, inputs, stops - lengths, stops
 
 
+def part_of(rows: Chunk, starts: IntArray, stops: IntArray) -> tuple[Chunk, IntArray, IntArray]:
+    """Return some stretches of rows, each of one at least, and where each begins and ends then."""
+    lengths = stops - starts
+    ends = np.cumsum(lengths)
+    first, last = int(starts[0]), int(stops[-1])
+    if last - first == ends[-1]:
+        part = rows if len(rows) == ends[-1] else rows.slice(first, last)
+    else:
+        part = rows.take(np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths))
+    return part, ends - lengths, ends
+
+
 def learn_rows(
     plan: Plan,
     before: Sequence[Learning],

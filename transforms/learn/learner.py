@@ -107,28 +107,23 @@ def opened(spec: LearnerSpec, now: Learning, width: int, channels: int) -> Learn
 
 def encode_working(spec: LearnerSpec, key: str, now: Learning) -> bytes:
     """Write what the keyed step keeps from one bundle to the next."""
-    return _encode(spec, key, now, False, {"early": now.early})
+    return codec.encode_learner(spec, *_parts(spec, key, now, False, {"early": now.early}))
 
 
 def encode_snapshot(spec: LearnerSpec, key: str, now: Learning, final: bool) -> bytes:
-    """Write what a later job goes on from.
+    """Write what a later job goes on from; see `snapshot_parts`."""
+    return snapshot_parts(spec, key, now, final).to_bytes()
+
+
+def snapshot_parts(spec: LearnerSpec, key: str, now: Learning, final: bool = True) -> codec.Parts:
+    """Return a snapshot, what a later job goes on from.
 
     The rows that wait for labels are part of it, with the labels that name them. Labels of rows
     that are still to come are not: they belong to the job that these rows come to.
     """
-    kept = now._replace(pending=naming(now.pending, now.open_rows))
-    return _encode(spec, key, kept, final)
-
-
-def snapshot_parts(spec: LearnerSpec, key: str, now: Learning) -> codec.Parts:
-    """Return what `encode_snapshot` writes of a learner that nothing more comes to."""
-    return codec.learner_parts(spec, *_parts(spec, key, now, True))
-
-
-def _encode(
-    spec: LearnerSpec, key: str, now: Learning, final: bool, more: dict[str, Any] | None = None
-) -> bytes:
-    return codec.encode_learner(spec, *_parts(spec, key, now, final, more))
+    if now.pending:
+        now = now._replace(pending=naming(now.pending, now.open_rows))
+    return codec.learner_parts(spec, *_parts(spec, key, now, final))
 
 
 def _parts(

@@ -13,9 +13,7 @@ from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.auto.learner import EXPERTS as AUTO_EXPERTS
 from kerneltrack.learners.auto.learner import AutoState, course
 from kerneltrack.learners.common.board import SUMS, Line, wide_sums
-from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
 from transforms.chunks import Chunk
-from transforms.read.kinds import codes_of, encode
 from transforms.write.schemas import EXPERTS, guess_columns
 
 IntArray = npt.NDArray[np.int64]
@@ -24,29 +22,6 @@ FloatArray = npt.NDArray[np.float64]
 LEAST_WEIGHT = 0.005
 OTHER = "(other)"
 """Stands, in the confusion, for all labels whose classes the learner has no room for."""
-
-
-def coded_labels(spec: LearnerSpec, classes: Sequence[str], labels: pa.Array) -> npt.NDArray[Any]:
-    """Return labels as numbers.
-
-    Args:
-        spec: The learner's.
-        classes: Those that the learner knows once it has learned these rows: one that it does
-            not know then has found no room.
-        labels: As `label_column` gives them.
-
-    Returns:
-        (n,) places in `classes`, `UNUSABLE_LABEL` of others, `MISSING` without one; in regression
-        targets, NaN without one.
-    """
-    if not spec.classifies:
-        targets: FloatArray = labels.to_numpy(zero_copy_only=False).astype(np.float64)
-        return targets
-    table = {name: code for code, name in enumerate(classes)}
-    encoded = encode(labels)
-    known = [table.get(name, UNUSABLE_LABEL) for name in encoded.dictionary.to_pylist()]
-    codes: IntArray = np.array([*known, MISSING])[codes_of(encoded)]
-    return codes
 
 
 def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence[Line]]]) -> Chunk:

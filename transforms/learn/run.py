@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.fleet.late_labels import learn_late, predict_late, score_late
+from kerneltrack.fleet.late_labels import (
+    LateRows,
+    SettledRows,
+    learn_late,
+    predict_late,
+    score_late,
+)
 from kerneltrack.fleet.learn import labels_of, learn_each
 from kerneltrack.learners import LearnerSpec, LearnerState
-from kerneltrack.learners.common.board import (
-    Line,
-    add_rows,
-    close_window,
-    scored_rows,
-    total_line,
-)
-from kerneltrack.learners.common.guesses import guess
-from kerneltrack.learners.common.labels import MISSING
+from kerneltrack.learners.common.board import Line, close_window, total_line
 from transforms.learn.delayed_labels import (
     Lost,
     Pending,
@@ -29,7 +30,6 @@ from transforms.learn.delayed_labels import (
 )
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.learner import Learning, encode_snapshot
-from transforms.learn.metrics import coded_labels
 from transforms.learn.waiting import (
     FeatureRows,
     PredictedRows,
@@ -38,6 +38,8 @@ from transforms.learn.waiting import (
     label_list,
 )
 from transforms.read.label_values import LabelArray, to_column
+
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,17 +92,23 @@ def run_rows(plan: Plan, key: str, now: Learning, rows: FeatureRows, outcome: Ou
         What the learner has come to.
     """
     now = _unfinished(plan, now, outcome)
-    edges = [0, len(rows)]
+    cuts: list[int] = []
     if plan.every is not None:
-        before = rows.clock[0] if now.time is None else now.time
-        spans = np.concatenate([[before], rows.clock]) // plan.every
-        edges = [0, *np.flatnonzero(np.diff(spans)).tolist(), len(rows)]
+        cuts = boundaries(plan.every, now, rows.clock)
+    edges = [0, *cuts, len(rows)]
     for number, (start, stop) in enumerate(itertools.pairwise(edges)):
         if number > 0:
             outcome.snapshots.append(encode_snapshot(plan.spec, key, now, final=False))
         if stop > start:
             now = _advance(plan, now, rows.part(start, stop), outcome)
     return now
+
+
+def boundaries(every: int, now: Learning, clock: IntArray) -> list[int]:
+    """Return the places of a model's rows, at least one, before which a snapshot is due."""
+    before = clock[0] if now.time is None else now.time
+    places: list[int] = np.flatnonzero(np.diff(np.concatenate([[before], clock]) // every)).tolist()
+    return places
 
 
 def _unfinished(plan: Plan, now: Learning, outcome: Outcome) -> Learning:
@@ -112,61 +120,132 @@ def _unfinished(plan: Plan, now: Learning, outcome: Outcome) -> Learning:
 
 def _advance(plan: Plan, now: Learning, rows: FeatureRows, outcome: Outcome) -> Learning:
     """Run rows that no snapshot divides."""
-    state, waiting = _begun(now)
+    if plan.late is not None:
+        return advance_late(plan, plan.late, [now], [rows], [outcome])[0]
+    spec, spans = plan.spec, (np.zeros(1, np.int64), np.array([len(rows)]))
+    given = labels_of(spec, label_list(rows.label), len(rows))
+    begun = [(now.state, now.board)]
+    found = learn_each(spec, begun, rows.z, rows.clock, given, *spans, window=plan.window)
+    outcome.lines += found.lines[0]
+    outcome.settled.append((PredictedRows(rows, found.said), to_column(rows.label)))
+    time = None if rows.time is None else int(rows.clock[-1])
+    return now.after(found.states[0], found.boards[0], rows.first + len(rows), time)
+
+
+class _Late(NamedTuple):
+    """Rows of a model whose labels come late, before they are predicted.
+
+    Attributes:
+        whole: Those that wait, and the new ones behind them.
+        due: Of each new one, how many of all are settled before it.
+        labels: Of those that are.
+        pending: Labels that wait, once these have been taken.
+    """
+
+    whole: FeatureRows
+    due: IntArray
+    labels: LabelArray
+    pending: Pending
+
+
+def advance_late(
+    plan: Plan,
+    late: LateLabels,
+    before: Sequence[Learning],
+    rows: Sequence[FeatureRows],
+    outcomes: Sequence[Outcome],
+) -> list[Learning]:
+    """Run rows of m models that no snapshot divides, and whose labels come late.
+
+    Args:
+        plan: What to do.
+        late: How long rows wait.
+        before: What the models have come to; not written to.
+        rows: Those of each, at least one, the first of them the model's next.
+        outcomes: Of each; they take what comes out.
+
+    Returns:
+        What the learners have come to.
+    """
     spec = plan.spec
-    after = now._replace(
-        rows=rows.first + len(rows), time=None if rows.time is None else int(rows.clock[-1])
-    )
-    if plan.late is None:
-        spans = np.zeros(1, np.int64), np.array([len(rows)])
-        given = labels_of(spec, label_list(rows.label), len(rows))
-        begun = [(state, now.board)]
-        found = learn_each(spec, begun, rows.z, rows.clock, given, *spans, window=plan.window)
-        outcome.lines += found.lines[0]
-        outcome.settled.append((PredictedRows(rows, found.said), to_column(rows.label)))
-        return now.after(found.states[0], found.boards[0], after.rows, after.time)
-    whole = waiting.rows.followed_by(rows)
-    due = due_before(plan.late, whole.clock, len(waiting))
-    ready = whole.part(0, int(due[-1]))
-    labels, pending = take_labels(now.pending, ready.first, ready.time, ready.label)
-    state, said = predict_late(spec, state, whole.z, len(waiting), due, labels)
-    outcome.predicted.append(PredictedRows(rows, said))
-    predicted = PredictedRows(whole, join_predictions(waiting.said, said))
-    rest = predicted.part(len(ready), len(whole))
-    oldest = None if rest.rows.time is None else int(rest.rows.time.min())
-    pending, lost = let_go(pending, rest.rows.first, oldest)
-    outcome.lost.append(lost)
-    after = after._replace(state=state, waiting=rest, pending=pending)
-    after = _scored(plan, after, predicted.part(0, len(ready)), labels, outcome)
+    known = [_late(late, now, more) for now, more in zip(before, rows, strict=True)]
+    states = [_begun(now)[0] for now in before]
+    steps = [LateRows(own.whole.z, own.due, own.labels) for own in known]
+    states, said = predict_late(spec, states, steps)
+    after, ready = [], []
+    each = zip(before, rows, known, states, said, outcomes, strict=True)
+    for now, more, own, state, now_said, outcome in each:
+        outcome.predicted.append(PredictedRows(more, now_said))
+        predicted = PredictedRows(own.whole, join_predictions(_begun(now)[1].said, now_said))
+        rest = predicted.part(len(own.labels), len(own.whole))
+        oldest = None if rest.rows.time is None else int(rest.rows.time.min())
+        pending, lost = let_go(own.pending, rest.rows.first, oldest)
+        outcome.lost.append(lost)
+        time = None if more.time is None else int(more.clock[-1])
+        now = now._replace(state=state, rows=more.first + len(more), time=time)  # noqa: PLW2901
+        after.append(now._replace(waiting=rest, pending=pending))
+        ready.append((predicted.part(0, len(own.labels)), own.labels))
+    after = _scored(plan, after, ready, outcomes)
     if plan.window is None:
         return after
-    board, lines = close_window(after.board, int(rest.rows.clock[0]))
+    return [
+        _closed(now, outcome, int(_begun(now)[1].rows.clock[0]))
+        for now, outcome in zip(after, outcomes, strict=True)
+    ]
+
+
+def _late(late: LateLabels, now: Learning, rows: FeatureRows) -> _Late:
+    waiting = _begun(now)[1]
+    whole = waiting.rows.followed_by(rows)
+    due = due_before(late, whole.clock, len(waiting))
+    ready = whole.part(0, int(due[-1]))
+    return _Late(whole, due, *take_labels(now.pending, ready.first, ready.time, ready.label))
+
+
+def _closed(now: Learning, outcome: Outcome, until: int | None = None) -> Learning:
+    board, lines = close_window(now.board, until)
     outcome.lines += lines
-    return after._replace(board=board)
+    return now._replace(board=board)
 
 
 def settle_rest(plan: Plan, now: Learning, outcome: Outcome) -> Learning:
     """Settle all rows that wait: no more rows or labels are to come."""
-    state, waiting = _begun(now)
-    if not len(waiting) and not now.pending:
-        return now
-    spec, rows = plan.spec, waiting.rows
-    labels, pending = take_labels(now.pending, rows.first, rows.time, rows.label)
-    outcome.lost.append(left_over(pending, now.open_rows))
-    state = learn_late(spec, state, rows.z, labels)
-    after = now._replace(
-        state=state,
-        waiting=waiting.part(len(rows), len(rows)),
-        pending=Pending.none(spec),
-    )
-    return _scored(plan, after, waiting, labels, outcome)
+    return settle_each(plan, [now], [outcome])[0]
+
+
+def settle_each(
+    plan: Plan, before: Sequence[Learning], outcomes: Sequence[Outcome]
+) -> list[Learning]:
+    """Settle all rows of m models that wait: no more rows or labels are to come.
+
+    Args:
+        plan: What to do.
+        before: What the models have come to; not written to.
+        outcomes: Of each; they take what comes out.
+
+    Returns:
+        What the learners have come to.
+    """
+    spec, after, ready = plan.spec, [], []
+    for now, outcome in zip(before, outcomes, strict=True):
+        state, waiting = _begun(now)
+        rows, labels = waiting.rows, waiting.rows.label
+        if len(waiting) or now.pending:
+            labels, pending = take_labels(now.pending, rows.first, rows.time, labels)
+            outcome.lost.append(left_over(pending, now.open_rows))
+            state = learn_late(spec, state, rows.z, labels)
+            none = waiting.part(len(rows), len(rows))
+            now = now._replace(state=state, waiting=none, pending=Pending.none(spec))  # noqa: PLW2901
+        after.append(now)
+        ready.append((waiting, labels))
+    return _scored(plan, after, ready, outcomes)
 
 
 def end_metrics(now: Learning, outcome: Outcome) -> Learning:
     """Close the window that is open, and draw the total."""
-    board, lines = close_window(now.board)
-    outcome.lines += [*lines, total_line(board)]
-    return now._replace(board=board)
+    now = _closed(now, outcome)
+    outcome.lines.append(total_line(now.board))
+    return now
 
 
 def _begun(now: Learning) -> tuple[LearnerState, PredictedRows]:
@@ -176,29 +255,26 @@ def _begun(now: Learning) -> tuple[LearnerState, PredictedRows]:
 
 
 def _scored(
-    plan: Plan, now: Learning, predicted: PredictedRows, labels: LabelArray, outcome: Outcome
-) -> Learning:
-    """Compare earlier predictions with the labels that came since."""
-    if not len(predicted):
-        return now
-    state, said = score_late(plan.spec, _begun(now)[0], predicted.said, labels)
-    marked = PredictedRows(predicted.rows, said)
-    return _settled(plan, now._replace(state=state), marked, labels, outcome)
-
-
-def _settled(
-    plan: Plan, now: Learning, predicted: PredictedRows, labels: LabelArray, outcome: Outcome
-) -> Learning:
-    """Count rows that are scored and learned from, and give them out."""
-    column = to_column(labels)
-    state, _ = _begun(now)
-    board = now.board
-    # The label of a row that was refused is told to nobody.
-    told = coded_labels(plan.spec, state.classes, column)
-    told = np.where(predicted.said.valid, told, MISSING if plan.spec.classifies else np.nan)
-    known, guessed = guess(plan.spec, board.guesses, predicted.rows.z, told)
-    marks = scored_rows(plan.spec, predicted.rows.clock, predicted.said, told, guessed)
-    board, lines = add_rows(board._replace(guesses=known), marks, plan.window)
-    outcome.lines += lines
-    outcome.settled.append((predicted, column))
-    return now._replace(board=board)
+    plan: Plan,
+    before: Sequence[Learning],
+    ready: Sequence[tuple[PredictedRows, LabelArray]],
+    outcomes: Sequence[Outcome],
+) -> list[Learning]:
+    """Compare earlier predictions of models with the labels that came since, and give them out."""
+    after = list(before)
+    some = [place for place, (predicted, _) in enumerate(ready) if len(predicted)]
+    if not some:
+        return after
+    settled = [
+        SettledRows(predicted.rows.z, predicted.rows.clock, predicted.said, labels)
+        for predicted, labels in (ready[place] for place in some)
+    ]
+    states = [_begun(after[place])[0] for place in some]
+    boards = [after[place].board for place in some]
+    found = score_late(plan.spec, states, boards, settled, plan.window)
+    for place, state, said, board, lines in zip(some, *found, strict=True):
+        (predicted, labels), outcome = ready[place], outcomes[place]
+        after[place] = after[place]._replace(state=state, board=board)
+        outcome.lines += lines
+        outcome.settled.append((PredictedRows(predicted.rows, said), to_column(labels)))
+    return after

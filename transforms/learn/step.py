@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -239,16 +239,6 @@ class LearnFn(HoldingFn[Held]):
         elif now.early is not None:
             raise gap(key, now.rows, now.early)
         yield from self._end(key, before, now, outcome)
-
-    def take_all(self, key: str, features: Iterable[Chunk]) -> Iterator[Any]:
-        """Take all of a model's features, narrow and in order, and end; no labels come later."""
-        before = now = self._read(key, None)
-        for chunk in features:
-            outcome = Outcome()
-            now = self._run(key, now, chunk, outcome)
-            yield from self._outputs(key, before, now, outcome)
-            before = now
-        yield from self._end(key, before, now, Outcome())
 
     def _end(self, key: str, before: Learning, now: Learning, outcome: Outcome) -> Iterator[Any]:
         """Settle what waits, write the last snapshot."""

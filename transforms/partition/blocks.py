@@ -8,7 +8,7 @@ a block goes slice by slice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,7 @@ from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.metrics import count, count_losses, count_unreferenced
 from transforms.outputs import ALERTS, EPISODES, FAILURES, FEATURES, METRICS, MISMATCH, PREDICTIONS
-from transforms.partition import learn_block as learners
-from transforms.partition.learn_block import LearnedModels
+from transforms.partition.learners import Last, Learned, bytes_of
 from transforms.partition.steps import Rows, State, Steps
 from transforms.track.admission import Refused, admit_all
 from transforms.track.features import feature_chunk, tell_alerts, tell_episodes
@@ -44,6 +43,7 @@ from transforms.track.windows import mismatch_chunk
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 BLOCK_ROWS = 65_536
 """Rows of a block at most."""
@@ -58,12 +58,13 @@ class Block(NamedTuple):
         names: Its models, in order.
         states: States of those that have one, in order; None where the only model is too large.
         places: Of each model its place in `states`; None without.
-        lengths: Features of each of `states`.
+        lengths: Features of each model.
         features: These, one model's after the other; None without any.
         told: What some tell of besides, by output (failures, episodes, alerts, windows) and place
             in `names`.
         snapshots: Those at boundaries, by place in `names`.
-        learned: What learners came to; None without, or if these must go one by one.
+        learned: What came of the learners; None without.
+        learners: Their last snapshots, by place in `names`; None of a model that has none.
         large: Rows of the only model, if it is too large for a block: nothing has run.
     """
 
@@ -74,29 +75,40 @@ class Block(NamedTuple):
     features: pa.RecordBatch | None
     told: Mapping[str, Mapping[int, list[pa.RecordBatch]]]
     snapshots: Mapping[int, list[bytes]]
-    learned: LearnedModels | None = None
+    learned: Learned | None = None
+    learners: Sequence[Last | None] = ()
     large: Chunk | None = None
 
     @property
     def plain(self) -> bool:
-        """Whether each model has one state, the last, and no learner goes by itself."""
-        return not self.snapshots and None not in self.places
+        """Whether each model has one state, the last, and there is no learner."""
+        return self.learned is None and not self.snapshots and None not in self.places
+
+    @property
+    def main(self) -> Iterator[tuple[Sequence[int], Rows]]:
+        """Return how many rows of features, predictions and metrics models have, and these."""
+        parts = [(FEATURES, self.lengths, self.features)]
+        if self.learned is not None:
+            learned = self.learned
+            parts.append((PREDICTIONS, learned.lengths, learned.predictions))
+            parts.append((METRICS, learned.lines, learned.metrics))
+        return ((many, Rows(part, batch)) for part, many, batch in parts if batch is not None)
 
     def told_of(self, model: int) -> Iterator[Rows]:
-        """Return what a model tells of besides its features."""
+        """Return what a model tells of besides its features, predictions and metrics."""
         for part, batches in self.told.items():
             for batch in batches.get(model, ()):
                 yield Rows(part, batch)
 
-    def each(self) -> Iterator[tuple[int, str, int | None, pa.RecordBatch | None]]:
-        """Return the models: place, name, place in `states`, features."""
-        at = 0
-        for model, (name, place) in enumerate(zip(self.names, self.places, strict=True)):
-            own = None
-            if place is not None and self.features is not None and self.lengths[place]:
-                own = self.features.slice(at, self.lengths[place])
-                at += self.lengths[place]
-            yield model, name, place, own
+    def states_of(self, model: int) -> Iterator[bytes]:
+        """Return a model's snapshots."""
+        yield from self.snapshots.get(model, ())
+        place = self.places[model]
+        if self.states is not None and place is not None:
+            yield self.states.encoded(place)
+        state = self.learners[model] if self.learners else None
+        if state is not None:
+            yield state.parts.to_bytes()
 
 
 def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
@@ -117,8 +129,8 @@ def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
         yield range(first, len(rows.names))
 
 
-def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:
-    """Run the models of a partition block by block."""
+def run_blocks(steps: Steps, rows: SortedRows, labels: Mapping[str, Chunk]) -> Iterator[Block]:
+    """Run the models of a partition, with delayed labels by model, block by block."""
     narrow = "channel" in rows.body.schema.names
     anew = steps.order.waits_for_end and steps.track.begins_anew
     merged = steps.order.duplicates == MERGE and (narrow or anew)
@@ -128,9 +140,9 @@ def run_blocks(steps: Steps, rows: SortedRows) -> Iterator[Block]:
     for places in blocks_of(rows, _bytes_of(steps, width)):
         block = _part(rows, places)
         if len(block.body) > BLOCK_ROWS:
-            yield Block(block.names, None, [None], [], None, {}, {}, large=Chunk(block.body))
+            yield Block(block.names, None, [None], [0], None, {}, {}, large=Chunk(block.body))
         else:
-            yield run_block(steps, block, merged)
+            yield run_block(steps, block, merged, labels)
 
 
 def _bytes_of(steps: Steps, width: int) -> int:
@@ -142,7 +154,7 @@ def _bytes_of(steps: Steps, width: int) -> int:
     if work.drift is not None:
         size += sum(array.nbytes for array in begin_drift(work.drift))
     if steps.learn is not None:
-        size += learners.bytes_of(steps.learn[1].plan.spec, width, work.spec.rank)
+        size += bytes_of(steps.learn[1].plan.spec, width, work.spec.rank)
     return size
 
 
@@ -176,17 +188,40 @@ class _Ready(NamedTuple):
     stops: IntArray
 
 
-def run_block(steps: Steps, block: SortedRows, merged: bool) -> Block:
-    """Run a block of models, `merged` as of `admit`."""
-    fn, work = steps.track, steps.track.work
-    known = [] if fn.begins_anew else [fn.resumed(name) for name in block.names]
+def run_block(steps: Steps, block: SortedRows, merged: bool, labels: Mapping[str, Chunk]) -> Block:
+    """Run a block of models, `merged` as of `admit`, with delayed labels by model."""
+    tracked = _track(steps.track, block, merged)
+    learners = steps.learners(block.names, labels)
+    if learners is None:
+        return tracked
+    if tracked.features is not None:
+        which = np.flatnonzero(tracked.lengths)
+        lengths = np.array(tracked.lengths)[which]
+        ends = np.cumsum(lengths)
+        learners.take(tracked.features, which, ends - lengths, ends)
+    last = learners.end()
+    learned = learners.came()
+    told = {**tracked.told, FAILURES: _both(tracked.told[FAILURES], learned.failures)}
+    snapshots = _both(tracked.snapshots, learned.snapshots)
+    return tracked._replace(told=told, snapshots=snapshots, learned=learned, learners=last)
+
+
+def _both(first: Mapping[int, list[T]], then: Mapping[int, list[T]]) -> dict[int, list[T]]:
+    """Return lists by model, joined."""
+    return {place: [*first.get(place, ()), *then.get(place, ())] for place in {**first, **then}}
+
+
+def _track(fn: TrackFn, block: SortedRows, merged: bool) -> Block:
+    """Run a block of models through their trackers."""
+    work, names = fn.work, block.names
+    known = [] if fn.begins_anew else [fn.resumed(name) for name in names]
     admitted = admit_all(fn.refusals, block, [clock for clock, _ in known], merged)
     refused = list(admitted.refused)
     given = [model for _, model in known]
-    ready = _begun(fn, block.names, admitted.rows, admitted.starts, admitted.stops, given, refused)
+    ready = _begun(fn, names, admitted.rows, admitted.starts, admitted.stops, given, refused)
     if ready is None:
-        told = {FAILURES: _failures(block.names, refused)}
-        return Block(block.names, None, [None] * len(block.names), [], None, told, {})
+        none, told = [None] * len(names), {FAILURES: _failures(names, refused)}
+        return Block(names, None, none, [0] * len(names), None, told, {})
     models = ready.models
     before = models.block.column("counts").copy()
     x, times = ready.rows.column("x"), _times_of(ready.rows)
@@ -197,26 +232,20 @@ def run_block(steps: Steps, block: SortedRows, merged: bool) -> Block:
     states = states_of(models)
     features, lengths = _features(work, ready, found)
     refused += _refused(fn, ready, found)
-    learned = None
-    if steps.learn is not None and features is not None and learners.takes_blocks(steps.learn[1]):
-        ends = np.cumsum(lengths)
-        some = np.flatnonzero(lengths)
-        names = [states.names[place] for place in some.tolist()]
-        learned = learners.learn_models(
-            steps.learn, names, features, (ends - lengths)[some], ends[some]
-        )
     which = ready.which.tolist()
-    places: list[int | None] = [None] * len(block.names)
+    places: list[int | None] = [None] * len(names)
     for place, model in enumerate(which):
         places[model] = place
+    many = np.zeros(len(names), np.int64)
+    many[ready.which] = lengths
     told = {
-        FAILURES: _failures(block.names, refused),
+        FAILURES: _failures(names, refused),
         MISMATCH: _windows(work, which, found),
         ALERTS: _alerts(states, which, found),
         EPISODES: _episodes(states, which, found),
     }
     snapshots = {which[place]: data for place, data in found.snapshots.items()}
-    return Block(block.names, states, places, lengths.tolist(), features, told, snapshots, learned)
+    return Block(names, states, places, many.tolist(), features, told, snapshots)
 
 
 def _times_of(rows: Chunk) -> IntArray | None:
@@ -409,24 +438,14 @@ def items_of(
         for item in steps.run(name, block.large, labels.get(name)):
             yield name, item
         return
-    of_learners = [] if block.learned is None else [*block.learned.each()]
-    turn = 0
-    for model, name, place, own in block.each():
+    for many, rows in block.main:
+        at = 0
+        for name, length in zip(block.names, many, strict=True):
+            if length:
+                yield name, rows._replace(batch=rows.batch.slice(at, length))
+            at += length
+    for model, name in enumerate(block.names):
         for told in block.told_of(model):
             yield name, told
-        if own is not None:
-            yield name, Rows(FEATURES, own)
-        for data in block.snapshots.get(model, ()):
+        for data in block.states_of(model):
             yield name, State(data)
-        if block.states is not None and place is not None:
-            yield name, State(block.states.encoded(place))
-        learned = None
-        if own is not None and of_learners:
-            learned, turn = of_learners[turn], turn + 1
-        if learned is None:
-            for item in steps.learn_from(name, own, labels.get(name)):
-                yield name, item
-            continue
-        yield name, State(learned.state.to_bytes())
-        yield name, Rows(PREDICTIONS, learned.predictions)
-        yield name, Rows(METRICS, learned.metrics)

@@ -87,9 +87,7 @@ class TrackByPartition(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]])
             raise ConfigError("bounded", False, "True: labels of unbounded input have no end")
         self._partitions = partitions
         self._late = learn is not None and learn.late is not None
-        self._steps = Steps(
-            track.step(), track.order, None if learn is None else learn.steps(), self._late
-        )
+        self._steps = Steps(track.step(), track.order, None if learn is None else learn.steps())
 
     def expand(self, inputs: Any) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
@@ -182,7 +180,7 @@ def run_partition(
     known: set[str] = set()
     if rows is not None:
         known = {*rows.names}
-        for block in run_blocks(steps, rows):
+        for block in run_blocks(steps, rows, labels):
             yield from items_of(steps, block, labels)
     for key in sorted(labels.keys() - known):
         for item in steps.run(key, None, labels[key]):

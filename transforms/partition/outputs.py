@@ -19,6 +19,7 @@ from kerneltrack.snapshots.files import UNFINISHED
 from kerneltrack.snapshots.header import PackedState
 from kerneltrack.snapshots.packed import PackedWriter
 from transforms.outputs import SNAPSHOTS
+from transforms.partition.learners import Last
 from transforms.partition.steps import Rows
 from transforms.write.parquet import RowGroups
 
@@ -143,7 +144,7 @@ class TaskStates:
             [states.arrays_beside(place) for place in range(len(states.names))],
         )
 
-    def add_last(self, states: States, place: int, learner: codec.Parts | None = None) -> None:
+    def add_last(self, states: States, place: int, learner: Last | None = None) -> None:
         """Add the last state of one of a block's models, and its learner's."""
         name, rows, time = states.names[place], states.rows[place], states.times[place]
         state = PackedState(name, codec.TRACKER, rows, time, True, b"")
@@ -151,7 +152,8 @@ class TaskStates:
             state, states.headers[place], states.arrays(place), states.arrays_beside(place)
         )
         if learner is not None:
-            self._writer.add_parts(state._replace(kind=codec.LEARNER), *learner)
+            state = PackedState(name, codec.LEARNER, learner.rows, learner.time, True, b"")
+            self._writer.add_parts(state, *learner.parts)
 
     def close(self, slots: Sequence[int]) -> Written:
         """Complete the file, and return what is in it."""

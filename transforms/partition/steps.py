@@ -7,7 +7,7 @@ lies in lists here. So whatever drives them, a model's results are the same.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,8 +17,9 @@ from apache_beam.pvalue import TaggedOutput
 
 from transforms.chunks import Chunk
 from transforms.learn.step import LearnFn
-from transforms.learn.turns import NarrowFn, narrow_labels
-from transforms.outputs import FAILURES, FEATURES, LATE, PREDICTIONS, SNAPSHOTS
+from transforms.learn.turns import NarrowFn
+from transforms.outputs import FAILURES, FEATURES, LATE, METRICS, PREDICTIONS, SNAPSHOTS
+from transforms.partition.learners import Learned, Learners
 from transforms.read.files import CHUNK_ROWS
 from transforms.track.late_data import late_as_failures
 from transforms.track.log import Cells
@@ -71,13 +72,11 @@ class Steps:
         track: The tracker's step.
         order: How rows are put in order.
         learn: The learner's steps, if there is one.
-        late: Whether labels come by themselves.
     """
 
     track: TrackFn
     order: Order
     learn: tuple[NarrowFn, LearnFn] | None = None
-    late: bool = False
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -98,59 +97,25 @@ class Steps:
             labels: Labels by `index` or `time`; None without.
         """
         tracked: Iterator[Any] = iter(()) if rows is None else self._tracked(key, rows)
-        if self.learn is None:
-            yield from _sorted_out(tracked, FEATURES)
-            return
-        narrow, fn = self.learn
-        if self.late:
-            early: list[Chunk] = []
-            for item in _sorted_out(tracked, FEATURES):
-                yield item
-                if isinstance(item, Rows) and item.part == FEATURES:
-                    early += [chunk for _, chunk in narrow.process((key, Chunk(item.batch)))]
-            if labels is not None:
-                early.append(narrow_labels((key, labels), narrow.spec)[1])
-            yield from _sorted_out(fn.finish(key, None, _Cell(early)), PREDICTIONS)
-            return
-        told: list[Rows | State] = []
-        features = self._narrow(key, _sorted_out(tracked, FEATURES), told)
-        first = next(features, None)
-        if first is not None:
-            for item in _sorted_out(fn.take_all(key, _chained(first, features)), PREDICTIONS):
-                yield from told
-                told.clear()
-                yield item
-        yield from told
+        learners = self.learners([key], {} if labels is None else {key: labels})
+        waiting: list[pa.RecordBatch] = []
+        for item in _sorted_out(tracked):
+            yield item
+            if learners is not None and isinstance(item, Rows) and item.part == FEATURES:
+                waiting.append(item.batch)
+                if sum(map(len, waiting)) >= learners.rows_at_once:
+                    yield from _learned(learners, waiting)
+                    waiting = []
+        if learners is not None:
+            yield from _learned(learners, waiting)
+            (last,) = learners.end()
+            if last is not None:
+                yield State(last.parts.to_bytes())
+            yield from _items(learners.came())
 
-    def learn_from(
-        self, key: str, features: pa.RecordBatch | None, labels: Chunk | None
-    ) -> Iterator[Rows | State]:
-        """Let the learner, if there is one, take all of a model's features and delayed labels."""
-        if self.learn is None or (features is None and labels is None):
-            return
-        narrow, fn = self.learn
-        chunks: Iterator[Chunk] = iter(())
-        if features is not None:
-            chunks = (chunk for _, chunk in narrow.process((key, Chunk(features))))
-        if not self.late:
-            yield from _sorted_out(fn.take_all(key, chunks), PREDICTIONS)
-            return
-        early = [*chunks]
-        if labels is not None:
-            early.append(narrow_labels((key, labels), narrow.spec)[1])
-        yield from _sorted_out(fn.finish(key, None, _Cell(early)), PREDICTIONS)
-
-    def _narrow(
-        self, key: str, items: Iterator[Rows | State], told: list[Rows | State]
-    ) -> Iterator[Chunk]:
-        """Return what the learner takes of the features; all that comes by goes to `told`."""
-        if self.learn is None:
-            return
-        for item in items:
-            told.append(item)
-            if isinstance(item, Rows) and item.part == FEATURES:
-                for _, chunk in self.learn[0].process((key, Chunk(item.batch))):
-                    yield chunk
+    def learners(self, keys: Sequence[str], labels: Mapping[str, Chunk]) -> Learners | None:
+        """Return the learners of models before their first rows, if there are any."""
+        return None if self.learn is None else Learners(self.learn, keys, labels)
 
     def _tracked(self, key: str, rows: Chunk | Iterator[Chunk]) -> Iterator[Any]:
         if isinstance(rows, Chunk):
@@ -188,16 +153,28 @@ def _as_they_came(parts: Iterator[Chunk]) -> Iterator[Chunk]:
         yield left.in_order()
 
 
-def _chained(first: Chunk, rest: Iterator[Chunk]) -> Iterator[Chunk]:
-    yield first
-    yield from rest
+def _learned(learners: Learners, features: Sequence[pa.RecordBatch]) -> Iterator[Rows | State]:
+    """Let the learner of one model take features; return what comes of it."""
+    if features:
+        rows = pa.concat_batches(features)
+        learners.take(rows, np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([len(rows)]))
+        yield from _items(learners.came())
 
 
-def _sorted_out(items: Iterator[Any], main: str) -> Iterator[Rows | State]:
-    """Return what a step yields as rows of outputs and snapshots; `main` is its main output."""
+def _items(learned: Learned) -> Iterator[Rows | State]:
+    """Return what came of one model."""
+    parts = (PREDICTIONS, learned.predictions), (METRICS, learned.metrics)
+    yield from (Rows(part, batch) for part, batch in parts if batch is not None)
+    yield from map(State, learned.snapshots.get(0, ()))
+    for batch in learned.failures.get(0, ()):
+        yield Rows(FAILURES, batch)
+
+
+def _sorted_out(items: Iterator[Any]) -> Iterator[Rows | State]:
+    """Return what the tracker's step yields as rows of outputs and snapshots."""
     for item in items:
         if not isinstance(item, TaggedOutput):
-            yield Rows(main, item[1].batch)
+            yield Rows(FEATURES, item[1].batch)
         elif item.tag == SNAPSHOTS:
             yield State(item.value[1])
         elif item.tag == FAILURES:

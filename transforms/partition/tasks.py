@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from kerneltrack import codec
@@ -27,7 +26,7 @@ from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
-from transforms.outputs import FAILURES, FEATURES, METRICS, PERIODS, PREDICTIONS
+from transforms.outputs import FAILURES, PERIODS
 from transforms.partition.blocks import Block, run_blocks
 from transforms.partition.large import OneLarge, parts_of, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
@@ -167,7 +166,7 @@ def _track(shared: Shared, task: TrackTask, counts: Counts) -> Manifest:
         results = _Results(shared, task, files, states)
         for part in _watched(shared, _parts(shared, task), files):
             if isinstance(part, SortedRows):
-                for block in run_blocks(shared.steps, part):
+                for block in run_blocks(shared.steps, part, results.labels):
                     results.add_block(block)
             else:
                 key, rows = part
@@ -227,53 +226,39 @@ class _Results:
         self._shared, self._files, self._states = shared, files, states
         slots = set(task.slots)
         named = _each(read_slots(task.labels, slots), ("row", "source"))
-        self._labels = {key: _named(labels) for key, labels in named}
+        self.labels = {key: _named(labels) for key, labels in named}
         known = _each_known(shared.before, slots, shared.slots)
-        self._others = iter(sorted({*self._labels, *known}))
+        self._others = iter(sorted({*self.labels, *known}))
         self._next = next(self._others, None)
 
     def add_block(self, block: Block) -> None:
         """Write what came of a block."""
         self._until(block.names[0])
-        if block.features is not None:
-            self._add_features(block, block.features)
-        whole = block.states is not None and block.plain and self._shared.steps.learn is None
-        if block.states is not None and whole and self._is_last(block.names):
-            self._states.add_block(block.states)
-            for model, name in enumerate(block.names):
-                self._add_rows(name, block.told_of(model))
+        if block.large is not None:
+            self.add_model(block.names[0], block.large)
             return
-        of_learners = [] if block.learned is None else [*block.learned.each()]
-        turn = 0
-        for model, name, place, own in block.each():
+        for lengths, rows in block.main:
+            self._files.add_block(block.names, lengths, rows)
+        states, whole = block.states, block.plain and self._is_last(block.names)
+        if states is not None and whole:
+            self._states.add_block(states)
+        for model, (name, place) in enumerate(zip(block.names, block.places, strict=True)):
             self._until(name)
-            self._add_rows(name, block.told_of(model))
-            if block.large is not None:
-                self.add_model(name, block.large)
+            for rows in block.told_of(model):
+                self._files.add(name, rows)
+            if states is not None and whole:
                 continue
-            learned = None
-            if own is not None and of_learners:
-                learned, turn = of_learners[turn], turn + 1
-            if block.states is None or place is None:
-                self._add_states(name, self._learned(name, None))
-            elif self._shared.before is None and not block.snapshots.get(model):
-                state = None if learned is None else learned.state
-                self._states.add_last(block.states, place, state)
-                if learned is None:
-                    self._states.add(self._learned(name, own))
+            plain = self._shared.before is None and not block.snapshots.get(model)
+            if states is not None and place is not None and plain:
+                learner = block.learners[model] if block.learners else None
+                self._states.add_last(states, place, learner)
             else:
-                data = [*block.snapshots.get(model, ()), block.states.encoded(place)]
-                found = [packed_state(each, name) for each in data]
-                if learned is None:
-                    found += self._learned(name, own)
-                else:
-                    found.append(packed_state(learned.state.to_bytes(), name))
-                self._add_states(name, found)
+                self._add_states(name, [packed_state(d, name) for d in block.states_of(model)])
 
     def add_model(self, key: str, rows: Chunk | Iterator[Chunk] | None) -> None:
         """Run a model by itself, and write what comes of it."""
         self._until(key)
-        labels = self._labels.get(key)
+        labels = self.labels.get(key)
         self._add_states(key, self._written(key, self._shared.steps.run(key, rows, labels)))
 
     def end(self) -> None:
@@ -285,39 +270,15 @@ class _Results:
         while self._next is not None and (name is None or self._next <= name):
             key, self._next = self._next, next(self._others, None)
             if key != name:
-                items = self._shared.steps.run(key, None, self._labels.get(key))
+                items = self._shared.steps.run(key, None, self.labels.get(key))
                 self._add_states(key, self._written(key, items))
 
     def _is_last(self, names: Sequence[str]) -> bool:
         """Check whether no model without rows comes before the last of these."""
         return self._shared.before is None and (self._next is None or self._next > names[-1])
 
-    def _add_features(self, block: Block, features: pa.RecordBatch) -> None:
-        """Write a block's features, and what learners say of all their rows at once."""
-        known = block.states
-        some = [] if known is None else np.flatnonzero(block.lengths).tolist()
-        names = [] if known is None else [known.names[place] for place in some]
-        lengths = [block.lengths[place] for place in some]
-        self._files.add_block(names, lengths, Rows(FEATURES, features))
-        if block.learned is not None:
-            done = np.flatnonzero(block.learned.done).tolist()
-            names = [names[place] for place in done]
-            lengths = [lengths[place] for place in done]
-            self._files.add_block(names, lengths, Rows(PREDICTIONS, block.learned.predictions))
-            lines = np.diff(block.learned.lines).tolist()
-            self._files.add_block(names, lines, Rows(METRICS, block.learned.metrics))
-
-    def _add_rows(self, key: str, items: Iterator[Rows]) -> None:
-        for rows in items:
-            self._files.add(key, rows)
-
     def _add_states(self, key: str, states: Sequence[PackedState]) -> None:
         self._states.add([*states, *_taken_over(self._shared.before, key, states)])
-
-    def _learned(self, key: str, features: pa.RecordBatch | None) -> list[PackedState]:
-        """Let a model's learner take its features by itself; return its snapshots."""
-        labels = self._labels.get(key)
-        return self._written(key, self._shared.steps.learn_from(key, features, labels))
 
     def _written(self, key: str, items: Iterator[Rows | State]) -> list[PackedState]:
         """Write what came of a model; its snapshots are returned."""

@@ -69,18 +69,9 @@ def learn_block(
     Returns:
         States, predictions and metrics, bit for bit those of each model by itself.
     """
-    learner, (names, values) = get_learner(spec.learner), labels
     states, boards = [state for state, _ in begun], [board for _, board in begun]
-    if spec.classifies:
-        known = [state.classes for state in states]
-        block = coded_each(spec, known, names, values, starts, stops)
-    else:
-        told = coded_targets(values, np.ones(len(values), np.bool_))
-        block = CodedBlock(told, [], np.zeros(0, np.int64), np.zeros(len(starts) + 1, np.int64))
-    after, said = learner.update_each(
-        spec, states, inputs, block.labels, block.classes, starts, stops
-    )
-    numbers = block.labels.codes if spec.classifies else values
+    after, said, block = update_block(spec, states, inputs, labels, starts, stops)
+    numbers = block.labels.codes if spec.classifies else labels[1]
     before = [board.guesses for board in boards if board.guesses is not None]
     guesses, guessed = guess_each(spec, before, inputs, numbers, np.diff(block.ends), starts, stops)
     marks = scored_rows(spec, clock, said, numbers, guessed)
@@ -95,6 +86,32 @@ def learn_block(
         board._replace(guesses=known) for (board, _), known in zip(counted, guesses, strict=True)
     ]
     return LearnedBlock(after, said, boards, [lines for _, lines in counted])
+
+
+def update_block(
+    spec: LearnerSpec,
+    states: Sequence[Any],
+    inputs: FloatArray,
+    labels: tuple[Sequence[str], npt.NDArray[Any]],
+    starts: IntArray,
+    stops: IntArray,
+) -> tuple[list[Any], Predictions, CodedBlock]:
+    """Let models go through their rows, without metrics; arguments as of `learn_block`.
+
+    Returns:
+        The states; the predictions, by each model's own codes; the labels as numbers.
+    """
+    names, values = labels
+    if spec.classifies:
+        known = [state.classes for state in states]
+        block = coded_each(spec, known, names, values, starts, stops)
+    else:
+        told = coded_targets(values, np.ones(len(values), np.bool_))
+        block = CodedBlock(told, [], np.zeros(0, np.int64), np.zeros(len(starts) + 1, np.int64))
+    after, said = get_learner(spec.learner).update_each(
+        spec, states, inputs, block.labels, block.classes, starts, stops
+    )
+    return after, said, block
 
 
 def _named(codes: IntArray, block: CodedBlock, starts: IntArray, stops: IntArray) -> IntArray:

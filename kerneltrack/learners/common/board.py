@@ -228,7 +228,7 @@ def scored_rows(
         spec: The learner's.
         clock: (n,) times.
         said: Scored predictions.
-        labels: Theirs, of `coded_labels`.
+        labels: Theirs: places in the classes, below 0 without one; targets, NaN without one.
         guessed: (n, 3) what the guesses made of the rows.
     """
     if said.code is None:
