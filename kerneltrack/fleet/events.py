@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.fleet.model import NEVER, Model, Work
-from kerneltrack.fleet.windows import MeasuredWindows
+from kerneltrack.fleet.windows import MeasuredWindows, OpenWindows
 
 IntArray = npt.NDArray[np.int64]
 
@@ -136,11 +136,16 @@ def next_event(work: Work, model: Model) -> int:
 
     `NEVER` if there is none.
     """
+    return next_of(work, model.open, model.time, model.until)
+
+
+def next_of(work: Work, known: OpenWindows | None, time: int | None, until: int | None) -> int:
+    """Do what `next_event` says, of a model's open windows and times."""
     times = [NEVER]
-    if model.open is not None and work.measure is not None and len(model.open.windows):
-        times.append(model.open.next_end(work.measure))
-    if work.every is not None and model.time is not None and model.until is not None:
-        boundary = (model.time // work.every + 1) * work.every
-        if boundary > model.until:
+    if known is not None and work.measure is not None and len(known.windows):
+        times.append(known.next_end(work.measure))
+    if work.every is not None and time is not None and until is not None:
+        boundary = (time // work.every + 1) * work.every
+        if boundary > until:
             times.append(boundary)
     return min(times)

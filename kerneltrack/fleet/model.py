@@ -320,12 +320,7 @@ def _with_companions(
     first_rows: npt.NDArray[Any],
 ) -> Model:
     """Return a model with what works along with the tracker, from arrays where there are some."""
-    width = first_rows.shape[1]
-    if work.hold is not None and "held" in beside:
-        held = Held(**copies_like("held", beside["held"], Held.layout(width)))
-        check_whole("held.times", held.times, -TIME_LIMIT, TIME_LIMIT)
-        model = model._replace(held=held)
-    model = _with_windows(work, model, beside, width)
+    model = with_rows_before(work, model, beside, first_rows.shape[1])
     if work.drift is not None:
         watched = (
             drift.from_arrays(work.drift, beside["drift"])
@@ -336,6 +331,27 @@ def _with_companions(
     if work.reference is not None:
         model = _with_reference(work, work.reference, key, model, beside, first_rows)
     return model
+
+
+def with_rows_before(
+    work: Work, model: Model, beside: dict[str, dict[str, npt.NDArray[Any]]], width: int
+) -> Model:
+    """Return a model with what stays of its rows: last values that are held, and windows.
+
+    Args:
+        work: What is done with its rows.
+        model: The model: its tracker's state at the least.
+        beside: Arrays of these parts by name; of parts that are not there nothing has come yet.
+        width: Channels of the rows.
+
+    Raises:
+        ConfigError: naming the array or number that no model has.
+    """
+    if work.hold is not None and "held" in beside:
+        held = Held(**copies_like("held", beside["held"], Held.layout(width)))
+        check_whole("held.times", held.times, -TIME_LIMIT, TIME_LIMIT)
+        model = model._replace(held=held)
+    return _with_windows(work, model, beside, width)
 
 
 def _with_reference(

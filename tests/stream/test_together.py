@@ -11,19 +11,29 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
+from kerneltrack.fleet.run import run_models
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.reference import block as references
-from kerneltrack.trackers import OKFEBSpec
-from kerneltrack.trackers.okfeb import block
-from tests.stream.running import SECOND, SPEC, Element, Outcome, Step, assert_same, make_rows
+from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, OKFESpec
+from tests.stream.running import (
+    SECOND,
+    SPEC,
+    Element,
+    Outcome,
+    Step,
+    assert_same,
+    exact,
+    make_rows,
+)
 from transforms.keyed.commands import Command, as_chunk
 from transforms.track import log as log_module
 from transforms.track import step as step_module
@@ -32,14 +42,21 @@ from transforms.track.log import Cells, EntryCoder, ModelLog, Watch
 from transforms.track.order import Order
 from transforms.track.packed import Packed
 from transforms.track.together import Visit
+from transforms.track.windows import MeasureMismatch
 
 ORDER = Order(max_disorder=3, max_jump=100)
 MODELS = 5
 
 
+def one_by_one(refusals: Any, visits: list[Visit], decode: Any) -> Any:
+    """Leave every model to the way of one model."""
+    yield from ()
+    return visits
+
+
 def alone() -> Any:
     """A world in which no models go together."""
-    return patch.object(step_module, "goes_together", lambda work, order: False)
+    return patch.object(step_module, "run_together", one_by_one)
 
 
 def bundles(seed: int, odd: bool, chunk: int) -> Iterator[list[Element]]:
@@ -152,19 +169,19 @@ def test_what_waits_is_seldom_written_anew() -> None:
     fn, cells = step._step, Cells(**step._cells["m"])
     log = fn.log_of("m", cells)
     visits = [Visit("m", log, flush=True)]
-    out: Any = together.run_together(step.work, order, visits, fn._decoded)
+    out: Any = together.run_together(fn.refusals, visits, fn._decoded)
     assert sum(len(chunk) for _, chunk in out) == 20_000 - len(step.outcome.table("m")["index"])
     log.commit()
     assert sum(map(len, cells.log.encoded)) < len(chunk.encode()) / 4
 
 
 def test_most_rows_go_through_a_block() -> None:
-    with patch.object(block, "go_on", wraps=block.go_on) as run:
+    with patch.object(together, "run_models", wraps=run_models) as run:
         ran(list(bundles(3, False, 1)), True)
-    rows = sum(len(call.args[2]) for call in run.call_args_list)
+    rows = sum(len(call.args[1]) for call in run.call_args_list)
     # All but the warm-up and what waits when the input ends.
     assert rows > MODELS * (160 - SPEC.warmup - 15)
-    assert max(len(call.args[1]) for call in run.call_args_list) == MODELS
+    assert max(len(call.args[0]) for call in run.call_args_list) == MODELS
 
 
 def test_blocks_are_cut_where_states_are_large() -> None:
@@ -195,6 +212,59 @@ def test_other_settings(asked: dict[str, Any]) -> None:
     assert found.snapshots == expected.snapshots
 
 
+HELD = ReferenceSpec(rows=256, lags=3, rank=3, budget=6, false_alarms=1e-3, per=1)
+WINDOWS = MeasureMismatch(FixedWindows(13), most_rows=8)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"spec": CovarianceSpec(rank=2, warmup=20)},
+        {
+            "spec": CovarianceSpec(rank=2, warmup=20, halflife=30.0),
+            "measure": MeasureMismatch(moving=9),
+        },
+        {"spec": OKFESpec(rank=2, warmup=20, max_rows=150)},
+        {"measure": WINDOWS, "snapshot_every": 20.0},
+        {"measure": MeasureMismatch(SlidingWindows(13, 5), moving=7), "drift": DriftSpec()},
+        {"order": replace(ORDER, hold_for=2.0), "reference": HELD, "devices": True},
+        {"order": replace(ORDER, hold_for=2.0), "measure": WINDOWS},
+        {"order": replace(ORDER, duplicates="drop")},
+        {"order": replace(ORDER, duplicates="merge", hold_for=2.0)},
+    ],
+    ids=[
+        *("covariance", "half-life", "okfe", "windows", "both windows", "held and referred"),
+        *("held and windows", "drop", "merge"),
+    ],
+)
+@pytest.mark.parametrize("disorder", [3.0, 20.0])
+def test_nothing_sends_models_another_way(asked: dict[str, Any], disorder: float) -> None:
+    order = replace(asked.get("order", ORDER), max_disorder=disorder)
+    asked = {"own": True, **asked, "order": order}
+    given = list(bundles(11, True, 3))
+    with alone():
+        expected, by_itself = ran(given, False, **asked)
+    with (
+        patch.object(together, "run_models", wraps=run_models) as run,
+        patch.object(log_module, "LEAST_LEFT", 1),
+    ):
+        found, step = ran(given, True, **asked)
+    rows = sum(len(call.args[1]) for call in run.call_args_list)
+    assert rows > 0.3 * MODELS * 160
+    for key in expected.features:
+        assert_same(found.table(key), expected.table(key))
+    for name in ("mismatch", "alerts", "episodes", "devices"):
+        left, right = getattr(found, name), getattr(expected, name)
+        assert {key: exact(lines) for key, lines in left.items()} == {
+            key: exact(lines) for key, lines in right.items()
+        }
+    if "measure" in asked:
+        assert sum(map(len, expected.mismatch.values())) > MODELS
+    assert found.snapshots == expected.snapshots
+    assert (found.late, found.failures) == (expected.late, expected.failures)
+    assert step.kept == by_itself.kept  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("disorder", [3.0, 20.0])
 @pytest.mark.parametrize(("chunk", "every"), [(1, 11.0), (7, 60.0)])
 def test_drift_detectors_and_snapshots_in_between(
@@ -221,9 +291,6 @@ def test_drift_detectors_and_snapshots_in_between(
             assert_same(found.table(key), expected.table(key))
         assert (found.late, found.failures) == (expected.late, expected.failures)
         assert step.kept == by_itself.kept  # type: ignore[attr-defined]
-
-
-HELD = ReferenceSpec(rows=256, lags=3, rank=3, budget=6, false_alarms=1e-3, per=1)
 
 
 def faulty_bundles(seed: int, chunk: int, count: int = 620) -> list[list[Element]]:
@@ -289,20 +356,25 @@ def test_what_few_rows_change_is_written_at_the_end_of_a_block() -> None:
 
 
 def test_what_is_kept_goes_through_bytes() -> None:
-    packed = Packed(-3, None, 7 * SECOND, b"numbers", b"more", b"drift", "ü", b"not with them")
-    data = EntryCoder().encode(packed)
-    assert (
-        data
-        == b"p"
-        + (-3).to_bytes(8, "little", signed=True)
-        + b"\0\1"
-        + bytes(8)
-        + (7 * SECOND).to_bytes(8, "little")
-        + (7).to_bytes(8, "little")
-        + (4).to_bytes(8, "little")
-        + (5).to_bytes(8, "little")
-        + b"numbersmoredrift\xc3\xbc"
+    packed = Packed(
+        -3,
+        None,
+        7 * SECOND,
+        2,
+        b"numbers",
+        moving=b"more",
+        drift=b"drift",
+        held=b"h",
+        open=b"op",
+        window=b"win",
+        origin="ü",
+        kept=b"not with them",
+        ran=5,
     )
+    data = EntryCoder().encode(packed)
+    numbers = [-3, 2, 5], [0, 7 * SECOND, 7, 4, 5, 1, 2, 3]
+    first, then = (struct.pack(f"<{len(part)}q", *part) for part in numbers)
+    assert data == b"p" + first + b"\0\1" + then + b"numbersmoredrifthopwin\xc3\xbc"
     packed = packed._replace(kept=b"")
     assert EntryCoder().decode(data) == packed
     with pytest.raises(DataError, match=r"^log: damaged: a model of 3 bytes$"):
@@ -310,8 +382,8 @@ def test_what_is_kept_goes_through_bytes() -> None:
     watch = Watch(1.5, 2.5)
     assert EntryCoder().encode(watch) == b"w" + struct.pack("<ddd", 1.5, 2.5, 0.0)
     assert EntryCoder().decode(EntryCoder().encode(watch)) == watch
-    with pytest.raises(DataError, match=r"^log: damaged: a model of 65 bytes$"):
-        EntryCoder().decode(data[:66])
+    with pytest.raises(DataError, match=r"^log: damaged: a model of 89 bytes$"):
+        EntryCoder().decode(data[:90])
     with pytest.raises(DataError, match=r"^log: damaged: a watch of 3 bytes$"):
         EntryCoder().decode(b"w123")
     with pytest.raises(DataError, match=r"^log: an entry of kind b'\?': written by newer code$"):

@@ -40,8 +40,6 @@ OTHERS = {
     "kerneltrack/monitor/moving.py": "the moving window: a tracker's own loop with one sum more",
     "kerneltrack/monitor/mismatch.py": "looks at rows of windows, learns nothing",
     "transforms/anomaly.py": "Beam's protocol of detectors: a reference alone, a row at a time",
-    "transforms/track/together.py": "rows of a live bundle, whose states lie packed in the log",
-    "transforms/track/held_rows.py": "the references of a live bundle's rows, likewise",
 }
 """Modules that do so nevertheless, and why."""
 

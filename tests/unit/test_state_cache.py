@@ -31,7 +31,7 @@ KEPT: list[Any] = [
     [b"learner"],
     [3],
     [
-        Packed(0, None, 10**18, bytes(14_000), bytes(40_000), known=True),
+        Packed(0, None, 10**18, 3, bytes(14_000), bytes(40_000), known=True),
         Waiting(bytes(900), 1, 10**18),
         Clock(10**18, 10**18, 2, True, ahead=(10**18 + 5, 10**18 + 7)),
         Watch(1e9, 2e9, 3e9),

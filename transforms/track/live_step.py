@@ -52,19 +52,15 @@ class LiveTrackFn(TrackFn):
         log.put_watch(Watch(now, idle, silent))
 
     def fall_silent(self, key: str, cells: Cells, timers: Timers, due: Any) -> Iterator[Any]:
-        """Take the rows that wait for newer ones, with the bundle if that is possible."""
-        if key in self.held or not self._together:
+        """Take the rows that wait for newer ones, with the bundle."""
+        if key in self.held:
             yield from self.run_held()
         log = self.log_of(key, cells)
         if self._idle_flush is None or not may_flush(log.clock):
             return
         if not in_time(timers.idle, due, self._idle_flush, log.watch.seen):
             return
-        held = Held(cells, timers, [], flush=True)
-        if self._together:
-            yield from self.hold(key, held, due, None)
-        else:
-            yield from self._run_one(key, held, log)
+        yield from self.hold(key, Held(cells, timers, [], flush=True), due, None)
 
     def expire(self, key: str, log: ModelLog, timers: Timers, due: Any) -> Iterator[Any]:
         """Write all that is kept of a model into a file, and keep the file's name instead."""

@@ -4,7 +4,7 @@ Beam's Python waits for the runner, and measures what its cache holds, once for 
 that a bundle wrote for a key: for the models of a fleet, a row or a few each, that is what a row
 costs. So the clock, the model's bytes and the rows that wait are entries of one bag. Rows that
 come are appended; once some of them have run, the log is written anew, unless so many others wait
-that the model is better appended, too: of what lies before it rows up to its newest time have run.
+that the model is better appended, too: with the time before which rows that lie before it have run.
 A log that grows long first moves its rows into a bag of their own, which is not read until they
 run: however many wait, a chunk costs the same.
 """
@@ -26,7 +26,7 @@ from transforms.keyed.expiry import Kept
 from transforms.track.clock import Clock
 from transforms.track.packed import Packed
 
-LOG_VERSION = 8
+LOG_VERSION = 9
 MOST_ENTRIES = 64
 MOST_APPENDED = MOST_ENTRIES // 2
 """Entries of a log that another model is appended to, at most."""
@@ -127,7 +127,7 @@ class Watch(NamedTuple):
 Entry: TypeAlias = Clock | bytes | Packed | Chunk | Waiting | Spilled | Expired | Watch
 """What a log holds; bytes are the model's. Of clocks, models and watches the last one counts.
 
-Of rows before a packed model only those later than its newest time still wait.
+Of rows that lie before a packed model only those from `Packed.ran` on still wait.
 """
 
 
@@ -281,6 +281,11 @@ class ModelLog:
         return packed
 
     @property
+    def model_bytes(self) -> int:
+        """How many bytes the model takes here, what is kept left out."""
+        return len(self._model or b"") if self._packed is None else self._packed.size
+
+    @property
     def spilled(self) -> bool:
         """Whether rows wait in the buffer, too."""
         return self._spilled > 0
@@ -312,7 +317,7 @@ class ModelLog:
     def _put_past(self, packed: Packed) -> None:
         """Let the model be these blocks, behind all rows that wait."""
         self._packed, self._past = packed, len(self._waiting)
-        self._past_time = -math.inf if packed.time is None else packed.time
+        self._past_time = packed.ran - 1
 
     def add(self, chunk: Chunk | Waiting) -> None:
         """Let rows wait."""
@@ -360,7 +365,7 @@ class ModelLog:
         return found, oldest
 
     def append(self, packed: Packed, brought: Sequence[Waiting], kept_changed: bool) -> None:
-        """Let the model be these blocks; all rows up to its newest time have run.
+        """Let the model be these blocks; all rows before `packed.ran` have run.
 
         Args:
             packed: The model.

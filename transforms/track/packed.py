@@ -1,7 +1,7 @@
-"""A model as blocks of bytes: as a live job's state holds it, and the row loops take it.
+"""A model as blocks of bytes: as a live job's state holds it, and the rounds take it.
 
 What writing and reading names, shapes and a header costs each time, a bundle of single rows would
-pay for each row. A tracker's state can be packed, with a reference and a drift detector beside it.
+pay for each row. A state of fixed shape, a tracker's, a drift detector's, is a row of a table.
 """
 
 from __future__ import annotations
@@ -12,21 +12,33 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.fleet.model import Model, Work
+from kerneltrack.fleet.clock import NO_TIME
+from kerneltrack.fleet.forward_fill import Held
+from kerneltrack.fleet.model import Model, Work, with_rows_before
+from kerneltrack.fleet.models import Models, time_of
+from kerneltrack.fleet.windows import OpenWindows
+from kerneltrack.monitor import moving
 from kerneltrack.monitor.drift import block as detectors
+from kerneltrack.monitor.moving import WindowState
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.monitor.reference.block import Parts
 from kerneltrack.registry import get_tracker
-from kerneltrack.trackers.common.places import side_by_side
-from kerneltrack.trackers.okfeb import block
+from kerneltrack.trackers.common.block import FixedBlock
+from kerneltrack.trackers.common.places import Places, side_by_side
 
-TRACKERS = ("okfeb",)
-"""Those whose states go through their loops as blocks."""
+Arrays = dict[str, npt.NDArray[Any]]
+Blocks = npt.NDArray[np.uint8]
 
-_HEAD = struct.Struct("<q??qqqqq")
-"""Index of the tracker's first row, which of its times there are, both, bytes of three parts."""
+_PARTS = ("body", "moving", "drift", "held", "open", "window")
+_HEAD = struct.Struct("<qqq??qq6q")
+"""Index of the tracker's first row, channels, up to when rows have run, which of its times there
+are, both, bytes of each part."""
+_OPEN = struct.Struct("<qq")
+"""Windows that are open, and rows that they need."""
 
 
 class Packed(NamedTuple):
@@ -36,11 +48,16 @@ class Packed(NamedTuple):
         before: As of `Model`; so are both times.
         time: Time of the newest row, ns.
         until: All rows before this time, ns, have been learned from.
-        body: The tracker's arrays.
+        width: Channels of the rows.
+        body: The tracker's arrays; of one that grows, as `codec` writes them.
         moving: Those of the reference that every row changes; empty without a reference.
         drift: The drift detector's; empty without one.
+        held: What each channel showed last; empty if nothing is held yet.
+        open: Windows that are open; empty if none are measured.
+        window: The moving window, and the times of its rows; empty without one.
         origin: Where the reference was given, as of `Model`.
         kept: Those that only the end of a block of rows changes. They lie in a cell of their own.
+        ran: Of rows that lie before it in the log those before this time, ns, have run.
         known: Whether the arrays have been held against what the row loops take; those that come
             from the runner have not.
     """
@@ -48,23 +65,28 @@ class Packed(NamedTuple):
     before: int
     time: int | None
     until: int | None
+    width: int
     body: bytes
     moving: bytes = b""
     drift: bytes = b""
+    held: bytes = b""
+    open: bytes = b""
+    window: bytes = b""
     origin: str = ""
     kept: bytes = b""
+    ran: int = NO_TIME
     known: bool = False
 
     @property
     def size(self) -> int:
         """How many bytes all but what is kept takes, about."""
-        return len(self.body) + len(self.moving) + len(self.drift)
+        return sum(len(getattr(self, part)) for part in _PARTS)
 
     def encode(self) -> bytes:
         """Write all but what is kept as bytes."""
         times = (self.time is not None, self.until is not None, self.time or 0, self.until or 0)
-        parts = self.body, self.moving, self.drift
-        head = _HEAD.pack(self.before, *times, *map(len, parts))
+        parts = [getattr(self, part) for part in _PARTS]
+        head = _HEAD.pack(self.before, self.width, self.ran, *times, *map(len, parts))
         return b"".join((head, *parts, self.origin.encode()))
 
     @classmethod
@@ -76,59 +98,38 @@ class Packed(NamedTuple):
         """
         if len(data) < _HEAD.size:
             raise DataError("log", f"damaged: a model of {len(data)} bytes")
-        before, timed, ended, time, until, *lengths = _HEAD.unpack_from(data)
+        before, width, ran, timed, ended, time, until, *lengths = _HEAD.unpack_from(data)
         ends = [*itertools.accumulate(lengths, initial=_HEAD.size)]
         if min(lengths) < 0 or ends[-1] > len(data):
             raise DataError("log", f"damaged: a model of {len(data)} bytes")
-        body, moving, drift = (data[start:stop] for start, stop in itertools.pairwise(ends))
         origin = data[ends[-1] :].decode(errors="replace")
         times = time if timed else None, until if ended else None
-        return cls(before, *times, body, moving, drift, origin)
+        parts = [data[start:stop] for start, stop in itertools.pairwise(ends)]
+        body, reference, drift, held, windows, window = parts
+        numbers = before, *times, width
+        return cls(*numbers, body, reference, drift, held, windows, window, origin, ran=ran)
 
 
 def pack(work: Work, model: Model) -> Packed:
-    """Return a model, of a tracker, a reference and a drift detector at most, as bytes."""
-    packed = Packed(model.before, model.time, model.until, block.pack(model.state), known=True)
-    if work.drift is not None:
-        packed = packed._replace(drift=detectors.pack(model.drift))
-    if work.reference is None or model.reference is None:
-        return packed
-    held = references.pack(work.reference, model.reference)
-    return packed._replace(moving=held.moving, origin=model.origin, kept=held.kept)
-
-
-def checked(work: Work, models: Sequence[Packed], width: int) -> list[Packed | None]:
-    """Return packed models after a look at their values, all at once.
-
-    Args:
-        work: What is done with their rows.
-        models: The models, of parts as long as those of rows with so many channels.
-        width: How many.
-
-    Returns:
-        The models, None in place of those that `unpack` would refuse.
-    """
-    if not models:
-        return []
-    spec: Any = work.spec
-    places = block.places_of(spec, width)
-    blocks = side_by_side([packed.body for packed in models], places.size)
-    columns = {name: places.column(blocks, name) for name in places.likes}
-    states = get_tracker(spec.tracker).from_columns(spec, columns)
-    sound = np.ones(len(models), np.bool_)
-    if work.reference is not None:
-        moving, sized = references.unfold(work.reference, width, [each.moving for each in models])
-        size = references.parts_of(work.reference, width).kept.size
-        held = Parts(moving, side_by_side([packed.kept for packed in models], size))
-        sound &= sized & references.sound_of_each(work.reference, width, held)
-    if work.drift is not None:
-        size = detectors.places_of(work.drift).size
-        detected = side_by_side([packed.drift for packed in models], size)
-        sound &= detectors.sound_of_each(work.drift, detected)
-    return [
-        packed._replace(body=block.pack(state), known=True) if state and well else None
-        for packed, state, well in zip(models, states, sound.tolist(), strict=True)
-    ]
+    """Return a model as bytes."""
+    width, kept = len(model.state.shift), Parts(b"", b"")
+    if work.reference is not None and model.reference is not None:
+        kept = references.pack(work.reference, model.reference)
+    return Packed(
+        model.before,
+        model.time,
+        model.until,
+        width,
+        _body(work, model.state),
+        kept.moving,
+        b"" if work.drift is None else detectors.pack(model.drift),
+        _joined(model.held),
+        _open_bytes(model.open),
+        b"" if model.moving is None else _joined((*model.moving, model.moving_times)),
+        model.origin,
+        kept.kept,
+        known=True,
+    )
 
 
 def unpack(work: Work, packed: Packed, name: str) -> Model:
@@ -140,15 +141,309 @@ def unpack(work: Work, packed: Packed, name: str) -> Model:
     spec: Any = work.spec
     model = Model(None, packed.time, packed.until, before=packed.before, origin=packed.origin)
     try:
-        width = block.width_of(spec, len(packed.body))
-        arrays = block.unpack(spec, width, packed.body)
-        model = model._replace(state=get_tracker(spec.tracker).from_arrays(spec, arrays))
+        if packed.width < 1:
+            raise ConfigError("state, channels", packed.width, "at least 1")
+        model = model._replace(state=_state(spec, packed))
         if work.reference is not None and packed.moving:
             parts = Parts(packed.moving, packed.kept)
-            held = references.unpack(work.reference, width, parts)
+            held = references.unpack(work.reference, packed.width, parts)
             model = model._replace(reference=held)
         if work.drift is not None:
             model = model._replace(drift=detectors.unpack(work.drift, packed.drift))
+        return with_rows_before(work, model, _rows_before(work, packed), packed.width)
     except (ConfigError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
-    return model
+
+
+def fits(work: Work, packed: Packed, width: int) -> bool:
+    """Check whether the parts of a model are as long as those of rows with so many channels."""
+    tracker: Any = get_tracker(work.spec.tracker)
+    if packed.width != width:
+        return False
+    if not tracker.grows and len(packed.body) != tracker.places(work.spec, width).size:
+        return False
+    if work.drift is not None and len(packed.drift) != detectors.places_of(work.drift).size:
+        return False
+    if work.reference is None or not packed.moving:
+        return not packed.kept
+    size: int = references.parts_of(work.reference, width).kept.size
+    return len(packed.kept) == size
+
+
+def checked(work: Work, names: Sequence[str], models: Sequence[Packed], width: int) -> list[Packed]:
+    """Return packed models after a look at their values, all at once if that is possible.
+
+    Args:
+        work: What is done with their rows.
+        names: What each is of, for errors.
+        models: The models, each of which `fits`.
+        width: How many channels the rows have.
+
+    Raises:
+        DataError: if one is damaged.
+    """
+    spec: Any = work.spec
+    tracker: Any = get_tracker(spec.tracker)
+    if tracker.grows or work.hold is not None or work.measure is not None:
+        found = []
+        for name, packed in zip(names, models, strict=True):
+            again = pack(work, unpack(work, packed, name))
+            found.append(again._replace(ran=packed.ran))
+        return found
+    if not models:
+        return []
+    places = tracker.places(spec, width)
+    blocks = side_by_side([packed.body for packed in models], places.size)
+    states = tracker.from_columns(spec, places.columns(blocks))
+    sound = np.ones(len(models), np.bool_)
+    referred = [at for at, packed in enumerate(models) if packed.moving]
+    if work.reference is not None and referred:
+        folded = [models[at].moving for at in referred]
+        unfolded, sized = references.unfold(work.reference, width, folded)
+        size = references.parts_of(work.reference, width).kept.size
+        held = Parts(unfolded, side_by_side([models[at].kept for at in referred], size))
+        sound[referred] = sized & references.sound_of_each(work.reference, width, held)
+    if work.drift is not None:
+        size = detectors.places_of(work.drift).size
+        detected = side_by_side([packed.drift for packed in models], size)
+        sound &= detectors.sound_of_each(work.drift, detected)
+    found = []
+    for name, packed, state, well in zip(names, models, states, sound.tolist(), strict=True):
+        if state is None or not well:
+            # Says what is wrong with it.
+            found.append(pack(work, unpack(work, packed, name))._replace(ran=packed.ran))
+        else:
+            found.append(packed._replace(body=tracker.state_bytes(state), known=True))
+    return found
+
+
+class PackedModels:
+    """Packed models side by side, as the rounds take them, and as bytes again after their rows.
+
+    Args:
+        work: What is done with their rows.
+        keys: Their IDs.
+        heads: The models before their rows: `checked`.
+        width: Channels of the rows.
+
+    Attributes:
+        models: The models.
+    """
+
+    def __init__(self, work: Work, keys: list[str], heads: list[Packed], width: int) -> None:
+        """Put them side by side; see the class."""
+        spec: Any = work.spec
+        tracker: Any = get_tracker(spec.tracker)
+        self._work, self._heads = work, heads
+        self._table: Blocks | None = None
+        self._window: Blocks | None = None
+        if tracker.grows:
+            block = tracker.pack(spec, [_state(spec, head) for head in heads])
+        else:
+            size = tracker.places(spec, width).size
+            self._table = side_by_side([head.body for head in heads], size)
+            block = tracker.pack_table(spec, width, self._table)
+        drift = None
+        if work.drift is not None:
+            size = detectors.places_of(work.drift).size
+            drift = side_by_side([head.drift for head in heads], size)
+        referred = np.array([bool(head.moving) for head in heads])
+        windowed = work.measure is not None and work.measure.size is not None
+        lines = [(head.time, head.until, head.before) for head in heads]
+        plain = [[NO_TIME if one is None else one for one in line] for line in lines]
+        time, until, before = np.array(plain, np.int64).T.copy()
+        held, filled = _held_of(work, heads, width)
+        self.models = Models(
+            work,
+            keys,
+            block,
+            time,
+            until,
+            before,
+            np.zeros(len(keys), np.int64),
+            held,
+            filled,
+            [_open_windows(head.open, width) for head in heads] if windowed else None,
+            self._moving(width),
+            [_window_parts(work, head)[1] for head in heads] if work.window is not None else [],
+            drift,
+            _references(work, heads, referred, width),
+            referred,
+            [head.origin for head in heads],
+        )
+        self._turns = self._turned()
+
+    def _moving(self, width: int) -> FixedBlock[WindowState] | None:
+        """Return the moving windows, each a row of a table."""
+        if self._work.window is None:
+            return None
+        places = _window_places(self._work, width)
+        bodies = [_window_parts(self._work, head)[0] for head in self._heads]
+        self._window = side_by_side(bodies, places.size)
+        return FixedBlock.of_table(WindowState, places, self._window, width)
+
+    def _turned(self) -> npt.NDArray[np.int64]:
+        """Return how many blocks of rows each reference has ended, (m,)."""
+        spec, models = self._work.reference, self.models
+        if spec is None or models.reference is None:
+            return np.zeros(len(models), np.int64)
+        return references.blocks_ended(spec, models.width, models.reference)
+
+    def after(self, ran: Sequence[int]) -> list[tuple[Packed, bool]]:
+        """Return the models as bytes after their rows, and whether what is kept has changed.
+
+        Args:
+            ran: (m,) as of `Packed`.
+        """
+        work, models = self._work, self.models
+        folded: list[bytes] = []
+        if work.reference is not None and models.reference is not None:
+            folded = references.fold(work.reference, models.width, models.reference.moving)
+        turned = (self._turned() != self._turns).tolist()
+        found = []
+        for place, (head, until) in enumerate(zip(self._heads, ran, strict=True)):
+            after = head._replace(
+                time=time_of(models.time[place]),
+                until=time_of(models.until[place]),
+                ran=max(until, NO_TIME),
+                body=self._body(place),
+            )
+            if models.drift is not None:
+                after = after._replace(drift=models.drift[place].tobytes())
+            if models.held is not None and models.filled[place]:
+                after = after._replace(held=_joined([part[place] for part in models.held]))
+            if models.open is not None:
+                after = after._replace(open=_open_bytes(models.open[place]))
+            if self._window is not None:
+                parts = self._window[place], models.moving_times[place]
+                after = after._replace(window=_joined(parts))
+            changed = False
+            if folded and models.referred[place]:
+                after = after._replace(moving=folded[place])
+                kept, changed = self._kept(place, turned[place])
+                after = after._replace(kept=kept)
+            found.append((after, changed))
+        return found
+
+    def _body(self, place: int) -> bytes:
+        if self._table is None:
+            return _body(self._work, self.models.block.state(place))
+        body: bytes = self._table[place].tobytes()
+        return body
+
+    def _kept(self, place: int, turned: bool) -> tuple[bytes, bool]:
+        """Return what few rows change of a reference, and whether these have changed it."""
+        spec, blocks, known = self._work.reference, self.models.reference, self._heads[place].kept
+        # A new normal, or the end of a stretch by its time, may come within a block of rows.
+        any_row = spec is not None and (spec.accept_after or spec.until is not None)
+        if blocks is None or not (turned or any_row):
+            return known, False
+        kept = blocks.kept[place].tobytes()
+        return kept, kept != known
+
+
+def _state(spec: Any, packed: Packed) -> Any:
+    """Return a tracker's state, after a look at its values."""
+    tracker: Any = get_tracker(spec.tracker)
+    if tracker.grows:
+        return codec.decode(packed.body, "body", own=True).state
+    return tracker.from_arrays(spec, tracker.places(spec, packed.width).arrays(packed.body))
+
+
+def _body(work: Work, state: Any) -> bytes:
+    """Return a tracker's state as bytes."""
+    tracker: Any = get_tracker(work.spec.tracker)
+    if tracker.grows:
+        return codec.encode(work.spec, state)
+    body: bytes = tracker.state_bytes(state)
+    return body
+
+
+def _joined(arrays: Sequence[npt.NDArray[Any]] | None) -> bytes:
+    """Return the bytes of arrays, one after the other; none without."""
+    return b"".join(array.tobytes() for array in arrays or ())
+
+
+def _rows_before(work: Work, packed: Packed) -> dict[str, Arrays]:
+    """Return the arrays of what is held and of windows, by the codec's names."""
+    width, found = packed.width, dict[str, Arrays]()
+    if work.hold is not None and packed.held:
+        found["held"] = Places.of(Held.layout(width)).arrays(packed.held)
+    if work.measure is not None and work.measure.size is not None:
+        found["open"] = _open_windows(packed.open, width)._asdict()
+    if work.window is not None:
+        body, times = _window_parts(work, packed)
+        found["moving"] = {**_window_places(work, width).arrays(body), "times": times}
+    return found
+
+
+def _window_places(work: Work, width: int) -> Places:
+    length = 0 if work.window is None else work.window.length
+    return moving.places_of(work.spec, width, length)
+
+
+def _window_parts(work: Work, packed: Packed) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """Return a moving window's bytes, and the times of its rows."""
+    size = _window_places(work, packed.width).size
+    if len(packed.window) < size or (len(packed.window) - size) % 8:
+        raise ConfigError("moving", f"{len(packed.window)} bytes", f"{size}, and 8 for each time")
+    return packed.window[:size], np.frombuffer(packed.window, np.int64, offset=size)
+
+
+def _open_bytes(known: OpenWindows | None) -> bytes:
+    """Return windows that are open as bytes."""
+    if known is None:
+        return b""
+    return _OPEN.pack(len(known.windows), len(known.numbers)) + _joined(known)
+
+
+def _open_windows(data: bytes, width: int) -> OpenWindows:
+    """Return windows that `_open_bytes` wrote.
+
+    Raises:
+        ConfigError: for bytes of another length.
+    """
+    windows, rows = _OPEN.unpack_from(data) if len(data) >= _OPEN.size else (-1, -1)
+    lengths = 3 * windows, rows * width, rows, 1
+    if min(windows, rows) < 0 or len(data) != _OPEN.size + 8 * sum(lengths):
+        raise ConfigError("open", f"{len(data)} bytes", "as many as its windows and rows take")
+    ends = [*itertools.accumulate((8 * length for length in lengths), initial=_OPEN.size)]
+    lines, numbers, stride = (
+        np.frombuffer(data, np.int64, lengths[part], ends[part]) for part in (0, 2, 3)
+    )
+    kept = np.frombuffer(data, np.float64, lengths[1], ends[1])
+    return OpenWindows(lines.reshape(windows, 3), kept.reshape(rows, width), numbers, stride)
+
+
+def _held_of(
+    work: Work, heads: Sequence[Packed], width: int
+) -> tuple[Held | None, npt.NDArray[np.bool_]]:
+    """Return what channels showed last, and which models hold anything."""
+    filled = np.array([bool(head.held) for head in heads])
+    if work.hold is None:
+        return None, filled
+    held, places = Held.none(len(heads), width), Places.of(Held.layout(width))
+    some = np.flatnonzero(filled)
+    table = side_by_side([heads[place].held for place in some.tolist()], places.size)
+    held.values[some], held.times[some] = places.columns(table).values()
+    return held, filled
+
+
+def _references(
+    work: Work, heads: Sequence[Packed], referred: npt.NDArray[np.bool_], width: int
+) -> Parts | None:
+    """Return the references, (m, bytes) of each part."""
+    if work.reference is None:
+        return None
+    if not referred.any():
+        return references.beside_each_other(work.reference, width, [None] * len(heads))
+    unfolded, _ = references.unfold(work.reference, width, [head.moving for head in heads])
+    size = references.parts_of(work.reference, width).kept.size
+    nothing = bytes(size)
+    kept = side_by_side([head.kept or nothing for head in heads], size)
+    blocks = Parts(unfolded, kept)
+    references.recall(work.reference, width, blocks)
+    if not referred.all():
+        none = references.beside_each_other(work.reference, width, [None])
+        blocks.moving[~referred] = none.moving[0]
+    return blocks

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from apache_beam import pvalue
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import TimerSpec, on_timer
@@ -22,27 +23,25 @@ from kerneltrack.fleet.devices import GONE, Device, begun, known_of
 from kerneltrack.fleet.events import next_event
 from kerneltrack.fleet.forward_fill import hold_last
 from kerneltrack.fleet.model import Model, Work, begin, decode, encode, take_over
-from kerneltrack.fleet.results import Results
-from kerneltrack.fleet.run import run_rows
-from kerneltrack.learners.common.inputs import own_inputs
+from kerneltrack.fleet.models import Models
+from kerneltrack.fleet.run import run_models
 from kerneltrack.monitor import reference
 from kerneltrack.snapshots.folder import SnapshotFolder
-from transforms.chunks import Chunk
+from kerneltrack.trackers.common.loop import FIRST
+from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
 from transforms.keyed.bundles import HoldingFn
 from transforms.keyed.commands import Command, as_chunk, command_of
 from transforms.keyed.expiry import Expiry, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
-from transforms.metrics import count, count_lags, count_losses, count_unreferenced
+from transforms.metrics import count, count_unreferenced
 from transforms.outputs import (
     DEVICES,
-    FAILURES,
     LATE,
-    MISMATCH,
     SNAPSHOTS,
 )
-from transforms.track.admission import FAILED, Admitted, admit_all, admit_waiting
+from transforms.track.admission import Admitted, admit_all, admit_waiting
 from transforms.track.clock import (
     Clock,
     admit,
@@ -57,11 +56,7 @@ from transforms.track.clock import (
     without_duplicates,
 )
 from transforms.track.devices import device_chunk
-from transforms.track.features import (
-    feature_chunk,
-    tell_alerts,
-    tell_episodes,
-)
+from transforms.track.emit import Ran, emit, failures
 from transforms.track.last_written import last_written
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
 from transforms.track.merge import merge_across
@@ -70,9 +65,8 @@ from transforms.track.packed import Packed, unpack
 from transforms.track.refusals import Refusals
 from transforms.track.sifted_rows import SiftedRows
 from transforms.track.sorted_rows import SortedRows
-from transforms.track.together import Visit, goes_together, run_together
+from transforms.track.together import Visit, run_together
 from transforms.track.totals import count_totals
-from transforms.track.windows import mismatch_chunk
 
 SLICE_ROWS = 16_384
 """Rows a feature chunk holds at most; a released backlog of millions leaves in such slices."""
@@ -121,7 +115,6 @@ class TrackFn(HoldingFn[Held]):
         self._expiry = expiry
         self.refusals = Refusals(work, order)
         self._written = last_written(work)
-        self._together = goes_together(work, order)
 
     @property
     def work(self) -> Work:
@@ -146,16 +139,16 @@ class TrackFn(HoldingFn[Held]):
     def bring(
         self, element: tuple[str, Chunk], cells: Cells, timers: Any, timestamp: Any
     ) -> Iterator[Any]:
-        """Take an element in: until the bundle ends it is held, if that is possible.
+        """Take an element in: until the bundle ends it is held, unless it is a command.
 
         A command, and whatever comes for a model after one, finds all that came before it done.
         """
         key, chunk = element
-        held = self.held.get(key)
-        if not self._together or command_of(chunk) is not None or (held and held.flush):
+        held, command = self.held.get(key), command_of(chunk)
+        if command is not None or (held and held.flush):
             yield from self.run_held()
             held = None
-        if not self._together or command_of(chunk) is not None:
+        if command is not None:
             yield from self._run_one(key, Held(cells, timers, [chunk]))
             return
         yield from self.hold(key, held or Held(cells, timers, []), timestamp, chunk)
@@ -166,7 +159,7 @@ class TrackFn(HoldingFn[Held]):
             Visit(key, self.log_of(key, each.cells), each.chunks, each.flush)
             for key, each in held.items()
         ]
-        alone = yield from run_together(self._work, self._order, visits, self._decoded)
+        alone = yield from run_together(self.refusals, visits, self._decoded)
         left = {visit.key for visit in alone}
         for visit in visits:
             if visit.key not in left:
@@ -278,7 +271,7 @@ class TrackFn(HoldingFn[Held]):
 
     def _unconfirmed(self, key: str, rows: Chunk) -> pvalue.TaggedOutput[str, Failures]:
         """Return failures: rows too far ahead, that no others confirm or the model cannot take."""
-        return _failures(key, rows, self.refusals.unconfirmed(rows))
+        return failures(key, rows, self.refusals.unconfirmed(rows))
 
     def _obey(self, key: str, command: Command, now: Clock, log: ModelLog) -> Iterator[Any]:
         """Let the model begin anew; the rows that wait are the first that it will have."""
@@ -340,7 +333,7 @@ class TrackFn(HoldingFn[Held]):
         """Run the last rows that a model has, and write down what it has come to."""
         if admitted is not None:
             for refused in admitted.refused:
-                yield _failures(key, refused.rows, refused.reasons, refused.counted_as)
+                yield failures(key, refused.rows, refused.reasons, refused.counted_as)
         ready = None if admitted is None else admitted.rows
         after = yield from self._run(key, ready, encoded, math.inf, now.before)
         yield from self._end(key, after)
@@ -450,7 +443,7 @@ class TrackFn(HoldingFn[Held]):
             count("rows_learned_before", len(rows))
         else:
             again_rows = chunk.take(rows)
-            yield _failures(key, again_rows, [why_learned(now)] * len(rows))
+            yield failures(key, again_rows, [why_learned(now)] * len(rows))
         return chunk.take(np.flatnonzero(~again))
 
     def _release(self, key: str, now: Clock, log: ModelLog) -> Generator[Any, None, Clock]:
@@ -510,7 +503,7 @@ class TrackFn(HoldingFn[Held]):
             if len(usable) < most < len(ready):
                 usable = self._usable(ready)
             if not len(usable):
-                yield _failures(key, ready, self.refusals.unusable(ready.column("x")))
+                yield failures(key, ready, self.refusals.unusable(ready.column("x")))
                 return None
             model = begin(self._work, key, usable[:most], before)
             yield from self._tell_begun(key, model, ready)
@@ -539,24 +532,13 @@ class TrackFn(HoldingFn[Held]):
         self, key: str, piece: Chunk | None, model: Model, until: float
     ) -> Generator[Any, None, Model]:
         """Run a slice of ordered rows, None if only windows may close."""
-        rows = np.zeros((0, len(model.state.shift))) if piece is None else piece.column("x")
-        times = piece.column("time") if piece is not None and piece.has("time") else None
-        model, found = run_rows(self._work, key, model, rows, times, until)
-        if piece is not None and len(piece):
-            yield from self._features(key, piece, model, found)
-        if found.measured:
-            count("windows", len(found.measured[0]))
-            confidence = self._work.measure.confidence if self._work.measure else 0.0
-            chunk = mismatch_chunk(found.measured[0], self._work.spec, confidence)
-            yield pvalue.TaggedOutput(MISMATCH, (key, chunk))
-        if found.alerts:
-            yield tell_alerts(key, found.alerts[0])
-        if found.episodes:
-            yield tell_episodes(key, found.episodes[0], model.time is not None)
-        yield from self._tell(key, model, found.devices.get(0, []))
-        for data in found.snapshots.get(0, []):
-            yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
-        return model
+        piece = _no_rows(len(model.state.shift)) if piece is None else piece
+        times = piece.column("time") if piece.has("time") else None
+        ends, models = np.array([len(piece)]), Models.of(self._work, [key], [model])
+        found = run_models(models, piece.column("x"), times, FIRST, ends, [until])
+        ran = Ran(models, piece, FIRST, ends, found)
+        yield from emit(self.refusals, ran, not self._order.waits_for_end)
+        return models.model(0)
 
     def _tell(self, key: str, model: Model, devices: list[Device]) -> Iterator[Any]:
         """Say what is known of a device, if that is asked for."""
@@ -578,26 +560,6 @@ class TrackFn(HoldingFn[Held]):
         if self._work.devices:
             time = int(ready.column("time")[0]) if ready.has("time") else None
             yield from self._tell(key, model, [begun(self._work, model, time)])
-
-    def _features(self, key: str, piece: Chunk, model: Model, found: Results) -> Iterator[Any]:
-        features = found.features
-        good = np.flatnonzero(features.valid)
-        if len(good) < len(piece):
-            bad = np.flatnonzero(~features.valid)
-            yield _failures(
-                key, piece.take(bad), self.refusals.by_tracker(model.state, found.rows[bad])
-            )
-        if len(good):
-            count("rows_tracked", len(good))
-            count_losses(features.loss[good])
-            if piece.has("time") and not self._order.waits_for_end:
-                count_lags(piece.column("time")[good])
-            held = self._work.reference is not None
-            own = None
-            if self._work.own:
-                scaled = None if features.x is None else features.x[good]
-                own = own_inputs(self._work.spec, model.state, found.rows[good], scaled)
-            yield key, feature_chunk(piece, features, good, held, found.scores_at(good), own)
 
 
 def track_fn(timer: str) -> type[TrackFn]:
@@ -640,9 +602,5 @@ def track_fn(timer: str) -> type[TrackFn]:
     return _TrackFn
 
 
-def _failures(
-    key: str, rows: Chunk, reasons: list[str], counted_as: str = FAILED
-) -> pvalue.TaggedOutput[str, Failures]:
-    count(counted_as, len(reasons))
-    failures = Failures.of(key, rows.column("source"), rows.column("row"), reasons)
-    return pvalue.TaggedOutput(FAILURES, failures)
+def _no_rows(width: int) -> Chunk:
+    return Chunk(pa.RecordBatch.from_pydict({"x": matrix_column(np.zeros((0, width)))}))

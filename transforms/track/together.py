@@ -1,10 +1,9 @@
 """The models of a bundle together: the common case of the keyed step, without a call for each.
 
-What a bundle brings to many models, a row or a few each, goes through their trackers as one block:
-their rows are put in order together, their states lie side by side, and what comes out is one
-chunk. So do their references. The row loops are the same, and so are the bits. What is rare is
-left to the way of one model: one that is new, begins, has expired or was reset, or whose snapshot
-is due; rows that are late, too far ahead or refused.
+What a bundle brings to many models, a row or a few each, goes through them as one block: their rows
+are put in order together, their states lie side by side, and what comes out is one chunk, cut by
+model. What is rare is left to the way of one model, a block of one: one that is new, begins, has
+expired or was reset; rows that are late or too far ahead.
 """
 
 from __future__ import annotations
@@ -12,40 +11,35 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from apache_beam import pvalue
 
+from kerneltrack.fleet.events import next_of
 from kerneltrack.fleet.model import NEVER, Model, Work
-from kerneltrack.learners.common.inputs import own_inputs
-from kerneltrack.monitor.drift import Alerts, DriftSpec
-from kerneltrack.monitor.drift import block as detectors
+from kerneltrack.fleet.models import Models
+from kerneltrack.fleet.run import run_models
 from kerneltrack.monitor.reference import block as references
-from kerneltrack.trackers.common.features import Features
-from kerneltrack.trackers.common.places import Places, side_by_side
-from kerneltrack.trackers.common.scaling import Scaling
-from kerneltrack.trackers.common.state import N
-from kerneltrack.trackers.okfeb import block
-from kerneltrack.trackers.okfeb.block import places_of
+from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk, pieces
 from transforms.keyed.bundles import MOST_BYTES
-from transforms.metrics import count, count_lags, count_losses
+from transforms.metrics import count
 from transforms.track.clock import (
     Clock,
+    comes_again,
     flush,
     may_release,
     nanoseconds,
     progress,
     reach_of,
 )
-from transforms.track.features import alerts_of, feature_chunk, tell_alerts, tell_episodes
-from transforms.track.held_rows import HeldRows
+from transforms.track.emit import Output, Ran, emit
 from transforms.track.log import ModelLog, Waiting
-from transforms.track.merge import MergedRows, merge_where
+from transforms.track.merge import merge_where
 from transforms.track.order import KEEP, MERGE, Order
-from transforms.track.packed import TRACKERS, Packed, checked, pack, unpack
+from transforms.track.packed import Packed, PackedModels, checked, fits, pack, unpack
+from transforms.track.refusals import Refusals
 from transforms.track.totals import count_totals
 
 IntArray = npt.NDArray[np.int64]
@@ -73,7 +67,6 @@ class Visit:
     flush: bool = False
 
 
-Output: TypeAlias = tuple[str, Chunk] | pvalue.TaggedOutput[str, tuple[str, Chunk]]
 Decode: TypeAlias = Callable[[str, bytes], Model]
 
 
@@ -121,41 +114,30 @@ class _Taken(NamedTuple):
             return self
         return _Taken(self.rows.take(np.flatnonzero(keep)), self.owner[keep])
 
+    def of_models(self, keep: npt.NDArray[np.bool_]) -> _Taken:
+        """Return the rows of the models, (m,), that are to be kept; others take their places."""
+        part = self.of(keep[self.owner])
+        return _Taken(part.rows, (np.cumsum(keep) - 1)[part.owner])
+
     def starts(self, models: int) -> IntArray:
         """Return where each model's rows begin, and the end, (models + 1,)."""
         found: IntArray = np.searchsorted(self.owner, np.arange(models + 1))
         return found
 
 
-def goes_together(work: Work, order: Order) -> bool:
-    """Check whether models of a job can go through the step together.
-
-    They can where a reference and a drift detector at most work along with the tracker, and rows
-    are taken by the models' clocks.
-    """
-    beside = (work.hold, work.measure)
-    return (
-        work.spec.tracker in TRACKERS
-        and not work.frozen
-        and not order.waits_for_end
-        and order.duplicates in (KEEP, MERGE)
-        and all(part is None for part in beside)
-    )
-
-
 def run_together(
-    work: Work, order: Order, visits: Sequence[Visit], decode: Decode
+    refusals: Refusals, visits: Sequence[Visit], decode: Decode
 ) -> Generator[Output, None, list[Visit]]:
     """Run what came for models, and write it into their logs, not yet into the runner's state.
 
     Args:
-        work: What is done with rows.
-        order: How they are put in order.
+        refusals: Says why rows are refused: of what is done with rows, and how they are put in
+            order.
         visits: What came; no two are of one model.
         decode: Makes a model of its ID and bytes.
 
     Yields:
-        Features, of each model its own.
+        What comes of the rows, of each model its own.
 
     Returns:
         The visits that must go one by one; their logs are as they were.
@@ -163,12 +145,11 @@ def run_together(
     Raises:
         DataError: for a state that is damaged.
     """
+    work, order = refusals.work, refusals.order
     alone: list[Visit] = []
     ready: list[_Ready] = []
     for visit in visits:
         clock = _admitted(order, visit)
-        if clock is not None and _is_due(work, order, clock):
-            clock = None
         releases = clock is not None and may_release(order, clock, work.rows_to_start)
         if clock is None or (releases and not clock.started):
             alone.append(visit)
@@ -183,7 +164,7 @@ def run_together(
                 visit.log.add(chunk)
             visit.log.put_clock(clock)
     for part in _blocks_of(work, ready):
-        alone += yield from _run_block(work, order, part, decode)
+        alone += yield from _run_block(refusals, part, decode)
     return alone
 
 
@@ -213,14 +194,6 @@ def _admitted(order: Order, visit: Visit) -> Clock | None:
     return flush(clock) if visit.flush else clock
 
 
-def _is_due(work: Work, order: Order, clock: Clock) -> bool:
-    """Check whether a snapshot may be due before the rows that are ready, or between them."""
-    if work.every is None or not clock.started:
-        return False
-    # Without a boundary ahead one was written while no rows came: the next rows say where it is.
-    return clock.due == NEVER or clock.due <= progress(order, clock)
-
-
 def _span(order: Order, chunk: Chunk) -> tuple[int, int] | None:
     """Return the least and greatest time of a chunk's rows, None if one may be late among them."""
     if not chunk.has("time") or not len(chunk):
@@ -242,199 +215,63 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
     """Cut visits into blocks."""
     if not ready:
         return
-    spec: Any = work.spec
     width = ready[0].chunks[0].schema.field("x").type.list_size
-    size = places_of(spec, width).size
+    least = state_bytes(work.spec, width)
     if work.reference is not None:
-        size += references.bytes_of(work.reference, width)
-    if work.drift is not None:
-        size += detectors.places_of(work.drift).size
-    most = MOST_BYTES // size
+        least += references.bytes_of(work.reference, width)
     part: list[_Ready] = []
-    rows = 0
+    rows, size = 0, 0
     for each in ready:
-        if part and (rows >= MOST_ROWS or len(part) >= most):
+        own = max(least, each.visit.log.model_bytes)
+        if part and (rows >= MOST_ROWS or size + own > MOST_BYTES):
             yield part
-            part, rows = [], 0
+            part, rows, size = [], 0, 0
         part.append(each)
         rows += sum(map(len, each.chunks))
+        size += own
     if part:
         yield part
 
 
 def _run_block(
-    work: Work, order: Order, ready: list[_Ready], decode: Decode
+    refusals: Refusals, ready: list[_Ready], decode: Decode
 ) -> Generator[Output, None, list[Visit]]:
     """Run the rows of a block that are ready."""
+    work, order = refusals.work, refusals.order
     waiting = _gathered(order, ready)
     if waiting is None:
         return [each.visit for each in ready]
+    width = waiting.rows.schema.field("x").type.list_size
+    found = _packed(work, ready, width, decode)
     released, rest = _released(order, ready, waiting)
-    taken, merged = np.diff(released.starts(len(ready))), None
-    if order.duplicates == MERGE and len(released.owner):
-        released, merged = _merged(released)
-    run = _run_models(work, ready, released, decode)
-    if run is None:
-        return [each.visit for each in ready]
-    fine = np.zeros(len(ready), np.bool_)
-    fine[run.chosen[run.fine]] = True
-    if fine.any():
-        if merged is not None:
-            merged.add_to_counters(fine[released.owner])
-        yield from _features(work, ready, released, run)
-        _write(ready, run, released, rest, taken)
-        yield from _alerts(ready, released, run)
-        if run.held is not None:
-            yield from _episodes(ready, run, run.held)
-    return list(itertools.compress((each.visit for each in ready), (~fine).tolist()))
-
-
-class WatchedRows(NamedTuple):
-    """What the drift detectors of m models say of their rows.
-
-    Attributes:
-        blocks: (m, bytes) the detectors' states after the rows.
-        alerts: Those that were raised, by the place of their model, rows by their places in it.
-        starts: (m,) place of each model's first row.
-    """
-
-    blocks: npt.NDArray[np.uint8]
-    alerts: dict[int, Alerts]
-    starts: IntArray
-
-    @classmethod
-    def of(
-        cls,
-        spec: DriftSpec,
-        heads: Sequence[Packed],
-        losses: npt.NDArray[np.float64],
-        fine: npt.NDArray[np.bool_],
-        starts: IntArray,
-        stops: IntArray,
-    ) -> WatchedRows:
-        """Run the losses of those models whose rows were all fine."""
-        blocks = side_by_side([head.drift for head in heads], detectors.places_of(spec).size)
-        # Of others nothing is kept.
-        ends = np.where(fine, stops, starts)
-        return cls(blocks, detectors.watch_each(spec, blocks, losses, starts, ends), starts)
-
-
-class _Run(NamedTuple):
-    """Models that went through their row loops.
-
-    Attributes:
-        chosen: (m,) their places among those that are ready.
-        fine: (m,) which of them went well; what came of others does not count.
-        heads: The models before their rows.
-        places: Where the arrays of a tracker's state lie.
-        blocks: (m, bytes) the trackers' states after the rows.
-        before: (m, ...) the trackers' counts before them.
-        matrix: (n, D) all rows that are ready.
-        features: Of these rows.
-        held: What the models' references say of them, if there are any.
-        watched: What their drift detectors say of them, if there are any.
-    """
-
-    chosen: IntArray
-    fine: npt.NDArray[np.bool_]
-    heads: list[Packed]
-    places: Places
-    blocks: npt.NDArray[np.uint8]
-    before: IntArray
-    matrix: npt.NDArray[np.float64]
-    features: Features
-    held: HeldRows | None
-    watched: WatchedRows | None
-
-    @property
-    def done(self) -> list[int]:
-        """Return which of the m models went well."""
-        return np.flatnonzero(self.fine).tolist()
-
-    @property
-    def firsts(self) -> IntArray:
-        """Return the index of each model's first row, (m,)."""
-        firsts: IntArray = self.before[:, N] + np.array([head.before for head in self.heads])
-        return firsts
-
-
-def _run_models(work: Work, ready: list[_Ready], released: _Taken, decode: Decode) -> _Run | None:
-    """Run the models' rows that can go together; None if none can."""
-    spec: Any = work.spec
-    matrix = np.ascontiguousarray(released.rows.column("x"), dtype=np.float64)
-    packed = _packed(work, ready, matrix.shape[1], decode)
-    starts = released.starts(len(ready))
-    lengths = np.diff(starts)
-    good = np.array([part is not None for part in packed])
-    good &= (lengths > 0) & (lengths <= MOST_OF_ONE)
-    good[released.owner[~np.isfinite(matrix).all(axis=1)]] = False
+    many = np.diff(released.starts(len(ready)))
+    good = np.array([each is not None for each in found]) & (many <= MOST_OF_ONE)
+    alone = list(itertools.compress((each.visit for each in ready), (~good).tolist()))
     if not good.any():
-        return None
-    chosen = np.flatnonzero(good)
-    heads = [part for place in chosen.tolist() if (part := packed[place]) is not None]
-    places = places_of(spec, matrix.shape[1])
-    blocks = side_by_side([head.body for head in heads], places.size)
-    before = places.column(blocks, "counts").copy()
-    firsts, stops = starts[:-1][chosen], starts[1:][chosen]
-    features = block.go_on(spec, blocks, matrix, firsts, stops, work.asked)
-    # Rows between those of good models keep what room was made with: not valid.
-    refused = np.zeros(len(ready), np.bool_)
-    refused[released.owner[~features.valid]] = True
-    fine, held = ~refused[chosen], None
-    if work.reference is not None:
-        times = np.ascontiguousarray(released.rows.column("time"))
-        held = HeldRows(work, heads, matrix, firsts, stops, times)
-        fine &= held.done
-    watched = None
-    if work.drift is not None:
-        watched = WatchedRows.of(work.drift, heads, features.loss, fine, firsts, stops)
-    return _Run(chosen, fine, heads, places, blocks, before, matrix, features, held, watched)
+        return alone
+    if alone:
+        released, rest = released.of_models(good), rest.of_models(good)
+        ready = list(itertools.compress(ready, good.tolist()))
+        found = list(itertools.compress(found, good.tolist()))
+    taken = np.diff(released.starts(len(ready)))
+    released = _without_duplicates(order, released)
+    heads = [each for each in found if each is not None]
+    packed = PackedModels(work, [each.visit.key for each in ready], heads, width)
+    edges = released.starts(len(ready))
+    yield from _run(refusals, packed.models, released.rows, edges, [each.until for each in ready])
+    _write(work, ready, packed, rest, taken)
+    return alone
 
 
-def _features(
-    work: Work, ready: list[_Ready], released: _Taken, run: _Run
-) -> Iterator[tuple[str, Chunk]]:
-    """Return the features of each model that went well."""
-    done, features = run.done, run.features
-    place_of = np.full(len(ready), -1)
-    place_of[run.chosen[done]] = done
-    owner = place_of[released.owner]
-    where = np.flatnonzero(owner >= 0)
-    owner = owner[where]
-    features.index[where] += np.array([head.before for head in run.heads])[owner]
-    after = run.places.column(run.blocks, "counts")[done]
-    count_totals(work.spec, run.before[done], after)
-    count("rows_tracked", len(where))
-    count_losses(features.loss[where])
-    count_lags(released.rows.column("time")[where])
-    own = None
-    if work.own:
-        scales = (run.places.column(run.blocks, name)[owner] for name in ("shift", "scale"))
-        scaled = None if features.x is None else features.x[where]
-        own = own_inputs(work.spec, Scaling(*scales), run.matrix[where], scaled)
-    scores = None if run.held is None else run.held.scores.at(where)
-    chunk = feature_chunk(released.rows, features, where, run.held is not None, scores, own)
-    starts = np.searchsorted(owner, [*done, len(run.chosen)]).tolist()
-    for place, (start, stop) in zip(done, itertools.pairwise(starts), strict=True):
-        yield ready[run.chosen[place]].visit.key, chunk.slice(start, stop)
-
-
-def _alerts(ready: list[_Ready], released: _Taken, run: _Run) -> Iterator[Output]:
-    """Return the alerts of models that went well."""
-    if run.watched is None:
-        return
-    firsts = run.firsts
-    for place, told in run.watched.alerts.items():
-        times = released.rows.column("time")[run.watched.starts[place] + told.position].tolist()
-        alerts = alerts_of(told, int(firsts[place]), times)
-        yield tell_alerts(ready[run.chosen[place]].visit.key, alerts)
-
-
-def _episodes(ready: list[_Ready], run: _Run, held: HeldRows) -> Iterator[Output]:
-    """Return the episodes that were opened or closed of models that went well."""
-    for place, episodes in held.episodes(run.firsts):
-        if run.fine[place]:
-            yield tell_episodes(ready[run.chosen[place]].visit.key, episodes, True)
+def _run(
+    refusals: Refusals, models: Models, rows: Chunk, edges: IntArray, until: list[int]
+) -> Iterator[Output]:
+    """Run rows through their models; return what comes of them."""
+    starts, stops = edges[:-1], edges[1:]
+    before = models.block.column("counts").copy()
+    found = run_models(models, rows.column("x"), rows.column("time"), starts, stops, until)
+    count_totals(refusals.work.spec, before, models.block.column("counts"))
+    yield from emit(refusals, Ran(models, rows, starts, stops, found), lags=True)
 
 
 def _gathered(order: Order, ready: Sequence[_Ready]) -> _Taken | None:
@@ -465,72 +302,67 @@ def _released(order: Order, ready: Sequence[_Ready], waiting: _Taken) -> tuple[_
     return waiting.of(taken), waiting.of(~taken)
 
 
-def _merged(released: _Taken) -> tuple[_Taken, MergedRows]:
-    """Merge the rows of each model and time."""
-    times, owner = released.rows.column("time"), released.owner
-    new = np.r_[True, (times[1:] != times[:-1]) | (owner[1:] != owner[:-1])]
-    merged = merge_where(released.rows, new)
-    return _Taken(merged.rows, owner[new]), merged
+def _without_duplicates(order: Order, released: _Taken) -> _Taken:
+    """Return the rows as the order has those of one model and time: all, one, or merged."""
+    if order.duplicates == KEEP or not len(released.owner):
+        return released
+    rows, owner = released
+    first = np.r_[True, owner[1:] != owner[:-1]]
+    if order.duplicates == MERGE:
+        times = rows.column("time")
+        new = first | np.r_[True, times[1:] != times[:-1]]
+        merged = merge_where(rows, new)
+        merged.add_to_counters()
+        return _Taken(merged.rows, owner[new])
+    again = comes_again(rows) & ~first
+    count("rows_duplicate", int(again.sum()))
+    return released.of(~again)
 
 
 def _packed(work: Work, ready: Sequence[_Ready], width: int, decode: Decode) -> list[Packed | None]:
-    """Return the models as blocks, None in place of those that have other sizes.
+    """Return the models as blocks, None in place of those of rows of another width.
 
     Raises:
         DataError: for a state that is damaged.
     """
-    spec: Any = work.spec
-    own, kept = places_of(spec, width).size, 0
-    if work.reference is not None:
-        kept = references.parts_of(work.reference, width).kept.size
-    watched = 0 if work.drift is None else detectors.places_of(work.drift).size
     found: list[Packed | None] = []
-    for visit, *_ in ready:
+    unknown: dict[int, Packed] = {}
+    for place, (visit, *_) in enumerate(ready):
         model = visit.log.packed or pack(work, decode(visit.key, visit.log.model or b""))
-        fits = (len(model.body), len(model.kept), len(model.drift)) == (own, kept, watched)
-        if not (fits or model.known):
+        fitting = fits(work, model, width)
+        if not (fitting or model.known):
             unpack(work, model, f"state of model {visit.key!r}")
-        found.append(model if fits else None)
-    new = {place: model for place, model in enumerate(found) if model and not model.known}
-    for place, sound in zip(new, checked(work, [*new.values()], width), strict=True):
-        if sound is None:
-            unpack(work, new[place], f"state of model {ready[place].visit.key!r}")
+        if fitting and not model.known:
+            unknown[place] = model
+        found.append(model if fitting else None)
+    names = [f"state of model {ready[place].visit.key!r}" for place in unknown]
+    for place, sound in zip(unknown, checked(work, names, [*unknown.values()], width), strict=True):
         found[place] = sound
     return found
 
 
 def _write(
-    ready: Sequence[_Ready], run: _Run, released: _Taken, rest: _Taken, taken: IntArray
+    work: Work, ready: Sequence[_Ready], packed: PackedModels, rest: _Taken, taken: IntArray
 ) -> None:
     """Write what became of models into their logs; `taken`: rows that left them, (m,)."""
-    starts, rest_starts = released.starts(len(ready)), rest.starts(len(ready)).tolist()
-    ran = np.diff(starts)
-    begun = starts[:-1][ran > 0]
-    newest_of = np.zeros(len(ready), np.int64)
-    newest_of[released.owner[begun]] = np.maximum.reduceat(released.rows.column("time"), begun)
-    rest_times = rest.rows.column("time")
-    left_over = pieces(rest.rows.batch, rest_starts[1:])
-    for model in run.done:
-        place = int(run.chosen[model])
-        each, head = ready[place], run.heads[model]
-        last, log = int(newest_of[place]), each.visit.log
-        newest = last if head.time is None else max(head.time, last)
-        after = head._replace(time=newest, until=newest, body=run.blocks[model].tobytes())
-        changed = False
-        if run.held is not None:
-            moving, kept, changed = run.held.after(model)
-            after = after._replace(moving=moving, kept=kept)
-        if run.watched is not None:
-            after = after._replace(drift=run.watched.blocks[model].tobytes())
-        start, stop, oldest = rest_starts[place], rest_starts[place + 1], each.oldest
+    models = packed.models
+    starts = rest.starts(len(ready)).tolist()
+    times = rest.rows.column("time")
+    left_over = pieces(rest.rows.batch, starts[1:])
+    lines = zip(ready, packed.after([each.until for each in ready]), taken.tolist(), strict=True)
+    for place, (each, (after, changed), gone) in enumerate(lines):
+        start, stop, log = starts[place], starts[place + 1], each.visit.log
+        oldest = each.oldest
         if oldest is not None:
             log.append(after, [Waiting.of(chunk) for chunk in each.visit.chunks], changed)
         elif stop > start:
-            oldest = int(rest_times[start])
-            left = Waiting(left_over[place], oldest, int(rest_times[stop - 1]))
+            oldest = int(times[start])
+            left = Waiting(left_over[place], oldest, int(times[stop - 1]))
             log.release(after, left, changed)
         else:
             oldest = NEVER
             log.release(after, None, changed)
-        waiting = each.clock.waiting - int(taken[place])
-        log.put_clock(each.clock._replace(waiting=waiting, oldest=oldest))
+        known = None if models.open is None else models.open[place]
+        due = next_of(work, known, after.time, after.until)
+        waiting = each.clock.waiting - gone
+        log.put_clock(each.clock._replace(waiting=waiting, oldest=oldest, due=due))

@@ -89,13 +89,11 @@ class Watched:
         scores: Of the n rows.
         told: Of each model, the episodes that were opened or closed.
         done: (m,) which models' rows have all been run; of the others nothing is said.
-        turned: (m,) of which models a block ended, so that what is kept may have changed.
     """
 
     scores: Scores
     told: list[list[Episode]]
     done: BoolArray
-    turned: BoolArray
 
 
 @lru_cache(maxsize=16)
@@ -276,7 +274,6 @@ def go_on(
     which = np.arange(many) if models is None else models
     laid = _laid_out(spec, width, learn)
     counts = parts_of(spec, width).moving.column(blocks.moving, "counts")[which]
-    block = (counts[:, SEEN] + counts[:, PAD]) // BLOCK
     tables, subspaces = _words(spec, width, blocks, models)
     rooms = np.full((len(SCORES.kinds), len(rows)), np.nan), laid.episodes.room(len(rows))
     reached, each = np.zeros((many, 3), np.int64), np.arange(many)
@@ -292,9 +289,7 @@ def go_on(
         room = Told(*laid.episodes.arrays(rooms[1], len(rows)))
         told = _told(room, starts, reached[:, 1], spec.lags_for(width))
     done = (reached[:, 0] == stops - starts) & (reached[:, 2] == 0) & ~_by_time(spec, counts)
-    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")[which]
-    turned = (counts[:, SEEN] + counts[:, PAD]) // BLOCK > block
-    return Watched(Scores(*rooms[0]), told, done, turned)
+    return Watched(Scores(*rooms[0]), told, done)
 
 
 def recall(spec: ReferenceSpec, width: int, blocks: Parts) -> None:
@@ -404,6 +399,13 @@ def seen_of(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
     counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
     seen: IntArray = counts[:, SEEN].copy()
     return seen
+
+
+def blocks_ended(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
+    """Return how many blocks of rows each reference has seen the end of, (m,)."""
+    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
+    ended: IntArray = (counts[:, SEEN] + counts[:, PAD]) // BLOCK
+    return ended
 
 
 def state_at(spec: ReferenceSpec, width: int, blocks: Parts, place: int) -> ReferenceState:

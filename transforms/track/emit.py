@@ -1,0 +1,131 @@
+"""What rows that went through their models gave, as the outputs of the step: each model its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from apache_beam import pvalue
+
+from kerneltrack.fleet.clock import NO_TIME
+from kerneltrack.fleet.models import Models
+from kerneltrack.fleet.results import Results
+from kerneltrack.learners.common.inputs import own_inputs
+from kerneltrack.trackers.common.scaling import Scaling
+from transforms.chunks import Chunk
+from transforms.failures import Failures
+from transforms.metrics import count, count_lags, count_losses
+from transforms.outputs import DEVICES, FAILURES, MISMATCH, SNAPSHOTS
+from transforms.track.admission import FAILED
+from transforms.track.devices import device_chunk
+from transforms.track.features import feature_chunk, tell_alerts, tell_episodes
+from transforms.track.refusals import Refusals
+from transforms.track.windows import mismatch_chunk
+
+IntArray = npt.NDArray[np.int64]
+Output: TypeAlias = tuple[str, Chunk] | pvalue.TaggedOutput[str, Any]
+
+
+class Ran(NamedTuple):
+    """Rows that went through m models.
+
+    Attributes:
+        models: The models after them.
+        rows: The rows; a model's follow one another.
+        starts: (m,) place of each model's first row.
+        stops: (m,) place after its last: the next one's first.
+        found: What came of them.
+    """
+
+    models: Models
+    rows: Chunk
+    starts: IntArray
+    stops: IntArray
+    found: Results
+
+
+def emit(refusals: Refusals, ran: Ran, lags: bool) -> Iterator[Output]:
+    """Return all that came of rows, counted.
+
+    Args:
+        refusals: Says why a tracker refused rows.
+        ran: The rows, and what came of them.
+        lags: Whether to count how old rows are.
+    """
+    if len(ran.rows):
+        yield from _failures(refusals, ran)
+        yield from _features(ran, lags)
+    models, found = ran.models, ran.found
+    yield from _windows(models, found)
+    for place, alerts in found.alerts.items():
+        yield tell_alerts(models.keys[place], alerts)
+    for place, told in found.episodes.items():
+        yield tell_episodes(models.keys[place], told, bool(models.time[place] != NO_TIME))
+    if models.work.devices:
+        for place, devices in found.devices.items():
+            if devices:
+                chunk = device_chunk(devices, models.width)
+                yield pvalue.TaggedOutput(DEVICES, (models.keys[place], chunk))
+    for place, snapshots in found.snapshots.items():
+        for data in snapshots:
+            yield pvalue.TaggedOutput(SNAPSHOTS, (models.keys[place], data))
+
+
+def failures(
+    key: str, rows: Chunk, reasons: list[str], counted_as: str = FAILED
+) -> pvalue.TaggedOutput[str, Failures]:
+    """Return rows that are refused, counted."""
+    count(counted_as, len(reasons))
+    refused = Failures.of(key, rows.column("source"), rows.column("row"), reasons)
+    return pvalue.TaggedOutput(FAILURES, refused)
+
+
+def _failures(refusals: Refusals, ran: Ran) -> Iterator[Output]:
+    """Return the rows that trackers refused."""
+    bad = np.flatnonzero(~ran.found.features.valid)
+    owners = np.searchsorted(ran.stops, bad, side="right")
+    for owner in np.unique(owners).tolist():
+        own = bad[owners == owner]
+        reasons = refusals.by_tracker(ran.models.block.state(owner), ran.found.rows[own])
+        yield failures(ran.models.keys[owner], ran.rows.take(own), reasons)
+
+
+def _features(ran: Ran, lags: bool) -> Iterator[tuple[str, Chunk]]:
+    """Return the features of the rows that trackers took."""
+    models, found = ran.models, ran.found
+    work, features = models.work, found.features
+    good = np.flatnonzero(features.valid)
+    if not len(good):
+        return
+    count("rows_tracked", len(good))
+    count_losses(features.loss[good])
+    if lags and ran.rows.has("time"):
+        count_lags(ran.rows.column("time")[good])
+    edges = np.searchsorted(good, np.append(ran.starts, len(ran.rows)))
+    own = None
+    if work.own:
+        owner = np.repeat(np.arange(len(models)), np.diff(edges))
+        scale = Scaling(*(models.block.column(name)[owner] for name in ("shift", "scale")))
+        scaled = None if features.x is None else features.x[good]
+        own = own_inputs(work.spec, scale, found.rows[good], scaled)
+    held, scores = work.reference is not None, found.scores_at(good)
+    chunk = feature_chunk(ran.rows, features, good, held, scores, own)
+    for key, (start, stop) in zip(models.keys, itertools.pairwise(edges.tolist()), strict=True):
+        if stop > start:
+            yield key, chunk.slice(start, stop)
+
+
+def _windows(models: Models, found: Results) -> Iterator[Output]:
+    """Return the windows that were measured."""
+    measure, lines = models.work.measure, found.measured
+    if not lines or measure is None:
+        return
+    told = [line for own in lines.values() for line in own]
+    count("windows", len(told))
+    chunk, at = mismatch_chunk(told, models.work.spec, measure.confidence), 0
+    for place, own in lines.items():
+        yield pvalue.TaggedOutput(MISMATCH, (models.keys[place], chunk.slice(at, at + len(own))))
+        at += len(own)
