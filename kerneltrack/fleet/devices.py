@@ -7,7 +7,7 @@ that comes back, from a file or a snapshot, say what was known after its last ro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ GONE = "gone"
 FIRST_AGAIN, AGAIN = 32, 4
 """An episode that stays open is told of again so many rows after it was noticed, and whenever that
 is so many times as long ago: its kind and channels show only as it goes on."""
+
+MOST_CHANNELS = 10
+"""Channels of an episode that are named, those with the largest shares."""
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -58,6 +61,21 @@ class Device(NamedTuple):
             since=None if self.since is None else self.since + rows,
             episode=None if self.episode is None else self.episode.moved(rows),
         )
+
+
+def named_shares(shares: Sequence[float], channels: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the channels of an episode with the largest shares, by name, ten at most.
+
+    Example:
+        >>> named_shares([0.2, 0.0, 0.8], ["ax", "ay", "az"])
+        [{'channel': 'az', 'share': 0.8}, {'channel': 'ax', 'share': 0.2}]
+    """
+    order = sorted(range(len(shares)), key=lambda place: (-shares[place], place))
+    return [
+        {"channel": channels[place], "share": shares[place]}
+        for place in order[:MOST_CHANNELS]
+        if shares[place] > 0
+    ]
 
 
 def begun(work: Work, model: Model, time: int | None) -> Device:

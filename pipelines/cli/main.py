@@ -84,6 +84,11 @@ COMMANDS = {
         "cli.list_parts.add_flags",
         "cli.list_parts.run",
     ),
+    "devices": CommandEntry(
+        "Print which devices are off now: of a run's folder, or of a live job's devices topic.",
+        "devices.options.add_flags",
+        "devices.command.run",
+    ),
     "report": CommandEntry(
         "Write the report of a finished run again.",
         "files.options.add_report_flags",

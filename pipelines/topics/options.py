@@ -19,7 +19,7 @@ def add_replay_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `replay` to a parser."""
     parser.usage = "kerneltrack replay INPUT... --topic TOPIC --time COLUMN [flags]"
     parser.add_argument("input", nargs="+", metavar="INPUT", help="files, folders or globs")
-    _add_brokers(parser)
+    add_brokers(parser)
     parser.add_argument("--topic", required=True, help="where to")
     parser.add_argument(
         "--create-topic",
@@ -60,7 +60,7 @@ def add_replay_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_read_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `read-output` to a parser."""
-    _add_brokers(parser)
+    add_brokers(parser)
     parser.add_argument("--topic", required=True, help="an output topic of a job")
     parser.add_argument(
         "--output-format", choices=OUTPUT_FORMATS, default="json", help="(default %(default)s)"
@@ -86,7 +86,7 @@ def add_read_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_letter_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `replay-dead-letters` to a parser."""
-    _add_brokers(parser)
+    add_brokers(parser)
     parser.add_argument("--topic", required=True, help="of the dead letters")
     parser.add_argument(
         "--to", default=None, metavar="TOPIC", help="where to (default: where each came from)"
@@ -105,7 +105,7 @@ def add_letter_flags(parser: argparse.ArgumentParser) -> None:
 def add_reset_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `reset` to a parser."""
     parser.add_argument("model", metavar="MODEL", help="its id")
-    _add_brokers(parser)
+    add_brokers(parser)
     parser.add_argument("--topic", required=True, help="the job's input")
     parser.add_argument(
         "--snapshots",
@@ -126,7 +126,8 @@ def add_reset_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_brokers(parser: argparse.ArgumentParser) -> None:
+def add_brokers(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where Kafka is."""
     kafka_options.add_client_flags(parser)
     parser.add_argument(
         "--cluster", default=None, metavar="DIR", help="folder of a local cluster, for its brokers"

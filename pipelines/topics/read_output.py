@@ -91,18 +91,25 @@ class OutputReader:
         self._topic = topic
         self._form = form
         count = Topics(client).check_input(topic)
+        self._not_at_end = set(range(count))
         self._consumer = confluent_kafka.Consumer(
             {
                 **resolve(client),
                 "group.id": "kerneltrack-read-output",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
+                "enable.partition.eof": True,
             }
         )
         beginning = confluent_kafka.OFFSET_BEGINNING
         self._consumer.assign(
             [confluent_kafka.TopicPartition(topic, part, beginning) for part in range(count)]
         )
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the end of every partition was met."""
+        return not self._not_at_end
 
     def close(self) -> None:
         """Close the consumer."""
@@ -114,12 +121,16 @@ class OutputReader:
         Raises:
             KerneltrackError: if the brokers report an error.
         """
-        found = self._consumer.consume(BATCH, seconds)
-        for message in found:
+        found = []
+        for message in self._consumer.consume(BATCH, seconds):
             error = message.error()
-            if error is not None:
+            if error is None:
+                found.append(message)
+            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                self._not_at_end.discard(message.partition())
+            else:
                 raise KerneltrackError(f"{self._topic}: {error.str()}")
-        return list(found)
+        return found
 
     def rows(self, seconds: float = POLL) -> list[dict[str, Any]]:
         """Return the rows of the messages that come.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,10 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 
 def test_episodes_are_those_of_the_file_job_through_a_kill_and_a_savepoint(
-    cluster: LocalCluster, recording: Recording, tmp_path: Path
+    cluster: LocalCluster,
+    recording: Recording,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     output = tmp_path / "files"
     files = [str(path) for path in recording.files]
@@ -89,6 +93,9 @@ def test_episodes_are_those_of_the_file_job_through_a_kill_and_a_savepoint(
         again = {name: told_again(wanted, name) for name in ("device-1", "device-3")}
         more = sum(map(len, again.values()))
         devices = read_devices(live, 4 * 2 + len(wanted) + more, tmp_path)
+        assert devices_now(capsys, *live.place, "--topic", DEVICES) == devices_now(
+            capsys, str(output)
+        )
     expected = features_of(output)
     expected = expected.filter(pa.compute.less(expected["index"], ROWS))
     assert_same_bits(features, expected, SCORES)
@@ -112,6 +119,22 @@ def test_episodes_are_those_of_the_file_job_through_a_kill_and_a_savepoint(
             first = line["channels"][0]
             assert first["channel"] == CHANNELS[number]
             assert first["share"] == max(episode["shares"])
+
+
+def devices_now(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    """What `kerneltrack devices` says, but for what only a topic, or a run, knows.
+
+    A topic has the row of a device's last change, and since when one is normal that never was off.
+    """
+    capsys.readouterr()
+    assert main(["devices", *words, "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["model_id"] for line in lines] == [f"device-{number}" for number in range(4)]
+    of_no_episode = {"since": 0, "since_index": 0}
+    return [
+        {**line, "rows": 0, "time": 0, **(of_no_episode if line["episode"] is None else {})}
+        for line in lines
+    ]
 
 
 def told_again(episodes: pa.Table, name: str) -> list[int]:

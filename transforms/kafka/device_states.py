@@ -9,13 +9,10 @@ import apache_beam as beam
 import msgspec
 import pyarrow as pa
 
-from kerneltrack.fleet.devices import GONE
+from kerneltrack.fleet.devices import GONE, named_shares
 from transforms.chunks import Chunk
 from transforms.kafka.encode import rows_of, to_json
 from transforms.kafka.gather import Outgoing
-
-MOST_CHANNELS = 10
-"""Channels of an episode that a message names, those with the largest shares."""
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -51,10 +48,4 @@ class DeviceStatesFn(beam.DoFn):
         shares = line.pop("shares")
         if line["episode"] is None:
             return {**line, "channels": None}
-        order = sorted(range(len(shares)), key=lambda place: (-shares[place], place))
-        named = [
-            {"channel": self._channels[place], "share": shares[place]}
-            for place in order[:MOST_CHANNELS]
-            if shares[place] > 0
-        ]
-        return {**line, "channels": named}
+        return {**line, "channels": named_shares(shares, self._channels)}

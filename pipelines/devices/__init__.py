@@ -1,0 +1,1 @@
+"""`kerneltrack devices`: which devices are off now, a line a device."""

@@ -1,0 +1,108 @@
+"""`kerneltrack devices`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kerneltrack.fleet.devices import GONE
+from kerneltrack.paths import exists, join
+from pipelines.cli.command_line import INTERRUPTED_EXIT
+from pipelines.cluster.interruption import Interruption
+from pipelines.devices.of_run import Line, calibrated_from, lines_of_run
+from pipelines.devices.options import check
+from pipelines.devices.text import in_order, table_of
+from pipelines.report.data.files import read_run
+from pipelines.run_folder import RUN
+from pipelines.topics.options import client_settings
+
+_Lines = list[Line] | None
+"""None: there are none to be printed now."""
+_Read = Callable[[float, Interruption | None], _Lines]
+_CLEAR = "\x1b[H\x1b[J"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the devices.
+
+    Returns:
+        The exit code: 0; 130 after Ctrl-C, which ends `--watch`.
+    """
+    check(args)
+    until = None if args.folder is None else calibrated_from(read_run(args.folder))
+    with _source(args) as read:
+        shown = _Shown(args, until)
+        shown.print(read(0.0, None))
+        if args.watch is None:
+            return 0
+        with Interruption() as interruption:
+            while not interruption.came:
+                lines = read(args.watch, interruption)
+                if not interruption.came:
+                    shown.print(lines)
+    return INTERRUPTED_EXIT
+
+
+@contextmanager
+def _source(args: argparse.Namespace) -> Iterator[_Read]:
+    """Yield what returns the newest lines, after so many seconds or as soon as a signal comes."""
+    if args.folder is not None:
+        yield lambda seconds, interruption: _read_again(args.folder, seconds, interruption)
+        return
+    # Kafka's client is not needed for a folder.
+    from pipelines.devices.of_topic import DevicesTopic  # noqa: PLC0415
+
+    topic = DevicesTopic(client_settings(args), args.topic)
+    try:
+        yield topic.read
+    finally:
+        topic.close()
+
+
+def _read_again(folder: str, seconds: float, interruption: Interruption | None) -> _Lines:
+    if interruption is not None:
+        interruption.pause(seconds)
+        # A job that writes the folder anew writes the record last.
+        if interruption.came or not exists(join(folder, RUN)):
+            return None
+    return lines_of_run(folder)
+
+
+class _Shown:
+    """Prints lines, and knows what it has printed."""
+
+    def __init__(self, args: argparse.Namespace, until: str | None) -> None:
+        self._json, self._states, self._until = args.json, args.state, until
+        self._before: dict[str, Line] = {}
+        self._clears = args.watch is not None and sys.stdout.isatty()
+
+    def print(self, lines: _Lines) -> None:
+        """Print a table, or what has changed since the last call as lines of JSON."""
+        if lines is None:
+            return
+        lines = in_order(lines)
+        if self._json:
+            texts = self._changes(lines)
+        else:
+            texts = table_of([line for line in lines if self._is_asked(line)], self._until)
+        if self._clears and not self._json:
+            sys.stdout.write(_CLEAR)
+        sys.stdout.writelines(f"{text}\n" for text in texts)
+        sys.stdout.flush()
+
+    def _changes(self, lines: list[Line]) -> Iterator[str]:
+        """Yield what has changed of the devices that are, or were, in the states asked for."""
+        before = self._before
+        self._before = {line["model_id"]: line for line in lines if self._is_asked(line)}
+        for line in lines:
+            known = before.pop(line["model_id"], None)
+            if line != known and (known is not None or self._is_asked(line)):
+                yield json.dumps(line, allow_nan=False)
+        for name in before:
+            yield json.dumps({"model_id": name, "state": GONE})
+
+    def _is_asked(self, line: Line) -> bool:
+        return self._states is None or line["state"] in self._states

@@ -1,0 +1,181 @@
+"""What the folder of a run says of each of its devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, UNWATCHED, named_shares
+from kerneltrack.monitor.reference.spec import AUTO
+from pipelines.report.data.columns import array_of, model_numbers, times_of
+from pipelines.report.data.files import column_names, parquet_files, read_batches, read_run
+from transforms.outputs import EPISODES, FEATURES
+
+Line = dict[str, Any]
+"""What is known of a device, as a message of a live job's devices topic has it."""
+
+_TIMES = ("start", "detected", "last")
+_OF_EPISODE = ("episode", "kind", "severity", "p")
+_GIVEN = "reference_from"
+
+
+def lines_of_run(output: str) -> list[Line]:
+    """Return what is known of each device that has features, after its last row.
+
+    The fields are those of the devices topic. `since` of a device without episodes is null.
+
+    Args:
+        output: The run's folder.
+
+    Raises:
+        DataError: if `run.json` or a file cannot be read.
+        ConfigError: for a folder without features, such as that of `kerneltrack score`.
+
+    Cost: O(rows) time, O(devices) memory.
+    """
+    run = read_run(output)
+    paths = parquet_files(output, FEATURES)
+    names = column_names(paths)
+    if "index" not in names:
+        raise ConfigError("DIR", output, "the folder of a `kerneltrack track`, with features")
+    newest = _Newest("time" in names, "p" in names)
+    for batch in read_batches(paths, newest.columns):
+        newest.add(batch)
+    episodes = _newest_episodes(output)
+    return [_line(run, row, episodes.get(row["model_id"])) for row in newest.rows()]
+
+
+def calibrated_from(run: Mapping[str, Any]) -> str | None:
+    """Return until when the devices of a run calibrate: a time or a row; None if it varies."""
+    reference = run.get("reference")
+    if not reference or reference.get("learning") == AUTO:
+        return None
+    until = reference.get("until")
+    return str(until) if until is not None else f"row {reference['rows']:,}"
+
+
+class _Newest:
+    """The newest row of each model, filled batch by batch."""
+
+    def __init__(self, has_time: bool, has_p: bool) -> None:
+        self._has_time, self._has_p = has_time, has_p
+        self._models: dict[str, int] = {}
+        self._index: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._time, self._scored = np.zeros(0, np.int64), np.zeros(0, bool)
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that it reads."""
+        asked = {"time": self._has_time, "p": self._has_p}
+        return ["model_id", "index", *(name for name, there in asked.items() if there)]
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows, in any order."""
+        model, index = model_numbers(batch, self._models), array_of(batch, "index")
+        fresh = len(self._models) - len(self._index)
+        if fresh:
+            self._index = np.append(self._index, np.full(fresh, -1))
+            self._time = np.append(self._time, np.zeros(fresh, np.int64))
+            self._scored = np.append(self._scored, np.zeros(fresh, bool))
+        order = np.lexsort((index, model))
+        last = order[np.append(model[order][1:] != model[order][:-1], True)]
+        last = last[index[last] > self._index[model[last]]]
+        self._index[model[last]] = index[last]
+        if self._has_time:
+            self._time[model[last]] = times_of(batch.column("time"))[last]
+        if self._has_p:
+            self._scored[model[last]] = np.isfinite(array_of(batch, "p")[last])
+
+    def rows(self) -> Iterator[Line]:
+        """Yield each model's newest row."""
+        for name, place in self._models.items():
+            time = int(self._time[place]) if self._has_time else None
+            index, scored = int(self._index[place]), bool(self._scored[place])
+            yield {"model_id": name, "index": index, "time": time, "scored": scored}
+
+
+def _newest_episodes(output: str) -> dict[str, Line]:
+    """Return the last line of the last episode of each model that had one."""
+    paths = parquet_files(output, EPISODES)
+    names = column_names(paths)
+    found: dict[str, Line] = {}
+    for batch in read_batches(paths, names):
+        for line in _plain(batch):
+            known = found.get(line["model_id"])
+            if known is None or _place(line) > _place(known):
+                found[line["model_id"]] = line
+    return found
+
+
+def _plain(batch: pa.RecordBatch) -> Sequence[Line]:
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns["model_id"] = columns["model_id"].cast(pa.string())
+    for name in ("time", *_TIMES):
+        if name in columns:
+            columns[name] = columns[name].cast(pa.timestamp("ns", tz="UTC")).cast(pa.int64())
+    lines: list[Line] = pa.table(columns).to_pylist()
+    return lines
+
+
+def _place(line: Line) -> tuple[int, int]:
+    return line["episode"], line["index"]
+
+
+def _line(run: Mapping[str, Any], row: Line, episode: Line | None) -> Line:
+    has_time = row["time"] is not None
+    line: Line = {"model_id": row["model_id"], "state": _state(run, row, episode)}
+    line["rows"] = row["index"] + 1
+    at: dict[str, tuple[int | None, int | None]] = {}
+    if episode is None:
+        at["since"] = None, None
+    elif line["state"] == OFF:
+        at["since"] = episode["start_index"], episode.get("start")
+    else:
+        at["since"] = episode["index"], episode.get("time")
+    for name in _TIMES:
+        known = episode or {}
+        at[name] = known.get(f"{name}_index"), known.get(name)
+    if has_time:
+        line["time"] = iso(row["time"])
+    line |= _moments("since", at["since"], has_time)
+    line["episodes"] = 0 if episode is None else episode["episode"]
+    line |= {name: None if episode is None else _number(episode[name]) for name in _OF_EPISODE}
+    for name in _TIMES:
+        line |= _moments(name, at[name], has_time)
+    channels = (run.get("columns") or {}).get("features") or []
+    line["channels"] = None if episode is None else named_shares(episode["shares"], channels)
+    return line
+
+
+def _state(run: Mapping[str, Any], row: Line, episode: Line | None) -> str:
+    if episode is not None and episode["state"] == "open":
+        return OFF
+    if row["scored"]:
+        return NORMAL
+    return LEARNING if run.get("reference") and not run.get(_GIVEN) else UNWATCHED
+
+
+def _moments(name: str, at: tuple[int | None, int | None], has_time: bool) -> Line:
+    index, time = at
+    moment = {name: None if time is None else iso(time)} if has_time else {}
+    return {f"{name}_index": index, **moment}
+
+
+def _number(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def iso(time: int) -> str:
+    """Return a time in ns since 1970 as live jobs write it.
+
+    Example:
+        >>> iso(1_500_000_000_000_000_000)
+        '2017-07-14T02:40:00.000000000Z'
+    """
+    return f"{np.datetime64(time, 'ns')}Z"

@@ -1,0 +1,53 @@
+"""Command-line flags of `devices`."""
+
+from __future__ import annotations
+
+import argparse
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, UNWATCHED
+from pipelines.topics.options import add_brokers
+
+STATES = (OFF, NORMAL, LEARNING, UNWATCHED)
+_LONGEST_WATCH = 86_400
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `devices` to a parser."""
+    parser.usage = "kerneltrack devices (DIR | --topic TOPIC) [flags]"
+    parser.add_argument("folder", nargs="?", default=None, metavar="DIR", help="a run's folder")
+    parser.add_argument(
+        "--topic", default=None, help="the --devices-topic of a live job, read from its beginning"
+    )
+    add_brokers(parser)
+    parser.add_argument(
+        "--json", action="store_true", help="a JSON object a line, in place of a table"
+    )
+    parser.add_argument(
+        "--state", nargs="+", choices=STATES, default=None, help="only devices in these states"
+    )
+    parser.add_argument(
+        "--watch",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="print again every so many seconds, until Ctrl-C; with --json only what changed",
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Check what no single flag says.
+
+    Raises:
+        ConfigError: unless there is either a folder or a topic, or for a wrong time.
+    """
+    if args.folder is None and args.topic is None:
+        raise ConfigError("DIR", "", "a run's folder, or --topic TOPIC")
+    if args.folder is not None and args.topic is not None:
+        raise ConfigError("--topic", args.topic, f"left out with the folder {args.folder}")
+    if args.folder is not None:
+        for flag in ("brokers", "cluster", "client"):
+            if getattr(args, flag):
+                raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --topic")
+    if args.watch is not None and not 0 < args.watch <= _LONGEST_WATCH:
+        raise ConfigError("--watch", args.watch, f"seconds, above 0, at most {_LONGEST_WATCH}")

@@ -1,0 +1,86 @@
+"""What is known of devices as a table for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kerneltrack.errors import printable
+from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, UNWATCHED
+from pipelines.devices.of_run import Line
+from pipelines.report.text import natural
+
+_WORDS = {OFF: "off", NORMAL: "well", LEARNING: "calibrating", UNWATCHED: "no reference"}
+_HEAD = ("device", "state", "since", "kind", "channels", "last row")
+_LEAST_SHARE = 0.05
+_MOST_CHANNELS = 3
+_MOST_NAME = 40
+_TO_SECONDS = 19
+
+
+def in_order(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of devices that are off first, the most severe first; then by name."""
+    order = list(_WORDS)
+    return sorted(
+        lines,
+        key=lambda line: (
+            order.index(line["state"]),
+            -(line["severity"] or 0) if line["state"] == OFF else 0,
+            natural(line["model_id"]),
+        ),
+    )
+
+
+def table_of(lines: Sequence[Line], calibrated_from: str | None) -> Iterator[str]:
+    """Yield a line of how many devices are off, and a table with a line for each device.
+
+    Args:
+        lines: What is known of each, in order.
+        calibrated_from: Until when devices calibrate; None if that is not known.
+    """
+    yield _total(lines)
+    if not lines:
+        return
+    cells = [_HEAD, *(_cells(line, calibrated_from) for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        texts = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        yield "  ".join(texts).rstrip()
+
+
+def _total(lines: Sequence[Line]) -> str:
+    states = Counter(line["state"] for line in lines)
+    off = states.pop(OFF, 0)
+    others = [f"{states[state]:,} {word}" for state, word in _WORDS.items() if states[state]]
+    of = f"{off:,} of {len(lines):,} devices {'is' if off == 1 else 'are'} off"
+    return f"{of} ({', '.join(others)})" if others else of
+
+
+def _cells(line: Line, calibrated_from: str | None) -> tuple[str, ...]:
+    state, is_off = _WORDS[line["state"]], line["state"] == OFF
+    if line["state"] == LEARNING and calibrated_from is not None and not line["episodes"]:
+        state = f"calibrating until {calibrated_from}"
+    return (
+        printable(line["model_id"])[:_MOST_NAME],
+        state,
+        _moment(line.get("since"), line["since_index"]),
+        line["kind"] if is_off else "",
+        _where(line["channels"] or []) if is_off else "",
+        _moment(line.get("time"), line["rows"] - 1),
+    )
+
+
+def _moment(time: str | None, row: int | None) -> str:
+    if time is not None:
+        return f"{time[:_TO_SECONDS].replace('T', ' ')} UTC"
+    return "" if row is None else f"row {row:,}"
+
+
+def _where(channels: Sequence[dict[str, Any]]) -> str:
+    known = [each for each in channels if each["share"] >= _LEAST_SHARE]
+    if not known:
+        return "no single channel"
+    named = [f"{printable(each['channel'])} {each['share']:.0%}" for each in known[:_MOST_CHANNELS]]
+    more = len(known) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")

@@ -1,0 +1,200 @@
+"""`kerneltrack devices`: what a run, or a topic, says of each device now."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kerneltrack.errors import ConfigError, DataError
+from pipelines.cli.main import main
+from pipelines.devices.of_run import lines_of_run
+from pipelines.devices.of_topic import take
+from tests.report_runs import SECOND, START, features, put, run_folder, times
+from tests.unit.test_report_episodes import episode
+from transforms.write.schemas import devices_schema, episodes_schema
+
+ROWS = {"m2": 100, "m10": 100, "m1": 30}
+FIRST: dict[str, Any] = {"reference": {"learning": "first", "rows": 64, "until": None}}
+
+
+def rows(timed: bool = True, held: bool = True) -> pa.Table:
+    """Rows a second apart; their p is there from the 64th on."""
+    index = np.concatenate([np.arange(many) for many in ROWS.values()])
+    columns: dict[str, Any] = {}
+    if timed:
+        columns["time"] = times((START + index * SECOND).tolist())
+    if held:
+        columns["p"] = pa.array(np.full(len(index), 0.5), mask=index < 64)
+    return features(ROWS, **columns)
+
+
+def run(
+    output: Path, *lines: Mapping[str, Any], timed: bool = True, held: bool = True, **said: Any
+) -> str:
+    folder = run_folder(output, rows(timed, held), **said)
+    if held:
+        put(output, "episodes", pa.Table.from_pylist(list(lines), episodes_schema(timed, 3)))
+    return folder
+
+
+def known(output: str) -> dict[str, dict[str, Any]]:
+    return {line["model_id"]: line for line in lines_of_run(output)}
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert main(["devices", *words]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_table_has_who_is_off_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (
+        episode("m2", 1, severity=9.0),
+        episode("m2", 2, state="open", severity=80.0, kind="ramp"),
+        episode("m10", 1, state="open", index=60, severity=90.0),
+        episode("m10", 1, index=70, severity=90.0),
+    )
+    output = run(tmp_path / "out", *lines, **FIRST)
+    assert [" ".join(line.split()) for line in printed(capsys, output)] == [
+        "1 of 3 devices is off (1 well, 1 calibrating)",
+        "device state since kind channels last row",
+        "m2 off 2017-07-14 02:40:40 UTC ramp a 70%, b 26% 2017-07-14 02:41:39 UTC",
+        "m10 well 2017-07-14 02:41:10 UTC 2017-07-14 02:41:39 UTC",
+        "m1 calibrating until row 64 2017-07-14 02:40:29 UTC",
+    ]
+
+
+def test_json_has_the_fields_of_the_devices_topic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for timed in (True, False):
+        lines = (episode("m2", state="open", timed=timed),)
+        output = run(tmp_path / f"out-{timed}", *lines, timed=timed, **FIRST)
+        found = [json.loads(line) for line in printed(capsys, output, "--json")]
+        names = {"model_id", *devices_schema(timed, 3).names} - {"shares"} | {"channels"}
+        assert [set(line) for line in found] == [names] * 3
+        assert [(line["model_id"], line["state"]) for line in found] == [
+            ("m2", "off"),
+            ("m10", "normal"),
+            ("m1", "learning"),
+        ]
+        assert [line["rows"] for line in found] == [100, 100, 30]
+        assert found[0]["since_index"] == 40
+        assert found[0]["channels"] == [
+            {"channel": "a", "share": 0.7},
+            {"channel": "b", "share": 0.26},
+            {"channel": "c", "share": 0.04},
+        ]
+        assert found[1]["channels"] is None
+        if timed:
+            assert found[0]["since"] == "2017-07-14T02:40:40.000000000Z"
+            assert found[0]["time"] == "2017-07-14T02:41:39.000000000Z"
+    some = printed(capsys, output, "--json", "--state", "off", "learning")
+    assert [json.loads(line)["model_id"] for line in some] == ["m2", "m1"]
+    assert printed(capsys, output, "--state", "unwatched") == ["0 of 0 devices are off"]
+
+
+def test_without_a_reference_nothing_is_known(tmp_path: Path) -> None:
+    states = {name: line["state"] for name, line in known(run(tmp_path / "a", held=False)).items()}
+    assert states == dict.fromkeys(ROWS, "unwatched")
+    given = known(run(tmp_path / "b", **FIRST, reference_from="good/snapshots"))
+    assert {name: line["state"] for name, line in given.items()} == {
+        "m2": "normal",
+        "m10": "normal",
+        "m1": "unwatched",
+    }
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.randoms(), st.integers(1, 5))
+def test_the_order_of_rows_and_files_does_not_matter(
+    tmp_path_factory: pytest.TempPathFactory, random: Any, files: int
+) -> None:
+    lines = [episode("m2", 1), episode("m2", 2, state="open"), episode("m10", 1)]
+    wanted = known(run(tmp_path_factory.mktemp("one") / "out", *lines, **FIRST))
+    random.shuffle(lines)
+    output = run(tmp_path_factory.mktemp("other") / "out", *lines, **FIRST)
+    table = rows()
+    order = list(range(len(table)))
+    random.shuffle(order)
+    mixed, step = table.take(pa.array(order)), -(-len(order) // files)
+    for number in range(files):
+        part = mixed.slice(number * step, step)
+        pq.write_table(part, Path(output) / "features" / f"part-{number}.parquet")
+    assert known(output) == wanted
+
+
+def test_a_watch_prints_what_changes_until_it_is_ended(tmp_path: Path) -> None:
+    output = run(tmp_path / "out", episode("m2", state="open"), **FIRST)
+    words = [sys.executable, "-m", "pipelines.cli", "devices", output, "--json", "--watch", "0.05"]
+    flags = ("--state", "off")
+    with subprocess.Popen([*words, *flags], stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        before = json.loads(watch.stdout.readline())
+        run_json = tmp_path / "out" / "run.json"
+        # A job that writes the folder anew takes the record away first, and writes it last.
+        hidden = run_json.rename(tmp_path / "hidden")
+        put(output, "episodes", pa.Table.from_pylist([episode("m2")], episodes_schema(True, 3)))
+        hidden.rename(run_json)
+        after = json.loads(watch.stdout.readline())
+        watch.send_signal(signal.SIGINT)
+        assert watch.stdout.read() == ""
+    assert watch.returncode == 130
+    assert (before["model_id"], before["state"]) == ("m2", "off")
+    assert (after["model_id"], after["state"]) == ("m2", "normal")
+
+
+def test_the_newest_message_of_a_device_counts() -> None:
+    newest: dict[str, dict[str, Any]] = {}
+    line = {"model_id": "a", "state": "off", "rows": 5, "since_index": 3, "episodes": 1}
+    for row in (
+        {**line, "channels": []},
+        {**line, "model_id": "b", "channels": []},
+        {**line, "state": "normal", "rows": 9, "channels": []},
+        {"model_id": "b", "state": "gone"},
+        {"model_id": "c", "state": "gone"},
+    ):
+        take(newest, row, "devices")
+    assert newest == {"a": {**line, "state": "normal", "rows": 9, "channels": []}}
+    features_row = {"model_id": "a", "index": 3, "p": 0.5}
+    with pytest.raises(DataError, match="devices: has a message that is no state of a device"):
+        take(newest, features_row, "devices")
+
+
+WRONG = {
+    "neither": ([], "DIR"),
+    "both": (["out", "--topic", "t"], "left out with the folder out"),
+    "brokers of a folder": (["out", "--brokers", "a:1"], "--brokers"),
+    "a setting of a client of a folder": (["out", "--client", "a=b"], "--client"),
+    "no brokers": (["--topic", "t"], "--brokers"),
+    "no time": (["out", "--watch", "0"], "seconds, above 0, at most 86400"),
+    "a state that is none": (["out", "--state", "ill"], "ill"),
+    "a folder that is none": (["nowhere"], "run.json"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words, text = WRONG[name]
+    assert main(["devices", *words]) in (1, 2)
+    assert text in capsys.readouterr().err
+
+
+def test_a_run_of_score_is_refused(tmp_path: Path) -> None:
+    output = run_folder(tmp_path / "out", None)
+    with pytest.raises(ConfigError, match="kerneltrack track"):
+        lines_of_run(output)
