@@ -24,9 +24,9 @@ def clock_of_each(times: IntArray, before: IntArray, starts: IntArray, stops: In
     clock = times.copy()
     some = stops > starts
     first = starts[some]
-    if not len(first):
-        return clock
     clock[first] = np.maximum(clock[first], before[some])
+    if len(first) == len(clock):
+        return clock
     back = np.zeros(len(clock), np.bool_)
     back[1:] = clock[1:] < clock[:-1]
     back[first] = False

@@ -66,19 +66,21 @@ def opened_by(
     found: list[list[tuple[int, int]]] = [[] for _ in starts]
     owners = np.repeat(np.arange(len(starts)), stops - starts)
     places = np.arange(len(clock))
-    if not whole.all():
-        owners, places = owners[whole], places[whole]
-    newest = measure.newest(clock[places])
+    if np.count_nonzero(whole) < len(whole):
+        owners, places, clock = owners[whole], places[whole], clock[whole]
+    newest = measure.newest(clock)
     # The first row of a window is the first after a start: a later window's, or the model's first.
     first = np.ones(len(places), np.bool_)
     first[1:] = (newest[1:] != newest[:-1]) | (owners[1:] != owners[:-1])
-    owners, places, newest = owners[first], places[first], newest[first]
+    owners, places, clock, newest = owners[first], places[first], clock[first], newest[first]
     begins = newest[:, np.newaxis] - np.arange(measure.overlapping) * measure.period
-    at, back = np.nonzero(clock[places][:, np.newaxis] - begins < measure.length)
-    begins, owners, places = begins[at, back], owners[at], places[at]
-    # Of several rows after a start the first one counts.
-    order = np.lexsort((places, begins, owners))
-    lines = zip(*(part[order].tolist() for part in (owners, begins, places)), strict=True)
+    at, back = np.nonzero(clock[:, np.newaxis] - begins < measure.length)
+    parts = owners[at], begins[at, back], places[at]
+    if measure.overlapping > 1:
+        # Of several rows after a start the first one counts.
+        order = np.lexsort((parts[2], parts[1], parts[0]))
+        parts = parts[0][order], parts[1][order], parts[2][order]
+    lines = zip(*(part.tolist() for part in parts), strict=True)
     firsts = starts.tolist()
     for owner, begin, place in lines:
         known = found[owner]

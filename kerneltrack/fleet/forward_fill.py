@@ -79,7 +79,12 @@ def hold_each(
         stops: (m,) place after its last: the next one's first.
         held: What each model's rows before showed last, (m, D) each.
         longest: Greatest age of a value that stands in, ns.
+
+    Returns:
+        As `hold_last`; the rows themselves if no value is missing.
     """
+    if not np.count_nonzero(np.isnan(rows)):
+        return rows, _last_shown(rows, times, starts, stops, held)
     models, columns = np.arange(len(starts)), np.arange(rows.shape[1])
     # What was held before stands in front of each model's rows.
     first = starts + models
@@ -98,3 +103,17 @@ def hold_each(
     filled = np.where(known[own], values[own], np.where(recent, latest[own], np.nan))
     last = stops + models
     return filled.astype(rows.dtype), Held(latest[last], shown[last])
+
+
+def _last_shown(
+    rows: npt.NDArray[Any],
+    times: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    stops: npt.NDArray[np.int64],
+    held: Held,
+) -> Held:
+    """Return what rows without a missing value have shown last; see `hold_each`."""
+    some = stops > starts
+    last, after = stops[some] - 1, Held(held.values.copy(), held.times.copy())
+    after.values[some], after.times[some] = rows[last], times[last, np.newaxis]
+    return after

@@ -34,6 +34,8 @@ from kerneltrack.snapshots.references import (
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
 
+NO_ROWS: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+"""Times of no rows."""
 NEVER = int(np.iinfo(np.int64).max)
 """A time, ns, that does not come."""
 TIMES = {"times": whole(0)}
@@ -79,7 +81,7 @@ class Work:
     drop_overlap: bool = False
     channels: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def asked(self) -> tuple[str, ...]:
         """What the tracker says more of rows: the extras, and "x" for learners of moving scales."""
         return (*self.extras, "x") if self.own and self.spec.scale_moves else self.extras
@@ -94,7 +96,7 @@ class Work:
         """Writes what the headers of its models say."""
         return AboutWriter(measure=self.measure, drift=self.drift, reference=self.reference)
 
-    @property
+    @cached_property
     def window(self) -> MovingWindow | None:
         """The moving window, if asked for."""
         asked = self.measure and self.measure.moving
@@ -127,7 +129,7 @@ class Model(NamedTuple):
     held: Held | None = None
     open: OpenWindows | None = None
     moving: WindowState | None = None
-    moving_times: IntArray = np.zeros(0, np.int64)
+    moving_times: IntArray = NO_ROWS
     drift: Any = None
     reference: ReferenceState | None = None
     origin: str = ""

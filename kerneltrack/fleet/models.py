@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.forward_fill import Held
-from kerneltrack.fleet.model import Model, Work
+from kerneltrack.fleet.model import NO_ROWS, Model, Work
 from kerneltrack.fleet.windows import OpenWindows
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.moving import WindowState
@@ -103,7 +103,7 @@ class Models:
             held,
             None if self.open is None else self.open[place],
             None if self.moving is None else self.moving.state(place),
-            self.moving_times[place] if self.moving_times else np.zeros(0, np.int64),
+            self.moving_times[place] if self.moving_times else NO_ROWS,
             detector,
             self.reference_of(place),
             self.origin[place],
@@ -137,15 +137,16 @@ def _side_by_side(work: Work, keys: Sequence[str], models: Sequence[Model]) -> M
     if work.drift is not None:
         drift = detectors.beside_each_other(work.drift, [model.drift for model in models])
     if work.reference is not None:
-        known = [model.reference for model in models]
-        reference = references.beside_each_other(work.reference, width, known)
+        states = [model.reference for model in models]
+        reference = references.beside_each_other(work.reference, width, states)
     if work.window is not None:
         windows: list[Any] = [model.moving for model in models]
         moving = work.window.pack(work.spec, windows)
     tracker = get_tracker(work.spec.tracker)
-    counts = [(model.time, model.until, model.before, model.projected) for model in models]
-    lines = [[NO_TIME if count is None else count for count in line] for line in counts]
-    time, until, before, projected = np.array(lines, np.int64).T.copy()
+    times = [model.time for model in models], [model.until for model in models]
+    known = [[NO_TIME if time is None else time for time in column] for column in times]
+    counts = [model.before for model in models], [model.projected for model in models]
+    time, until, before, projected = np.array([*known, *counts], np.int64)
     return Models(
         work,
         list(keys),

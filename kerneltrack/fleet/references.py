@@ -49,9 +49,9 @@ def refer_each(
     """
     spec, blocks = models.work.reference, models.reference
     has = models.referred[which]
-    if spec is None or blocks is None or not has.any():
+    if spec is None or blocks is None or not np.count_nonzero(has):
         return Referred(Scores.none(len(rows)), {})
-    if not has.all():
+    if np.count_nonzero(has) < len(has):
         which, starts, stops = which[has], starts[has], stops[has]
     learn = not models.work.frozen
     times = np.zeros(len(rows), np.int64) if stamps is None else np.ascontiguousarray(stamps)

@@ -170,18 +170,20 @@ class _Run:
         self._starts, self._stops, self._until = starts, stops, until
         self._raw = matrix_of(rows, models.width)
         self._times = times
-        self._seen = models.seen
         self._held = None if models.held is None else copied(models.held)
         self._rows, self._held_after = self._filled(slice(None), starts, stops)
-        self._whole: BoolArray = np.asarray(np.isfinite(self._rows).all(axis=1))
+        finite: BoolArray = np.isfinite(self._rows)
+        self._unbroken = all_of(finite)
+        self._whole: BoolArray = (
+            np.ones(len(rows), np.bool_) if self._unbroken else np.asarray(finite.all(axis=1))
+        )
         self._shown, self._clock = self._clocks()
         self._tracker: Any = get_tracker(self._work.spec.tracker)
         many, width = self._rows.shape
         self._out = self._tracker.room(self._work.spec, many, self._work.asked, width=width)
         self._windows: list[WindowsOnTheWay] = []
         self._sliding = None if models.moving is None else no_mismatch(len(self._rows))
-        scores = None if self._work.reference is None else Scores.none(len(self._rows))
-        self._found = Results(features_of(self._out), self._rows, scores)
+        self._found = Results(features_of(self._out), self._rows, None)
 
     # ---- before the rounds ----
 
@@ -203,7 +205,7 @@ class _Run:
             return None, None
         places = self._models.time, self._starts, self._stops
         shown = clock_of_each(self._times, *places)
-        if self._whole.all():
+        if self._unbroken:
             return shown, shown
         return shown, clock_of_whole_rows(self._times, self._whole, *places)
 
@@ -215,6 +217,7 @@ class _Run:
             if len(which):
                 yield _Round(which, self._starts[which], self._stops[which], [])
             return
+        self._seen = models.seen.tolist()
         pieces: list[list[tuple[int, int, int]]] = []
         due: list[list[_Due]] = []
         opened = self._opened()
@@ -253,7 +256,7 @@ class _Run:
                 opened = [line for line in opened if line[0] not in before]
             begins = sorted([*before, *(start for start, _ in opened)])
             events, ends = window_ends(work.measure, begins, passed)
-            rows = OwnRows(self._rows[own], self._out.valid[own], int(self._seen[model]))
+            rows = OwnRows(self._rows[own], self._out.valid[own], self._seen[model])
             places = dict(zip(begins, ends, strict=True))
             self._windows.append(windows_of(work.measure, known, opened, places, rows))
         if work.every is not None:
@@ -289,7 +292,10 @@ class _Run:
     def _run(self, which: IntArray, starts: IntArray, stops: IntArray) -> None:
         """Run pieces of models through all that works on rows."""
         models, spec = self._models, self._work.spec
-        before = models.seen[which]
+        # Each tracker's index of the first row, where anything goes by it.
+        before = which
+        if self._work.frozen or models.reference is not None:
+            before = models.seen[which]
         clock, learn = NO_TIMES, not self._work.frozen
         if learn or models.moving is not None:
             clock = stamps_of(spec, len(self._rows), self._clock)
@@ -317,9 +323,9 @@ class _Run:
     def _valid(self, which: IntArray, starts: IntArray, stops: IntArray) -> _Valid:
         """Return the rows of pieces that the trackers took."""
         lengths = stops - starts
-        ends = np.cumsum(lengths)
-        if ends[-1] == len(self._rows) and self._out.valid.all():
+        if np.add.reduce(lengths) == len(self._rows) and all_of(self._out.valid):
             return _Valid(which, self._rows, starts, stops, None, self._clock)
+        ends = np.cumsum(lengths)
         places = np.arange(int(ends[-1])) + np.repeat(starts - ends + lengths, lengths)
         good = self._out.valid[places]
         many = np.add.reduceat(good.astype(np.int64), ends - lengths)
@@ -341,7 +347,7 @@ class _Run:
             return
         models = self._models
         knows = models.time[which] != NO_TIME
-        if not knows.all():
+        if not all_of(knows):
             edges = np.concatenate([[0], np.cumsum(self._whole)])
             knows |= edges[stops] > edges[starts]
             which, stops = which[knows], stops[knows]
@@ -381,8 +387,8 @@ class _Run:
 
     def _refer(self, valid: _Valid, before: IntArray) -> None:
         """Hold rows against references; `before`: each tracker's index of the first."""
-        spec, models, scores = self._work.reference, self._models, self._found.scores
-        if spec is None or models.reference is None or scores is None:
+        spec, models = self._work.reference, self._models
+        if spec is None or models.reference is None:
             return
         heads: dict[int, Any] = {}
         if self._work.devices:
@@ -394,7 +400,7 @@ class _Run:
         if valid.places is None:
             self._found.scores = found.scores
         else:
-            for column, part in zip(scores.columns, found.scores.columns, strict=True):
+            for column, part in zip(self._scores.columns, found.scores.columns, strict=True):
                 column[valid.places] = part
         if not found.episodes and not heads:
             return
@@ -410,6 +416,13 @@ class _Run:
                     learn=not self._work.frozen,
                 )
                 self._found.devices[model] += [device.moved(shift[model]) for device in told]
+
+    @property
+    def _scores(self) -> Scores:
+        """What references say of all rows, NaN where nothing is said yet."""
+        if self._found.scores is None:
+            self._found.scores = Scores.none(len(self._rows))
+        return self._found.scores
 
     # ---- events ----
 
@@ -477,14 +490,16 @@ class _Run:
     def end(self) -> Results:
         """Return what came out, once all rounds have run."""
         models, found = self._models, self._found
-        ran = self._stops > self._starts
+        if self._work.reference is not None:
+            found.scores = self._scores
         if self._held_after is not None:
+            ran = self._stops > self._starts
             values, times = self._held_after
             self._hold(ran, Held(values[ran], times[ran]))
         if models.open is not None:
             models.open = [windows.state() for windows in self._windows]
         self._tell_open_episodes()
-        if models.before.any():
+        if np.count_nonzero(models.before):
             _move_on(found, models.before, self._stops - self._starts)
         return found
 
@@ -498,6 +513,11 @@ class _Run:
         for model, episode in still.items():
             if self._until[model] == math.inf and models.referred[model]:
                 self._found.episodes[model].append(episode.moved(int(later[model])))
+
+
+def all_of(flags: BoolArray) -> bool:
+    """Return whether all flags are set: `flags.all()`, which costs more where they are few."""
+    return int(np.count_nonzero(flags)) == flags.size
 
 
 def _move_on(found: Results, before: IntArray, lengths: IntArray) -> None:

@@ -22,20 +22,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.kernels import make_kernel
 from kerneltrack.monitor.bounds import fitting_bound
-from kerneltrack.native.binding import call
+from kerneltrack.native.binding import address, call, packed
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import KernelTracker
 from kerneltrack.trackers.common.block import Block
-from kerneltrack.trackers.common.calls import kernel_of
-from kerneltrack.trackers.common.loop import Pieces
+from kerneltrack.trackers.common.calls import kernel_of, kernel_of_spec
+from kerneltrack.trackers.common.loop import NO_TIMES, Pieces
 from kerneltrack.trackers.common.places import spans, words_of_each
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -145,14 +146,30 @@ def window_mismatches(
         windows: The rows of each, in parts of shape (n, D).
     """
     found: list[Mismatch] = []
-    lengths = np.array([sum(map(len, parts)) for parts in windows], np.int64)
+    lengths = [sum(map(len, parts)) for parts in windows]
     # Windows that slide hold each row many times: not all at once.
-    batch = np.cumsum(lengths) // MOST_ROWS
-    for number in np.unique(batch).tolist():
-        chosen = np.flatnonzero(batch == number)
-        rows = np.concatenate([part for at in chosen.tolist() for part in windows[at]])
-        found += _measured(spec, block, models[chosen], rows, lengths[chosen])
+    batches = [number // MOST_ROWS for number in accumulate(lengths)]
+    for first, stop in _runs(batches):
+        rows = _joined([part for parts in windows[first:stop] for part in parts])
+        many = np.array(lengths[first:stop], np.int64)
+        found += _measured(spec, block, models[first:stop], rows, many)
     return found
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Return where runs of the same number begin and end."""
+    first = 0
+    for at, number in enumerate(numbers):
+        if number != numbers[first]:
+            yield first, at
+            first = at
+    if numbers:
+        yield first, len(numbers)
+
+
+def _joined(parts: Sequence[FloatArray]) -> FloatArray:
+    """Return rows one part after the other, contiguous: those of a single part as they are."""
+    return np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
 
 def _measured(
@@ -161,22 +178,24 @@ def _measured(
     """Measure windows whose rows follow one another, so many each."""
     told: Any = spec if spec.emit == "z" else dataclasses.replace(spec, emit="z")
     stops = np.cumsum(lengths)
-    pieces = Pieces(rows, stops - lengths, stops, models=models)
-    features = get_tracker(spec.tracker).run(told, block, pieces, learn=False)
-    if features.z is None:
-        return [_NOTHING] * len(models)
+    tracker = get_tracker(spec.tracker)
+    out = tracker.room(told, len(rows), width=block.width)
+    pieces = Pieces(rows, stops - lengths, stops, NO_TIMES, models)
+    tracker.run_checked(told, block, pieces, out, False)
     owner = np.repeat(models, lengths)
     scaling = Scaling(*(block.column(name)[owner] for name in ("shift", "scale")))
-    z = features.z
-    if not features.valid.all():
+    z, valid = out.z, out.valid
+    if np.count_nonzero(valid) < len(valid):
         of_window = np.repeat(np.arange(len(models)), lengths)
-        lengths = np.bincount(of_window[features.valid], minlength=len(models))
-        rows, z = rows[features.valid], z[features.valid]
-        scaling = Scaling(*(part[features.valid] for part in scaling))
+        lengths = np.bincount(of_window[valid], minlength=len(models))
+        rows, z = rows[valid], z[valid]
+        scaling = Scaling(*(part[valid] for part in scaling))
         stops = np.cumsum(lengths)
     clip = math.inf if spec.clip is None else spec.clip
     kept = np.ascontiguousarray(apply_scaling(scaling, rows, clip))
     kernels = kernels_of_each(spec, block.column("bandwidth")[models, 0])
+    if np.count_nonzero(lengths) == len(lengths):
+        return mismatch_of_each(kernels, kept, z, stops - lengths, stops)
     some = np.flatnonzero(lengths)
     measured = mismatch_of_each(kernels[some], kept, z, (stops - lengths)[some], stops[some])
     found = dict(zip(some.tolist(), measured, strict=True))
@@ -185,12 +204,16 @@ def _measured(
 
 def kernels_of_each(spec: SubspaceSpec, bandwidths: FloatArray) -> IntArray:
     """Return the kernel of each model as the loops take it, (m, 4)."""
-    kind, _, degree, offset = make_kernel(spec.kernel, 1.0, spec.degree, spec.offset)
     words = np.empty((len(bandwidths), 4), np.int64)
-    words[:, 0], words[:, 2] = kind, degree
+    words[:] = _kernel_words(spec)
     words[:, 1] = (1.0 / bandwidths).view(np.int64)
-    words[:, 3] = np.array([offset], np.float64).view(np.int64)
     return words
+
+
+@lru_cache(maxsize=16)
+def _kernel_words(spec: SubspaceSpec) -> IntArray:
+    """Return the kernel of a spec's models as the loop takes it, (4,), of bandwidth 1."""
+    return np.frombuffer(packed(kernel_of_spec(spec)), np.int64)
 
 
 def mismatch_of_each(
@@ -210,8 +233,9 @@ def mismatch_of_each(
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
         part = turned[start * z.shape[1] : stop * z.shape[1]]
         part.reshape(z.shape[1], stop - start)[...] = z[start:stop].T
-    zs = spans(turned, starts * z.shape[1], stops * z.shape[1])
-    zs = np.column_stack([zs[:, 0], np.full(len(starts), z.shape[1]), lengths])
+    zs = np.empty((len(starts), 3), np.int64)
+    zs[:, 0] = address(turned) + starts * (z.shape[1] * turned.itemsize)
+    zs[:, 1], zs[:, 2] = z.shape[1], lengths
     words = spans(rows, starts, stops).tobytes(), zs.tobytes(), words_of_each(sums).tobytes()
     call("mismatch_sums_each", (len(starts),), kernels.tobytes(), *words)
     return [

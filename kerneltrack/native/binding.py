@@ -65,6 +65,8 @@ def packed(fields: tuple[Any, ...]) -> bytes:
             return _packers(len(words))(*words)
         except (AttributeError, TypeError, ValueError):
             words = []
+    if len(fields) == 1 and type(fields[0]) is int:
+        return _packers(1)(fields[0])
     form = ["="]
     _add(fields, form, words)
     return struct.pack("".join(form), *words)

@@ -24,7 +24,7 @@ from kerneltrack.monitor.drift.detector import (
     settings_of,
 )
 from kerneltrack.monitor.drift.spec import DriftSpec
-from kerneltrack.native.binding import call
+from kerneltrack.native.binding import call, packed
 from kerneltrack.trackers.common.places import Lanes, Places, side_by_side, spans
 
 Blocks: TypeAlias = npt.NDArray[np.uint8]
@@ -37,6 +37,12 @@ ALERTS = Lanes.of((np.zeros(1, np.int64), np.zeros(1), np.zeros(1)))
 def places_of(spec: DriftSpec) -> Places:
     """Return where the arrays of a state lie in its block."""
     return Places.of(likes(init(spec)._asdict()))
+
+
+@lru_cache(maxsize=16)
+def _laid_out(spec: DriftSpec) -> bytes:
+    """Return a spec as the loop takes it."""
+    return packed(settings_of(spec))
 
 
 def pack(state: DriftState) -> bytes:
@@ -111,8 +117,8 @@ def watch_each(
     states = places_of(spec).structures(blocks, models).tobytes()
     given, told = spans(rows, starts, stops), ALERTS.spans(room, len(rows), starts, stops)
     words = states, given.tobytes(), told.tobytes()
-    call("drift_run_each", settings_of(spec), (len(starts),), *words, found)
-    if not found.any():
+    call("drift_run_each", _laid_out(spec), (len(starts),), *words, found)
+    if not np.count_nonzero(found):
         return {}
     at, before, after = ALERTS.arrays(room, len(rows))
     alerts = {}

@@ -46,9 +46,9 @@ from kerneltrack.monitor.reference.state import (
     layout,
     next_places,
 )
-from kerneltrack.native.binding import call, packed
+from kerneltrack.native.binding import address, call, packed
 from kerneltrack.trackers.common.first_rows import look_at_each, scaling_of_each
-from kerneltrack.trackers.common.places import Lanes, Places, side_by_side, spans
+from kerneltrack.trackers.common.places import Lanes, Places, side_by_side, spans, words_of_each
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.covariance.state import CovarianceState
 from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
@@ -276,8 +276,8 @@ def go_on(
     counts = parts_of(spec, width).moving.column(blocks.moving, "counts")[which]
     tables, subspaces = _words(spec, width, blocks, models)
     rooms = np.full((len(SCORES.kinds), len(rows)), np.nan), laid.episodes.room(len(rows))
-    reached, each = np.zeros((many, 3), np.int64), np.arange(many)
-    ends = spans(reached.reshape(-1), 3 * each, 3 * each + 3)
+    reached = np.zeros((many, 3), np.int64)
+    ends = words_of_each(reached)
     both = times, local_times(times, spec.zone_of_hours)
     given = spans(rows, starts, stops), *(spans(part, starts, stops) for part in both)
     lanes = zip((SCORES, laid.episodes), rooms, strict=True)
@@ -285,7 +285,7 @@ def go_on(
     words = (part.tobytes() for part in (*given, *outs, ends))
     call("reference_run_each", laid.settings, (many,), tables, laid.tracking, subspaces, *words)
     told: list[list[Episode]] = [[] for _ in range(many)]
-    if reached[:, 1].any():
+    if np.count_nonzero(reached[:, 1]):
         room = Told(*laid.episodes.arrays(rooms[1], len(rows)))
         told = _told(room, starts, reached[:, 1], spec.lags_for(width))
     done = (reached[:, 0] == stops - starts) & (reached[:, 2] == 0) & ~_by_time(spec, counts)
@@ -324,14 +324,17 @@ class _Orders(NamedTuple):
     Attributes:
         parts: Of each part: choose its arrays of a state's, in their order.
         state: Chooses a state's arrays of the parts', one part's after the other's.
-        tables: Which words of the parts' structures are those of the tables.
-        kernel: Likewise of the kernel subspace.
+        structure: (words,) tables and then kernel subspace as the loop takes them, where the
+            parts begin at 0.
+        addressed: (2, words) of each part, 1 where a word is an address in it, else 0.
+        tables: How many of the words are those of the tables.
     """
 
     parts: tuple[Callable[[Any], tuple[Any, ...]], ...]
     state: Callable[[Any], tuple[Any, ...]]
-    tables: IntArray
-    kernel: IntArray
+    structure: IntArray
+    addressed: IntArray
+    tables: int
 
 
 @lru_cache(maxsize=16)
@@ -339,16 +342,22 @@ def _orders(spec: ReferenceSpec, width: int) -> _Orders:
     names = [*Tables._fields, *(f"kernel.{name}" for name in CovarianceState._fields)]
     parts = [[*part.likes] for part in parts_of(spec, width)]
     there = [name for part in parts for name in part]
-    likes = {**parts_of(spec, width).moving.likes, **parts_of(spec, width).kept.likes}
+    places = parts_of(spec, width)
+    likes = {**places.moving.likes, **places.kept.likes}
     ends = accumulate((1 + len(likes[name].shape) for name in there), initial=0)
     begins = dict(zip(there, ends, strict=False))
     words = [[*range(begins[n], begins[n] + 1 + len(likes[n].shape))] for n in names]
-    many = len(Tables._fields)
+    structure = np.concatenate([part.structure for part in places])
+    addressed = np.zeros((len(places), len(structure)), np.int64)
+    edge = len(places.moving.structure)
+    addressed[0, :edge], addressed[1, edge:] = (part.addressed for part in places)
+    order = [*chain(*words)]
     return _Orders(
         tuple(itemgetter(*map(names.index, part)) for part in parts),
         itemgetter(*map(there.index, names)),
-        np.array([*chain(*words[:many])]),
-        np.array([*chain(*words[many:])]),
+        structure[order],
+        np.ascontiguousarray(addressed[:, order]),
+        sum(map(len, words[: len(Tables._fields)])),
     )
 
 
@@ -356,10 +365,14 @@ def _words(
     spec: ReferenceSpec, width: int, blocks: Parts, models: IntArray | None = None
 ) -> tuple[bytes, bytes]:
     """Return tables and kernel subspaces of some references, or all, as the loop takes them."""
-    parts = zip(parts_of(spec, width), blocks, strict=True)
-    words = np.concatenate([part.structures(table, models) for part, table in parts], axis=1)
     orders = _orders(spec, width)
-    return words[:, orders.tables].tobytes(), words[:, orders.kernel].tobytes()
+    places = np.arange(len(blocks.moving)) if models is None else models
+    begins = np.empty((len(places), len(blocks)), np.int64)
+    for at, table in enumerate(blocks):
+        begins[:, at] = places * table.strides[0] + address(table)
+    words = begins @ orders.addressed
+    words += orders.structure
+    return words[:, : orders.tables].tobytes(), words[:, orders.tables :].tobytes()
 
 
 def goes_alone(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:

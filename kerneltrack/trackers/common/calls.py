@@ -172,20 +172,21 @@ def outputs_for(
     What is not wanted has neither rows nor columns.
     """
     wants_z, wants_q = spec.emit == "z", "q" in extras or spec.emit == "q"
+    no_table = np.zeros((0, 0))
     none = np.empty(count, dtype=np.int64)
     none.fill(-1)
     return Outputs(
         valid=np.zeros(count, dtype=np.bool_),
         number=np.zeros(count, dtype=np.int64),
-        z=np.zeros((count, spec.rank) if wants_z else (0, 0)),
+        z=np.zeros((count, spec.rank)) if wants_z else no_table,
         loss=np.zeros(count),
         novelty=np.zeros(count),
         informative=np.zeros(count, dtype=np.bool_),
         evicted=none,
         initial=np.zeros(count, dtype=np.bool_),
-        q=np.zeros((count, spec.rank) if wants_q else (0, 0)),
-        s=np.zeros((count, stored) if "s" in extras else (0, 0)),
-        x=np.zeros((count, width) if "x" in extras else (0, 0)),
+        q=np.zeros((count, spec.rank)) if wants_q else no_table,
+        s=np.zeros((count, stored)) if "s" in extras else no_table,
+        x=np.zeros((count, width)) if "x" in extras else no_table,
     )
 
 

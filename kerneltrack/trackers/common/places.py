@@ -32,6 +32,7 @@ class Places(NamedTuple):
             the block begins at 0.
         addressed: (words,) 1 where a word is an address, else 0.
         lengths: Bytes of each array.
+        lines: Of each array its shape, type and offset.
     """
 
     likes: Mapping[str, Like]
@@ -40,6 +41,7 @@ class Places(NamedTuple):
     structure: IntArray
     addressed: IntArray
     lengths: dict[str, int]
+    lines: tuple[tuple[tuple[int, ...], np.dtype[Any], int], ...]
 
     @classmethod
     def of(cls, likes: Mapping[str, Like]) -> Places:
@@ -59,6 +61,7 @@ class Places(NamedTuple):
             np.array([*chain(*words)], np.int64),
             np.array([*chain(*addressed)], np.int64),
             lengths,
+            tuple((like.shape, np.dtype(like.dtype), offsets[n]) for n, like in likes.items()),
         )
 
     def column(self, blocks: npt.NDArray[np.uint8], name: str) -> npt.NDArray[Any]:
@@ -85,10 +88,7 @@ class Places(NamedTuple):
     def one(self, blocks: npt.NDArray[np.uint8], model: int) -> list[npt.NDArray[Any]]:
         """Return the arrays of one of (m, size) blocks, in place."""
         block = blocks[model]
-        return [
-            np.ndarray(like.shape, like.dtype, block, begin)
-            for like, begin in zip(self.likes.values(), self.offsets.values(), strict=True)
-        ]
+        return [np.ndarray(shape, kind, block, begin) for shape, kind, begin in self.lines]
 
     def structures(self, blocks: npt.NDArray[np.uint8], models: IntArray | None = None) -> IntArray:
         """Return (m, size) blocks as the loops take them, a structure each, (k, words).
@@ -113,20 +113,17 @@ class Lanes(NamedTuple):
         size: In all of them.
         words: (words,) the arrays as the loops take them, address and lengths of each, but for the
             addresses and numbers of rows.
-        offsets: (words,) `before` where a word is an address, else 0.
-        strides: (words,) bytes of an array's row there, else 0.
-        addressed: (words,) 1 there, else 0.
-        counted: (words,) 1 where a word is a number of rows, else 0.
+        terms: (4, words) what is to be added for the address of the block, the rows in it, a
+            model's first row, and the number of its rows, each times one of these: 1 where a word
+            is an address, `before` there, bytes of an array's row there, and 1 where a word is a
+            number of rows; else 0.
     """
 
     kinds: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     before: tuple[int, ...]
     size: int
     words: IntArray
-    offsets: IntArray
-    strides: IntArray
-    addressed: IntArray
-    counted: IntArray
+    terms: IntArray
 
     @classmethod
     def of(cls, arrays: Sequence[npt.NDArray[Any]]) -> Lanes:
@@ -150,10 +147,14 @@ class Lanes(NamedTuple):
             begins,
             sum(lengths),
             words_of(none, 0, True),
-            words_of(begins, 0, False),
-            words_of(lengths, 0, False),
-            words_of(ones, 0, False),
-            words_of(none, 1, False),
+            np.stack(
+                [
+                    words_of(ones, 0, False),
+                    words_of(begins, 0, False),
+                    words_of(lengths, 0, False),
+                    words_of(none, 1, False),
+                ]
+            ),
         )
 
     def room(self, rows: int) -> npt.NDArray[np.uint8]:
@@ -178,9 +179,12 @@ class Lanes(NamedTuple):
             starts: (m,) place of each model's first row.
             stops: (m,) place after its last.
         """
-        first = self.words + address(room) * self.addressed + rows * self.offsets
-        words: IntArray = first + starts[:, np.newaxis] * self.strides
-        words += (stops - starts)[:, np.newaxis] * self.counted
+        # One product, where an operation a term would cost more than the loop does of few rows.
+        given = np.empty((len(starts), 4), np.int64)
+        given[:, 0], given[:, 1] = address(room), rows
+        given[:, 2], given[:, 3] = starts, stops - starts
+        words: IntArray = given @ self.terms
+        words += self.words
         return words
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -95,5 +96,5 @@ def standard_scaling_of_each(rows: FloatArray) -> Scaling:
 
 def apply_scaling(scaling: Scaling, rows: FloatArray, clip: float) -> FloatArray:
     """Return x/scale - shift of each row, clipped, as the row loop does it."""
-    scaled: FloatArray = np.clip(rows / scaling.scale - scaling.shift, -clip, clip)
-    return scaled
+    scaled: FloatArray = rows / scaling.scale - scaling.shift
+    return scaled if clip == math.inf else np.clip(scaled, -clip, clip)
