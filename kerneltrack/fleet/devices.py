@@ -30,6 +30,7 @@ MOST_CHANNELS = 10
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 class Device(NamedTuple):
@@ -126,7 +127,7 @@ def changes(
     """
     first = int(before.tables.counts[reference.SEEN])
     scored = ~np.isnan(p)
-    begins = np.flatnonzero(scored & ~np.r_[_scored_last(spec, before), scored[:-1]])
+    begins = np.flatnonzero(scored & ~np.r_[_scored_last(spec, before.tables.counts), scored[:-1]])
     many = int(before.tables.counts[reference.EPISODES])
     again = _told_again(spec, before, rows, told, stamps, learn)
     lines = [_of_episode(each, stamps is not None) for each in (*told, *again)]
@@ -137,6 +138,35 @@ def changes(
         lines.append(Device(NORMAL, row + 1, at, row, at, count))
     # A reference that begins to speak comes before what it says after the same row.
     return sorted(lines, key=lambda line: (line.rows, line.episode is not None))
+
+
+def may_last(counts: IntArray, lengths: IntArray) -> BoolArray:
+    """Return of which devices an episode that stays open may have a line in so many rows, (m,).
+
+    Args:
+        counts: (m, k) the references' counts before the rows.
+        lengths: (m,) how many rows there are of each.
+    """
+    return (counts[:, reference.OPENED] >= 0) | (lengths > FIRST_AGAIN)
+
+
+def may_begin(
+    spec: ReferenceSpec, counts: IntArray, p: FloatArray, starts: IntArray, stops: IntArray
+) -> BoolArray:
+    """Return which references may begin to speak in rows starts..stops - 1, (m,).
+
+    Args:
+        spec: Their spec.
+        counts: (m, k) their counts before the rows.
+        p: What they said of each row, NaN where it was not made.
+        starts: (m,) place of each one's first row.
+        stops: (m,) place after its last.
+    """
+    scored = np.concatenate([[0], np.cumsum(~np.isnan(p))])
+    many = scored[stops] - scored[starts]
+    last = _scored_last(spec, counts)
+    begins: BoolArray = (many > 0) & ~(last & (many == stops - starts))
+    return begins
 
 
 def _told_again(
@@ -172,13 +202,14 @@ def _told_again(
     return found
 
 
-def _scored_last(spec: ReferenceSpec, before: ReferenceState) -> bool:
-    """Return whether the row before these had a p under this reference."""
-    if not reference.ready(before):
-        return False
-    counts = before.tables.counts
-    by_rows = spec.until is None or counts[reference.BEGAN] > 0
-    return not (by_rows and counts[reference.SEEN] - counts[reference.BEGAN] == spec.rows)
+def _scored_last(spec: ReferenceSpec, counts: IntArray) -> BoolArray:
+    """Return whether the row before these had a p; `counts`: (..., k) of references."""
+    seen, began = counts[..., reference.SEEN], counts[..., reference.BEGAN]
+    by_rows = (began > 0) | (spec.until is None)
+    made: BoolArray = (counts[..., reference.CALIBRATED] > 0) & ~(
+        by_rows & (seen - began == spec.rows)
+    )
+    return made
 
 
 def _of_episode(episode: Episode, has_time: bool) -> Device:

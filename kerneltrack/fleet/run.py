@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each, clock_of_whole_rows
-from kerneltrack.fleet.devices import changes
+from kerneltrack.fleet.devices import changes, may_begin, may_last
 from kerneltrack.fleet.events import Event, Passed, boundaries, opened_by, window_ends
 from kerneltrack.fleet.forward_fill import Held, hold_each
 from kerneltrack.fleet.model import Model, Work, encode
@@ -33,7 +33,7 @@ from kerneltrack.fleet.windows import Measured
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.mismatch import window_mismatches
 from kerneltrack.monitor.moving import no_mismatch
-from kerneltrack.monitor.reference import ReferenceState, Scores
+from kerneltrack.monitor.reference import SEEN, ReferenceState, Scores
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.calls import copied, features_of, stamps_of
@@ -390,32 +390,37 @@ class _Run:
         spec, models = self._work.reference, self._models
         if spec is None or models.reference is None:
             return
-        heads: dict[int, Any] = {}
-        if self._work.devices:
-            known = ((model, models.reference_of(model)) for model in valid.which.tolist())
-            heads = {model: _copied(state) for model, state in known if state is not None}
+        counts = references.counts_of(spec, models.width, models.reference)[valid.which]
+        lasts = valid.which[self._work.devices & may_last(counts, valid.stops - valid.starts)]
+        known = ((model, models.reference_of(model)) for model in lasts.tolist())
+        heads = {model: _copied(state) for model, state in known if state is not None}
         # It may have begun later than the tracker, with a snapshot of that.
-        later = before - references.seen_of(spec, models.width, models.reference)[valid.which]
+        later = before - counts[:, SEEN]
         found = refer_each(models, valid.which, valid.rows, valid.starts, valid.stops, valid.stamps)
         if valid.places is None:
             self._found.scores = found.scores
         else:
             for column, part in zip(self._scores.columns, found.scores.columns, strict=True):
                 column[valid.places] = part
-        if not found.episodes and not heads:
-            return
         shift = dict(zip(valid.which.tolist(), later.tolist(), strict=True))
         for model, episodes in found.episodes.items():
             self._found.episodes[model] += [each.moved(shift[model]) for each in episodes]
-        for model, own in valid.each():
-            if model in heads:
-                told = changes(
-                    *(spec, heads[model], valid.rows[own], found.scores.p[own]),
-                    found.episodes.get(model, []),
-                    None if valid.stamps is None else valid.stamps[own],
-                    learn=not self._work.frozen,
-                )
-                self._found.devices[model] += [device.moved(shift[model]) for device in told]
+        if not self._work.devices:
+            return
+        begins = may_begin(spec, counts, found.scores.p, valid.starts, valid.stops)
+        for place, (model, own) in enumerate(valid.each()):
+            if not (begins[place] or model in heads or model in found.episodes):
+                continue
+            head = heads.get(model) or models.reference_of(model)
+            if head is None:
+                continue
+            told = changes(
+                *(spec, _with_counts(head, counts[place]), valid.rows[own], found.scores.p[own]),
+                found.episodes.get(model, []),
+                None if valid.stamps is None else valid.stamps[own],
+                learn=not self._work.frozen,
+            )
+            self._found.devices[model] += [device.moved(shift[model]) for device in told]
 
     @property
     def _scores(self) -> Scores:
@@ -508,7 +513,8 @@ class _Run:
         spec, models = self._work.reference, self._models
         if spec is None or models.reference is None or math.inf not in self._until:
             return
-        later = models.seen - references.seen_of(spec, models.width, models.reference)
+        seen = references.counts_of(spec, models.width, models.reference)[:, SEEN]
+        later = models.seen - seen
         still = references.open_episodes(spec, models.width, models.reference)
         for model, episode in still.items():
             if self._until[model] == math.inf and models.referred[model]:
@@ -540,3 +546,7 @@ _MOVED: Mapping[str, Callable[[Any, int], Any]] = {
 
 def _copied(state: ReferenceState) -> ReferenceState:
     return ReferenceState(copied(state.tables), copied(state.kernel))
+
+
+def _with_counts(state: ReferenceState, counts: IntArray) -> ReferenceState:
+    return state._replace(tables=state.tables._replace(counts=counts))

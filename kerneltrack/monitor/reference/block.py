@@ -407,16 +407,15 @@ def beside_each_other(
     return Parts(*blocks)
 
 
-def seen_of(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
-    """Return how many rows each reference has seen, (m,)."""
-    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
-    seen: IntArray = counts[:, SEEN].copy()
-    return seen
+def counts_of(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
+    """Return each reference's counts, in place, (m, k); see `Tables`."""
+    counts: IntArray = parts_of(spec, width).moving.column(blocks.moving, "counts")
+    return counts
 
 
 def blocks_ended(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
     """Return how many blocks of rows each reference has seen the end of, (m,)."""
-    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
+    counts = counts_of(spec, width, blocks)
     ended: IntArray = (counts[:, SEEN] + counts[:, PAD]) // BLOCK
     return ended
 
@@ -439,7 +438,7 @@ def put_state(
 
 def ready_of(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
     """Return which references are made, (m,); see `state.ready`."""
-    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
+    counts = counts_of(spec, width, blocks)
     made: BoolArray = counts[:, CALIBRATED] > 0
     return made
 
