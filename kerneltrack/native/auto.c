@@ -104,18 +104,15 @@ static void evaluate(auto_call *call) {
 }
 
 /* Logarithms of the first `known` chances, both in whole vectors. */
-static void take_logs(double *chances, int64_t known, double *logs) {
-  fill(chances + known, 1.0, padded(known) - known);
+static void take_logs(const double *chances, int64_t known, double *logs) {
   for (int64_t c = 0; c < known; c += LANES) store4(logs + c, log4(load4(chances + c)));
 }
 
 /* Chances with a little of all classes in them, and their logarithms. */
 static void with_floor(auto_call *call, int64_t expert) {
-  double *chances = row_of(&call->chances, expert), *logs = row_of(&call->logs, expert);
-  int64_t known = call->at.known;
-  double least = FLOOR / (double)known;
-  for (int64_t c = 0; c < known; c++) chances[c] = fma(1.0 - FLOOR, chances[c], least);
-  take_logs(chances, known, logs);
+  double *chances = row_of(&call->chances, expert);
+  spread_floor(chances, call->at.known);
+  take_logs(chances, call->at.known, row_of(&call->logs, expert));
 }
 
 /* The chances of decision values at the expert's β. */
@@ -169,11 +166,29 @@ static void stack_classes(auto_call *call, int64_t stack) {
   with_floor(call, stack);
 }
 
+/* Whether a memory is read off twice at the same place, the map's end: of rows without features. */
+static int is_twin(const auto_call *call, int64_t expert) {
+  const mat *tempers = &call->state->tempers;
+  return call->features == 0 && expert < call->memories * TAPS && expert % TAPS == TAPS - 1 &&
+         row_of(tempers, expert)[BETA] == row_of(tempers, expert - 1)[BETA];
+}
+
+/* What the expert before says. */
+static void repeat(auto_call *call, int64_t expert) {
+  copy(row_of(&call->chances, expert), row_of(&call->chances, expert - 1), call->chances.columns);
+  copy(row_of(&call->logs, expert), row_of(&call->logs, expert - 1), call->logs.columns);
+}
+
 /* The mixture's probabilities into the lesson's values. O(EC) */
 static void mix_classes(auto_call *call) {
   int64_t last = call->memories * TAPS + LAST_LABEL;
   if (call->at.known == 0) return;
-  for (int64_t e = 0; e < last; e++) temper(call, e);
+  for (int64_t e = 0; e < last; e++) {
+    if (is_twin(call, e))
+      repeat(call, e);
+    else
+      temper(call, e);
+  }
   expect_last(call, last);
   stack_classes(call, last + 1);
   fill(call->at.values, 0.0, call->at.known);

@@ -27,24 +27,43 @@ void project(auto_call *call, int64_t memory) {
   }
 }
 
+/* Where two vectors of classes begin that are worked on side by side, and the next two: a sum is a
+chain of steps that wait for each other, and two take no longer than one. The last vector ends with
+the last class, and may have some of the classes of the other: of these the same comes out twice. */
+typedef struct {
+  int64_t one, other, next;
+} columns;
+
+static inline columns two_vectors(int64_t at, int64_t known) {
+  int64_t left = known - at;
+  if (left > 2 * LANES && left < 3 * LANES) return (columns){at, at, at + LANES};
+  return (columns){at, least_of(at + LANES, known - LANES), at + 2 * LANES};
+}
+
 /* What one memory's functions say, read off at its taps. O(p² + Cp) */
 void read_off(auto_call *call, int64_t memory) {
   int64_t begins[TAPS] = {0, 1, 1 + call->width, call->first_feature};
   int64_t ends[TAPS] = {1, 1 + call->width, free_places(call), call->size};
   const double *along = row_of(&call->along, memory);
   const mat *aims = &call->state->aims;
-  int64_t known = call->at.known, c = 0;
+  int64_t known = call->at.known;
   project(call, memory);
-  for (; c + LANES <= known; c += LANES) {
-    v4 total = {0};
+  columns at;
+  for (int64_t c = 0; c < known && known >= LANES; c = at.next) {
+    at = two_vectors(c, known);
+    v4 one = {0}, other = {0};
     for (int tap = 0; tap < TAPS; tap++) {
-      const double *aim = row_of(aims, memory * call->size + begins[tap]) + c;
-      for (int64_t i = begins[tap]; i < ends[tap]; i++, aim += aims->columns)
-        total = fma4(all4(along[i]), load4(aim), total);
-      store4(row_of(&call->values, memory * TAPS + tap) + c, total);
+      double *values = row_of(&call->values, memory * TAPS + tap);
+      const double *aim = row_of(aims, memory * call->size + begins[tap]);
+      for (int64_t i = begins[tap]; i < ends[tap]; i++, aim += aims->columns) {
+        one = fma4(all4(along[i]), load4(aim + at.one), one);
+        other = fma4(all4(along[i]), load4(aim + at.other), other);
+      }
+      store4(values + at.one, one);
+      store4(values + at.other, other);
     }
   }
-  for (; c < known; c++) {
+  for (int64_t c = 0; c < known && known < LANES; c++) {
     double total = 0.0;
     for (int tap = 0; tap < TAPS; tap++) {
       const double *aim = row_of(aims, memory * call->size + begins[tap]) + c;
@@ -83,20 +102,25 @@ static void find_gains(auto_call *call, int64_t memory, const double *along, dou
 is what those before have left of it. */
 static void learn_aims(auto_call *call, int64_t memory, int64_t first) {
   const mat *aims = &call->state->aims;
-  int64_t known = call->at.known, c = 0;
-  for (; c + LANES <= known; c += LANES) {
-    v4 error = load4(call->wanted + c);
+  int64_t known = call->at.known;
+  columns at;
+  for (int64_t c = 0; c < known && known >= LANES; c = at.next) {
+    at = two_vectors(c, known);
+    v4 one = load4(call->wanted + at.one), other = load4(call->wanted + at.other);
     for (int which = 0; which < RUNS; which++) {
       run used = used_run(call, which, first);
-      double *aim = row_of(aims, memory * call->size + used.begin) + c;
+      double *aim = row_of(aims, memory * call->size + used.begin);
       for (int64_t i = used.begin; i < used.end; i++, aim += aims->columns) {
-        v4 old = load4(aim);
-        error = fma4(all4(-call->steps[i]), old, error);
-        store4(aim, fma4(all4(call->gains[i]), error, old));
+        v4 old = load4(aim + at.one), old_other = load4(aim + at.other);
+        v4 step = all4(-call->steps[i]), gain = all4(call->gains[i]);
+        one = fma4(step, old, one);
+        other = fma4(step, old_other, other);
+        store4(aim + at.one, fma4(gain, one, old));
+        store4(aim + at.other, fma4(gain, other, old_other));
       }
     }
   }
-  for (; c < known; c++) {
+  for (int64_t c = 0; c < known && known < LANES; c++) {
     double error = call->wanted[c];
     for (int which = 0; which < RUNS; which++) {
       run used = used_run(call, which, first);

@@ -144,12 +144,24 @@ void tame(double *values, int64_t count) {
     values[c] = isnan(values[c]) ? 0.0 : smaller(MOST_VALUE, larger(-MOST_VALUE, values[c]));
 }
 
+/* `tame` of four. */
+static inline v4 tame4(v4 values) {
+  v4 within = larger4(all4(-MOST_VALUE), values);
+  within = choose4(within > MOST_VALUE, all4(MOST_VALUE), within);
+  return choose4(values == values, within, all4(0.0));
+}
+
+void spread_floor(double *chances, int64_t known) {
+  v4 least = all4(FLOOR / (double)known), most = all4(1.0 - FLOOR);
+  for (int64_t c = 0; c < known; c += LANES)
+    store4(chances + c, fma4(most, load4(chances + c), least));
+}
+
 void temper_values(double beta, const double *values, int64_t known, double *chances) {
-  double least = FLOOR / (double)known;
-  for (int64_t c = 0; c < known; c++) chances[c] = beta * values[c];
-  tame(chances, known);
+  for (int64_t c = 0; c < known; c += LANES)
+    store4(chances + c, tame4(beta * load4(values + c)));
   softmax(chances, known, chances);
-  for (int64_t c = 0; c < known; c++) chances[c] = fma(1.0 - FLOOR, chances[c], least);
+  spread_floor(chances, known);
 }
 
 void learn_temper(double *temper, const double *values, const double *chances, int64_t known,
@@ -275,7 +287,7 @@ void softmax(const double *values, int64_t known, double *out) {
   for (int64_t c = 0; c < known; c += LANES)
     store4(out + c, exp4(load4(values + c) - all4(largest)));
   for (int64_t c = 0; c < known; c++) total += out[c];
-  scale_all(out, 1.0 / total, known);
+  scale_all(out, 1.0 / total, padded(known));
 }
 
 int64_t rival_of(const lesson *at) {

@@ -112,6 +112,9 @@ int report_row(lesson *at);
 /* The same of other decision values, in whole vectors. */
 int report_values(lesson *at, const double *values);
 
+/* chances ← (1 - .001)·chances + .001/known, in whole vectors. */
+void spread_floor(double *chances, int64_t known);
+
 /* chances ← (1 - .001)·softmax(β·values) + .001/known, of the first `known` >= 1 values; both in
 whole vectors, and not the same. */
 void temper_values(double beta, const double *values, int64_t known, double *chances);

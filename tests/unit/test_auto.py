@@ -329,6 +329,47 @@ def test_the_nearest_rows_are_those_of_the_window() -> None:
                 np.testing.assert_allclose(said[n, place], chances, atol=1e-4)
 
 
+NEAR_AND_FAR = (0.0, 0.1, 0.3, 0.7)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        np.zeros(400),
+        np.resize(NEAR_AND_FAR, 400),
+        np.repeat(NEAR_AND_FAR[::-1], 100),
+        np.linspace(2.0, 0.0, 400),
+        np.linspace(0.0, 2.0, 37),
+    ],
+    ids=["all alike", "in turn", "ever nearer", "each nearer than those before", "farther"],
+)
+def test_of_rows_as_near_those_that_stand_first_are_the_nearest(window: FloatArray) -> None:
+    spec, learner = AutoSpec(budget=5, window=400), Auto()
+    names = [f"c{code}" for code in np.random.default_rng(0).integers(5, size=len(window))]
+    state, _ = learner.update(spec, learner.init(spec, 1), window[:, None], names)
+    order = np.argsort(window, kind="stable")[:16]
+    known = np.array([state.classes.index(name) for name in names])
+    place = EXPERTS.index("16 nearest rows")
+    said = learner.experts(spec, state, np.zeros((1, 1)))[0, place]
+    votes = np.bincount(known[order], minlength=len(state.classes)) / 16
+    powers = np.exp(state.tempers[place, 0] * votes)
+    chances = 0.999 * powers / powers.sum() + 0.001 / len(state.classes)
+    np.testing.assert_allclose(said, chances, atol=1e-9)
+
+
+@pytest.mark.parametrize("classes", range(2, 22))
+def test_a_ridge_of_a_class_is_the_same_whatever_other_classes_there_are(classes: int) -> None:
+    """Before there is a map: what a class is to say does not depend on the others' names."""
+    rng = np.random.default_rng(classes)
+    rows = rng.normal(size=(100, CHANNELS)) / math.sqrt(CHANNELS)
+    codes = rng.integers(classes, size=len(rows))
+    state, _ = learn_all(AutoSpec(), rows, [str(code) for code in codes])
+    for place, name in enumerate(state.classes):
+        alone, _ = learn_all(AutoSpec(), rows, [str(str(code) == name) for code in codes])
+        column = alone.classes.index("True")
+        assert np.array_equal(state.aims[:, place], alone.aims[:, column])
+
+
 def learn_all_of(spec: AutoSpec, rows: FloatArray, labels: Any) -> tuple[Any, Any]:
     learner = Auto()
     return learner.update(spec, learner.begin(spec, rows.shape[1], CHANNELS), rows, labels)
