@@ -391,9 +391,11 @@ class _Run:
         if spec is None or models.reference is None:
             return
         counts = references.counts_of(spec, models.width, models.reference)[valid.which]
-        lasts = valid.which[self._work.devices & may_last(counts, valid.stops - valid.starts)]
-        known = ((model, models.reference_of(model)) for model in lasts.tolist())
-        heads = {model: _copied(state) for model, state in known if state is not None}
+        heads: dict[int, ReferenceState] = {}
+        if self._work.devices:
+            lasts = valid.which[may_last(counts, valid.stops - valid.starts)]
+            known = ((model, models.reference_of(model)) for model in lasts.tolist())
+            heads = {model: _copied(state) for model, state in known if state is not None}
         # It may have begun later than the tracker, with a snapshot of that.
         later = before - counts[:, SEEN]
         found = refer_each(models, valid.which, valid.rows, valid.starts, valid.stops, valid.stamps)

@@ -9,12 +9,11 @@ from typing import Any
 from kerneltrack.errors import printable
 from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, UNWATCHED
 from pipelines.devices.of_run import Line
+from pipelines.report.data.episodes import LEAST_SHARE, MOST_CHANNELS
 from pipelines.report.text import natural
 
 _WORDS = {OFF: "off", NORMAL: "well", LEARNING: "calibrating", UNWATCHED: "no reference"}
 _HEAD = ("device", "state", "since", "kind", "channels", "last row")
-_LEAST_SHARE = 0.05
-_MOST_CHANNELS = 3
 _MOST_NAME = 40
 _TO_SECONDS = 19
 
@@ -78,9 +77,9 @@ def _moment(time: str | None, row: int | None) -> str:
 
 
 def _where(channels: Sequence[dict[str, Any]]) -> str:
-    known = [each for each in channels if each["share"] >= _LEAST_SHARE]
+    known = [each for each in channels if each["share"] >= LEAST_SHARE]
     if not known:
         return "no single channel"
-    named = [f"{printable(each['channel'])} {each['share']:.0%}" for each in known[:_MOST_CHANNELS]]
+    named = [f"{printable(each['channel'])} {each['share']:.0%}" for each in known[:MOST_CHANNELS]]
     more = len(known) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")

@@ -234,7 +234,7 @@ def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArr
 
 def open_episodes(spec: ReferenceSpec, width: int, blocks: Parts) -> dict[int, Episode]:
     """Return the episodes that are open, by the place of their model."""
-    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")
+    counts = counts_of(spec, width, blocks)
     found = {}
     for model in np.flatnonzero(counts[:, OPENED] >= 0).tolist():
         episode = open_episode(spec, state_at(spec, width, blocks, model))
@@ -273,7 +273,7 @@ def go_on(
     many, width = len(starts), rows.shape[1]
     which = np.arange(many) if models is None else models
     laid = _laid_out(spec, width, learn)
-    counts = parts_of(spec, width).moving.column(blocks.moving, "counts")[which]
+    counts = counts_of(spec, width, blocks)[which]
     tables, subspaces = _words(spec, width, blocks, models)
     rooms = np.full((len(SCORES.kinds), len(rows)), np.nan), laid.episodes.room(len(rows))
     reached = np.zeros((many, 3), np.int64)
@@ -377,7 +377,7 @@ def _words(
 
 def goes_alone(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
     """Return which references have a stretch that an event time is to end, (m,)."""
-    return _by_time(spec, parts_of(spec, width).moving.column(blocks.moving, "counts"))
+    return _by_time(spec, counts_of(spec, width, blocks))
 
 
 def _by_time(spec: ReferenceSpec, counts: IntArray) -> BoolArray:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kerneltrack.errors import printable
 from kerneltrack.monitor.reference.spec import AUTO
 from pipelines.report.data.files import column_names, parquet_files, read_batches
-from pipelines.report.text import SECOND, moment, natural
+from pipelines.report.text import SECOND, counted, moment, natural
 from transforms.outputs import EPISODES
 
 MOST_LISTED = 100
@@ -320,10 +320,8 @@ def lately_lines(found: Episodes) -> list[str]:
     many, models = found.lately
     if not many:
         return [f"the last {_LATELY_DAYS} days: no episode"]
-    episodes = f"{many:,} episode{'' if many == 1 else 's'}"
-    return [
-        f"the last {_LATELY_DAYS} days: {episodes} on {models:,} model{'' if models == 1 else 's'}"
-    ]
+    episodes, owners = counted(many, "episode"), counted(models, "model")
+    return [f"the last {_LATELY_DAYS} days: {episodes} on {owners}"]
 
 
 def day_lines(
