@@ -253,6 +253,9 @@ class OnlineClassifier(_OnlineLearner, base.MiniBatchClassifier):
     ) -> None:
         """Keep the arguments; see the class."""
         super().__init__(learner=learner, warmup=warmup, settings=settings)
+        if self._spec.costs:
+            # They are by names of classes, and labels in River are of any type.
+            raise ConfigError("settings", "costs", "left out: weigh predict_proba_one by them")
         self._classes: dict[Any, str] = {}
 
     @classmethod
@@ -280,6 +283,18 @@ class OnlineClassifier(_OnlineLearner, base.MiniBatchClassifier):
     def _name(self, label: Hashable) -> str:
         return self._classes.setdefault(label, str(len(self._classes)))
 
+    def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
+        """Return the class of a row: the likeliest, or that of least expected cost."""
+        if self._state is None:
+            return super().predict_one(dict(x), **kwargs)
+        return self._classes_of([self._row(x)])[0]
+
+    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+        """Return the classes of the rows of a frame."""
+        if self._state is None:
+            return super().predict_many(X)
+        return pd.Series(self._classes_of(self._matrix(X)), X.index)
+
     def predict_proba_one(self, x: Mapping[Any, Any], **_: Any) -> dict[Any, float]:
         """Return the probabilities of the classes known; in the warm-up their shares so far."""
         if self._state is None:
@@ -300,6 +315,12 @@ class OnlineClassifier(_OnlineLearner, base.MiniBatchClassifier):
     def _known(self) -> list[Any]:
         named = {name: label for label, name in self._classes.items()}
         return [named[name] for name in self._state.classes]
+
+    def _classes_of(self, rows: Any) -> list[Any]:
+        inputs = own_inputs(self._model.spec, self._scale, rows)
+        said = get_learner(self._spec.learner).predict(self._spec, self._state, inputs)
+        known = [*self._known(), None]
+        return [] if said.code is None else [known[code] for code in said.code.tolist()]
 
     def _chances(self, rows: Any) -> FloatArray:
         inputs = own_inputs(self._model.spec, self._scale, rows)

@@ -43,12 +43,16 @@ class Spec(Settings):
         """What `to_dict` returns: it is part of every state that is written."""
         kind = {self.role: self.kind} if self.role else {}
         values = dataclasses.asdict(self).items()
-        return {**kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in values}}
+        return {**kind, **{name: _listed(value) for name, value in values}}
 
     def digest(self) -> str:
         """Return a short hash that tells specs apart."""
         text = json.dumps(self.to_dict(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(part) for part in value] if isinstance(value, tuple) else value
 
 
 def spec_from_dict(kind: type[_S], values: Mapping[str, Any]) -> _S:

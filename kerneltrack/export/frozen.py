@@ -133,10 +133,14 @@ def freeze_head(spec: LearnerSpec, state: Any, tracker: SubspaceSpec, channels: 
         channels: D.
 
     Raises:
-        ConfigError: for a learner that is not linear, or has learned nothing yet.
+        ConfigError: for a learner that is not linear, predicts another class than that of the
+            largest value, or has learned nothing yet.
     """
     if not isinstance(spec, LinearSpec) or not isinstance(state, LinearState):
         raise ConfigError("learner", spec.learner, "a linear one: others are no single matrix")
+    for field in ("class_weight", "costs"):
+        if getattr(spec, field):
+            raise ConfigError(field, getattr(spec, field), "left out: the likeliest is predicted")
     if not len(state.classes) and (spec.classifies or not _has_learned(spec, state)):
         raise ConfigError("labels", 0, "one at least: the learner has learned nothing yet")
     width, _ = width_of_inputs(spec, tracker.rank, channels)

@@ -49,6 +49,7 @@ lesson make_lesson(arena *from, int64_t classes, const mode *how, const vec *sum
                .n = -1};
   set_units(&at);
   if (how->coverage > 0.0) at.errors = sums->at + sums->size - ERROR_SUMS;
+  if (how->balanced) at.seen = sums->at + SEEN;
   return at;
 }
 
@@ -181,13 +182,52 @@ void learn_temper(double *temper, const double *values, const double *chances, i
   temper[BETA] = smaller(larger(beta, LEAST_BETA), MOST_BETA);
 }
 
-/* The class of the largest value, its probability, and how far that is ahead of the others'. */
+static int64_t largest_of(const double *values, int64_t known) {
+  int64_t best = 0;
+  for (int64_t c = 1; c < known; c++)
+    if (values[c] > values[best]) best = c;
+  return best;
+}
+
+/* How much a label of class c counts: of balanced classes the inverse of how often it came, or that
+one's root. */
+static double weight_of(const lesson *at, int64_t c) {
+  if (!at->seen) return 1.0;
+  double many = larger(at->seen[c], 1.0);
+  return 1.0 / (at->how->balanced == BY_ROOT ? sqrt(many) : many);
+}
+
+/* What it costs on the average to predict class c, by the table. */
+static double expected_cost(const lesson *at, const double *chances, int64_t c) {
+  const mat *costs = &at->how->costs;
+  double total = 0.0;
+  for (int64_t label = 0; label < at->known; label++)
+    total = fma(weight_of(at, label) * chances[label], row_of(costs, label)[c], total);
+  return total;
+}
+
+/* The class of least expected cost, the first of several. O(C), with a table of costs O(C²) */
+static int64_t cheapest_of(const lesson *at, const double *chances) {
+  int64_t best = 0;
+  double least = 0.0;
+  for (int64_t c = 0; c < at->known; c++) {
+    /* Where all errors cost the same, what is left is less the more the class itself weighs. */
+    double cost = at->how->costs.rows ? expected_cost(at, chances, c)
+                                      : -weight_of(at, c) * chances[c];
+    if (c == 0 || cost < least) {
+      best = c;
+      least = cost;
+    }
+  }
+  return best;
+}
+
+/* The class that is predicted, its probability, and how far that is ahead of the others'. */
 static void report_class(const lesson *at, const double *values, const double *chances) {
   predicted *out = at->out;
-  int64_t best = 0;
+  int plain = !at->seen && !at->how->costs.rows;
+  int64_t best = plain ? largest_of(values, at->known) : cheapest_of(at, chances);
   double second = -INFINITY;
-  for (int64_t c = 1; c < at->known; c++)
-    if (values[c] > values[best]) best = c;
   for (int64_t c = 0; c < at->known; c++)
     if (c != best && chances[c] > second) second = chances[c];
   out->code.at[at->n] = best;
@@ -240,6 +280,7 @@ static int report(lesson *at, const double *values, const double *chances) {
   int labelled = at->how->regression ? at->code >= 0 : at->code != MISSING;
   if (at->errors && at->known > 0 && labelled)
     follow_errors(at->errors, at->how->coverage, smaller(MAX_ERROR, error_of(at, chances, value)));
+  if (at->seen && at->code >= 0) at->seen[at->code] += 1.0;
   return at->code >= 0;
 }
 

@@ -16,6 +16,8 @@ the mean and the variance of the targets learned from; at the end, where interva
 what `follow_errors` keeps. */
 enum { SCORED, CORRECT, LEARNED, UNUSABLE, LEARNER_COUNTS };
 enum { SQUARED, ABSOLUTE, TEMPER, TARGET_MEAN = TEMPER + 2, TARGET_VARIANCE };
+/* In classification with balanced classes, where regression has the mean: labels of each class. */
+enum { SEEN = TARGET_MEAN };
 /* Columns of a temper. */
 enum { BETA, CURVATURE };
 
@@ -32,6 +34,9 @@ enum { EARLY = LEARNER_COUNTS + 2 };
 standard deviations. */
 enum { AS_THEY_ARE, SCALED, CENTRED };
 
+/* How classes are balanced where one is predicted. */
+enum { NOT_BALANCED, BY_COUNT, BY_ROOT };
+
 /* Codes of no label, and of one that can be held against a class but not be learned. */
 enum { MISSING = -1, UNUSABLE_LABEL = -2 };
 
@@ -44,6 +49,10 @@ typedef struct {
   int64_t known;
   int64_t units;
   double coverage;
+  /* How rare classes count more than frequent ones; what it costs to predict the column's class
+  where the label is the row's, without lines if all errors cost the same. */
+  int64_t balanced;
+  mat costs;
 } mode;
 
 typedef struct {
@@ -86,6 +95,8 @@ typedef struct {
   double centre, unit;
   /* What is known of the errors, where intervals or sets are asked for, else NULL. */
   double *errors;
+  /* Labels of each class so far, where classes are balanced, else NULL. */
+  double *seen;
 } lesson;
 
 /* How a decision value z of the units before is written in those now: turn·z + shift. */

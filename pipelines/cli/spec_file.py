@@ -34,13 +34,21 @@ def read_spec_file(path: str) -> dict[str, Any]:
     Raises:
         DataError: if it cannot be read, is too large, or holds something else.
     """
-    data = read_whole(path, _MOST_BYTES)
+    values = read_yaml(path, read_whole(path, _MOST_BYTES))
+    if not isinstance(values, dict):
+        raise DataError(path, "must hold fields and values (rank: 10)")
+    return values
+
+
+def read_yaml(path: str, data: bytes) -> Any:
+    """Return what the bytes of a YAML file hold.
+
+    Raises:
+        DataError: if they are no YAML.
+    """
     try:
-        values = yaml.load(data, _Loader)
+        return yaml.load(data, _Loader)
     # What makes values of texts raises whatever it meets: ValueError for the 31st of June,
     # KeyError for a truth value that is none, RecursionError for what is nested too deeply.
     except Exception as error:
         raise DataError(path, f"not YAML: {one_line(error)}") from error
-    if not isinstance(values, dict):
-        raise DataError(path, "must hold fields and values (rank: 10)")
-    return values

@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -27,6 +27,7 @@ from kerneltrack.settings import Setting, settings_of
 from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.command_line import flags_named
+from pipelines.cli.costs_file import read_costs
 from pipelines.cli.setting_flags import add_flag, help_of
 
 NONE = "none"
@@ -43,6 +44,7 @@ class Role:
         kinds: The specs' classes by name.
         without: Fields that the flag of the role's own name gives.
         plain: Fields whose flags have no prefix.
+        files: What reads the file that a field's flag names.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Role:
     kinds: Mapping[str, type[Spec]]
     without: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
+    files: Mapping[str, Callable[[str], Any]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def fields(self) -> dict[str, dict[str, Setting]]:
@@ -83,6 +86,11 @@ class Role:
                 text if len(names) == len(self.kinds) else f"{', '.join(names)}: {text}"
                 for text, names in texts.items()
             )
+            if field in self.files:
+                about = about.replace("%", "%%")
+                dest = self.place(field)
+                group.add_argument(self.flag(field), metavar="FILE", dest=dest, help=about)
+                continue
             add_flag(
                 group,
                 next(iter(settings.values())),
@@ -105,7 +113,8 @@ class Role:
             if chosen not in settings:
                 raise ConfigError(self.flag(name), value, f"left out for {chosen}")
             with self.named():
-                values[name] = settings[chosen].read(value)
+                read: Callable[[str], Any] = self.files.get(name, settings[chosen].read)
+                values[name] = read(value)
         return values
 
     def named(self) -> AbstractContextManager[None]:
@@ -123,7 +132,8 @@ LEARNER = Role(
     "learner",
     "learner-",
     {name: LEARNERS.spec_type(name) for name in LEARNERS},
-    plain=("inputs", "intervals"),
+    plain=("inputs", "intervals", "class_weight", "costs"),
+    files={"costs": read_costs},
 )
 DRIFT = Role("drift", "drift-", {"drift": DriftSpec})
 REFERENCE = Role(

@@ -322,6 +322,25 @@ def test_classes_without_room_are_named(tmp_path: Path, capsys: pytest.CaptureFi
     assert "no room" not in capsys.readouterr().out
 
 
+def test_costs_and_weights_are_flags(tmp_path: Path) -> None:
+    table = labelled_table(300, models=1)
+    source = write(tmp_path / "in.parquet", table)
+    label, prediction = CLASSES["string"][:2]
+    costs = tmp_path / "costs.csv"
+    costs.write_text(f"true,predicted,cost\n{label},{prediction},20\n", encoding="utf-8")
+    asked = (*COLUMNS, *SMALL, *RIDGE, "--inputs", "features")
+    weighed = (*asked, "--class-weight", "root", "--costs", str(costs))
+    track(source, *weighed, "--output", str(tmp_path / "out"))
+    spec = RidgeSpec(class_weight="root", costs=((label, prediction, 20.0),))
+    assert record_of(tmp_path / "out")["learner"]["costs"] == [[label, prediction, 20.0]]
+    model = learned_from(table, SPEC)
+    names = [None if label is None else str(label) for label in model.label]
+    _, said = learn_all(spec, model.z, names)
+    lines = lines_of(tmp_path / "out", "predictions")["m/0"]
+    assert [line["prediction"] for line in lines] == said.names
+    assert said.names != learn_all(RidgeSpec(), model.z, names)[1].names
+
+
 def test_sets_of_classes_are_a_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = labelled_table(300, models=2)
     source = write(tmp_path / "in.parquet", table)

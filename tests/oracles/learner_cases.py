@@ -67,6 +67,9 @@ SPECS: tuple[LearnerSpec, ...] = (
     HingeSpec(intervals=0.9),
     POLKSpec(warmup=20, budget=8, batch=3, intervals=0.5),
     AutoSpec(budget=8, inputs="features", intervals=0.99),
+    HingeSpec(class_weight="balanced", max_classes=4),
+    POLKSpec(warmup=20, budget=8, batch=3, class_weight="root", intervals=0.5),
+    AutoSpec(budget=8, inputs="features", costs=(("run", "walk", 3.0), ("still", "run", 0.2))),
 )
 SPECS += tuple(
     LEARNERS.spec_type(name)() for name in LEARNERS if all(spec.learner != name for spec in SPECS)

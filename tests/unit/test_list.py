@@ -17,6 +17,7 @@ from kerneltrack.trackers.doubly.spec import FEATURE_KERNELS
 from kerneltrack.trackers.okfeb.spec import POLICIES
 from pipelines.cli.list_parts import CHOICES, choices_of, paper_of
 from pipelines.cli.main import main
+from pipelines.cli.spec_options import LEARNER
 
 PARTS: tuple[Registry[Any, Any], ...] = (TRACKERS, LEARNERS)
 NAMES = dict(
@@ -75,7 +76,7 @@ def test_a_part_has_its_settings_with_range_and_default(
     kind = DriftSpec if registry is None else registry.spec_type(name)
     prefix = "drift-" if registry is None else "" if registry is TRACKERS else "learner-"
     flags = [
-        f"--{field}" if field in ("inputs", "intervals") else f"--{prefix}{field.replace('_', '-')}"
+        f"--{'' if field in LEARNER.plain else prefix}{field}".replace("_", "-")
         for field in settings_of(kind)
     ]
     assert re.findall(r"^    (--\S+)$", told, re.MULTILINE) == flags

@@ -54,7 +54,8 @@ class LearnerState(Protocol):
     Attributes:
         sums: (4,) squared and absolute errors of the rows scored (regression); β, by which decision
             values become probabilities, and the curvature met so far (see `prequential`). (6,) in
-            regression: behind them mean and variance of the targets learned from. Three more where
+            regression: behind them mean and variance of the targets learned from. With balanced
+            classes, behind them how many labels each of `max_classes` classes had. Three more where
             intervals are asked for: the logarithm of the bound of errors, errors so far, and
             errors in a row that were above it (below 0: that were not).
         counts: Rows scored, rows predicted correctly, rows learned from, labels that could not be
@@ -93,8 +94,9 @@ class Predictions:
             None in regression.
         score: (n,) probability of the predicted class, 0 before the first label; None in
             regression.
-        margin: (n,) how far it is ahead of the second largest, 0 if fewer than two classes are
-            known; None in regression.
+        margin: (n,) how far it is ahead of the largest other one, below 0 where costs or weights
+            chose another class than the likeliest; 0 if fewer than two classes are known; None in
+            regression.
         value: (n,) predicted target, NaN before the first label; None in classification.
         scored: (n,) True where a prediction met a label.
         correct: (n,) True where the two agree; None in regression.

@@ -21,6 +21,8 @@ they move, weights are written in the new units, and functions with a bias stay 
 ridge holds the bias back. So targets ay + b are predicted as aŷ + b, but for rounding, of the order
 of n·ε·|b|/(aσ). Without a bias (`bias=False`) targets are scaled only, by their root mean square.
 
+**Predictions** are of the likeliest class, or of the class of least expected cost (`costs`).
+
 **Sets of classes** are the same: with p of the above, the set is of the classes c of
 -log p_c <= q, where log q follows -log p_y of the labels, as below. A class that was not known
 before counts as odder than any that is. A set is empty where no class is likely enough: a learner
@@ -80,9 +82,10 @@ from kerneltrack.learners.common.base import (
     Labels,
     Predictions,
 )
+from kerneltrack.learners.common.costs import table_of
 from kerneltrack.learners.common.label_sets import no_sets
 from kerneltrack.learners.common.labels import MAX_NAME, MAX_TARGET, Coded, coded, no_labels
-from kerneltrack.learners.common.spec import LearnerSpec
+from kerneltrack.learners.common.spec import WEIGHTS, LearnerSpec
 from kerneltrack.limits import MOST, Like, check_counts, copies_like
 from kerneltrack.native.binding import call
 
@@ -110,6 +113,8 @@ class Mode(NamedTuple):
         known: Classes known at the first row; in regression 1 once a target was learned from.
         units: What targets are learned as: `AS_THEY_ARE`, `SCALED` or `CENTRED`.
         coverage: Share of labels that intervals or sets are to hold; 0: there are none.
+        balanced: How classes are balanced where one is predicted, a place in `WEIGHTS`.
+        costs: What errors cost, `costs.table_of` of all classes known after the rows.
     """
 
     predict: bool
@@ -118,6 +123,8 @@ class Mode(NamedTuple):
     known: int
     units: int
     coverage: float
+    balanced: int
+    costs: FloatArray
 
 
 class Predicted(NamedTuple):
@@ -224,7 +231,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         spans = zip(starts.tolist(), stops.tolist(), strict=True)
         each = zip(states, spans, classes, learned, strict=True)
         for state, (start, stop), own, many in each:
-            mode = self.mode(spec, state, True, True)
+            mode = self.mode(spec, state, True, True, own)
             room = self.roomy(spec, state, own, many)
             given = Coded(labels.codes[start:stop], labels.targets[start:stop])
             told = out.part(start, stop)
@@ -306,6 +313,8 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         check_counts("state.counts", state.counts)
         if not spec.classifies:
             _check_units(*state.sums[[TARGET_MEAN, TARGET_VARIANCE]].tolist())
+        if spec.class_weight:
+            _check_seen(state.sums[SUMS : SUMS + spec.max_classes])
         if spec.intervals is not None:
             _check_errors(*state.sums[-ERROR_SUMS:].tolist())
         beta, curvature = state.sums[[BETA, CURVATURE]].tolist()
@@ -339,11 +348,21 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         """Check whether the learner's functions may be moved by a constant."""
         return True
 
-    def mode(self, spec: _S, state: _T, predict: bool, learn: bool) -> Mode:
-        """Return what a call does with each row."""
+    def mode(
+        self,
+        spec: _S,
+        state: _T,
+        predict: bool,
+        learn: bool,
+        classes: tuple[str, ...] | None = None,
+    ) -> Mode:
+        """Return what a call does with each row; `classes`: after the rows, the state's if None."""
         known = known_classes(spec, state)
         coverage = float(spec.intervals or 0.0)
-        return Mode(predict, learn, not spec.classifies, known, self.units(spec), coverage)
+        balanced = WEIGHTS.index(spec.class_weight)
+        costs = table_of(spec.costs, state.classes if classes is None else classes)
+        units = self.units(spec)
+        return Mode(predict, learn, not spec.classifies, known, units, coverage, balanced, costs)
 
     def in_target_units(self, spec: _S, state: _T, values: FloatArray) -> FloatArray:
         """Return values of a loop, (n, k), in the units of targets; those of classes as is."""
@@ -367,7 +386,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     ) -> tuple[_T, Predictions]:
         rows, valid = self.checked_rows(spec, state, features)
         numbers, classes = coded(spec, state.classes, labels, valid, grow=True)
-        mode = self.mode(spec, state, predict, True)
+        mode = self.mode(spec, state, predict, True, classes)
         out = empty_predictions(spec, valid, len(classes))
         room = self.roomy(spec, state, classes, int(np.count_nonzero(numbers.codes >= 0)))
         after = self.process(spec, mode, room, rows, numbers, out)
@@ -377,6 +396,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
 def many_sums(spec: LearnerSpec) -> int:
     """Return how many entries a state's sums have."""
     own = SUMS if spec.classifies else TARGET_VARIANCE + 1
+    own += spec.max_classes if spec.class_weight else 0
     return own if spec.intervals is None else own + ERROR_SUMS
 
 
@@ -449,6 +469,12 @@ def _check_units(mean: float, variance: float) -> None:
     if not (abs(mean) <= largest and 0.0 <= variance <= largest * largest):
         allowed = f"a mean up to {largest:g} and a variance from 0 to its square"
         raise ConfigError("state.sums", [mean, variance], allowed)
+
+
+def _check_seen(seen: FloatArray) -> None:
+    """Check how many labels classes had."""
+    if not ((seen >= 0.0) & (seen <= MOST) & (seen == np.floor(seen))).all():
+        raise ConfigError("state.sums", seen.tolist(), f"whole numbers from 0 to {MOST}")
 
 
 def _check_errors(bound: float, many: float, run: float) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Annotated, ClassVar
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.learners.common.costs import Costs, checked_costs
 from kerneltrack.settings import OneOf, Range
 from kerneltrack.specs import Spec
 
@@ -15,6 +16,9 @@ TASKS = (CLASSIFICATION, REGRESSION)
 MAX_CLASSES = 10_000
 BOTH, FEATURES, ROWS = "both", "features", "rows"
 INPUTS = (BOTH, FEATURES, ROWS)
+BALANCED, ROOT = "balanced", "root"
+WEIGHTS = (None, BALANCED, ROOT)
+"""Weights of classes, by what native/learning.h calls them."""
 OF_INTERVALS = ("coverage", "width", "interval_score")
 """What metrics say of intervals; see `board.of_intervals`."""
 OF_SETS = ("coverage", "set_size")
@@ -53,10 +57,33 @@ class LearnerSpec(Spec):
         the set that is predicted; both follow past errors. None: neither.""",
     ] = None
 
+    class_weight: Annotated[
+        str | None,
+        OneOf((BALANCED, ROOT)),
+        """How much a class counts where one is predicted: the inverse of how often it came so far
+        (balanced), or of that one's square root (root), so that rare classes are found at the cost
+        of frequent ones. None: all rows alike. What is learned and probabilities stay as they
+        are.""",
+    ] = None
+
+    costs: Annotated[
+        Costs,
+        """What errors cost: true class, predicted class and cost (in a CSV file the columns true,
+        predicted and cost, in YAML a list). A pair that is left out costs 1, and 0 where the
+        prediction is right. The class of least expected cost is predicted.""",
+    ] = ()
+
+    def resolve(self) -> None:
+        """Take costs as files and JSON have them."""
+        self.replace("costs", checked_costs(self.costs))
+
     def check_together(self) -> None:
-        """Refuse a task that the learner cannot do."""
+        """Refuse a task that the learner cannot do, and what is said of classes of targets."""
         if self.task not in self.tasks:
             raise ConfigError("task", self.task, f"{' or '.join(self.tasks)} for {self.learner}")
+        for field in ("class_weight", "costs"):
+            if getattr(self, field) and not self.classifies:
+                raise ConfigError(field, getattr(self, field), "left out in regression")
 
     @property
     def input_kind(self) -> str:
