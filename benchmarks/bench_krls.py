@@ -1,0 +1,110 @@
+"""Regressors against KRLS-T, on four sets in their own order and shuffled.
+
+    python benchmarks/bench_krls.py [--sets cadata ...] [--rows 8000] [--orders 3] [--budget 120]
+
+Each row is predicted from the row itself, standardised by the first ones, then learned. `auto`, a
+recursive ridge on rows and KRLS-T with as many stored rows as `auto` has landmarks; KRLS-T's width,
+noise and memory are those of 27 settings with the least error on the first 1,000 rows (ours are the
+defaults). The figure is the RMSE over the standard deviation of the target, on the rows behind
+these 1,000; µs a row of KRLS-T are NumPy's.
+
+- cadata, cpusmall: as in `defaults_sets`;
+- sarcos: the first torque of a robot's arm by its 21 positions, velocities and accelerations;
+- gas: the concentration by the 128 features of gas sensors that drift.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy.io import loadmat
+
+from benchmarks.bench_sets import inputs_of
+from benchmarks.defaults_sets import ORDERS, OWN, ordered, whole
+from benchmarks.krls_tracker import CHOSEN_BY, tuned_tracker
+from benchmarks.places import DATA
+from benchmarks.prequential_sets import FloatArray, Stream, matrix_of
+from kerneltrack.in_memory import learn_all
+from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
+
+OURS: dict[str, LearnerSpec] = {
+    "auto": AutoSpec(task="regression"),
+    "ridge": RidgeSpec(task="regression"),
+}
+KRLS_T = "KRLS-T"
+METHODS = (*OURS, KRLS_T)
+
+
+def _sarcos() -> Stream:
+    table = loadmat(DATA / "sarcos_inv_test.mat")["sarcos_inv_test"].astype(np.float64)
+    return Stream(table[:, :21].copy(), table[:, 21].copy(), ())
+
+
+def _gas() -> Stream:
+    table = pq.read_table(DATA / "gas_drift.parquet")
+    names = [f"f{place}" for place in range(1, 129)]
+    return Stream(matrix_of(table, names), table["conc"].to_numpy().astype(np.float64), ())
+
+
+SETS: dict[str, Callable[[], Stream]] = {
+    "cadata": lambda: whole("cadata"),
+    "cpusmall": lambda: whole("cpusmall"),
+    "sarcos": _sarcos,
+    "gas": _gas,
+}
+
+
+def errors_of(stream: Stream, budget: int) -> Iterator[tuple[str, float, float, str]]:
+    """Yield method, relative RMSE, µs a row and the setting chosen, of each method."""
+    given, targets = inputs_of(stream), np.asarray(stream.labels, np.float64)
+    truth = targets[CHOSEN_BY:]
+
+    def relative(said: FloatArray) -> float:
+        return float(np.sqrt(np.mean((said[CHOSEN_BY:] - truth) ** 2)) / targets.std())
+
+    for name, spec in OURS.items():
+        begin = time.process_time()
+        said = learn_all(spec, given, targets, None)[1]
+        micros = (time.process_time() - begin) / len(given) * 1e6
+        if said.value is None:
+            raise ValueError("no targets")
+        yield name, relative(said.value), micros, ""
+    begin = time.process_time()
+    told, setting = tuned_tracker(given, targets, budget)
+    micros = (time.process_time() - begin) / len(given) * 1e6
+    yield KRLS_T, relative(told), micros, str(setting)
+
+
+def main() -> int:
+    """Print a line for each set and order; 1 if `auto` is not ahead everywhere."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--sets", nargs="+", choices=[*SETS], default=[*SETS])
+    parser.add_argument("--rows", type=int, default=8_000)
+    parser.add_argument("--orders", type=int, default=3, help="Shuffled orders.")
+    parser.add_argument("--budget", type=int, default=120)
+    args = parser.parse_args()
+    print(f"{'set':10s}{'order':10s}" + "".join(f"{name:>9s}" for name in METHODS))
+    behind = 0
+    for name in args.sets:
+        rows = SETS[name]()
+        for order in ORDERS:
+            found: dict[str, list[float]] = {method: [] for method in METHODS}
+            for seed in range(1 if order == OWN else args.orders):
+                stream = ordered(rows, order, seed, args.rows)
+                for method, error, micros, setting in errors_of(stream, args.budget):
+                    found[method].append(error)
+                    print(f"    {method}: {error:.4f}, {micros:.0f} µs a row {setting}", flush=True)
+            means = {method: float(np.mean(errors)) for method, errors in found.items()}
+            behind += means["auto"] > min(means.values())
+            line = "".join(f"{mean:9.4f}" for mean in means.values())
+            print(f"{name:10s}{order:10s}{line}", flush=True)
+    print(f"auto is behind on {behind} of {len(args.sets) * len(ORDERS)} streams")
+    return int(behind > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
