@@ -81,7 +81,8 @@ def _flag(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     shown = ", ".join(action.option_strings)
     shown = " ".join(part for part in (shown, value) if part)
     about = (action.help or "") % {"default": action.default, "prog": parser.prog}
-    return f"| {_code(shown)} | {_cell(about)} |"
+    lines = "<br>".join(_cell(line) for line in about.split("\n"))
+    return f"| {_code(shown)} | {lines} |"
 
 
 def settings() -> str:

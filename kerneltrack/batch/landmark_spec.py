@@ -29,35 +29,37 @@ class LandmarkSpec(Spec):
     method: Annotated[
         str,
         OneOf(METHODS),
-        """"bcd-pg" (block coordinate descent, proximal update of a row), "bcd-ex" (exact update),
-        "kmeans" (the rows next to scikit-learn's k-means centres) or "uniform".""",
+        """How to choose: "bcd-pg" (block coordinate descent, proximal update of a row), "bcd-ex"
+        (exact update), "kmeans" (the rows nearest to the centres of scikit-learn's k-means)
+        or "uniform".""",
     ] = "bcd-pg"
     count: Annotated[int, Range(1, 10_000), "Most landmarks. The descents may keep fewer."] = 20
     rank: Annotated[
-        int, Range(1, 10_000), "Columns r of the factor of the descents, at most `count`."
+        int, Range(1, 10_000), "Number of columns r of the descents' factor, at most `count`."
     ] = 10
-    start: Annotated[str, OneOf(STARTS), "What rows the descents start from."] = "uniform"
+    start: Annotated[str, OneOf(STARTS), "Rows from which the descents start."] = "uniform"
     penalty: Annotated[
         float | Literal["auto"],
         Range(0, math.inf, "()"),
-        """η, the price of a row of the factor that is not zero; or "auto", a fifth of that at which
+        """Penalty η on each nonzero row of the factor. "auto" is a fifth of the penalty at which
         no row would enter.""",
     ] = "auto"
-    ridge: Annotated[float, Range(1e-12, 1e6), "λ of the descents."] = 1e-3
+    ridge: Annotated[float, Range(1e-12, 1e6), "Ridge λ of the descents."] = 1e-3
     sweeps: Annotated[int, Range(1, 10_000), "Most sweeps of a descent at one penalty."] = 50
     tolerance: Annotated[
         float, Range(0, 1, "[)"), "Relative change of Q at which a descent stops."
     ] = 1e-4
-    kernel: Annotated[str, OneOf(KERNELS), "κ(x, y)."] = "gaussian"
+    kernel: Annotated[str, OneOf(KERNELS), "Kernel κ(x, y)."] = "gaussian"
     gamma: Annotated[
         float | Literal["median"],
         Range(0, math.inf, "()"),
-        """Bandwidth of the Gaussian (exp(-‖x-y‖²/γ)) and the Laplacian kernel, or "median".""",
+        """Bandwidth γ of the Gaussian kernel (exp(-‖x-y‖²/γ)) and the Laplacian kernel, or
+        "median".""",
     ] = "median"
     degree: Annotated[int, Range(1, 20), "Degree of the polynomial kernel."] = 2
     offset: Annotated[float, Range(0, 1e100, "[)"), "Offset of the polynomial kernel."] = 1.0
     standardise: Annotated[
-        bool, "Subtract the mean and divide by the standard deviation of the rows."
+        bool, "Standardise channels by the mean and standard deviation of the rows."
     ] = True
     seed: Annotated[int, Range(0, 2**32 - 1), "Seed of the start."] = 0
 

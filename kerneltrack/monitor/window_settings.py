@@ -18,16 +18,18 @@ class WindowSettings(Settings):
     moving: Annotated[
         int | None,
         Range(1, MOST_MOVING),
-        """Also measure the last N rows after every row, from the N-th on, under the subspace after
-        that row: the paper's moving window.""",
+        """Also measure the last N rows after every row, from the N-th on, under the subspace
+        after that row (the paper's moving window).""",
     ] = None
     most_rows: Annotated[
         int,
         Range(2, 100_000),
-        """Rows of a model kept for its windows that are open. A window with more is measured on
-        some of its rows at equal spacing, at least about half as many: the cost of a window is
-        quadratic in the rows that are measured.""",
+        """Most rows of a device kept for its open windows. A longer window is measured on some
+        of its rows at equal spacing, at least about half as many; the cost of a window is
+        quadratic in this number.""",
     ] = 1_000
     confidence: Annotated[
-        float, Range(0, 1, "()"), "Probability that Prop. 4's bound on future rows holds."
+        float,
+        Range(0, 1, "()"),
+        "Probability with which the bound of Prop. 4 on future rows holds.",
     ] = 0.95

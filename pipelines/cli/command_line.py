@@ -7,7 +7,6 @@ import difflib
 import functools
 import os
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -27,6 +26,24 @@ class UsageError(Exception):
     """The command line itself is wrong."""
 
 
+class _Paragraphs(argparse.HelpFormatter):
+    """Keeps the line ends of texts, so that each line is a paragraph of its own."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        parts = text.split("\n")
+        return [
+            line for part in parts for line in super(_Paragraphs, self)._split_lines(part, width)
+        ]
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled = super()._fill_text
+        # Lines that begin with spaces are tables.
+        return "\n".join(
+            part if part.startswith(" ") else filled(part, width, indent)
+            for part in text.split("\n")
+        )
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, and whose help is short unless all is asked for.
 
@@ -36,10 +53,15 @@ class Parser(argparse.ArgumentParser):
 
     common: frozenset[str] = frozenset()
 
+    def __init__(self, **options: Any) -> None:
+        """Keep the line ends of help texts."""
+        super().__init__(**{"formatter_class": _Paragraphs, "add_help": False, **options})
+        self.add_argument("-h", "--help", action="help", help="Show this help and exit.")
+
     def show_common(self, flags: Iterable[str]) -> None:
         """Let `--help` show only these flags, and add `--help-all`."""
         self.common = frozenset(flags)
-        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all flags and exit")
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="Show all flags and exit.")
 
     def format_help(self) -> str:
         """Return the help."""
@@ -52,7 +74,7 @@ class Parser(argparse.ArgumentParser):
             text = super().format_help()
         finally:
             self.formatter_class = ordinary
-        more = f"{len(hidden)} more flags, and more about these: {self.prog} --help-all"
+        more = f"{len(hidden)} more flags, and details of these: {self.prog} --help-all"
         return f"{text}\n{more}\n"
 
     def error(self, message: str) -> NoReturn:
@@ -63,17 +85,17 @@ class Parser(argparse.ArgumentParser):
 _MOST_LETTERS = 20
 """Of a flag's choices, where each flag has a line."""
 _OF = re.compile(r"^\w+(, \w+)*: (?=[A-Z])")
-"""What a setting's text begins with that says of which trackers or learners it is."""
-_END = re.compile(r"[;:.] |, (?=which|without|found|those)| \(")
-"""Where the first thing that a flag's text says is over."""
+"""The trackers or learners at the start of a setting's text."""
+_END = re.compile(r"\. |\.$| \[|\n")
+"""The end of the first sentence of a flag's text."""
 
 
 def _is_hidden(action: argparse.Action, common: frozenset[str]) -> bool:
     return bool(action.option_strings) and not common & set(action.option_strings)
 
 
-class _LineEach(argparse.HelpFormatter):
-    """Gives each common flag a line: the first thing that its text says; and no group a text."""
+class _LineEach(_Paragraphs):
+    """Shows the first sentence of each common flag's text, and no group's text."""
 
     def __init__(self, prog: str, common: frozenset[str]) -> None:
         """Leave room for the flags' names."""
@@ -92,8 +114,7 @@ class _LineEach(argparse.HelpFormatter):
 
     def _expand_help(self, action: argparse.Action) -> str:
         about = _OF.sub("", super()._expand_help(action))
-        first = _END.split(about, maxsplit=1)[0].rstrip(".;:")
-        return first[:1].upper() + first[1:]
+        return _END.split(about, maxsplit=1)[0] + "."
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
         if action.nargs == argparse.ONE_OR_MORE:
@@ -104,9 +125,6 @@ class _LineEach(argparse.HelpFormatter):
         if action.choices is not None and len(",".join(action.choices)) > _MOST_LETTERS:
             return lambda size: ("NAME",) * size
         return super()._metavar_formatter(action, default_metavar)
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return [textwrap.shorten(text, width, placeholder=" ...")]
 
 
 class _HelpAll(argparse.Action):

@@ -48,7 +48,7 @@ COMMON = (
     *(
         "--window",
         "--reference",
-        "--false-alarms",
+        "--reference-false-alarms",
         "--drift",
         "--snapshot-every",
         "--warm-start",
@@ -69,10 +69,10 @@ def add_job_flags(
         without: What holds without `--max-disorder` and `--max-jump`, and what `--metrics-window`
             gives besides.
         late: Where late data go.
-        labels: What `--labels` or `--labels-topic` is told to be for.
+        labels: The flag that delayed labels come from, with "from".
     """
     parser.add_argument(
-        "--extras", nargs="+", choices=("q", "s"), default=(), help="more features per row"
+        "--extras", nargs="+", choices=("q", "s"), default=(), help="Write more numbers per row."
     )
     _add_order_flags(parser, without, late)
     spec_options.add_spec_flags(parser)
@@ -86,12 +86,13 @@ def _add_order_flags(
 ) -> None:
     group = parser.add_argument_group("order")
     abouts = {
-        "max_disorder": "rows that come later than this behind their model's newest are late data "
-        f"and go to the {late} (default: {without['max_disorder']})",
-        "max_jump": "rows further ahead of their model's newest than this wait until --jump-rows "
-        f"of them agree; fewer are refused (default: {without['max_jump']})",
-        "hold_for": "with --missing hold: how long a channel's last value stands in for a missing "
-        f"one (default {HOLD_FOR:g})",
+        "max_disorder": "Refuse rows that come later than this. Rows further behind the device's "
+        f"newest row are late data and go to the {late}. [default: {without['max_disorder']}]",
+        "max_jump": "Let rows further ahead of the device's newest row than this wait until "
+        "--jump-rows of them agree. Fewer are refused. "
+        f"[default: {without['max_jump']}]",
+        "hold_for": "With --missing hold: repeat a channel's last value for this long. "
+        f"[default {HOLD_FOR:g}]",
     }
     ORDER.add(group, abouts, "idle_flush")
 
@@ -99,13 +100,21 @@ def _add_order_flags(
 def add_window_flags(parser: argparse.ArgumentParser, moving: bool = True) -> None:
     """Add the flags of windows; `moving`: also that of the moving window."""
     group = parser.add_argument_group(
-        "kernel mismatch", "How far the kernel matrix of a window's rows is from the subspace's."
+        "kernel mismatch", "How badly the subspace fits the rows of a window."
     )
-    group.add_argument("--window", **SECONDS, help="length of event-time windows")
     group.add_argument(
-        "--window-period", **SECONDS, help="from start to start (default: the length)"
+        "--window",
+        **SECONDS,
+        help="Measure the kernel mismatch in such windows. SECONDS is their length in event time.",
     )
-    group.add_argument("--window-offset", **SECONDS, help="start of a window (default 0)")
+    group.add_argument(
+        "--window-period",
+        **SECONDS,
+        help="Time from the start of a window to the start of the next. [default: the length]",
+    )
+    group.add_argument(
+        "--window-offset", **SECONDS, help="Start of one of the windows. [default 0]"
+    )
     if not moving:
         parser.set_defaults(moving_window=None)
     WINDOWS.add(group, {}, *([] if moving else ["moving"]))
@@ -116,29 +125,33 @@ def _add_label_flags(
 ) -> None:
     group = parser.add_argument_group(
         "labels",
-        f"The learner takes the --label column. Delayed labels, {labels}, are matched by model id "
+        f"The learner uses the --label column. Delayed labels, {labels}, are matched by device "
         "and row index or time.",
     )
     group.add_argument(
-        "--label-index", default=None, metavar="COLUMN", help="row index in them (else: --time)"
+        "--label-index",
+        default=None,
+        metavar="COLUMN",
+        help="Match delayed labels by the row index in this column. [default: by --time]",
     )
     group.add_argument(
         "--label-column",
         default=None,
         metavar="COLUMN",
-        help="label in them (default: that of --label, or label)",
+        help="Column of the label among delayed labels. [default: --label, or label]",
     )
     abouts = {
-        "wait": "rows wait so long, in event time, for their labels, then are learned from in "
-        "order (default: not at all, as with labels beside the rows)",
-        "most_rows": "most rows of a model that wait for their labels; of more the oldest wait no "
-        f"longer (default {MOST_WAITING} with --label-wait)",
+        "wait": "Let rows wait this long, in event time, for their labels; then learn them in "
+        "order. [default: no wait, labels come with the rows]",
+        "most_rows": "Let at most this many rows of a device wait for labels; the oldest stop "
+        f"waiting first. [default {MOST_WAITING} with --label-wait]",
     }
     LATE_LABELS.add(group, abouts)
     group.add_argument(
         "--metrics-window",
         **SECONDS,
-        help=f"event-time windows of the learner's metrics (default: {without['metrics_window']})",
+        help="Write the learner's metrics for windows of this length. "
+        f"[default: {without['metrics_window']}]",
     )
 
 
@@ -147,22 +160,25 @@ def _add_snapshot_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--snapshot-every",
         **SECONDS,
-        help="write snapshots at these boundaries of event time too, not only at the end",
+        help="Also write snapshots at this interval. It is in event time; without it, only at "
+        "the end.",
     )
     group.add_argument(
         "--warm-start",
         default=None,
         metavar="FOLDER",
-        help="begin from another run's snapshots (DIR/snapshots)",
+        help="Continue from another run's snapshots. They are in DIR/snapshots.",
     )
     group.add_argument(
         "--start-from",
         default=None,
         metavar="FILE",
-        help="begin models from the landmarks that `kerneltrack landmarks` wrote",
+        help="Start models from these landmarks. `kerneltrack landmarks` writes them.",
     )
     group.add_argument(
-        "--float32", action="store_true", help="trackers in single precision: half the size"
+        "--float32",
+        action="store_true",
+        help="Write the trackers' snapshots in single precision, at half the size.",
     )
 
 

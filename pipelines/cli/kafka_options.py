@@ -18,12 +18,14 @@ def _add_settings(group: Any, flag: str, text: str) -> None:
 
 def add_client_flags(group: Any) -> None:
     """Add the flags of librdkafka's clients."""
-    group.add_argument("--brokers", default=None, metavar="HOST:PORT,...", help="of Kafka")
+    group.add_argument(
+        "--brokers", default=None, metavar="HOST:PORT,...", help="Connect to these Kafka brokers."
+    )
     _add_settings(
         group,
         "--client",
-        "a setting of librdkafka's clients (security.protocol=SASL_SSL); secrets as "
-        "${file:PATH:KEY} or ${env:NAME}",
+        "Pass a setting to librdkafka's clients (security.protocol=SASL_SSL). Write secrets as "
+        "${file:PATH:KEY} or ${env:NAME}.",
     )
 
 
@@ -32,8 +34,8 @@ def add_consumer_flag(group: Any) -> None:
     _add_settings(
         group,
         "--consumer",
-        "a setting of Java's consumer, which reads the input; secrets as with --client, read "
-        "where Flink runs",
+        "Pass a setting to Java's consumer, which reads the input. Write secrets as for --client; "
+        "they are read where Flink runs.",
     )
 
 
@@ -42,8 +44,8 @@ def add_registry_flag(group: Any) -> None:
     _add_settings(
         group,
         "--registry",
-        "a setting of the schema registry that --format confluent-avro and confluent-protobuf "
-        "need: url, basic.auth.user.info, ssl.ca.location; secrets as with --client",
+        "Pass a setting of the schema registry for --format confluent-avro or confluent-protobuf: "
+        "url, basic.auth.user.info or ssl.ca.location. Write secrets as for --client.",
     )
 
 

@@ -45,7 +45,7 @@ MONITORS = {
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags to a parser."""
     parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="only this tracker or learner, with its settings"
+        "name", nargs="?", metavar="NAME", help="Show this tracker or learner, with its settings."
     )
 
 

@@ -6,6 +6,7 @@ take.
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import errno
 import logging
@@ -58,34 +59,34 @@ class CommandEntry(NamedTuple):
 
 COMMANDS = {
     "track": CommandEntry(
-        "Find devices that are off in files; write features, snapshots and a report.",
+        "Find devices that are off in files, and write a report.",
         "files.options.add_track_flags",
         "files.track.run",
         "files.options.check",
     ),
     "score": CommandEntry(
-        "Score files with a run's snapshots, without learning; write features and predictions.",
+        "Apply a run's models to new files, without learning.",
         "files.options.add_score_flags",
         "files.score.run",
         "files.options.check",
     ),
     "landmarks": CommandEntry(
-        "Choose representative rows of files.",
+        "Choose representative rows for models to start from.",
         "files.options.add_landmark_flags",
         "files.landmarks.run",
     ),
     "tune": CommandEntry(
-        "Compare settings on a sample of labelled rows; write the best as a spec file.",
+        "Find the best settings on a sample of labelled rows.",
         "files.options.add_tune_flags",
         "files.tune.run",
     ),
     "list": CommandEntry(
-        "List trackers, learners, kernels and budget policies, or the settings of one.",
+        "List trackers and learners, or the settings of one.",
         "cli.list_parts.add_flags",
         "cli.list_parts.run",
     ),
     "devices": CommandEntry(
-        "Print which devices are off now: of a run's folder, or of a live job's devices topic.",
+        "Print which devices are off now, in a run or live job.",
         "devices.options.add_flags",
         "devices.command.run",
     ),
@@ -95,7 +96,7 @@ COMMANDS = {
         "report.write.run",
     ),
     "inspect": CommandEntry(
-        "Print what a snapshot holds.", "files.inspect.add_flags", "files.inspect.run"
+        "Print the contents of a snapshot.", "files.inspect.add_flags", "files.inspect.run"
     ),
     "export": CommandEntry(
         "Write models for ONNX, MLflow or the Hugging Face Hub.",
@@ -103,13 +104,13 @@ COMMANDS = {
         "files.export.run",
     ),
     "stream": CommandEntry(
-        "Find devices that are off in a Kafka topic, live on Flink; write topics.",
+        "Find devices that are off in a Kafka topic, on Flink.",
         "live.options.add_flags",
         "live.stream.run",
         "live.columns.check",
     ),
     "replay": CommandEntry(
-        "Send the rows of files to a Kafka topic as a live stream.",
+        "Send rows of files to a Kafka topic, as a live stream.",
         "topics.options.add_replay_flags",
         "topics.replay.run",
     ),
@@ -124,12 +125,12 @@ COMMANDS = {
         "topics.dead_letters.run",
     ),
     "reset": CommandEntry(
-        "Restart a model of a live job, from nothing or from a snapshot.",
+        "Restart the model of one device in a live job.",
         "topics.options.add_reset_flags",
         "topics.reset.run",
     ),
     "stop": CommandEntry(
-        "End a live job, with a savepoint or without.",
+        "End a live job, with or without a savepoint.",
         "live.options.add_stop_flags",
         "live.stop.run",
     ),
@@ -139,6 +140,16 @@ COMMANDS = {
         "live.in_cluster.run",
     ),
 }
+
+GROUPS = {
+    "Which devices are off?": ("track", "devices", "report", "score"),
+    "Learn labels, choose settings": ("tune", "list", "landmarks"),
+    "Live streams": (
+        *("stream", "stop", "cluster", "replay", "read-output", "replay-dead-letters", "reset"),
+    ),
+    "Models": ("inspect", "export"),
+}
+"""Commands by what they are for, as the help lists them."""
 
 EXTRAS = {
     "apache_beam": "beam",
@@ -281,11 +292,16 @@ def parser_of(name: str | None) -> Parser:
     """Return a parser that knows all commands, and of one of them also the flags."""
     parser = Parser(
         prog="kerneltrack",
-        description="Budgeted kernel subspace tracking of sensor streams on Apache Beam.",
+        usage="kerneltrack COMMAND [flags]",
+        description=_describe_commands(),
+        epilog="Flags of a command: kerneltrack COMMAND --help",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=kerneltrack.__version__)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    version = kerneltrack.__version__
+    parser.add_argument(
+        "--version", action="version", version=version, help="Show the version and exit."
+    )
+    commands = parser.add_subparsers(dest="command", prog="kerneltrack", help=argparse.SUPPRESS)
     for each, command in COMMANDS.items():
         made = commands.add_parser(
             each, help=command.about, description=command.about, allow_abbrev=False
@@ -293,6 +309,16 @@ def parser_of(name: str | None) -> Parser:
         if each == name and command.add_flags:
             _function(command.add_flags)(made)
     return parser
+
+
+def _describe_commands() -> str:
+    """Return the list of commands, by groups."""
+    lines = ["Which of my devices is off, since when, and in which channels?"]
+    width = max(map(len, COMMANDS)) + 2
+    for title, names in GROUPS.items():
+        lines += ["", f"{title}"]
+        lines += [f"  {name:{width}}{COMMANDS[name].about}" for name in names]
+    return "\n".join(lines)
 
 
 def _function(place: str) -> Any:

@@ -15,14 +15,14 @@ _METAVARS = {int: "N", float: "X", str: "NAME", tuple: "NAME"}
 
 
 def help_of(setting: Setting) -> str:
-    """Return what help says of a setting: what it is, its values, its default unless it is none."""
+    """Return the help of a setting: its sentences, then values and default in brackets."""
     default = setting.default
     if setting.kind is tuple and default:
         default = " ".join(map(repr, default))
     named = [setting.values] if setting.values else []
     if default not in (None, (), ""):
         named.append(f"default {default}")
-    return f"{setting.about} ({'; '.join(named)})" if named else setting.about
+    return f"{setting.about}. [{'; '.join(named)}]" if named else f"{setting.about}."
 
 
 def add_flag(group: Any, setting: Setting, flag: str, about: str, **options: Any) -> None:
@@ -49,7 +49,7 @@ def add_flag(group: Any, setting: Setting, flag: str, about: str, **options: Any
     if "metavar" not in shared and isinstance(setting.limits, OneOf):
         names = ",".join(setting.limits.names)
         shared["metavar"] = f"{{{names}}}" if len(names) < 40 else "NAME"
-    shared.setdefault("metavar", _METAVARS[setting.kind])
+    shared.setdefault("metavar", "|".join([_METAVARS[setting.kind], *setting.words]))
     group.add_argument(flag, **shared)
 
 
@@ -107,7 +107,7 @@ class FlagsOf(Generic[_S]):
         for name, setting in settings_of(self.kind).items():
             if name not in without:
                 options = {"metavar": self.metavars[name]} if name in self.metavars else {}
-                about = (abouts or {}).get(name) or help_of(setting)
+                about = " ".join(((abouts or {}).get(name) or help_of(setting)).split())
                 add_flag(group, setting, self.flag(name), about, dest=self.place(name), **options)
 
     def read(self, args: argparse.Namespace, **others: Any) -> _S:

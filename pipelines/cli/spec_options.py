@@ -45,6 +45,7 @@ class Role:
         without: Fields that the flag of the role's own name gives.
         plain: Fields whose flags have no prefix.
         files: What reads the file that a field's flag names.
+        metavars: The form of the values of some flags, by field.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Role:
     without: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     files: Mapping[str, Callable[[str], Any]] = dataclasses.field(default_factory=dict)
+    metavars: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def fields(self) -> dict[str, dict[str, Setting]]:
@@ -82,7 +84,7 @@ class Role:
             texts: dict[str, list[str]] = {}
             for name, setting in settings.items():
                 texts.setdefault(help_of(setting), []).append(name)
-            about = " ".join(
+            about = "\n".join(
                 text if len(names) == len(self.kinds) else f"{', '.join(names)}: {text}"
                 for text, names in texts.items()
             )
@@ -97,6 +99,7 @@ class Role:
                 self.flag(field),
                 about,
                 dest=self.place(field),
+                **({"metavar": self.metavars[field]} if field in self.metavars else {}),
             )
 
     def given(self, args: argparse.Namespace, chosen: str) -> dict[str, Any]:
@@ -137,7 +140,15 @@ LEARNER = Role(
 )
 DRIFT = Role("drift", "drift-", {"drift": DriftSpec})
 REFERENCE = Role(
-    "reference", "reference-", {"reference": ReferenceSpec}, ("learning",), plain=("causes",)
+    "reference",
+    "reference-",
+    {"reference": ReferenceSpec},
+    ("learning",),
+    ("causes",),
+    metavars={
+        **dict.fromkeys(("memory", "per"), "ROWS|DURATION"),
+        **{"until": "TIME", "zone": "ZONE", "causes": "CHANNEL"},
+    },
 )
 PERIODS = Role("periods", "periods-", {"periods": PeriodsSpec}, ("length",))
 LANDMARKS = Role("landmarks", "", {"landmarks": LandmarkSpec})
@@ -147,67 +158,71 @@ ROLES = (TRACKER, LEARNER, DRIFT, REFERENCE, PERIODS)
 def add_spec_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--spec`, and the flags of tracker, learner and drift detector."""
     group = parser.add_argument_group(
-        "tracker", "Values come from --spec, and these flags override it."
+        "reference", "Which device is off, since when, in which channels?"
     )
-    group.add_argument("--spec", metavar="FILE", help="YAML file with the specs' fields")
+    group.add_argument(
+        "--reference",
+        default=None,
+        metavar="{first,gated,auto,FILE,none}",
+        help="Find devices that are off. Rows are compared with what is normal for the device. "
+        '"first": its first rows. "gated": its first rows, moved on by rows that are not odd. '
+        '"auto": its last days, for weeks on a site with shifts, weather and ageing. FILE: the '
+        "references of another run, its folder's snapshots/ or one of the files there. "
+        "[default none]",
+    )
+    REFERENCE.add_flags(group)
+    group = parser.add_argument_group(
+        "tracker", "The algorithm that keeps each device's subspace. Flags override --spec."
+    )
+    group.add_argument("--spec", metavar="FILE", help="Read settings from this YAML file.")
     group.add_argument(
         "--tracker",
         choices=sorted(TRACKERS),
         default=None,
-        help=f"which tracker (default {TRACKERS.default})",
+        help=f"Choose the tracker. [default {TRACKERS.default}]",
     )
     TRACKER.add_flags(group)
-    group = parser.add_argument_group(
-        "learner", "A learner on the features, of the label: predicts, then learns."
-    )
+    group = parser.add_argument_group("learner", "Predicts each row's label, then learns it.")
     group.add_argument(
         "--learner",
         nargs="?",
         choices=[*LEARNERS, NONE],
         const=LEARNERS.default,
         default=None,
-        help=f"which learner; without a name {LEARNERS.default} (default: none, that of the "
-        f"snapshots that the job begins from, or {LEARNERS.default} where labels are delayed)",
+        help=f"Choose the learner; {LEARNERS.default} without a name. [default: the learner of "
+        f"--warm-start; {LEARNERS.default} with delayed labels; otherwise none]",
     )
     LEARNER.add_flags(group)
-    group = parser.add_argument_group("drift", "Alerts when the fitting error changes regime.")
+    group = parser.add_argument_group(
+        "drift", "Alerts when the level of the fitting error changes."
+    )
     group.add_argument(
-        "--drift", action="store_true", help="alert when the fitting error changes its level"
+        "--drift",
+        action="store_true",
+        help="Alert when the fitting error changes its level.",
     )
     DRIFT.add_flags(group)
-    group = parser.add_argument_group(
-        "reference", "Which device is off, since when, in which channels: episodes."
-    )
-    group.add_argument(
-        "--reference",
-        default=None,
-        metavar="{first,gated,FILE,none}",
-        help="hold rows against what the model's first rows were like, kept as it was (first) or "
-        "moved on by rows that are not odd (gated), or against the references of another run's "
-        "snapshots: its folder's snapshots/, or one of the files there (default none)",
-    )
-    REFERENCE.add_flags(group)
 
 
 def add_period_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the verdict by period, which only jobs on files have."""
     group = parser.add_argument_group(
         "periods",
-        "Which devices differ from their own past and from the fleet, and what all share.",
+        "Which devices differ, by day, from their own past and from the fleet?",
     )
     group.add_argument(
         "--periods",
         choices=(*LENGTHS, NONE),
         default=None,
-        help="compare each device's days with its own past and with the fleet's same days (default "
-        "none)",
+        help="Compare days with the past and the fleet. Each day of a device is compared with "
+        "its own past and with the fleet's same day. [default none]",
     )
     group.add_argument(
         "--group",
         default=None,
         metavar="COLUMN",
-        help="with --periods: column of the site or kind of a device, whose devices are a fleet "
-        "(default: all are one)",
+        help="Compare devices only within the same site or kind, given by this column. "
+        "[default: all devices are one fleet]",
     )
     PERIODS.add_flags(group)
 

@@ -47,21 +47,28 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
             "--folder",
             default=None,
             metavar="DIR",
-            help="where the cluster's settings, logs and data lie (default: in the user's cache)",
+            help="Folder of the cluster's settings, logs and data. [default: in the user's cache]",
         )
         return made
 
     _add_up_flags(add("up", "Start Flink, Kafka and Beam's servers on this machine.", _up))
     down = add("down", "Stop what `up` started.", _down)
     down.add_argument(
-        "--wipe", action="store_true", help="remove topics, checkpoints and savepoints too"
+        "--wipe", action="store_true", help="Also remove topics, checkpoints and savepoints."
     )
     shown = add("status", "Show what runs; exit code 1 unless all answer.", _status)
-    shown.add_argument("--json", action="store_true", help="as JSON")
+    shown.add_argument("--json", action="store_true", help="Print JSON.")
     log = add("logs", "Show the last lines of the logs.", _logs)
-    log.add_argument("part", nargs="?", choices=logs.NAMES, default=None, help="(default: all)")
-    log.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
-    log.add_argument("-n", "--lines", type=int, default=LINES, help="(default %(default)s)")
+    log.add_argument(
+        "part",
+        nargs="?",
+        choices=logs.NAMES,
+        default=None,
+        help="Show only this part. [default: all]",
+    )
+    log.add_argument("-f", "--follow", action="store_true", help="Show new lines until Ctrl-C.")
+    about = "Show this many lines. [default %(default)s]"
+    log.add_argument("-n", "--lines", type=int, default=LINES, metavar="N", help=about)
 
 
 def _add_up_flags(up: argparse.ArgumentParser) -> None:
@@ -70,34 +77,41 @@ def _add_up_flags(up: argparse.ArgumentParser) -> None:
         "--port",
         **pairs,
         metavar="NAME=PORT",
-        help="may be repeated; NAME is one of "
-        + ", ".join(f"{name} ({port})" for name, port in PORTS.items())
-        + "; a port that is not given is the one in brackets, or the next free one",
+        help="Set the port of a part; repeat for several. Parts and their default ports: "
+        + ", ".join(f"{name} {port}" for name, port in PORTS.items())
+        + ". If a default port is taken, the next free one is used.",
     )
     up.add_argument(
         "--memory",
         **pairs,
         metavar="NAME=MIB",
-        help="may be repeated; NAME is one of "
-        + ", ".join(f"{name} ({size})" for name, size in usual_memory(SLOTS).items())
-        + f"; all of the TaskManager's (usually {CLASSES} more for each more slot), "
-        "the Java heap of the others",
+        help="Set the memory of a part in MiB; repeat for several. Parts and their defaults: "
+        + ", ".join(f"{name} {size}" for name, size in usual_memory(SLOTS).items())
+        + f". It is all memory of the TaskManager (by default {CLASSES} more for each additional "
+        "slot), and the Java heap of the others.",
     )
     up.add_argument(
-        "--slots", type=int, default=SLOTS, metavar="N", help="of Flink (default %(default)s)"
+        "--slots",
+        type=int,
+        default=SLOTS,
+        metavar="N",
+        help="Number of Flink's slots. [default %(default)s]",
     )
     up.add_argument(
-        "--flink", **pairs, metavar="KEY=VALUE", help="a setting of Flink; may be repeated"
+        "--flink", **pairs, metavar="KEY=VALUE", help="Set an option of Flink; repeat for several."
     )
     up.add_argument(
-        "--kafka", **pairs, metavar="KEY=VALUE", help="a setting of the broker; may be repeated"
+        "--kafka",
+        **pairs,
+        metavar="KEY=VALUE",
+        help="Set an option of the broker; repeat for several.",
     )
     up.add_argument(
         "--patience",
         type=float,
         default=PATIENCE,
         metavar="SECONDS",
-        help="until all must answer (default %(default)g)",
+        help="Wait at most this long until all parts answer. [default %(default)g]",
     )
 
 

@@ -15,23 +15,27 @@ _LONGEST_WATCH = 86_400
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `devices` to a parser."""
     parser.usage = "kerneltrack devices (DIR | --topic TOPIC) [flags]"
-    parser.add_argument("folder", nargs="?", default=None, metavar="DIR", help="a run's folder")
+    parser.add_argument("folder", nargs="?", default=None, metavar="DIR", help="Folder of a run.")
     parser.add_argument(
-        "--topic", default=None, help="the --devices-topic of a live job, read from its beginning"
+        "--topic", default=None, help="Read this --devices-topic of a live job, from its beginning."
     )
     add_brokers(parser)
     parser.add_argument(
-        "--json", action="store_true", help="a JSON object a line, in place of a table"
+        "--json", action="store_true", help="Print one JSON object per line instead of a table."
     )
     parser.add_argument(
-        "--state", nargs="+", choices=STATES, default=None, help="only devices in these states"
+        "--state",
+        nargs="+",
+        choices=STATES,
+        default=None,
+        help="Print only devices in these states.",
     )
     parser.add_argument(
         "--watch",
         type=float,
         default=None,
         metavar="SECONDS",
-        help="print again every so many seconds, until Ctrl-C; with --json only what changed",
+        help="Print again at this interval until Ctrl-C; with --json only changes.",
     )
 
 

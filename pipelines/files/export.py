@@ -31,33 +31,34 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "snapshots",
         type=path_name,
         metavar="SNAPSHOTS",
-        help="a folder of snapshots, or the output of a job or fleet that has one",
+        help="Folder of snapshots, or the output of a job or fleet that has one.",
     )
     parser.add_argument(
         "--to",
         required=True,
         choices=(ONNX, MLFLOW, HUB),
-        help=f"{ONNX}: a file a model, features and a linear learner's predictions; {MLFLOW}: a "
-        f"Python function without pickle; {HUB}: snapshots with a model card",
+        help=f"Format to write. {ONNX}: a file per device, with features and the predictions of a "
+        f"linear learner. {MLFLOW}: a Python function, without pickle. {HUB}: snapshots with a "
+        "model card.",
     )
     parser.add_argument(
         "--output",
         required=True,
         type=folder_name,
         metavar="DIR",
-        help="folder to write, empty or not there",
+        help="Write to this folder, which must be empty or missing.",
     )
     parser.add_argument(
         "--model",
         action="append",
         default=None,
         metavar="ID",
-        help="this model alone; may be given several times (default: all)",
+        help="Write only this device; repeat for several. [default: all]",
     )
     parser.add_argument(
         "--no-learner",
         action="store_true",
-        help=f"with --to {ONNX}: features alone, whatever the learner",
+        help=f"With --to {ONNX}: write features only, whatever the learner.",
     )
 
 

@@ -24,35 +24,35 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="a .safetensors file of a run, or with --model its folder of snapshots",
+        help="A .safetensors file of a run or, with --model, its folder of snapshots.",
     )
     parser.add_argument(
         "--model",
         default=None,
         metavar="ID",
-        help="the model whose snapshot is taken from a folder",
+        help="Show the snapshot of this device, from a folder.",
     )
     parser.add_argument(
         "--kind",
         choices=(codec.TRACKER, codec.LEARNER),
         default=None,
-        help=f"with --model: of which of the two (default {codec.TRACKER})",
+        help=f"With --model: show the tracker or the learner. [default {codec.TRACKER}]",
     )
     parser.add_argument(
         "--rows",
         type=int,
         default=None,
         metavar="N",
-        help="with --model: the snapshot after so many rows (default: the newest)",
+        help="With --model: show the snapshot after this many rows. [default: the newest]",
     )
     parser.add_argument(
         "--output",
         default=None,
         type=path_name,
         metavar="FILE",
-        help="with --model: write the snapshot as a .safetensors file instead",
+        help="With --model: write the snapshot to this .safetensors file instead.",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -26,8 +26,8 @@ TUNED = 20_000
 NEIGHBOURS = "--neighbours"
 MOST_WORKERS = 1024
 _EPILOG = (
-    "Beam's own flags are given as --name=value (--runner=..., --direct_num_workers=...). Where "
-    "none is, no runner is needed."
+    "Beam's own flags go on the same line as --name=value (--runner=..., "
+    "--direct_num_workers=...). Without --runner the job needs no runner."
 )
 
 
@@ -40,36 +40,41 @@ def add_track_flags(parser: Parser) -> None:
         type=int,
         default=None,
         metavar="N",
-        help="processes that work side by side (default: one a core; small inputs need none)",
+        help="Number of processes. [default: one per core; one for small inputs]",
     )
     parser.add_argument(
         "--temp-dir",
         default=None,
         type=path_name,
         metavar="DIR",
-        help="local folder for rows on their way to their models, about as large as the input "
-        "(default: in --output, or the system's if that is not local)",
+        help="Local folder for intermediate rows, about as large as the input. "
+        "[default: in --output, or the system's if that is not local]",
     )
-    parser.add_argument("--labels", nargs="+", default=(), metavar="FILE", help="files of labels")
+    parser.add_argument(
+        "--labels",
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="Read delayed labels from these files.",
+    )
     parser.add_argument(
         NEIGHBOURS,
         type=int,
         default=MOST_COMPARED,
         metavar="N",
-        help="models that are compared with each other at the end, at most, to find those that are "
-        f"unlike the others; 0: none (default {MOST_COMPARED})",
+        help="Compare at most N devices with each other. This finds devices that are unlike the "
+        f"others; 0 turns it off. [default {MOST_COMPARED}]",
     )
     parser.add_argument(
         "--lineage",
         default=None,
         type=path_name,
         metavar="FILE",
-        help="add OpenLineage events to FILE, a line of JSON each: what is read and written, how "
-        "it ended",
+        help="Add OpenLineage events to FILE, one line of JSON each: inputs, outputs, outcome.",
     )
     input_options.add_input_flags(parser)
     without = {
-        "max_disorder": "none is, the whole input is put in order",
+        "max_disorder": "no limit, the whole input is sorted",
         "max_jump": "none",
         "metrics_window": "totals only",
     }
@@ -88,7 +93,8 @@ def add_score_flags(parser: argparse.ArgumentParser) -> None:
         "--snapshots",
         required=True,
         metavar="DIR",
-        help="a run's snapshots: its folder's snapshots/, or a live job's --snapshots",
+        help="Apply the models in these snapshots: snapshots/ of a run, or --snapshots of a live "
+        "job.",
     )
     _add_run_flags(parser)
     input_options.add_input_flags(parser)
@@ -99,21 +105,22 @@ def add_score_flags(parser: argparse.ArgumentParser) -> None:
 def add_landmark_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `landmarks` to a parser."""
     parser.usage = "kerneltrack landmarks INPUT... --output FILE [flags]"
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, folders or globs")
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="Files, folders or globs.")
     parser.add_argument(
         "--output",
         required=True,
         type=path_name,
         metavar="FILE",
-        help="*.json for JSON, safetensors else",
+        help="Write the landmarks to this file: JSON for *.json, otherwise safetensors.",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE")
+    parser.add_argument("--overwrite", action="store_true", help="Replace FILE.")
     parser.add_argument(
         "--sample",
         type=int,
         default=SAMPLE,
         metavar="N",
-        help=f"rows to choose among, drawn from all (default {SAMPLE}, at most {MAX_ROWS})",
+        help="Choose among this many rows, drawn at random from all. "
+        f"[at most {MAX_ROWS}; default {SAMPLE}]",
     )
     input_options.add_input_flags(parser)
     LANDMARKS.add_flags(parser.add_argument_group("landmarks"))
@@ -122,56 +129,60 @@ def add_landmark_flags(parser: argparse.ArgumentParser) -> None:
 def add_tune_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `tune` to a parser."""
     parser.usage = "kerneltrack tune SAMPLE... --label COLUMN --output DIR [flags]"
-    parser.add_argument("input", nargs="+", metavar="SAMPLE", help="files, folders or globs")
+    parser.add_argument("input", nargs="+", metavar="SAMPLE", help="Files, folders or globs.")
     parser.add_argument(
         "--output",
         required=True,
         type=folder_name,
         metavar="DIR",
-        help="folder for spec.yaml, which --spec of the jobs takes, trials.csv and trials.html",
+        help="Write spec.yaml (for --spec of a job), trials.csv and trials.html to this folder.",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    parser.add_argument("--overwrite", action="store_true", help="Replace earlier results in DIR.")
     parser.add_argument(
         "--sample",
         type=int,
         default=TUNED,
         metavar="N",
-        help=f"rows to try settings on, the first of the input (default {TUNED:,})",
+        help=f"Try settings on this many first rows of the input. [default {TUNED:,}]",
     )
     parser.add_argument(
         "--seconds",
         type=float,
         default=60.0,
-        metavar="S",
-        help="time to try settings in (1 to 86,400; default 60)",
+        metavar="SECONDS",
+        help="Try settings for this long. [1 to 86,400; default 60]",
     )
     parser.add_argument(
         "--task",
         choices=TASKS,
         default=None,
-        help="what the label is (default: a target if its type is real, else a class)",
+        help="Treat labels as classes or as targets. [default: targets if they are reals]",
     )
     input_options.add_input_flags(parser)
 
 
 def add_report_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `report` to a parser."""
-    parser.add_argument("output", type=path_name, metavar="DIR", help="a run's folder")
+    parser.add_argument("output", type=path_name, metavar="DIR", help="Folder of a finished run.")
 
 
 def _add_run_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, folders or globs")
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="Files, folders or globs.")
     parser.add_argument(
-        "--output", required=True, type=folder_name, metavar="DIR", help="folder for the results"
+        "--output",
+        required=True,
+        type=folder_name,
+        metavar="DIR",
+        help="Write the results to this folder.",
     )
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace the results of an earlier run in DIR"
+        "--overwrite", action="store_true", help="Replace the results of an earlier run in DIR."
     )
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="status line while it runs (default: on a terminal)",
+        help="Show a status line while the job runs. [default: on a terminal]",
     )
     max_failures.add_flag(parser)
 

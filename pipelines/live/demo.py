@@ -76,9 +76,16 @@ class ShownModel:
 def main(arguments: Sequence[str]) -> int:
     """Run the demonstration; returns its exit code."""
     parser = argparse.ArgumentParser(description="A live job on a local cluster.")
-    parser.add_argument("--speed", type=float, default=SPEED, help="(default %(default)s)")
-    parser.add_argument("--folder", default="build/live-demo", help="(default %(default)s)")
-    parser.add_argument("--rows", type=int, default=None, help="only the first rows")
+    parser.add_argument(
+        "--speed",
+        type=float,
+        default=SPEED,
+        help="Send X times as fast as recorded. [default %(default)s]",
+    )
+    parser.add_argument(
+        "--folder", default="build/live-demo", help="Folder of the cluster. [default %(default)s]"
+    )
+    parser.add_argument("--rows", type=int, default=None, help="Send only the first N rows.")
     args = parser.parse_args(arguments)
     folder = str(Path(args.folder).absolute())
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -29,33 +29,34 @@ TOPICS = {each.topic: each.about for each in OUTPUTS if each.topic and each.has_
 class RunnerFlags(Settings):
     """Flags of Beam's Flink runner that have other defaults here."""
 
-    parallelism: Annotated[int, Range(1, MOST), "Subtasks of each step."] = 1
-    checkpointing_interval: Annotated[int, Range(1, MOST), "Ms between checkpoints."] = 1000
+    parallelism: Annotated[int, Range(1, MOST), "Run each step in this many subtasks."] = 1
+    checkpointing_interval: Annotated[int, Range(1, MOST), "Milliseconds between checkpoints."] = (
+        1000
+    )
     max_bundle_time_mills: Annotated[
-        int, Range(1, MOST), "Ms that a bundle gathers messages at most."
+        int, Range(1, MOST), "Longest time in milliseconds in which a bundle collects messages."
     ] = 100
-    max_bundle_size: Annotated[int, Range(1, MOST), "Messages that it gathers at most."] = 100_000
+    max_bundle_size: Annotated[int, Range(1, MOST), "Most messages in a bundle."] = 100_000
 
 
 RUNNER = FlagsOf(RunnerFlags, {name: f"--{name}" for name in settings_of(RunnerFlags)})
 """Called as Beam has them, with underscores."""
 
 _ABOUTS = {
-    "model_id": "field of model ids; without: the message's key",
-    "time": "field of event times; without: Kafka's record timestamp",
-    "features": "feature fields, NAME[N] for a list of N numbers; they must be named",
-    "time_ambiguous": """what a local time is that comes twice, when clocks are put back: "fail":
-    the row goes to the dead letters; "earliest": the first; "latest": the second (fail, earliest,
-    latest; default fail)""",
-    "time_nonexistent": """what a local time is that never comes, when clocks are put forward:
-    "fail": the row goes to the dead letters; "shift": the instant at which they were (fail, shift;
-    default fail)""",
-    "words": "COLUMN=ZERO,ONE: a field, or metric, of two words, and which is 0 and which 1",
-    "units": "COLUMN=UNIT: a field, or metric, of texts, numbers with this after each",
-    "null_values": "texts and numbers that mean a missing value, beside null",
-    "missing": """what becomes of missing features: "fail": the row goes to the dead letters;
-    "hold": the last value of the model's channel stands in for it (forward fill) (fail, hold;
-    default fail)""",
+    "model_id": "Read each row's device from this field. Without it: from the message's key.",
+    "time": "Read event times from this field. Without it: Kafka's record timestamp.",
+    "features": "Use these fields as channels. NAME[N] is a list of N numbers.",
+    "time_ambiguous": """How to read a local time that occurs twice, when clocks are put back.
+    "fail" sends the row to the dead letters, "earliest" takes the first, "latest" the second.
+    [fail, earliest, latest; default fail]""",
+    "time_nonexistent": """How to read a local time that never occurs, when clocks are put forward.
+    "fail" sends the row to the dead letters, "shift" takes the instant of the change.
+    [fail, shift; default fail]""",
+    "words": "Read a field or metric of two words as 0 and 1, in this order.",
+    "units": "Read a field or metric of numbers followed by this unit.",
+    "null_values": "Texts and numbers that mean a missing value, in addition to null.",
+    "missing": """Choose what happens to missing values. "fail" sends the row to the dead letters,
+    "hold" repeats the device's last value (forward fill). [fail, hold; default fail]""",
 }
 """What help says of flags that mean something else here than with files."""
 
@@ -73,33 +74,34 @@ def add_flags(parser: Parser) -> None:
     of_files = set(settings_of(FormatOptions)) - {"null_values"}
     input_options.FORMATS.add(columns, _ABOUTS, *of_files)
     without = {
-        "max_disorder": f"{MAX_DISORDER:g}; 0: order of arrival",
+        "max_disorder": f"{MAX_DISORDER:g}; 0 means order of arrival",
         "max_jump": f"{MAX_JUMP:g}",
         "metrics_window": "none",
     }
-    late = "dead letters; all wait that long"
+    late = "dead letters; all rows wait this long"
     job_flags.add_job_flags(parser, without, late, "from --labels-topic")
     silent = parser.add_argument_group("silent models")
     about = (
-        "rows of a model that has sent none for so long are taken without waiting for newer ones "
-        f"(default {IDLE_FLUSH:g}; 0: never)"
+        "Process the waiting rows of a device that has been silent for this long. "
+        f"[default {IDLE_FLUSH:g}; 0 means never]"
     )
     others = set(settings_of(Order)) - {"idle_flush"}
     job_flags.ORDER.add(silent, {"idle_flush": about}, *others)
     silent.add_argument(
         "--expire-after",
         **job_flags.SECONDS,
-        help="state TTL: models that send nothing for so long leave Flink's state for --snapshots, "
-        "until they come back; results are the same (default: never)",
+        help="Move the models of devices that have been silent for this long from Flink's state to "
+        "--snapshots, until they come back. Results stay the same. [default: never]",
     )
     silent.add_argument(
         "--snapshots",
         default=None,
         metavar="FOLDER",
-        help="where --snapshot-every and --expire-after write them",
+        help="Write snapshots to this folder. --snapshot-every and --expire-after write there.",
     )
     parser.epilog = (
-        "Beam's own flags are given as --name=value (--environment_type=..., --experiments=...)."
+        "Beam's own flags go on the same line as --name=value (--environment_type=..., "
+        "--experiments=...)."
     )
     kafka = ("--brokers", "--topic", "--output-topic", "--labels-topic", "--create-topics")
     places = ("--cluster", "--flink", "--detach", "--resume", "--parallelism", "--snapshots")
@@ -109,7 +111,11 @@ def add_flags(parser: Parser) -> None:
 def add_stop_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `stop` to a parser."""
     parser.add_argument(
-        "job", nargs="?", default=None, metavar="JOB", help="id or name (default: the only one)"
+        "job",
+        nargs="?",
+        default=None,
+        metavar="JOB",
+        help="Id or name of the job. [default: the only one]",
     )
     add_cluster_flags(parser)
     parser.add_argument(
@@ -118,15 +124,15 @@ def add_stop_flags(parser: argparse.ArgumentParser) -> None:
         const="",
         default=None,
         metavar="FOLDER",
-        help="write a savepoint to go on from (default folder: Flink's own); without: the last "
-        "checkpoint is what is left",
+        help="Write a savepoint from which a job can continue, to FOLDER or Flink's own. Without "
+        "this flag only the last checkpoint is left.",
     )
     parser.add_argument(
         "--patience",
         type=float,
         default=PATIENCE,
         metavar="SECONDS",
-        help="longest wait for the job to end (default %(default)s)",
+        help="Wait at most this long for the job to end. [default %(default)s]",
     )
 
 
@@ -134,53 +140,62 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Kafka")
     kafka_options.add_client_flags(group)
     kafka_options.add_consumer_flag(group)
-    group.add_argument("--topic", required=True, help="where rows come from")
+    group.add_argument("--topic", required=True, help="Read rows from this topic.")
     group.add_argument(
         "--labels-topic",
         default=None,
         metavar="TOPIC",
-        help="where delayed labels come from, each with model id, --label-index or --time, and "
-        "--label-column, in the form of --format",
+        help="Read delayed labels from this topic. They are in --format and have a device, "
+        "--time or --label-index, and --label-column.",
     )
-    group.add_argument("--output-topic", required=True, metavar="TOPIC", help="of the features")
+    group.add_argument(
+        "--output-topic", required=True, metavar="TOPIC", help="Write features to this topic."
+    )
     for name, holds in TOPICS.items():
-        about = f"{holds} (default: OUTPUT-{name})"
+        about = f"Write this to TOPIC: {holds}. [default: OUTPUT-{name}]"
         group.add_argument(topic_flag(name), default=None, metavar="TOPIC", help=about)
     group.add_argument(
         "--devices-topic",
         default=None,
         metavar="TOPIC",
-        help="of each device's latest state, a message under its id whenever that changes, for a "
-        "topic with cleanup.policy=compact; needs --reference (default: none)",
+        help="Write each device's current state to this topic whenever it changes, for a topic "
+        "with cleanup.policy=compact. Needs --reference. [default: none]",
     )
     group.add_argument(
         "--create-topics",
         action="store_true",
-        help="make output topics that are missing, with as many partitions as the input has; that "
-        "of the devices' states is compacted",
+        help="Create missing output topics. They get as many partitions as the input; the "
+        "devices topic is compacted.",
     )
     group.add_argument(
-        "--format", choices=INPUT_FORMATS, default="json", help="of messages (default %(default)s)"
+        "--format",
+        choices=INPUT_FORMATS,
+        default="json",
+        help="Format of messages. [default %(default)s]",
     )
     kafka_options.add_registry_flag(group)
     group.add_argument(
-        "--output-format", choices=OUTPUT_FORMATS, default="json", help="(default %(default)s)"
+        "--output-format",
+        choices=OUTPUT_FORMATS,
+        default="json",
+        help="Format of output messages. [default %(default)s]",
     )
     group.add_argument(
         "--from",
         dest="begin",
         default="earliest",
         metavar="WHERE",
-        help="earliest, latest, a time (2026-01-31T12:00Z), or offsets (0:1200,1:900; other "
-        "partitions: earliest) (default %(default)s)",
+        help="Start reading here. WHERE is earliest, latest, a time (2026-01-31T12:00Z), or "
+        "offsets (0:1200,1:900; other partitions from the earliest). [default %(default)s]",
     )
     group.add_argument(
         "--overlap",
         choices=("fail", DROP),
         default=None,
-        help="what becomes of rows that the snapshots of --warm-start have learned from: dead "
-        "letters; or left out and counted, with those of the very time of a model's newest row, to "
-        "go on from a history of files without a gap (default fail)",
+        help="Choose what happens to rows that the --warm-start snapshots have learned already. "
+        "'fail' makes dead letters of them. 'drop' leaves them out and counts them, including rows "
+        "at the time of a device's newest row: use it to continue after files without a gap. "
+        "[default fail]",
     )
 
 
@@ -188,23 +203,26 @@ def _add_place_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("where it runs")
     add_cluster_flags(group)
     group.add_argument(
-        "--expansion-service", default=None, metavar="HOST:PORT", help="Beam's, for KafkaIO"
+        "--expansion-service",
+        default=None,
+        metavar="HOST:PORT",
+        help="Beam's expansion service, for KafkaIO.",
     )
     RUNNER.add(group)
     group.add_argument(
-        "--detach", action="store_true", help="return once Flink says that the job runs"
+        "--detach", action="store_true", help="Return as soon as the job runs on Flink."
     )
     group.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="status line while it runs (default: on a terminal)",
+        help="Show a status line while the job runs. [default: on a terminal]",
     )
     group.add_argument(
         "--resume",
         default=None,
         metavar="PATH",
-        help="go on from a savepoint or checkpoint; latest: the newest of --state-folder",
+        help="Continue from this savepoint or checkpoint. 'latest': the newest in --state-folder.",
     )
 
 
@@ -214,15 +232,15 @@ def add_cluster_flags(group: Any) -> None:
         "--cluster",
         default=None,
         metavar="DIR",
-        help="folder of a local cluster (kerneltrack cluster up --folder DIR): it says brokers, "
-        "Flink and Beam's services",
+        help="Use the local cluster in this folder. It is started by kerneltrack cluster up "
+        "--folder DIR and sets brokers, Flink and Beam's services.",
     )
-    group.add_argument("--flink", default=None, metavar="HOST:PORT", help="Flink's REST address")
+    group.add_argument("--flink", default=None, metavar="HOST:PORT", help="REST address of Flink.")
     group.add_argument(
         "--state-folder",
         default=None,
         metavar="DIR",
-        help="where jobs are written down, for stop and --resume (default: that of --cluster)",
+        help="Folder with the records of jobs, for stop and --resume. [default: in --cluster]",
     )
 
 

@@ -18,111 +18,131 @@ IDLE = 5.0
 def add_replay_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `replay` to a parser."""
     parser.usage = "kerneltrack replay INPUT... --topic TOPIC --time COLUMN [flags]"
-    parser.add_argument("input", nargs="+", metavar="INPUT", help="files, folders or globs")
+    parser.add_argument("input", nargs="+", metavar="INPUT", help="Files, folders or globs.")
     add_brokers(parser)
-    parser.add_argument("--topic", required=True, help="where to")
+    parser.add_argument("--topic", required=True, help="Send rows to this topic.")
     parser.add_argument(
         "--create-topic",
         type=int,
         default=None,
         metavar="PARTITIONS",
-        help="make the topic, with so many partitions, if it is missing",
+        help="Create the topic with this many partitions if it is missing.",
     )
     parser.add_argument(
         "--speed",
         type=float,
         default=1.0,
         metavar="X",
-        help="times as fast as the rows' own clock; 0: as fast as it goes (default %(default)s)",
+        help="Send X times as fast as the rows' event times; 0: at full speed. "
+        "[default %(default)s]",
     )
     parser.add_argument(
         "--times",
         choices=("now", "keep"),
         default="now",
-        help="event times begin now and go at --speed, or are kept (default %(default)s)",
+        help="Shift event times to now, at --speed, or keep them. [default %(default)s]",
     )
     parser.add_argument(
-        "--message-rows", type=int, default=1, metavar="N", help="of a message (default 1)"
+        "--message-rows",
+        type=int,
+        default=1,
+        metavar="N",
+        help="Put this many rows in a message. [default 1]",
     )
     parser.add_argument(
-        "--message-format", choices=FORMATS, default="json", help="(default %(default)s)"
+        "--message-format",
+        choices=FORMATS,
+        default="json",
+        help="Format of messages. [default %(default)s]",
     )
     parser.add_argument(
         "--disorder",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="rows come up to so long after their turn (default: in order)",
+        help="Delay rows at random by up to this long. [default: in order]",
     )
-    parser.add_argument("--rows", type=int, default=None, metavar="N", help="only the first N")
+    parser.add_argument(
+        "--rows", type=int, default=None, metavar="N", help="Send only the first N rows."
+    )
     input_options.add_input_flags(parser)
 
 
 def add_read_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `read-output` to a parser."""
     add_brokers(parser)
-    parser.add_argument("--topic", required=True, help="an output topic of a job")
+    parser.add_argument("--topic", required=True, help="Print this output topic of a job.")
     parser.add_argument(
-        "--output-format", choices=OUTPUT_FORMATS, default="json", help="(default %(default)s)"
+        "--output-format",
+        choices=OUTPUT_FORMATS,
+        default="json",
+        help="Format of the topic's messages. [default %(default)s]",
     )
     parser.add_argument(
         "--output",
         type=path_name,
         default=None,
         metavar="FILE",
-        help="a Parquet file (default: lines of JSON)",
+        help="Write a Parquet file. [default: print lines of JSON]",
     )
     parser.add_argument(
-        "--rows", type=int, default=None, metavar="N", help="end after so many different rows"
+        "--rows", type=int, default=None, metavar="N", help="End after this many different rows."
     )
     parser.add_argument(
         "--idle",
         type=float,
         default=IDLE,
         metavar="SECONDS",
-        help="end when no message has come for so long (default %(default)s; 0: never)",
+        help="End when no message has come for this long. [default %(default)s; 0 means never]",
     )
 
 
 def add_letter_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `replay-dead-letters` to a parser."""
     add_brokers(parser)
-    parser.add_argument("--topic", required=True, help="of the dead letters")
+    parser.add_argument("--topic", required=True, help="Read dead letters from this topic.")
     parser.add_argument(
-        "--to", default=None, metavar="TOPIC", help="where to (default: where each came from)"
+        "--to",
+        default=None,
+        metavar="TOPIC",
+        help="Send to this topic. [default: where each came from]",
     )
     parser.add_argument(
-        "--reason", default=None, metavar="REGEX", help="only those whose reason has it"
+        "--reason", default=None, metavar="REGEX", help="Send only messages whose reason matches."
     )
     parser.add_argument(
-        "--partition", type=int, nargs="+", metavar="N", help="only messages of these partitions"
+        "--partition",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="Send only messages of these partitions.",
     )
     for flag, about in (("--since", "at or after"), ("--until", "before")):
-        text = f"only messages whose record timestamp is {about} it"
+        text = f"Send only messages whose record timestamp is {about} this time."
         parser.add_argument(flag, default=None, metavar="TIME", help=text)
 
 
 def add_reset_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `reset` to a parser."""
-    parser.add_argument("model", metavar="MODEL", help="its id")
+    parser.add_argument("model", metavar="MODEL", help="Id of the device.")
     add_brokers(parser)
-    parser.add_argument("--topic", required=True, help="the job's input")
+    parser.add_argument("--topic", required=True, help="Input topic of the job.")
     parser.add_argument(
         "--snapshots",
         default=None,
         metavar="DIR",
-        help="go on from the model's newest snapshot there (default: begin anew)",
+        help="Continue from the device's newest snapshot in this folder. [default: begin anew]",
     )
     parser.add_argument(
-        "--from-model", default=None, metavar="ID", help="from another model's snapshot"
+        "--from-model", default=None, metavar="ID", help="Continue from another device's snapshot."
     )
     parser.add_argument(
         "--partition",
         type=int,
         default=None,
         metavar="N",
-        help="that holds the model's rows (default: where this client puts the id; "
-        "--client partitioner=murmur2_random puts it where Java's producers do)",
+        help="Partition with the device's rows. [default: where this client puts the id; "
+        "--client partitioner=murmur2_random puts it where Java's producers do]",
     )
 
 
@@ -130,7 +150,10 @@ def add_brokers(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say where Kafka is."""
     kafka_options.add_client_flags(parser)
     parser.add_argument(
-        "--cluster", default=None, metavar="DIR", help="folder of a local cluster, for its brokers"
+        "--cluster",
+        default=None,
+        metavar="DIR",
+        help="Use the brokers of the local cluster in this folder.",
     )
 
 

@@ -62,7 +62,9 @@ def test_a_modules_table_names_its_choices(module: str) -> None:
 def test_every_module_names_its_source(name: str) -> None:
     registry = next(registry for registry in PARTS if name in registry)
     source = paper_of(registry.module(name))
-    assert re.search(r"\b(19|20)\d\d\b", source) or (name == "rows" and source.startswith("none"))
+    assert re.search(r"\b(19|20)\d\d\b", source) or (
+        name == "rows" and source.startswith("no paper")
+    )
 
 
 @pytest.mark.parametrize("name", [*TRACKERS, *LEARNERS, "drift"])
@@ -82,12 +84,12 @@ def test_a_part_has_its_settings_with_range_and_default(
     assert re.findall(r"^    (--\S+)$", told, re.MULTILINE) == flags
 
 
-def test_the_settings_of_okfeb_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_settings_of_okfeb_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "okfeb"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "--rank Dimension r of the subspace and of the features (1 to 1,000; default 10)" in told
-    assert "--clip Clip standardised values to ± this many deviations; None keeps them" in told
-    assert "None keeps them (> 0, none) --warmup" in told
+    shown = " ".join(capsys.readouterr().out.split())
+    rank = "--rank Use a subspace of dimension r, with r features. [1 to 1,000; default 10]"
+    assert rank in shown
+    assert "None does not clip. [> 0, none] --warmup" in shown
 
 
 def test_what_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,12 +54,12 @@ class Kept(NamedTuple):
 class Expiry(Settings):
     """When models expire, and where to."""
 
-    folder: Annotated[str, "Where their files lie."]
+    folder: Annotated[str, "Folder of their files."]
     after: Annotated[
         float | None,
         Range(LEAST_AFTER, MOST_AFTER),
-        """Seconds, on the worker's own clock, without rows of a model; None: no model expires,
-        those that have done so come back.""",
+        """Seconds without rows of a device, on the worker's own clock, after which its model
+        leaves the state. None: no model expires; expired ones still return.""",
     ] = None
 
     def check_longer(self, idle_flush: float | None) -> None:

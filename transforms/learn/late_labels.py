@@ -23,12 +23,12 @@ class LateLabels(Settings):
     wait: Annotated[
         float | None,
         Range(0, MAX_WAIT),
-        """Longest wait in seconds of event time; None: only `most_rows` counts (all there is for
-        rows without times).""",
+        """Longest wait for a label, in seconds of event time. None: only `most_rows` limits it,
+        the only limit for rows without times.""",
     ]
     most_rows: Annotated[
         int,
         Range(1, MAX_ROWS),
-        """Most rows of a model that wait, and most labels that wait for rows to come. The rows that
-        wait are part of the model's state, 8(r + 8) bytes each.""",
+        """Most rows of a device that wait for labels, and most labels that wait for rows.
+        Waiting rows are part of the model's state, 8(r + 8) bytes each.""",
     ]

@@ -34,92 +34,97 @@ class ColumnOptions(Settings):
     """
 
     model_id: Annotated[
-        str | None, "Column of model ids (texts or whole numbers); without: one model."
+        str | None,
+        "Read each row's device from this column. Devices are texts or whole numbers. "
+        "Without it, all rows belong to one device.",
     ] = None
     model_id_from: Annotated[
         str | None,
         OneOf(("path",)),
-        """Where model ids come from if there is no column of them: "path" takes the file's name
-        without its ending, or the partition's (`device=north/`), or the group of the path's pattern
-        that is called device, or the only one.""",
+        """Take the device from the file's path. The device is the file's name without its
+        ending, the folder's value (`device=north/`), or the group named device, or the only
+        group, of --path-pattern.""",
     ] = None
     time: Annotated[
         Sequence[str] | str | None,
-        """Column of event times, or two, of the date and the time of day; without: rows are in the
-        order of file and row.""",
+        """Read event times from this column. A date and a time of day may be in two columns.
+        Without it, rows keep the order of files and lines.""",
     ] = None
     time_unit: Annotated[
         str | None,
         OneOf(tuple(UNITS)),
-        """Unit of times that are numbers: since 1970, or of Excel, Excel on old Macs, MATLAB,
-        Julian days, LabVIEW, NTP, Windows or .NET. Without: seconds, and a file whose numbers look
-        like another unit is refused.""",
+        """Unit of numeric times: since 1970, or as Excel, Excel on old Macs, MATLAB, Julian
+        days, LabVIEW, NTP, Windows or .NET count. Without it: seconds; a file whose numbers
+        look like another unit is refused.""",
     ] = None
-    time_zone: Annotated[str, "IANA zone of times that do not name theirs."] = "UTC"
+    time_zone: Annotated[str, "IANA time zone of times that name none, such as Europe/Berlin."] = (
+        "UTC"
+    )
     time_format: Annotated[
         str | None,
-        """Format of times that are texts, or whole numbers such as 20260301, for `strptime`;
-        without: ISO 8601.""",
+        """Format of text times, or of whole numbers such as 20260301, as for Python's
+        `strptime`. Without it: ISO 8601.""",
     ] = None
     time_ambiguous: Annotated[
         str,
         OneOf(AMBIGUOUS),
-        """How to read a local time that occurs twice, when clocks are put back: "fail": the row
-        goes to the failures; "earliest": the first; "latest": the second; "infer": by the order of
-        rows in their file, found by a scan before the job.""",
+        """How to read a local time that occurs twice, when clocks are put back. "fail" sends the
+        row to the failures, "earliest" takes the first, "latest" the second, "infer" decides
+        by the order of rows in the file (a scan before the job).""",
     ] = "fail"
     time_nonexistent: Annotated[
         str,
         OneOf(NONEXISTENT),
-        """How to read a local time that never occurs, when clocks are put forward: "fail": the row
-        goes to the failures; "shift": the instant at which they were.""",
+        """How to read a local time that never occurs, when clocks are put forward. "fail" sends
+        the row to the failures, "shift" takes the instant of the change.""",
     ] = "fail"
-    sequence: Annotated[str | None, "Column of whole numbers that orders rows of equal time."] = (
-        None
-    )
+    sequence: Annotated[
+        str | None, "Column of whole numbers that orders rows with equal times."
+    ] = None
     label: Annotated[
         str | None,
-        """Column of labels, classes or targets. Without: what the format says (LIBSVM, PAMAP2,
-        `.npz` with y); "": none.""",
+        """Learn the labels in this column. Without it: the label that the format defines
+        (LIBSVM, PAMAP2, `.npz` with y); "" for none.""",
     ] = None
     label_type: Annotated[
-        str | None, OneOf(LABEL_TYPES), "Type of the labels; without: that of their column."
+        str | None, OneOf(LABEL_TYPES), "Type of the labels. Without it: the type of their column."
     ] = None
     features: Annotated[
         Sequence[str] | None,
-        """Feature columns, patterns such as `hand*` among them; without: all other columns of
-        numbers and of fixed-size lists of numbers.""",
+        """Use these columns as channels. Patterns such as `hand*` work. Without it: all other
+        columns of numbers, and fixed-size lists of numbers.""",
     ] = None
-    exclude: Annotated[Sequence[str], "Columns, or patterns, that are not features."] = ()
+    exclude: Annotated[
+        Sequence[str], "Do not use these columns as channels. Patterns such as `hand*` work."
+    ] = ()
     metric: Annotated[
         str | None,
-        """Column of the names of channels, in a long table: a row for each value. Rows of one
-        device and time become one, of which --features are the channels; without, all metrics
-        whose values are numbers, in the order of their names.""",
+        """Column with the name of the channel, in a long table (a row for each value). Rows of
+        one device and time become one row. Its channels are those of --features, or else all
+        metrics with numeric values, in the order of their names.""",
     ] = None
-    value: Annotated[str | None, "Column of the values, in a long table."] = None
+    value: Annotated[str | None, "Column with the value, in a long table."] = None
     words: Annotated[
         Sequence[str],
-        """COLUMN=ZERO,ONE: a feature of two words, and which is 0 and which 1. Without: found by
-        the first rows, of features that are named.""",
+        """Read a channel of two words as 0 and 1, in this order. Without it: found in the first
+        rows, for channels that --features names.""",
     ] = ()
     units: Annotated[
         Sequence[str],
-        """COLUMN=UNIT: a feature whose numbers are texts with this after each. Without: found by
-        the first rows.""",
+        """Read a channel of numbers followed by this unit. Without it: found in the first rows.""",
     ] = ()
     counters: Annotated[
         Sequence[str],
-        """Columns that count up (energy, pulses, uptime): they are left out unless `features` names
-        them. "auto": those that never fall in the first rows of any model, but for resets, where
-        there is a column of times; "none": there is none.""",
+        """Leave out these columns, which only count up (energy, pulses, uptime), unless
+        --features names them. "auto" finds them: columns that never fall in the first rows of
+        any device, except for resets, if there is a time column. "none" keeps all.""",
     ] = AUTO
     missing: Annotated[
         str,
         OneOf(MISSING),
-        """What becomes of missing features: "fail": the row goes to the failures; "drop": a channel
-        that is missing in any row is left out, found by a scan before the job; "hold": the last
-        value of the model's channel stands in for it (forward fill).""",
+        """Choose what happens to missing values. "fail" sends the row to the failures, "drop"
+        leaves out channels with missing values (found by a scan before the job), "hold"
+        repeats the device's last value (forward fill).""",
     ] = "fail"
 
     def resolve(self) -> None:

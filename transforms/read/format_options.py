@@ -58,64 +58,67 @@ class FormatOptions(Settings):
     """
 
     format: Annotated[
-        str | None, OneOf(tuple(FORMATS)), "Format of all files; without: by each file's ending."
+        str | None, OneOf(tuple(FORMATS)), "Format of all files. Without it: by each file's ending."
     ] = None
     delimiter: Annotated[
         str | None,
-        """One ASCII character between CSV fields; a space stands for any run of spaces and tabs.
-        Without: a comma, or a tab for `.tsv`.""",
+        """Delimiter of CSV fields, one ASCII character. A space stands for any run of spaces and
+        tabs. Without it: a comma, or a tab for `.tsv`.""",
     ] = None
     quote: Annotated[
-        str, """One ASCII character around CSV fields that hold the delimiter; "" for none."""
+        str,
+        """Quote around CSV fields that contain the delimiter, one ASCII character; "" for none.""",
     ] = '"'
     header: Annotated[
         bool | None,
-        """Whether the first CSV line names the columns. Without: it does unless it is like the
-        lines after it: numbers where they have numbers (0, 1, 2 ... in order count as names).""",
+        """The first CSV line names the columns. Without either flag, it does unless it looks
+        like the lines after it, with numbers where they have numbers (0, 1, 2, ... in order
+        count as names).""",
     ] = None
     names: Annotated[
         Sequence[str] | None,
-        "Column names of a CSV file without a header line; without: f0, f1, ...",
+        "Column names of a CSV file without a header line. Without it: f0, f1, and so on.",
     ] = None
     skip_lines: Annotated[
         int,
         Range(0, 1_000_000),
-        """Lines above the header of a CSV file, blank ones among them, that are skipped. A line
-        `sep=;`, TOA5's first line and InfluxDB's `#` lines are skipped without.""",
+        """Skip this many lines above the header of a CSV file, blank lines included. A line
+        `sep=;`, the first line of TOA5 and the `#` lines of InfluxDB are skipped anyway.""",
     ] = 0
-    comment: Annotated[str, """CSV lines that begin with this are skipped; "" for none."""] = ""
-    encoding: Annotated[str, "Encoding of CSV, by Python's name."] = "utf-8"
+    comment: Annotated[str, """Skip CSV lines that begin with this; "" for none."""] = ""
+    encoding: Annotated[str, "Encoding of CSV files, as Python names it."] = "utf-8"
     decimal: Annotated[str, "Decimal mark of CSV numbers."] = "."
     thousands: Annotated[
         str,
-        """Mark between the thousands of CSV numbers, as in 1,004.27; a space stands for no-break
-        ones, too; "" for none.""",
+        """Thousands separator of CSV numbers, as in 1,004.27. A space also stands for no-break
+        spaces; "" for none.""",
     ] = ""
     null_values: Annotated[
         Sequence[str],
-        """More texts that mean a missing number in CSV; the empty one, NA, N/A, null, NaN and -
-        always do. A number among them, such as -999, means one in every format, however put.""",
+        """More texts that mean a missing number in CSV. Empty cells, NA, N/A, null, NaN and -
+        always do. A number, such as -999, counts as missing in every format, however it is
+        written.""",
     ] = ()
-    multiline: Annotated[bool, "Whether a quoted CSV field may hold line ends."] = False
+    multiline: Annotated[bool, "Quoted CSV fields may contain line ends."] = False
     width: Annotated[
         int | None,
         Range(1, MAX_WIDTH),
-        """Number of features of LIBSVM rows; without: the largest index in all files, found by a
-        scan before the job.""",
+        """Number of channels of LIBSVM rows. Without it: the largest index in all files, found
+        by a scan before the job.""",
     ] = None
-    zero_based: Annotated[bool, "Whether LIBSVM indexes begin at 0 instead of 1."] = False
+    zero_based: Annotated[bool, "LIBSVM indexes begin at 0, not at 1."] = False
     arrays: Annotated[
         Sequence[str] | None,
-        """Names of the `.npz` arrays to read as columns; without: X and, if there, y (which is then
-        the label), else every array that has the first one's length.""",
+        """Arrays of a `.npz` file to read as columns. Without it: X and, if present, y as the
+        label; else every array as long as the first.""",
     ] = None
     sheet: Annotated[
-        str | None, "Sheet of an Excel workbook; without: the only one that holds cells."
+        str | None, "Sheet of an Excel workbook. Without it: the only sheet with cells."
     ] = None
     path_pattern: Annotated[
         str | None,
-        """Regular expression that is looked for in each file's path; its named groups are columns,
-        as `(?P<device>[^/]+)/(?P<date>[0-9]{8})[.]csv`.""",
+        """Regular expression to search for in each file's path. Its named groups become columns,
+        as in `(?P<device>[^/]+)/(?P<date>[0-9]{8})[.]csv`.""",
     ] = None
 
     def check_together(self) -> None:

@@ -22,45 +22,47 @@ class Order(Settings):
     max_disorder: Annotated[
         float,
         Range(0, math.inf),
-        """How long a row may come behind the newest one of its model; one that comes later is late
-        data. Rows wait that long, in event time, for earlier ones. 0: rows are taken in order of
-        arrival. Infinity (bounded inputs only): all rows wait for the end of the input.""",
+        """How late a row may come, in event time, compared with the newest row of its device;
+        later rows are late data. Rows wait this long for earlier ones. 0: rows are processed
+        in the order of arrival. Infinity (bounded inputs only): all rows wait for the end of
+        the input.""",
     ] = math.inf
     max_jump: Annotated[
         float,
         Range(0, math.inf),
-        """How far a row may be ahead of the newest one of its model. Rows further ahead wait until
-        as many as `jump_rows` agree: the model goes on there, after a silence for one. Fewer are
-        refused, so that a wild clock cannot make the rest late. Less than `max_disorder` counts as
-        that. Infinity: any.""",
+        """How far a row may be ahead of the newest row of its device. Rows further ahead wait
+        until `jump_rows` of them agree: then the device continues there, for example after a
+        silence. Fewer are refused, so that a wrong clock cannot make the other rows late. A
+        value below `max_disorder` counts as `max_disorder`. Infinity: no limit.""",
     ] = math.inf
     jump_rows: Annotated[
         int,
         Range(1, MOST_JUMP_ROWS),
-        """Rows, each within `max_jump` of the next, that confirm a jump of a model's time by more
-        than that, and the time of its first rows.""",
+        """Number of rows, each within `max_jump` of the next, that confirm a jump in a device's
+        time, and the time of its first rows.""",
     ] = JUMP_ROWS
     hold_for: Annotated[
         float | None,
         Range(0, math.inf),
-        """Forward fill: how long a channel's last value stands in for a missing one; None: rows
-        with missing values are refused.""",
+        """Forward fill: how long a channel's last value replaces a missing one. None: rows with
+        missing values are refused.""",
     ] = None
     idle_flush: Annotated[
         float | None,
         Range(LEAST_FLUSH, MOST_FLUSH),
-        """Time of the worker's own clock after which the rows that wait are taken although no newer
-        ones have come; what comes of that time later is late data. None: they wait for newer rows,
-        or the end of the input. Where this happens results depend on when rows came.""",
+        """Time on the worker's own clock after which waiting rows are processed although no
+        newer ones have come; earlier rows that come later are late data. None: they wait for
+        newer rows or the end of the input. Once this happens, results depend on when rows
+        came.""",
     ] = None
     duplicates: Annotated[
         str,
         OneOf((KEEP, DROP, MERGE)),
-        """What becomes of rows of a model's that have the time, and the sequence if there is one,
-        of another: "keep": all are taken; "drop": only the first by source and row; "merge": those
-        of one time, whatever their sequence, become one row, which has of each channel the last
-        value that one of them gives. All of them wait together until their time has come, so which
-        ones are found does not depend on when they came; one that comes later is late data.""",
+        """Choose what happens to rows of a device with the same time (and the same sequence, if
+        there is one). "keep" takes all, "drop" takes only the first by source and row,
+        "merge" makes one row of all rows with the same time, whatever their sequence, with
+        the last value given for each channel. They wait together until their time has come,
+        so the result does not depend on when they came; a row that comes later is late data.""",
     ] = KEEP
 
     def check_together(self) -> None:

@@ -40,49 +40,50 @@ class AutoSpec(LearnerSpec):
     inputs: Annotated[
         str,
         OneOf(INPUTS),
-        """What a job tells the learner of a row: the row itself (standardised, clipped at 4
-        deviations, over √D), the tracker's features, or both. Beside the map the features add
-        nothing (benchmarks/RESULTS.md), and a subspace that moves turns last digits into other
-        features: so the row alone.""",
+        """Inputs of the learner: the row itself (standardised, clipped at 4 deviations, over
+        √D), the tracker's features, or both. The default is the row: next to the map,
+        features add nothing (benchmarks/RESULTS.md).""",
     ] = ROWS
     effort: Annotated[
         str,
         OneOf(tuple(EFFORTS)),
-        """How much time and state a row may cost: `low`, `default` or `high` stand for 60, 120 or
-        300 landmarks, a window of 512, 2,048 or 8,192 rows and 24, 64 or 256 ferns.""",
+        """Time and state to spend on a row: `low`, `default` or `high` stand for 60, 120 or 300
+        landmarks, a window of 512, 2,048 or 8,192 rows, and 24, 64 or 256 ferns.""",
     ] = "default"
     budget: Annotated[
         int | None,
         Range(1, 1000),
-        "Landmarks m of the still map; none: as many as the effort says.",
+        "Number of landmarks m of the fixed map. None: as `effort` says.",
     ] = None
     window: Annotated[
         int | None,
         Range(1, 100_000),
-        """W, the last labelled rows that are kept, for the nearest of them and to make the map
-        from; none: as many as the effort says, of rows that are wide down to half of it.""",
+        """Number of recent labelled rows W to keep, for nearest neighbours and for building the
+        map. None: as `effort` says, down to half of it for wide rows.""",
     ] = None
-    ridge: Annotated[float, Range(1e-12, 1e6), "λ of every ridge, against a sum over rows."] = 0.01
+    ridge: Annotated[
+        float, Range(1e-12, 1e6), "Ridge λ of every ridge regression, relative to a sum over rows."
+    ] = 0.01
     forgetting: Annotated[
         float,
         Range(MIN_FORGETTING, 1),
-        "ρ of the shorter memory: rows count for about 1/(1 - ρ) rows. The other keeps all.",
+        "Forgetting ρ of the shorter memory, about 1/(1 - ρ) rows. The longer one keeps all rows.",
     ] = 0.998
     gamma: Annotated[
         float,
         Range(0, math.inf, "()"),
-        """Bandwidth of the map, exp(-‖x-y‖²/γ), where such squares are 2 on the average: the map
-        scales rows so by what it saw.""",
+        """Bandwidth γ of the map, exp(-‖x-y‖²/γ), after rows are scaled so that their mean
+        squared distance is 2.""",
     ] = 0.5
     share: Annotated[
         float,
         Range(0, 0.5),
-        "α: what each row takes of all experts' weights and gives to all alike.",
+        "Share α of all sub-models' weights that each row redistributes equally.",
     ] = 0.002
     last_label: Annotated[
         bool,
-        """Whether the last label is an expert. It is good where neighbours share a label that comes
-        at once; a job whose labels are delayed leaves it out.""",
+        """Use the last label as a sub-model. This helps if neighbouring rows share a label that
+        comes at once; jobs with delayed labels leave it out.""",
     ] = True
 
     @property

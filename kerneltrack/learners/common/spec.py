@@ -33,44 +33,43 @@ class LearnerSpec(Spec):
     learner: ClassVar[str] = ""
     tasks: ClassVar[tuple[str, ...]] = TASKS
 
-    task: Annotated[str, OneOf(TASKS), "What is learned: classes or targets."] = CLASSIFICATION
-    max_classes: Annotated[int, Range(1, MAX_CLASSES), "Most classes that a model may have."] = 100
+    task: Annotated[str, OneOf(TASKS), "Learn classes or numeric targets."] = CLASSIFICATION
+    max_classes: Annotated[int, Range(1, MAX_CLASSES), "Most classes of a model."] = 100
     inputs: Annotated[
         str | None,
         OneOf(INPUTS),
-        """What a job or a fleet gives the learner of a row: the tracker's features, the row itself
-        (standardised, clipped at 4 deviations, over √D), or both. None, the default of linear
-        learners: both, or the features where the tracker's are the rows.""",
+        """Inputs of the learner in a job or fleet: the tracker's features, the row itself
+        (standardised, clipped at 4 deviations, over √D), or both. None means both for linear
+        learners, or the features if they are the rows.""",
     ] = FEATURES
 
     scale_targets: Annotated[
         bool,
-        """Whether targets are learned as deviations from the mean of those seen so far, in standard
-        deviations, with a bias that no ridge holds back: other units or another zero give the same
-        predictions in them. False: as they are, as in the papers. Classes have no scale.""",
+        """Learn targets as deviations from their running mean, in standard deviations, with a
+        bias that no ridge reduces, so that units and zero make no difference. False: as they
+        are, as in the papers. No effect on classes.""",
     ] = True
 
     intervals: Annotated[
         float | None,
         Range(0.5, 0.999),
-        """Share of labels that is to lie in the interval around its prediction, or of classes in
-        the set that is predicted; both follow past errors. None: neither.""",
+        """Share of labels that the predicted interval, or the predicted set of classes, should
+        contain; it follows past errors. None: no intervals or sets.""",
     ] = None
 
     class_weight: Annotated[
         str | None,
         OneOf((BALANCED, ROOT)),
-        """How much a class counts where one is predicted: the inverse of how often it came so far
-        (balanced), or of that one's square root (root), so that rare classes are found at the cost
-        of frequent ones. None: all rows alike. What is learned and probabilities stay as they
-        are.""",
+        """Weight classes when predicting, so that rare classes are found at the cost of frequent
+        ones. "balanced" uses the inverse of a class's frequency so far, "root" its square
+        root. None: no weights. Learning and probabilities do not change.""",
     ] = None
 
     costs: Annotated[
         Costs,
-        """What errors cost: true class, predicted class and cost (in a CSV file the columns true,
-        predicted and cost, in YAML a list). A pair that is left out costs 1, and 0 where the
-        prediction is right. The class of least expected cost is predicted.""",
+        """Costs of errors by true and predicted class: the class with the least expected cost is
+        predicted. In a CSV file: columns true, predicted and cost; in YAML: a list. A missing
+        pair costs 1, or 0 if the prediction is right.""",
     ] = ()
 
     def resolve(self) -> None:
@@ -107,11 +106,11 @@ class LearnerSpec(Spec):
 class GradientSpec(LearnerSpec):
     """What the learners of stochastic gradient steps on a loss are told."""
 
-    ridge: Annotated[float, Range(0, 1, "[)"), "λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 0.0
-    step_size: Annotated[float, Range(0, 1e6, "()"), "η of the first step."] = 1.0
+    ridge: Annotated[float, Range(0, 1, "[)"), "Ridge λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 0.0
+    step_size: Annotated[float, Range(0, 1e6, "()"), "First step size η."] = 1.0
     decay_rows: Annotated[
         int,
         Range(0, 10**12),
-        """d of the step η/√(1 + t/d) at the t-th labelled row (from 0): about as many rows as the
-        learner looks back at the start; 0 keeps η as it is.""",
+        """Decay d of the steps η/√(1 + t/d), t counting labelled rows from 0: about as many rows
+        as the learner looks back at the start. 0 keeps the step at η.""",
     ] = 0

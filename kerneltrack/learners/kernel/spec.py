@@ -19,19 +19,21 @@ MAINTENANCE = ("removal", "projection", "merging")
 class KernelSpec(LearnerSpec):
     """What the learners with a kernel of their own are also told."""
 
-    budget: Annotated[int, Range(1, 10_000), "Most stored rows."] = 500
-    kernel: Annotated[str, OneOf(sorted(NEEDS_BANDWIDTH)), "κ(x, y), κ(x, x) = 1."] = "gaussian"
+    budget: Annotated[int, Range(1, 10_000), "Most rows that the learner stores."] = 500
+    kernel: Annotated[str, OneOf(sorted(NEEDS_BANDWIDTH)), "Kernel κ(x, y), with κ(x, x) = 1."] = (
+        "gaussian"
+    )
     gamma: Annotated[
         float | Literal["median"],
         Range(0, math.inf, "()"),
-        """Bandwidth of the kernel (exp(-‖x-y‖²/γ), so γ = 2σ², or exp(-‖x-y‖₁/γ)), or "median":
-        that of the distances between the first `warmup` labelled rows.""",
+        """Bandwidth γ of the kernel, exp(-‖x-y‖²/γ) or exp(-‖x-y‖₁/γ) (γ = 2σ²). "median" takes
+        the median distance between the first `warmup` labelled rows.""",
     ] = "median"
     warmup: Annotated[
         int,
         Range(2, 10_000),
-        """Labelled rows that wait for that median; until they have come, nothing is learned and
-        every decision value is 0.""",
+        """Number of labelled rows that wait for the median bandwidth. Until then nothing is
+        learned and every decision value is 0.""",
     ] = 100
 
 
@@ -56,16 +58,21 @@ class POLKSpec(DictionarySpec, GradientSpec):
 
     learner: ClassVar[str] = "polk"
 
-    ridge: Annotated[float, Range(0, 1, "[)"), "λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 1e-6
-    step_size: Annotated[float, Range(0, 1e6, "()"), "η of the first step."] = 0.5
-    loss: Annotated[str, OneOf(LOSSES), "Of classification; regression has the squared loss."] = (
-        "hinge"
-    )
+    ridge: Annotated[float, Range(0, 1, "[)"), "Ridge λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 1e-6
+    step_size: Annotated[float, Range(0, 1e6, "()"), "First step size η."] = 0.5
+    loss: Annotated[
+        str, OneOf(LOSSES), "Loss for classification; regression uses the squared loss."
+    ] = "hinge"
     parsimony: Annotated[
-        float, Range(0, 1e6), "K of ε = Kη^{3/2}; 0 drops rows past `budget` only."
+        float,
+        Range(0, 1e6),
+        "Parsimony K of the error ε = Kη^{3/2}, up to which stored rows are dropped. 0 "
+        "drops rows above `budget` only.",
     ] = 0.1
     batch: Annotated[
-        int, Range(1, 1000), "Labelled rows B of a mini-batch. A step waits for them all."
+        int,
+        Range(1, 1000),
+        "Number of labelled rows in a mini-batch; a step waits for all of them.",
     ] = 1
 
     @property
@@ -86,12 +93,12 @@ class BSGDSpec(DictionarySpec, GradientSpec):
     learner: ClassVar[str] = "bsgd"
     tasks: ClassVar[tuple[str, ...]] = (CLASSIFICATION,)
 
-    ridge: Annotated[float, Range(0, 1, "[)"), "λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 1e-6
-    step_size: Annotated[float, Range(0, 1e6, "()"), "η of the first step."] = 0.5
+    ridge: Annotated[float, Range(0, 1, "[)"), "Ridge λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 1e-6
+    step_size: Annotated[float, Range(0, 1e6, "()"), "First step size η."] = 0.5
     maintenance: Annotated[
         str,
         OneOf(MAINTENANCE),
-        "How a row past the budget leaves; merging needs the Gaussian kernel.",
+        "How a row above the budget leaves; merging needs the Gaussian kernel.",
     ] = "merging"
 
     def check_together(self) -> None:
@@ -112,21 +119,23 @@ class NOLANASpec(KernelSpec, GradientSpec):
 
     learner: ClassVar[str] = "nolana"
 
-    budget: Annotated[int, Range(1, 10_000), "Landmarks m, at least the rank."] = 100
-    rank: Annotated[int, Range(1, 1000), "Features r."] = 80
-    ridge: Annotated[float, Range(0, 1, "[)"), "λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 1e-6
-    step_size: Annotated[float, Range(0, 1e6, "()"), "η of the first step."] = 0.5
-    loss: Annotated[str, OneOf(LOSSES), "Of classification; regression has the squared loss."] = (
-        "hinge"
-    )
+    budget: Annotated[int, Range(1, 10_000), "Number of landmarks m, at least the rank."] = 100
+    rank: Annotated[int, Range(1, 1000), "Number of features r."] = 80
+    ridge: Annotated[float, Range(0, 1, "[)"), "Ridge λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 1e-6
+    step_size: Annotated[float, Range(0, 1e6, "()"), "First step size η."] = 0.5
+    loss: Annotated[
+        str, OneOf(LOSSES), "Loss for classification; regression uses the squared loss."
+    ] = "hinge"
     threshold: Annotated[
         float | None,
         Range(0, math.inf, "[)"),
-        """ε, squared distance from its landmark below which a row moves nothing; None: landmarks
-        never move.""",
+        """Threshold ε: a row closer than this to its landmark (squared distance) moves nothing.
+        None: landmarks never move.""",
     ] = 0.0
     refit_ridge: Annotated[
-        float, Range(1e-9, 1e6), "θ: what a change of the map costs weights of small eigenvalues."
+        float,
+        Range(1e-9, 1e6),
+        "Ridge θ for refitting weights when the map changes; it affects small eigenvalues most.",
     ] = 1e-6
 
     def check_together(self) -> None:
@@ -147,9 +156,9 @@ class FOGDSpec(KernelSpec, GradientSpec):
 
     learner: ClassVar[str] = "fogd"
 
-    budget: Annotated[int, Range(1, 10_000), "Random features m."] = 400
-    ridge: Annotated[float, Range(0, 1, "[)"), "λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 1e-6
-    loss: Annotated[str, OneOf(LOSSES), "Of classification; regression has the squared loss."] = (
-        "hinge"
-    )
-    seed: Annotated[int, Range(0, 2**53), "What the random features are drawn from."] = 0
+    budget: Annotated[int, Range(1, 10_000), "Number of random features m."] = 400
+    ridge: Annotated[float, Range(0, 1, "[)"), "Ridge λ of the cost, loss + λ/2·Σ‖w_c‖²."] = 1e-6
+    loss: Annotated[
+        str, OneOf(LOSSES), "Loss for classification; regression uses the squared loss."
+    ] = "hinge"
+    seed: Annotated[int, Range(0, 2**53), "Seed of the random features."] = 0

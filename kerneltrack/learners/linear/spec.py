@@ -21,8 +21,8 @@ class LinearSpec(LearnerSpec):
     inputs: str | None = None
     bias: Annotated[
         bool,
-        """Append a constant 1 to the features; its weight is regularised like the others, but in
-        regression with `scale_targets` not at all.""",
+        """Append a constant 1 to the features. Its weight is regularised like the others, but
+        not in regression with `scale_targets`.""",
     ] = True
 
 
@@ -37,12 +37,12 @@ class RidgeSpec(LinearSpec):
 
     learner: ClassVar[str] = "ridge"
 
-    ridge: Annotated[float, Range(1e-12, 1e6), "λ, against a sum over rows."] = 0.1
+    ridge: Annotated[float, Range(1e-12, 1e6), "Ridge λ, relative to a sum over rows."] = 0.1
     forgetting: Annotated[
         float,
         Range(MIN_FORGETTING, 1),
-        """ρ: rows count for about 1/(1 - ρ) rows. 1 never forgets: the best for features that
-        stand still, while those of a moving subspace call for less.""",
+        """Forgetting ρ: a memory of about 1/(1 - ρ) rows. 1 never forgets, best for features
+        that stay still; a moving subspace needs less.""",
     ] = 0.999
 
 
@@ -58,7 +58,7 @@ class LogisticSpec(GradientSpec, LinearSpec):
     learner: ClassVar[str] = "logistic"
     tasks: ClassVar[tuple[str, ...]] = (CLASSIFICATION,)
 
-    step_size: Annotated[float, Range(0, 1e6, "()"), "η of the first step."] = 0.5
+    step_size: Annotated[float, Range(0, 1e6, "()"), "First step size η."] = 0.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class HingeSpec(GradientSpec, LinearSpec):
     learner: ClassVar[str] = "hinge"
     tasks: ClassVar[tuple[str, ...]] = (CLASSIFICATION,)
 
-    step_size: Annotated[float, Range(0, 1e6, "()"), "η of the first step."] = 0.3
+    step_size: Annotated[float, Range(0, 1e6, "()"), "First step size η."] = 0.3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,9 +91,9 @@ class PegasosSpec(LinearSpec):
     ridge: Annotated[
         float,
         Range(1e-12, 1e6),
-        "λ. The step after t rows is 1/(λt): the larger, the longer it moves.",
+        "Ridge λ. The step after t rows is 1/(λt), so a larger λ means smaller steps.",
     ] = 3e-4
-    project: Annotated[bool, "Keep ‖w‖ <= 1/√λ, the paper's optional step."] = False
+    project: Annotated[bool, "Keep ‖w‖ <= 1/√λ, an optional step of the paper."] = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,10 +108,10 @@ class LMSSpec(GradientSpec, LinearSpec):
     learner: ClassVar[str] = "lms"
 
     step_size: Annotated[
-        float, Range(0, 1e6, "()"), "η of the first step, below 2 if normalised."
+        float, Range(0, 1e6, "()"), "First step size η, below 2 if normalised."
     ] = 0.2
     normalised: Annotated[
-        bool, "NLMS, whose step size is free of the features' scale and below 2."
+        bool, "Normalise the step (NLMS), so that it does not depend on the scale of the features."
     ] = True
 
     def check_together(self) -> None:
@@ -133,11 +133,15 @@ class PASpec(LinearSpec):
     learner: ClassVar[str] = "pa"
 
     variant: Annotated[
-        str, OneOf(VARIANTS), """"pa", "pa1" (the step is capped) or "pa2" (it is softened)."""
+        str, OneOf(VARIANTS), """Variant: "pa", "pa1" (capped step) or "pa2" (softened step)."""
     ] = "pa1"
     aggressiveness: Annotated[
-        float, Range(0, 1e6, "()"), "C of PA-I and PA-II: the smaller, the less a wrong label does."
+        float,
+        Range(0, 1e6, "()"),
+        "Aggressiveness C of PA-I and PA-II: the smaller, the less a wrong label changes.",
     ] = 1.0
     insensitivity: Annotated[
-        float, Range(0, 1e100, "[)"), "ε of regression, in standard deviations of the targets."
+        float,
+        Range(0, 1e100, "[)"),
+        "Insensitivity ε of regression, in standard deviations of the targets.",
     ] = 0.1

@@ -29,37 +29,37 @@ class DriftSpec(Spec):
     drift: ClassVar[str] = PAGE_HINKLEY
 
     block: Annotated[
-        int, Range(1, 1000), "Rows of a block. An alert comes with the last row of a block."
+        int, Range(1, 1000), "Rows in a block. An alert comes with the last row of a block."
     ] = 10
     threshold: Annotated[
         float,
         Range(0, 1e6, "()"),
-        "Sum of deviations beyond `delta` that raises an alert.",
+        "Sum of deviations above `delta` that raises an alert.",
     ] = 6.0
-    delta: Annotated[
-        float, Range(0, 1e6, "[)"), "Change of level that is let pass, in deviations."
-    ] = 0.75
+    delta: Annotated[float, Range(0, 1e6, "[)"), "Change of level to ignore, in deviations."] = 0.75
     clip: Annotated[
-        float, Range(0, 1e6, "()"), "Most deviations that one block counts, above `delta`."
+        float, Range(0, 1e6, "()"), "Most deviations that one block counts above `delta`."
     ] = 3.0
     floor: Annotated[
         float,
         Range(0, 1e6, "[)"),
-        "Least deviation, as a fraction of the model's usual root mean loss.",
+        "Least deviation, as a fraction of the device's usual root mean loss.",
     ] = 0.15
     memory: Annotated[
-        int, Range(1, 10_000_000), "Rows that level and spread look back on, at least `settle`."
+        int,
+        Range(1, 10_000_000),
+        "Number of rows over which level and spread are estimated, at least `settle`.",
     ] = 2000
     settle: Annotated[
         int,
         Range(2, 1_000_000),
-        """Rows at the start and after an alert in which level and spread are learnt and no alert is
-        raised; at least two blocks.""",
+        """Number of rows, at the start and after an alert, from which level and spread are
+        estimated; no alert is raised in them. At least two blocks.""",
     ] = 200
     direction: Annotated[
         str,
         OneOf(DIRECTIONS),
-        """"both", or alerts only when the loss rises ("up") or falls ("down").""",
+        """Alert when the loss rises ("up"), falls ("down"), or either ("both").""",
     ] = "both"
 
     def check_together(self) -> None:

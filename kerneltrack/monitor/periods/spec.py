@@ -30,19 +30,20 @@ class PeriodsSpec(Spec):
     limit: Annotated[
         float,
         Range(1, 1e6),
-        """How far a device must be from its own past and the fleet, in usual deviations, in two
-        periods running.""",
+        """How far a device must be from its own past and from the fleet, in usual deviations, in
+        two consecutive periods.""",
     ] = 6.0
-    past: Annotated[int, Range(3, 3650), "Days that a period is compared with."] = 28
+    past: Annotated[int, Range(3, 3650), "Number of past days with which a day is compared."] = 28
     delay: Annotated[
         int,
         Range(0, 365),
-        "Days until a period belongs to the past, so that a fault is noticed before it is usual.",
+        "Days until a day joins the past, so that a fault is noticed before it becomes usual.",
     ] = 3
     first: Annotated[
         int,
         Range(5, 3650),
-        "First days of a device, which are compared with each other; no verdict before their end.",
+        "First days of a device. They are compared with each other, and there is no "
+        "verdict before they end.",
     ] = 14
 
     def check_together(self) -> None:

@@ -46,71 +46,80 @@ class ReferenceSpec(Spec):
     learning: Annotated[
         str,
         OneOf(LEARNINGS),
-        """"first" keeps what the stretch showed, "gated" goes on learning from rows that are not
-        odd; "auto" moves at the pace of `memory`, knows the hours of the day, and holds each
-        channel against the others by itself.""",
+        """"first" keeps what the first rows showed. "gated" continues to learn from rows that
+        are not odd. "auto" moves with `memory`, knows the hours of the day, and compares each
+        channel with the others.""",
     ] = FIRST
     rows: Annotated[
         int,
         Range(2 * BLOCK, 10_000_000),
-        "Rows at the start, taken as normal, that the reference is made from; the fewest, with "
-        "`until`.",
+        "Number of first rows, taken as normal, that the reference is made from; with "
+        "`until`, the fewest.",
     ] = 512
     until: Annotated[
         str | None,
-        """Event time, in ISO 8601 (UTC unless it says otherwise): the rows before it are those that
-        the reference is made from, however many, in whole blocks of 128. A model with fewer than
-        `rows` of them has none.""",
+        """Make the reference from all rows before this time (ISO 8601; UTC unless it names a
+        zone), in whole blocks of 128. Devices with fewer than `rows` of them have no
+        reference.""",
     ] = None
     lags: Annotated[
         int | None,
         Range(1, MOST_COLUMNS),
-        """Rows that are looked at together, beside means over time: the row and those before; none:
-        5, but fewer where rows have more than 8 channels, one above 20.""",
+        """Lag window: number of consecutive rows compared together, in addition to moving means.
+        None: 5, fewer above 8 channels, one above 20.""",
     ] = None
     ridge: Annotated[
-        float, Range(1e-12, 1e6), "ρ added to the embedded rows' covariance, as a part of its mean."
+        float,
+        Range(1e-12, 1e6),
+        "Ridge ρ added to the covariance of the embedded rows, as a part of its mean.",
     ] = 0.01
     rank: Annotated[int, Range(1, 1000), "Dimension r of the reference's kernel subspace."] = 10
-    budget: Annotated[int, Range(1, 10_000), "Rows B that the kernel subspace stores."] = 20
+    budget: Annotated[
+        int, Range(1, 10_000), "Number of rows B that the reference's kernel subspace stores."
+    ] = 20
     drift: Annotated[
-        float, Range(1, 100, "()"), "k: surprise -ln p, of mean 1, that is let pass in every row."
+        float,
+        Range(1, 100, "()"),
+        "Evidence to ignore in each row, as -ln p (1 on average for normal rows). Smaller "
+        "finds smaller lasting changes, and larger ones later.",
     ] = 1.5
     false_alarms: Annotated[
-        float, Range(0, 1e6, "()"), "False alarms of a model that are accepted in `per` rows."
+        float,
+        Range(0, 1e6, "()"),
+        "Accept this many false alarms per device. They are counted in `per` rows or time.",
     ] = 1.0
     per: Annotated[
         str | int,
-        """What `false_alarms` are counted in: rows, or event time (1000000 rows, 30 days), at the
-        pace that the model's rows had while the reference was made.""",
+        """Unit of `false_alarms`: rows (1000000 rows) or event time (30 days), at the pace of
+        the device's rows while the reference was made.""",
     ] = "1000000 rows"
 
     memory: Annotated[
         str | int,
-        """How long rows count fully in a reference that moves ("auto"), in event time or rows
-        (14 days, 4032 rows); older ones fade. Episodes open once so much was seen, p is there after
-        `rows`. Without times: 4032 rows.""",
+        """Memory of a moving reference ("auto"), in event time or rows (14 days, 4032 rows):
+        rows count fully for this long, then fade. Episodes can open after one memory, p
+        exists after `rows`. Without times: 4032 rows.""",
     ] = "14 days"
     season: Annotated[
         str,
         OneOf(SEASONS),
-        """Whether a reference that moves knows the hours of the day: "day" or "none".""",
+        """Let a moving reference know the hours of the day ("day") or not ("none").""",
     ] = DAY
     zone: Annotated[
         str,
-        """IANA time zone of these hours, such as Europe/Berlin: they are those that clocks there
-        show, changes of the clock included.""",
+        """IANA time zone of these hours, such as Europe/Berlin. Changes of the clock are
+        included.""",
     ] = UTC
     causes: Annotated[
         Sequence[str | int],
-        """Channels that rows are conditioned on and that are never blamed, as the weather, by name
-        or by place from 0 on; of a reference that moves ("auto").""",
+        """Channels that explain others and are never blamed, such as the weather, by name or by
+        position from 0. Only for a moving reference ("auto").""",
     ] = ()
     accept_after: Annotated[
         int | None,
         Range(BLOCK, 10**12),
-        """Rows of an episode after which it is accepted as the new normal, and the reference made
-        anew; none: it stays an episode.""",
+        """Accept an episode as the new normal after this many rows, and make the reference anew.
+        None: it stays open.""",
     ] = None
 
     def resolve(self) -> None:

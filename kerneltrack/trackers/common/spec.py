@@ -24,48 +24,49 @@ class SubspaceSpec(Spec):
     tracker: ClassVar[str] = ""
     bandwidths: ClassVar[Collection[str]] = NEEDS_BANDWIDTH
 
-    rank: Annotated[int, Range(1, MAX_RANK), "Dimension r of the subspace and of the features."] = (
-        10
-    )
-    kernel: Annotated[str, OneOf(KERNELS), "κ(x, y)."] = "gaussian"
+    rank: Annotated[int, Range(1, MAX_RANK), "Use a subspace of dimension r, with r features."] = 10
+    kernel: Annotated[str, OneOf(KERNELS), "Kernel κ(x, y)."] = "gaussian"
     gamma: Annotated[
         float | Literal["median"],
         Range(0, math.inf, "()"),
-        """Bandwidth of the Gaussian (exp(-‖x-y‖²/γ), γ = 2σ²) and the Laplacian kernel
-        (exp(-‖x-y‖₁/γ)), or "median" for the median trick on the first `warmup` rows.""",
+        """Bandwidth γ of the Gaussian kernel (exp(-‖x-y‖²/γ), γ = 2σ²) and the Laplacian kernel
+        (exp(-‖x-y‖₁/γ)). "median" uses the median trick on the first `warmup` rows.""",
     ] = "median"
     degree: Annotated[int, Range(1, 20), "Degree of the polynomial kernel."] = 2
     offset: Annotated[float, Range(0, 1e100, "[)"), "Offset of the polynomial kernel."] = 1.0
     emit: Annotated[
         str,
         OneOf(EMITS),
-        """"z" (r-vector in a frame that is kept still) or "q" (projection coefficients).""",
+        """Features to write: "z", r coordinates in a frame that stays still, or "q", the
+        projection coefficients.""",
     ] = "z"
-    seed: Annotated[int, Range(0, 2**63 - 1), "Seed of all that is drawn."] = 0
+    seed: Annotated[int, Range(0, 2**63 - 1), "Seed of the random numbers."] = 0
     standardise: Annotated[
         bool | Literal["moving"],
-        """Subtract the mean and divide by the standard deviation of the first rows; "moving": of
-        the last `scale_window` to twice as many rows.""",
+        """Standardise channels by the mean and standard deviation of the first rows. "moving"
+        follows the last `scale_window` rows, up to twice as many.""",
     ] = True
     scale_window: Annotated[
         int,
         Range(10, 10_000_000),
-        """Rows W of `standardise` "moving": the scale is that of the new units within 2W rows,
-        exactly so within 3W.""",
+        """Window W of `standardise` "moving". After a change of units the scale has the new
+        units within 2W rows, and exactly so within 3W.""",
     ] = 2000
     clip: Annotated[
         float | None,
         Range(0, math.inf, "()"),
-        "Clip standardised values to ± this many deviations; None keeps them.",
+        "Clip standardised values to ± this many standard deviations. None does not clip.",
     ] = None
     warmup: Annotated[
         int,
         Range(2, 100_000),
-        """Rows W that the standardiser and the median trick look at. They wait until W have come
-        (or the input ends), then run like all others.""",
+        """Number of first rows from which scale and bandwidth are computed. They wait until all
+        have come, or the input ends, and are then processed like all others.""",
     ] = 500
     novelty_window: Annotated[
-        int, Range(MOVING_WINDOW, 100_000), "Losses that the novelty score compares with."
+        int,
+        Range(MOVING_WINDOW, 100_000),
+        "Number of recent losses with which novelty compares a row.",
     ] = 256
 
     @property

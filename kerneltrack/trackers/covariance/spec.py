@@ -30,41 +30,47 @@ class CovarianceSpec(SubspaceSpec):
         int,
         Range(1, MAX_RANK),
         Words((AUTO,)),
-        """Dimension r of the subspace and of the features; "auto": the budget, 1000 at most, and a
-        `rank_factor` of 1.5 if none is given.""",
+        """Use a subspace of dimension r, with r features. "auto" takes the budget, at most 1000,
+        and a `rank_factor` of 1.5 unless one is set.""",
     ] = 10
-    budget: Annotated[int, Range(1, 10_000), "Most stored rows B, at least the rank."] = 20
+    budget: Annotated[
+        int,
+        Range(1, 10_000),
+        "Store at most this many rows per model. The budget B is at least the rank.",
+    ] = 20
     halflife: Annotated[
         float | str | None,
         Range(0, math.inf, "()"),
         Words((AUTO,)),
-        """Rows after which a row counts half; None forgets nothing. "auto": three memories side by
-        side, of half a budget, two and eight budgets, the best on recent rows in use: three times
-        the cost and the state, and nothing to know of the rows' order.""",
+        """Half-life: number of rows after which a row counts half. None forgets nothing. "auto"
+        keeps three memories (half a budget, two and eight budgets) and uses the one that is
+        best on recent rows, at three times the cost and state.""",
     ] = None
     halflife_seconds: Annotated[
         float | None,
         Range(0, math.inf, "()"),
-        """The same in event time, instead of rows: for irregular sampling. Needs rows with
-        times.""",
+        """Half-life in seconds of event time instead of rows, for irregular sampling. Needs rows
+        with times.""",
     ] = None
     rank_factor: Annotated[
         float | None,
         Range(1, math.inf, "()"),
-        """Chooses the rank from the stream, `rank` at most: the smallest whose fitting error is at
-        most this factor of that of all stored rows. None: the rank is `rank`.""",
+        """Choose the rank from the stream, at most `rank`: the smallest whose fitting error is
+        at most this factor times the error with all stored rows. None keeps `rank`.""",
     ] = None
     admission: Annotated[
         str,
         OneOf(ADMISSIONS),
-        """Which rows enter the covariance once as many as the budget have: "every", by novelty
-        "fixed" (ℓ >= threshold), "moving" (ℓ >= mean of the last 100 losses) or "rate" (ε is
-        steered so that the fraction `admission_rate` enters), or "leverage" (at random, the
-        likelier the larger ℓ, and with the weight of those that were left out).""",
+        """Choose which rows enter the covariance once the budget is full. "every": all. "fixed":
+        ℓ >= `threshold`. "moving": ℓ >= mean of the last 100 losses. "rate": the most novel
+        fraction `admission_rate`. "leverage": at random, more likely with larger ℓ, weighted
+        for the rows left out.""",
     ] = "every"
-    threshold: Annotated[float, Range(0, math.inf, "[)"), """ε of the admission "fixed"."""] = 0.0
+    threshold: Annotated[
+        float, Range(0, math.inf, "[)"), """Threshold ε of the admission "fixed"."""
+    ] = 0.0
     admission_rate: Annotated[
-        float, Range(0, 1, "()"), """Fraction admitted under "rate" and "leverage"."""
+        float, Range(0, 1, "()"), """Fraction of rows that "rate" and "leverage" admit."""
     ] = 0.1
 
     def resolve(self) -> None:

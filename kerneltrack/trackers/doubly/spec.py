@@ -47,25 +47,31 @@ class DSKPCASpec(SubspaceSpec):
     forms: ClassVar[tuple[str, ...]] = PCA_FORMS
 
     kernel: Annotated[
-        str, OneOf(FEATURE_KERNELS), "κ(x, y); `random_features` has their formulas."
+        str, OneOf(FEATURE_KERNELS), "Kernel κ(x, y); formulas are in `random_features`."
     ] = "gaussian"
     budget: Annotated[
-        int, Range(1, 2**20), "Random features F in the pool, a multiple of `feature_batch`."
+        int,
+        Range(1, 2**20),
+        "Number of random features F in the pool, a multiple of `feature_batch`.",
     ] = 1024
     form: Annotated[
         str,
         OneOf(PCA_FORMS),
-        """"subspace" (Oja's rule, eq. 10) or "gha" (single eigenfunctions, eq. 16).""",
+        """Form: "subspace" (Oja's rule, eq. 10) or "gha" (single eigenfunctions, eq. 16).""",
     ] = "subspace"
-    row_batch: Annotated[int, Range(1, 100_000), "Rows T of a mini-batch."] = 64
+    row_batch: Annotated[int, Range(1, 100_000), "Number of rows T in a mini-batch."] = 64
     feature_batch: Annotated[
-        int, Range(1, 2**20), "Features B of a mini-batch, from the rank to the budget."
+        int, Range(1, 2**20), "Number of features B in a mini-batch, from the rank to the budget."
     ] = 64
     ridge: Annotated[
-        float, Range(1e-12, 1e6), "λ added to the features' moments where they are inverted."
+        float, Range(1e-12, 1e6), "Ridge λ added to the features' moments before they are inverted."
     ] = 1e-3
-    step_size: Annotated[float, Range(0, 1e6, "(]"), "θ₀ of the step θ₀/(1 + θ₁t)."] = 1.0
-    step_decay: Annotated[float, Range(0, 1e6), "θ₁; 0 goes on tracking for ever."] = 0.01
+    step_size: Annotated[float, Range(0, 1e6, "(]"), "First step θ₀ of the steps θ₀/(1 + θ₁t)."] = (
+        1.0
+    )
+    step_decay: Annotated[
+        float, Range(0, 1e6), "Decay θ₁ of the steps; 0 keeps tracking for ever."
+    ] = 0.01
 
     def check_together(self) -> None:
         """Refuse sizes that do not fit together, and settings that the kernel cannot have."""
@@ -100,12 +106,12 @@ class DSPairSpec(DSKPCASpec):
     form: Annotated[
         str,
         OneOf(PAIR_FORMS),
-        """"kcca" (Algorithm 4; with the target as second view, sliced inverse regression),
-        "kcca-newton" (the same functions in far fewer steps; take a `row_batch` of about twice
+        """Form: "kcca" (Algorithm 4; with the target as second view, sliced inverse regression),
+        "kcca-newton" (the same functions in far fewer steps; use a `row_batch` of about twice
         `feature_batch`; 16B² more bytes of state) or "ksvd" (Algorithm 3).""",
     ] = "kcca"
     first_view: Annotated[
         int,
         Range(1, 1_000_000),
-        "Columns of the first view, from the left; the others are the second view.",
+        "Number of columns in the first view, from the left; the others are the second view.",
     ] = 1

@@ -22,12 +22,12 @@ class OANASpec(SubspaceSpec):
 
     tracker: ClassVar[str] = "oana"
 
-    budget: Annotated[int, Range(1, 10_000), "Landmarks m, at least the rank."] = 20
+    budget: Annotated[int, Range(1, 10_000), "Number of landmarks m, at least the rank."] = 20
     threshold: Annotated[
         float | None,
         Range(0, math.inf, "[)"),
-        """ε, squared distance (in scaled channels) from its landmark below which a row moves
-        nothing; None: landmarks never move.""",
+        """Threshold ε: a row closer than this to its landmark (squared distance, in scaled
+        channels) moves nothing. None: landmarks never move.""",
     ] = 0.0
 
     def check_together(self) -> None:

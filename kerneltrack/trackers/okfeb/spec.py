@@ -36,20 +36,24 @@ MOST_ROWS = 20_000
 class GradientSpec(SubspaceSpec):
     """What the trackers that move their subspace along a gradient (OK-FE, OK-FEB) are also told."""
 
-    ridge: Annotated[float, Range(1e-12, 1e6), "λ of the cost."] = 1e-3
+    ridge: Annotated[float, Range(1e-12, 1e6), "Ridge λ of the cost."] = 1e-3
     rule: Annotated[
         str,
         OneOf(RULES),
-        """"nonparametric" (gradient with respect to A) or "parametric" (with respect to L).""",
+        """Update rule: "nonparametric" (gradient with respect to A) or "parametric" (gradient
+        with respect to L).""",
     ] = "parametric"
     step: Annotated[
-        str, OneOf(STEPS), """Size of the steps; "inverse_norm" is the paper's 1/‖q‖."""
+        str, OneOf(STEPS), """Step size rule. "inverse_norm" is 1/‖q‖, as in the paper."""
     ] = "normalised"
     step_size: Annotated[
-        float, Range(0, 1e6, "(]"), "Factor of the steps inverse_n and inverse_n2."
+        float, Range(0, 1e6, "(]"), """Factor of the steps "inverse_n" and "inverse_n2"."""
     ] = 1.0
     start: Annotated[
-        str, OneOf(STARTS), """"rows" (the first r distinct rows) or "rank_one" (the papers')."""
+        str,
+        OneOf(STARTS),
+        """Start of the subspace: "rows", the first r distinct rows, or "rank_one", as in the
+        papers.""",
     ] = "rows"
 
 
@@ -65,29 +69,37 @@ class OKFEBSpec(GradientSpec):
     tracker: ClassVar[str] = "okfeb"
 
     budget: Annotated[
-        int, Range(1, 10_000), "Most stored rows B (support vectors, SVs), at least the rank."
+        int,
+        Range(1, 10_000),
+        "Store at most this many rows per model. The budget B of support vectors is at "
+        "least the rank.",
     ] = 20
     policy: Annotated[
         str,
         OneOf(POLICIES),
-        """Which SV goes on overflow: "norm" (smallest η‖a‖, Alg. 5), "fifo" (the oldest),
-        "distortion" (exact minimum distortion, eq. 24) or "compensated" (its φ is first projected
-        on the other SVs; the minimum of ‖a‖²/[K⁻¹]_ii).""",
+        """Choose which support vector leaves when the budget is exceeded. "norm": smallest η‖a‖
+        (Alg. 5). "fifo": the oldest. "distortion": exact minimum distortion (eq. 24).
+        "compensated": its φ is first projected on the others (minimum of ‖a‖²/[K⁻¹]_ii).""",
     ] = "norm"
     forgetting: Annotated[
         float,
         Range(0, 1, "(]"),
-        """β of the policy "norm": on overflow every older SV's η shrinks by it.""",
+        """Forgetting β of the policy "norm": at each overflow, η of every older support vector
+        is multiplied by it.""",
     ] = 0.9
     censor: Annotated[
         str,
         OneOf(CENSORS),
-        """Which rows are uninformative once the budget is full: "none", "fixed" (ℓ < threshold),
-        "moving" (ℓ < mean of the last 100 losses) or "rate" (ε is steered so that the fraction
-        `censor_rate` is censored).""",
+        """Choose which rows to skip once the budget is full. "none": all are learned. "fixed": ℓ
+        < `threshold` is skipped. "moving": ℓ < mean of the last 100 losses. "rate": skips the
+        fraction `censor_rate`.""",
     ] = "none"
-    threshold: Annotated[float, Range(0, math.inf, "[)"), """ε of the censor "fixed"."""] = 0.0
-    censor_rate: Annotated[float, Range(0, 1, "()"), """Fraction censored under "rate"."""] = 0.9
+    threshold: Annotated[
+        float, Range(0, math.inf, "[)"), """Threshold ε of the censor "fixed"."""
+    ] = 0.0
+    censor_rate: Annotated[
+        float, Range(0, 1, "()"), """Fraction of rows that the censor "rate" skips."""
+    ] = 0.9
 
     def check_together(self) -> None:
         """Refuse a budget below the rank."""
@@ -109,7 +121,7 @@ class OKFESpec(GradientSpec):
     max_rows: Annotated[
         int,
         Range(1, MOST_ROWS),
-        "Rows that a model may store, at least the rank; later rows are refused.",
+        "Most rows that a model may store, at least the rank. Later rows are refused.",
     ] = 2000
 
     def check_together(self) -> None:

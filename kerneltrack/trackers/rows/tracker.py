@@ -5,7 +5,7 @@ Nothing else is learned, no row is stored, the fitting error is 0: on a learner 
 it is as if there were no tracker. Cost O(D) a row, 8(2D + 9) bytes of state.
 Flops a row: 4D.
 
-Reference: none, there is nothing to it.
+Reference: no paper.
 """
 
 from __future__ import annotations

@@ -1,0 +1,84 @@
+"""Texts that users meet keep to plain words: words and openings that must not come back."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from pipelines.cli.main import COMMANDS, GROUPS, parser_of
+
+BANNED = re.compile(
+    r"\b(told|said|beside|wild clocks?|as ever|at hand|likelier|made anew|that which|it may take"
+    r"|unless told|goes on telling|says of|tells of)\b",
+    re.I,
+)
+"""Words with a plain equivalent: reported or printed, next to, wrong clock, available, rebuilt."""
+OPENING = re.compile(r"(?:^|[.;:] )(?:[Oo]f|That which|What is|What are) [^.?]*?(?:[.;]|$)")
+"""A sentence that opens with "Of ..." or with a clause as its subject."""
+
+
+def problems(text: str) -> list[str]:
+    """Return what a text has of banned words and openings."""
+    return [found[0].strip() for found in (*BANNED.finditer(text), *OPENING.finditer(text))]
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from parsers(inner)
+
+
+def options_of(command: str) -> list[tuple[str, argparse.Action]]:
+    """A command's flags and arguments, with the text that its full help shows for each."""
+    found = []
+    top = next(a for a in parser_of(command)._actions if isinstance(a, argparse._SubParsersAction))
+    for parser in parsers(top.choices[command]):
+        for action in parser._actions:
+            if action.help != argparse.SUPPRESS and not action.dest == "action":
+                found.append(("/".join(action.option_strings) or str(action.metavar), action))
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_flag_is_a_sentence(command: str) -> None:
+    """Each line begins a sentence, perhaps after names of algorithms, and ends one."""
+    for name, action in options_of(command):
+        assert action.help, name
+        for line in action.help.split("\n"):
+            about = re.sub(r"^[a-z]+(, [a-z]+)*: ", "", line)
+            assert re.match(r"[A-Z\"]", about), (name, about)
+            assert re.search(r"(\.|\])$", about), (name, about)
+            assert re.search(r"[.](?: \[[^\]]+.*\])?$", about), (name, about)
+            assert len(about.split()) > 1, (name, about)
+            assert problems(about) == [], (name, about)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_metavar_is_the_form_of_the_value(command: str) -> None:
+    for name, action in options_of(command):
+        if action.metavar is not None:
+            assert re.match(r"[A-Z{]", str(action.metavar)), (name, action.metavar)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_says_what_it_does_in_a_sentence(command: str) -> None:
+    about = COMMANDS[command].about
+    assert re.fullmatch(r"[A-Z][a-z]+,? .*[^.]\.", about)
+    assert problems(about) == []
+
+
+def test_every_command_is_in_one_group() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "text", ["Of Kafka.", "Lines. Of each was compared.", "It was said.", "What is wrong is told."]
+)
+def test_the_rule_finds_what_it_forbids(text: str) -> None:
+    assert problems(text)
