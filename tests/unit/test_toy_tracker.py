@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -21,33 +20,37 @@ OWN = (
     *("kerneltrack/registry.py", "CMakeLists.txt", "tests/golden/", "docs/"),
 )
 """Where a new tracker may leave traces."""
-RUN = """
+HERE_FIRST = """
 import sys
 sys.meta_path = [finder for finder in sys.meta_path if "ScikitBuild" not in type(finder).__name__]
 sys.path.insert(0, ".")
+"""
+"""The tree it runs in, not the one that is installed."""
+RUN = f"""{HERE_FIRST}
 from pipelines.cli.main import main
 import kerneltrack.trackers.changes
 sys.exit(main(sys.argv[1:]))
 """
-"""The job of the tree it runs in, not of the one that is installed."""
-
-
-def test_it_touches_nothing_else() -> None:
-    touched = re.findall(r"^diff --git a/(\S+) b/\1$", PATCH.read_text("utf-8"), re.MULTILINE)
-    assert {"kerneltrack/registry.py", "kerneltrack/native/changes.c"} < set(touched)
-    assert [path for path in touched if not path.startswith(OWN)] == []
+NAMES = f"""{HERE_FIRST}
+import runpy
+runpy.run_module("tests.frozen_names", run_name="__main__")
+"""
 
 
 @pytest.mark.slow
 def test_a_job_runs_with_it(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    for part in ("kerneltrack", "transforms", "pipelines", "CMakeLists.txt"):
+    for part in ("kerneltrack", "transforms", "pipelines", "tests", "docs", "CMakeLists.txt"):
         whole = (HERE / part).is_dir()
         (shutil.copytree if whole else shutil.copy2)(HERE / part, _made(copy) / part)
     for path in (copy / "kerneltrack" / "native").glob("libkerneltrack-*"):
         path.unlink()
-    include = ["--include=kerneltrack/*", "--include=CMakeLists.txt"]
-    _run(copy, "git", "apply", *include, str(PATCH))
+    before = _texts(copy)
+    _run(copy, "git", "apply", "-C1", str(PATCH))
+    after = _texts(copy)
+    touched = {path for path in before | after if before.get(path) != after.get(path)}
+    assert {"kerneltrack/registry.py", "kerneltrack/native/changes.c"} < touched
+    assert [path for path in sorted(touched) if not path.startswith(OWN)] == []
     name = builds_here()[0]
     _run(copy, "cmake", "-S", ".", "-B", "build", "-DCMAKE_BUILD_TYPE=Release")
     _run(copy, "cmake", "--build", "build", "--target", name, "--parallel", "2")
@@ -59,6 +62,21 @@ def test_a_job_runs_with_it(tmp_path: Path) -> None:
     for part in ("features", "predictions"):
         found = sum(pq.read_metadata(path).num_rows for path in (copy / "out" / part).iterdir())
         assert found == rows
+    _run(copy, sys.executable, "-c", NAMES)
+    assert _texts(copy / "tests" / "golden") == {
+        path.removeprefix("tests/golden/"): text
+        for path, text in after.items()
+        if path.startswith("tests/golden/")
+    }
+
+
+def _texts(folder: Path) -> dict[str, bytes]:
+    """Return the files in a folder by their path, without what Python keeps beside them."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
 
 
 def _made(folder: Path) -> Path:
