@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,16 +37,7 @@ class SnapshotModels:
         self._found = SnapshotFolder(snapshots_in(folder), learner=True)
         # What a reference says depends on the rows before: a batch of any rows has no order.
         self.specs = Specs(self._found.spec, self._found.learner_spec, None)
-        self._at_hand: OrderedDict[str, Model | None] = OrderedDict()
-
-    def get(self, model_id: str) -> Model | None:
-        """Return a model; None if there is no snapshot of it."""
-        if model_id not in self._at_hand:
-            self._at_hand[model_id] = self._read(model_id)
-            if len(self._at_hand) > MODELS_AT_HAND:
-                self._at_hand.popitem(last=False)
-        self._at_hand.move_to_end(model_id)
-        return self._at_hand[model_id]
+        self.get = lru_cache(MODELS_AT_HAND)(self._read)
 
     def only(self) -> str:
         """Return the id of the one model that there is.
@@ -60,6 +51,7 @@ class SnapshotModels:
         return next(iter(self._found.models))
 
     def _read(self, model_id: str) -> Model | None:
+        """Return a model; None if there is no snapshot of it."""
         tracker = self._found.state(model_id, codec.TRACKER)
         if tracker is None:
             return None

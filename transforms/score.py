@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -24,7 +24,6 @@ from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.reference import restarted
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
-from kerneltrack.trackers.common.features import Features
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
 from transforms.learn.predictions import prediction_arrays
@@ -103,15 +102,19 @@ class ScoreRows(
         self, rows: pvalue.PCollection[tuple[str, Chunk]]
     ) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
-        if not self.in_order:
-            return run_step(rows, "Score", _ScoreFn(self.snapshots), SCORES, (FAILURES,))
-        grouped = (
-            rows
-            | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
-            | "ByModel" >> beam.GroupByKey()
-        )
-        fn = _ScoreInOrderFn(self.snapshots, self.measure, self.merge)
-        return run_step(grouped, "Score", fn, SCORES, names_of(SCORER))
+        if self.in_order:
+            rows = (
+                rows
+                | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
+                | "ByModel" >> beam.GroupByKey()
+            )
+        return run_step(rows, "Score", self.step(), SCORES, names_of(SCORER))
+
+    def step(self) -> beam.DoFn:
+        """Return the step itself: of chunks, or of all chunks of a model."""
+        if self.in_order:
+            return _ScoreInOrderFn(self.snapshots, self.measure, self.merge)
+        return _ScoreFn(self.snapshots)
 
 
 class _Known(NamedTuple):
@@ -139,6 +142,8 @@ class _Known(NamedTuple):
 
 class _Scorer(beam.DoFn):
     """What both steps share: models from the folder, rows to columns."""
+
+    in_order: bool
 
     def __init__(self, snapshots: SnapshotFolder, measure: MeasureMismatch | None = None) -> None:
         self._snapshots = snapshots
@@ -173,68 +178,71 @@ class _Scorer(beam.DoFn):
         return _failures(key, chunk, [reason] * len(chunk))
 
     def scored(
-        self, key: str, known: _Known, chunk: Chunk, features: Features, beside: dict[str, Any]
-    ) -> Iterator[Any]:
-        """Yield what is said of a chunk's rows, with the columns `beside` of the valid ones."""
-        spec, state = known.work.spec, known.model.state
-        good = np.flatnonzero(features.valid)
+        self, key: str, known: _Known, chunk: Chunk, until: float
+    ) -> Generator[Any, None, _Known]:
+        """Run rows through a frozen model, yield what is said of them; the model after them."""
+        work, state = known.work, known.model.state
+        times = chunk.column("time") if self.in_order and chunk.has("time") else None
+        model, found = run_rows(work, key, known.model, chunk.column("x"), times, until)
+        features, good = found.features, np.flatnonzero(found.features.valid)
         if len(good) < len(chunk):
             bad = np.flatnonzero(~features.valid)
-            refused, tracker = chunk.take(bad), get_tracker(spec.tracker)
-            reasons = [tracker.why_refused(spec, state, row) for row in refused.column("x")]
+            refused, tracker = chunk.take(bad), get_tracker(work.spec.tracker)
+            reasons = [tracker.why_refused(work.spec, state, row) for row in refused.column("x")]
             yield _failures(key, refused, reasons)
             chunk = chunk.take(good)
-        if not len(good):
-            return
-        values = getattr(features, spec.emit)[good]
-        columns: dict[str, Any] = {
-            name: chunk.batch.column(name)
-            for name in ("time", "source", "row", "label")
-            if chunk.has(name)
-        }
-        columns |= beside
-        columns["loss"] = pa.array(features.loss[good])
-        columns["novelty"] = pa.array(features.novelty[good])
-        columns[spec.emit] = matrix_column(values)
-        if known.learner is not None:
-            inputs, _ = inputs_of(known.learner[0], values, spec, state, chunk.column("x"))
-            columns |= _predicted(*known.learner, inputs, columns.get("label"))
-        count("rows_tracked", len(good))
-        yield key, Chunk(pa.RecordBatch.from_pydict(columns))
+        if len(good):
+            columns: dict[str, Any] = {
+                name: chunk.batch.column(name)
+                for name in ("time", "source", "row", "label")
+                if chunk.has(name)
+            }
+            if self.in_order:
+                columns["index"] = pa.array(features.index[good])
+                columns |= reference_columns(found.scores_at(good), len(good))
+            columns["loss"] = pa.array(features.loss[good])
+            columns["novelty"] = pa.array(features.novelty[good])
+            values = getattr(features, work.spec.emit)[good]
+            columns[work.spec.emit] = matrix_column(values)
+            if known.learner is not None:
+                inputs, _ = inputs_of(known.learner[0], values, work.spec, state, chunk.column("x"))
+                columns |= _predicted(*known.learner, inputs, columns.get("label"))
+            count("rows_tracked", len(good))
+            yield key, Chunk(pa.RecordBatch.from_pydict(columns))
+        if found.measured and work.measure is not None:
+            count("windows", len(found.measured[0]))
+            mismatch = mismatch_chunk(found.measured[0], work.spec, work.measure.confidence)
+            yield pvalue.TaggedOutput(MISMATCH, (key, mismatch))
+        if found.episodes:
+            yield tell_episodes(key, found.episodes[0], times is not None)
+        return known._replace(model=model)
 
 
 class _ScoreFn(_Scorer):
-    """Yield features and predictions under the model's snapshot."""
+    """Yield what rows are under their model's snapshot, each by itself."""
 
-    def __init__(self, snapshots: SnapshotFolder) -> None:
-        super().__init__(snapshots)
-        self._at_hand: OrderedDict[str, _Known | None] = OrderedDict()
+    in_order = False
+
+    def setup(self) -> None:
+        """Keep models at hand, in the worker that this runs in."""
+        self._at_hand = lru_cache(MODELS_AT_HAND)(self.read)
 
     @with_input_types(tuple[str, Chunk])
     @with_output_types(tuple[str, Chunk])
     def process(self, element: tuple[str, Chunk]) -> Iterator[Any]:
         key, chunk = element
-        known = self._model(key)
+        known = self._at_hand(key)
         if known is None:
             yield self.unknown(key, chunk)
             return
         count_scored_again(key, known.learned(chunk))
-        spec = known.work.spec
-        features = get_tracker(spec.tracker).project(spec, known.model.state, chunk.column("x"))
-        yield from self.scored(key, known, chunk, features, {})
-
-    def _model(self, key: str) -> _Known | None:
-        """Return a model, from the folder if it is not at hand."""
-        if key not in self._at_hand:
-            self._at_hand[key] = self.read(key)
-            if len(self._at_hand) > MODELS_AT_HAND:
-                self._at_hand.popitem(last=False)
-        self._at_hand.move_to_end(key)
-        return self._at_hand[key]
+        yield from self.scored(key, known, chunk, -math.inf)
 
 
 class _ScoreInOrderFn(_Scorer):
     """Yield the same of a model's rows in order, with windows, reference and episodes."""
+
+    in_order = True
 
     def __init__(
         self, snapshots: SnapshotFolder, measure: MeasureMismatch | None, merge: bool
@@ -261,28 +269,7 @@ class _ScoreInOrderFn(_Scorer):
         for start in range(0, len(rows), SLICE_ROWS):
             piece = rows.slice(start, start + SLICE_ROWS)
             last = start + SLICE_ROWS >= len(rows)
-            known = yield from self._slice(key, known, piece, math.inf if last else -math.inf)
-
-    def _slice(
-        self, key: str, known: _Known, piece: Chunk, until: float
-    ) -> Generator[Any, None, _Known]:
-        """Run ordered rows through a frozen model; the model after them."""
-        work = known.work
-        times = piece.column("time") if piece.has("time") else None
-        model, found = run_rows(work, key, known.model, piece.column("x"), times, until)
-        features, good = found.features, np.flatnonzero(found.features.valid)
-        beside = {
-            "index": pa.array(features.index[good]),
-            **reference_columns(found.scores_at(good), len(good)),
-        }
-        yield from self.scored(key, known, piece, features, beside)
-        if found.measured and work.measure is not None:
-            count("windows", len(found.measured[0]))
-            chunk = mismatch_chunk(found.measured[0], work.spec, work.measure.confidence)
-            yield pvalue.TaggedOutput(MISMATCH, (key, chunk))
-        if found.episodes:
-            yield tell_episodes(key, found.episodes[0], times is not None)
-        return known._replace(model=model)
+            known = yield from self.scored(key, known, piece, math.inf if last else -math.inf)
 
 
 def _predicted(
