@@ -246,7 +246,7 @@ OUTPUTS = (
     ),
     Output(
         name=PERIODS,
-        about="what the days of each device are like, beside its own past",
+        about="each day of a device, compared with its own past",
         steps=(PERIOD,),
         columns=lambda asked: _schemas().periods_schema(asked.width),
         setting="periods",

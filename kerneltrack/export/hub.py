@@ -53,7 +53,7 @@ def _text(fleet: Fleet) -> list[str]:
         "",
         "> **This folder holds rows of the data.** Each model keeps some of its rows as they were "
         "(standardised; the means and deviations that undo it are there too): "
-        f"{stored:,} rows in all, beside what its reference keeps. It names devices and classes. "
+        f"{stored:,} rows in all, plus those of its reference. It names devices and classes. "
         "Publish it only if you may publish these.",
         "",
         "Made by `kerneltrack export --to huggingface`, "
@@ -94,9 +94,9 @@ def _text(fleet: Fleet) -> list[str]:
         "",
         "## Limits",
         "",
-        "A model knows the device that it was learned from, and no other. What it says of rows "
-        "unlike all that this device has shown is that they are unlike; a class that had no label "
-        "is never predicted. The files are safetensors with a JSON header, without pickle.",
+        "A model describes the device from whose rows it was learned, and no other. Rows unlike "
+        "all earlier rows are odd; a class without any label is never predicted. The files are "
+        "safetensors with a JSON header, without pickle.",
         "",
     ]
 

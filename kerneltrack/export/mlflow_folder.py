@@ -37,7 +37,7 @@ def write_mlflow(fleet: Fleet, folder: str) -> None:
     """
     columns = fleet.columns
     if columns is None:
-        allowed = "known: from a job's run.json, or a fleet's columns.json, beside the snapshots"
+        allowed = "known: from a job's run.json, or a fleet's columns.json, next to the snapshots"
         raise ConfigError("columns", None, allowed)
     place = Path(folder)
     fleet.save(place / DATA)

@@ -131,7 +131,7 @@ def main(arguments: Sequence[str]) -> None:
                 supervisor.look()
                 interruption.wait(POLL)
         except KeyboardInterrupt:
-            _log.info("told to stop")
+            _log.info("asked to stop")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def local_times_text(record: Mapping[str, Any]) -> str:
         counts = LocalTimes(**found[what])
         if counts.ambiguous:
             done = _AMBIGUOUS[found["ambiguous"]].format(
-                told=counts.ambiguous - counts.ambiguous_failed, failed=counts.ambiguous_failed
+                resolved=counts.ambiguous - counts.ambiguous_failed, failed=counts.ambiguous_failed
             )
             text += f"\n{_of(counts.ambiguous, what)} comes twice in {found['zone']}: {done}"
         if counts.nonexistent:
@@ -65,7 +65,7 @@ _AMBIGUOUS = {
     "fail": "failed (--time-ambiguous says which is meant)",
     "earliest": "taken as the first",
     "latest": "taken as the second",
-    "infer": "{told:,} told apart by the order of rows, {failed:,} failed",
+    "infer": "{resolved:,} resolved by the order of rows, {failed:,} failed",
 }
 _NONEXISTENT = {
     "fail": "failed (--time-nonexistent shift takes them)",

@@ -58,8 +58,8 @@ from transforms.score import ScoreRows
 from transforms.write.parquet import WriteChunks, WriteFailures
 
 NO_REFERENCE = (
-    "the snapshots hold no reference: which models are off is not said (`kerneltrack track "
-    "--reference first` makes one)"
+    "the snapshots have no reference, so no device can be off (`kerneltrack track --reference "
+    "first` makes one)"
 )
 
 

@@ -194,7 +194,9 @@ def find_left(place: Place, resume: str, topic: str) -> Left:
         by_job = place.state / f"{path.parent.name}.json"
         if by_job.exists() and (path / "_metadata").exists():
             return Left(path.absolute().as_uri(), read_record(by_job))
-        allowed = f"a savepoint with {SIDECAR} beside it, or a checkpoint of a job in {place.state}"
+        allowed = (
+            f"a savepoint with {SIDECAR} next to it, or a checkpoint of a job in {place.state}"
+        )
         raise ConfigError("--resume", resume, allowed)
     known = [record for record in records(place) if record.topic == topic]
     found = [

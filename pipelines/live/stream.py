@@ -235,7 +235,7 @@ def _ends(
         known.check_output(stream_options.topic_flag(output), topic)
     if compacted is not None and "compact" not in known.cleanup_policy(compacted):
         say(
-            f"{compacted} is not compacted: what it says of a device may be deleted while it holds "
+            f"{compacted} is not compacted: Kafka may delete current states of devices "
             "(cleanup.policy=compact)"
         )
     if job.columns.time == RECORD_TIME and known.timestamp_type(args.topic) != "CreateTime":

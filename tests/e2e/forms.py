@@ -222,7 +222,7 @@ def _with_thousands(rows: list[Row]) -> None:
 
 
 FORMS: dict[str, Form] = {
-    "a row a line, times in ISO 8601": Form(written("%Y-%m-%dT%H:%M:%SZ")),
+    "one row per line, times in ISO 8601": Form(written("%Y-%m-%dT%H:%M:%SZ")),
     "semicolons, decimal commas, times such as 01.03.2026 00:10": Form(_european),
     "date and time of day in two columns": Form(_two_columns),
     "times with the name of a zone, such as 2026-03-01 01:00:00 CET": Form(_central_european),
@@ -253,12 +253,12 @@ FORMS: dict[str, Form] = {
     ),
     "Campbell's TOA5": Form(_toa5),
     "InfluxDB's annotated CSV, after `pivot`": Form(_influx),
-    "a delimiter at the end of lines": Form(
+    "a delimiter at the end of each line": Form(
         lambda rows: save("pumps.csv", [_lines(rows)[0], *(f"{x}," for x in _lines(rows)[1:])])
     ),
     "the index of pandas' `to_csv`": Form(_indexed),
     "a unit after each number": Form(_with_units),
-    "marks between the thousands": Form(
+    "thousands separators": Form(
         _with_thousands, [r._replace(flow=round(1000 * r.flow, 2)) for r in PLANT]
     ),
 }

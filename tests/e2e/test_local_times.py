@@ -90,7 +90,7 @@ def test_the_order_of_rows_tells(
     }
     said = capsys.readouterr().out
     assert (
-        "25 rows with a local time that comes twice in Europe/Berlin: 24 told apart by the order "
+        "25 rows with a local time that comes twice in Europe/Berlin: 24 resolved by the order "
         "of rows, 1 failed\n1 row with a local time that does not exist in Europe/Berlin: failed "
         "(--time-nonexistent shift takes them)\n"
     ) in said
@@ -193,7 +193,7 @@ def test_other_commands_read_local_times_alike(
     ) == 0  # fmt: skip
     said = capsys.readouterr().out
     assert told in said
-    assert "27 rows with a local time that comes twice in Europe/Berlin: 24 told apart" in said
+    assert "27 rows with a local time that comes twice in Europe/Berlin: 24 resolved" in said
     if name == "score":
         record = json.loads((folder / "scored" / "run.json").read_text())
         assert record["local_times"]["rows"]["ambiguous_failed"] == 3

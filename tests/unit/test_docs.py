@@ -22,6 +22,7 @@ RUN = (
     "docs/export.md",
     "docs/off.md",
     "docs/python.md",
+    "docs/recipes.md",
     "docs/sklearn.md",
     "docs/tutorials/notebook.md",
     "docs/tutorials/report.md",
@@ -29,7 +30,7 @@ RUN = (
 # Needs a Kafka: tests/e2e/test_dead_letters.py runs it.
 LIVE = ("docs/stream.md",)
 # Pages whose commands are run with their code, in a folder of their own.
-COMMANDS = ("docs/export.md", "docs/off.md", "docs/tutorials/report.md")
+COMMANDS = ("docs/export.md", "docs/off.md", "docs/recipes.md", "docs/tutorials/report.md")
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 _STEP = re.compile(r"^```(python|sh)\n(.*?)^```", re.M | re.S)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

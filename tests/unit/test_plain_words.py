@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pipelines.cli.main import COMMANDS, GROUPS, parser_of
 
+ROOT = Path(__file__).resolve().parents[2]
+CODE = [
+    path
+    for name in ("kerneltrack", "transforms", "pipelines")
+    for path in ROOT.glob(f"{name}/**/*.py")
+]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("deploy/**/*.md"),
+]
 BANNED = re.compile(
     r"\b(told|said|beside|wild clocks?|as ever|at hand|likelier|made anew|that which|it may take"
     r"|unless told|goes on telling|says of|tells of)\b",
     re.I,
 )
 """Words with a plain equivalent: reported or printed, next to, wrong clock, available, rebuilt."""
-OPENING = re.compile(r"(?:^|[.;:] )(?:[Oo]f|That which|What is|What are) [^.?]*?(?:[.;]|$)")
+OPENING = re.compile(r"(?:^|[.;:] )(?:[Oo]f|That which|What is|What are) [^.?:]*?[.;]")
 """A sentence that opens with "Of ..." or with a clause as its subject."""
 
 
@@ -75,6 +88,42 @@ def test_a_command_says_what_it_does_in_a_sentence(command: str) -> None:
 def test_every_command_is_in_one_group() -> None:
     grouped = [name for names in GROUPS.values() for name in names]
     assert sorted(grouped) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_keeps_to_plain_words(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    lines = re.sub(r"`[^`\n]*`", "x", text).splitlines()
+    cells = [cell.strip() for line in lines for cell in re.split(r" ?\| ?|^[-*] |^#+ ", line)]
+    found = {cell: problems(cell) for cell in cells}
+    assert {cell: named for cell, named in found.items() if named} == {}
+
+
+def texts(path: Path) -> Iterator[str]:
+    """The strings of a module that are no docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield " ".join(node.value.split())
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_messages_keep_to_plain_words(path: Path) -> None:
+    spoken = [text for text in texts(path) if " " in text]
+    assert [text for text in spoken if BANNED.search(text)] == []
+
+
+def test_troubleshooting_quotes_messages_that_exist() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    known = [text for path in CODE for text in texts(path)]
+    quoted = [
+        message
+        for cell in re.findall(r"^\| (`[^|]*?) \|", page, re.M)
+        for message in re.findall(r"`([^`]+)`", cell)
+    ]
+    assert len(quoted) > 20
+    assert [each for each in quoted if not any(each in text for text in known)] == []
 
 
 @pytest.mark.parametrize(

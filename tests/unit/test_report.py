@@ -106,7 +106,7 @@ def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("admission", "words", "tile", "target"),
     [
-        ("leverage", "at random, the likelier the larger the error", " · target 10.0 %", 0.1),
+        ("leverage", "at random, more often with larger errors", " · target 10.0 %", 0.1),
         ("rate", "those with the largest errors", " · target 10.0 %", 0.1),
         ("moving", "those with an error above the recent mean", "", None),
         ("every", None, None, None),

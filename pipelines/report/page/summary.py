@@ -25,7 +25,7 @@ _ADMISSIONS = {
     "fixed": "those with an error above a threshold",
     "moving": "those with an error above the recent mean",
     "rate": "those with the largest errors",
-    "leverage": "at random, the likelier the larger the error",
+    "leverage": "at random, more often with larger errors",
 }
 """How the admissions of the covariance tracker choose rows."""
 _FROZEN_SHARE = 0.9
