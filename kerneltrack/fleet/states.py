@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
 from kerneltrack import codec
@@ -87,8 +86,7 @@ def _beside(models: Models) -> Columns:
         found |= _named("moving", dict(models.moving.columns))
     if work.reference is not None and models.reference is not None and models.referred.all():
         columns = references.columns_of(work.reference, models.width, models.reference)
-        # The codec knows whole numbers and reals.
-        found |= _named("reference", {**columns, "good": columns["good"].astype(np.int64)})
+        found |= _named("reference", reference.storable(columns))
     return found
 
 

@@ -87,10 +87,11 @@ static int64_t memories_of(const reference_state *state) {
 }
 
 void embed(const reference_state *state, int64_t lags, int64_t place, double *e) {
-  int64_t width = state->rows.columns, many = state->memory.columns;
+  int64_t width = state->rows.columns, many = state->memory.columns, back = 0;
   for (int64_t l = 0; l < lags; l++) {
-    const double *row = row_of(&state->rows, place + lags - 1 - l), *mean = state->mean.at + l * width;
+    const double *row = row_of(&state->rows, place + lags - 1 - back), *mean = state->mean.at + l * width;
     for (int64_t d = 0; d < width; d++) e[l * width + d] = row[d] - mean[d];
+    back += back > place || !state->fresh.at[place - back];
   }
   const double *memory = row_of(&state->memory, place + 1), *mean = state->mean.at + lags * width;
   for (int64_t i = 0; i < many; i++) e[lags * width + i] = memory[i] - mean[i];
@@ -104,8 +105,11 @@ static int64_t short_of(const reference_state *state) {
 void follow_means(reference_state *state, int64_t lags, int64_t place) {
   int64_t width = state->rows.columns, many = memories_of(state);
   const double *row = row_of(&state->rows, lags - 1 + place);
+  /* After a gap those before are usual. */
+  const double *known = row_of(&state->memory, place);
+  if (state->fresh.at[place]) known = state->mean.at + short_of(state);
   for (int64_t k = 0; k < many; k++) {
-    const double *before = row_of(&state->memory, place) + k * width;
+    const double *before = known + k * width;
     double *after = row_of(&state->memory, place + 1) + k * width;
     double rate = memory_rates[MEMORIES - many + k];
     for (int64_t d = 0; d < width; d++) {
@@ -153,7 +157,20 @@ void scale_deviations(const vec *shift, const vec *scale, const double *row, dou
   }
 }
 
-int embed_rows(const reference_settings *settings, reference_state *state, const mat *rows) {
+double pace_of(const reference_state *state, int64_t since, int64_t time) {
+  double passed = (double)time - (double)state->times.at[FIRST_TIME];
+  return since > PACED && passed > 0.0 ? passed / (double)(since - 1) : 0.0;
+}
+
+int ends_gap(const reference_settings *settings, const reference_state *state, int64_t since,
+             int64_t before, int64_t time) {
+  if (settings->gap == 0) return 0;
+  double away = (double)time - (double)before, pace = pace_of(state, since, before);
+  return pace > 0.0 && away > (double)settings->gap && away > GAP * pace;
+}
+
+int embed_rows(const reference_settings *settings, reference_state *state, const mat *rows,
+               const int64_t *times) {
   int64_t lags = settings->lags, width = state->rows.columns, size = state->mean.size;
   int64_t first = next_place(state);
   arena scratch = {0};
@@ -167,6 +184,9 @@ int embed_rows(const reference_settings *settings, reference_state *state, const
     /* Before the first row all was as the first. */
     if (state->counts.at[SEEN] + n == 0)
       for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, first + l), to, width);
+    int64_t before = n > 0 ? times[n - 1] : state->times.at[NEWEST_TIME];
+    int64_t since = state->counts.at[SEEN] + n - state->counts.at[BEGAN];
+    state->fresh.at[first + n] = (uint8_t)ends_gap(settings, state, since, before, times[n]);
     follow_means(state, lags, first + n);
   }
   fill(four, 0.0, 4 * size);
@@ -634,6 +654,13 @@ double stuck_for(const reference_state *state, int64_t channel) {
   return often > MOSTLY ? 0.0 : smaller(-log1(often) * (double)beyond, MOST_STUCK);
 }
 
+void forget_runs(reference_state *state) {
+  for (int64_t d = 0; d < state->previous.size; d++) {
+    state->previous.at[d] = NAN;
+    state->runs.at[d] = 0;
+  }
+}
+
 double stuck_surprise(reference_state *state, const double *row, int learning) {
   int64_t *counts = state->counts.at;
   double largest = 0.0;
@@ -671,6 +698,16 @@ static void mark(reference_state *state, int64_t first, int64_t base, int64_t pl
     state->good.at[i] = (uint8_t)good;
 }
 
+/* A row comes after a gap: what led up to it is over, but for an episode. */
+static void begin_anew(reference_state *state) {
+  double *numbers = state->reals.at;
+  forget_runs(state);
+  numbers[RECENT] = 0.0;
+  if (state->counts.at[OPENED] >= 0) return;
+  book_excursion(state, numbers[TOP]);
+  numbers[EVIDENCE] = numbers[TOP] = 0.0;
+}
+
 int64_t watch_rows(const reference_settings *settings, reference_state *state,
                    const reference_stored *stored, const vec *residual, const int64_t *times,
                    reference_outputs *out, int64_t done, reference_episodes *episodes, int64_t before) {
@@ -687,6 +724,10 @@ int64_t watch_rows(const reference_settings *settings, reference_state *state,
     double angle = sqrt(larger(-log1(larger(1.0 - residual->at[n], LEAST_SHARE)), 0.0));
     row_of(&state->measured, ANGLE)[place] = angle;
     state->times.at[NEWEST_TIME] = times[n];
+    if (state->fresh.at[place]) {
+      if (counts[OPENED] < 0) mark(state, first, base, place - 1, 1);
+      begin_anew(state);
+    }
     double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place),
                                  counts[CALIBRATED] == 0);
     if (counts[SORTED] == 0) continue;
@@ -740,11 +781,16 @@ void roll_block(const reference_settings *settings, reference_state *state) {
   copy(row_of(&state->memory, 0), row_of(&state->memory, block), many);
   for (int64_t l = 0; l < settings->lags - 1; l++)
     copy(row_of(&state->rows, l), row_of(&state->rows, block + l), width);
+  /* Before the first row after a gap all was as it is in that. */
+  int64_t begin = 0;
+  for (int64_t l = most_of(settings->lags - 1 - block, 0); l < settings->lags - 1; l++)
+    if (state->fresh.at[block - settings->lags + 1 + l]) begin = l;
+  for (int64_t l = 0; l < begin; l++) copy(row_of(&state->rows, l), row_of(&state->rows, begin), width);
   /* Of what is yet to come nothing is there: a state has the bytes of what it stands for alone. */
   fill(row_of(&state->memory, 1), 0.0, block * many);
   fill(row_of(&state->rows, settings->lags - 1), 0.0, block * width);
   fill(state->measured.at, 0.0, state->measured.rows * block);
-  for (int64_t place = 0; place < block; place++) state->good.at[place] = 0;
+  for (int64_t place = 0; place < block; place++) state->good.at[place] = state->fresh.at[place] = 0;
 }
 
 /* Which half of a run of 2^bits rows the one that stands for it is in: drawn, so that no beat of the

@@ -35,6 +35,10 @@ enum {
   REALS
 };
 
+/* A row that comes after so many usual distances ends a gap; rows by which these are known. */
+#define GAP 4.0
+#define PACED 64
+
 /* Rows of an episode that say how it began. */
 #define EARLY_ROWS 20
 
@@ -78,7 +82,8 @@ enum { ZERO_TIME, OPENED_TIME, LAST_TIME, NEWEST_TIME, FIRST_TIME, STRETCH_TIME 
 `until`: whether an event time ends the first stretch instead. `false_alarms` are accepted in
 `per_rows` rows, or in `per_time` ns where those are 0. `accept_after` is 0 where no episode becomes the
 new normal. `moves`: whether it does, with a memory of so many rows, or of `memory_time` ns where these are
-0; `season`: whether it knows the hours of the day. */
+0; `season`: whether it knows the hours of the day. `gap`: time without rows after which lags, means and
+evidence begin anew, ns; 0: they never do. */
 typedef struct {
   int64_t lags;
   double ridge;
@@ -95,6 +100,7 @@ typedef struct {
   int64_t memory_time;
   int64_t season;
   int64_t accept_after;
+  int64_t gap;
   int64_t learn;
 } reference_settings;
 
@@ -129,6 +135,7 @@ typedef struct {
   mat rows;
   mat memory;
   flags good;
+  flags fresh;
   vec mean;
   mat scatter;
   mat whitener;
@@ -200,11 +207,24 @@ static inline int64_t next_place(const reference_state *state) {
 /* The means over time after the row at a place of the open block. */
 void follow_means(reference_state *state, int64_t lags, int64_t place);
 
+/* The mean distance in time of so many rows up to one of this time, ns; 0 where they have none, or are too
+few. */
+double pace_of(const reference_state *state, int64_t since, int64_t time);
+
+/* Whether a row comes so long after the one before that lags, means and evidence begin anew: longer than
+stated, and than some usual distances. `since`: rows before it. */
+int ends_gap(const reference_settings *settings, const reference_state *state, int64_t since,
+             int64_t before, int64_t time);
+
+/* Channels' runs begin anew. */
+void forget_runs(reference_state *state);
+
 /* A row in deviations, clipped. */
 void scale_deviations(const vec *shift, const vec *scale, const double *row, double *to);
 
 /* Scale rows into the open block, and measure d² of each; false where memory is short. O(E²) a row */
-int embed_rows(const reference_settings *settings, reference_state *state, const mat *rows);
+int embed_rows(const reference_settings *settings, reference_state *state, const mat *rows,
+               const int64_t *times);
 
 /* Evidence of the rows that were put into the open block, with their residuals, in `out` from row `done`
 on. Rows whose excursion of S is over, or never began, are marked as good. Returns how many episodes were
@@ -231,7 +251,7 @@ int calibrate(const reference_settings *settings, reference_state *state);
 void roll_block(const reference_settings *settings, reference_state *state);
 
 /* e: the row at a place of the buffer and the lags - 1 rows before it, the newest first, and its means
-over time, less m. */
+over time, less m. Before the first row after a gap all was as it is in that. */
 void embed(const reference_state *state, int64_t lags, int64_t place, double *e);
 
 /* y ← We, W lower triangular; ‖y‖². */

@@ -35,10 +35,8 @@ scores and of the excursions of its evidence. Equations and symbols are in
 #define ENOUGH 60.0
 #define FADING 15.0
 #define SURPRISING 4.6
-/* A row that comes after so many usual distances ends a gap; rows to be spared after one, at most, and as a
-part of those since the one before: what works by day alone is seen, too. */
-#define GAP 4.0
-#define PACED 64
+/* Rows to be spared after a gap, at most, and as a part of those since the one before: what works by day
+alone is seen, too. */
 #define MOST_SPARED 150
 #define SPARED_PART 4.0
 /* Of the hours: rows that one is known by, days seen before, least deviation. */
@@ -272,18 +270,12 @@ static void score_row(const reference_settings *settings, reference_state *state
   row_of(&state->measured, many)[place] = (double)hour;
 }
 
-/* The mean distance of rows in time so far, ns; 0 where they have none, or are too few. */
-static double pace_of(const reference_state *state, int64_t since) {
-  double passed = (double)state->times.at[NEWEST_TIME] - (double)state->times.at[FIRST_TIME];
-  return since > PACED && passed > 0.0 ? passed / (double)(since - 1) : 0.0;
-}
-
 /* After a gap the rows before and the means over time are not those that a row goes with: some rows are
 spared, neither evidence nor learned. Whether this row is one. */
 static int is_spared(const reference_settings *settings, reference_state *state, int64_t row,
                      int64_t time) {
   int64_t *status = status_of(state);
-  double pace = pace_of(state, row - state->counts.at[BEGAN]);
+  double pace = pace_of(state, row - state->counts.at[BEGAN], state->times.at[NEWEST_TIME]);
   double away = (double)time - (double)state->times.at[NEWEST_TIME];
   if (state->counts.at[CALIBRATED] > 0 && pace > 0.0 && away > GAP * pace) {
     double spared = smaller(2.0 * away / pace, (double)MOST_SPARED);
@@ -307,6 +299,16 @@ static void book_height(reference_state *state, int64_t stream) {
   double *held = row_of(&state->evidences, stream);
   held[MOVING_BEST] = larger(held[MOVING_BEST], held[MOVING_TOP]);
   held[MOVING_TOP] = 0.0;
+}
+
+/* A row comes after a gap: what led up to it is over, but for an episode. */
+static void begin_anew(reference_state *state) {
+  forget_runs(state);
+  if (state->counts.at[OPENED] >= 0) return;
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    book_height(state, stream);
+    row_of(&state->evidences, stream)[MOVING_SUM] = 0.0;
+  }
 }
 
 /* A surprise goes into the evidence of its stream; before the threshold holds an excursion ends as an
@@ -487,6 +489,9 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     scale_deviations(&state->shift, &state->scale, row_of(rows, n), to);
     if (row == 0)
       for (int64_t l = 0; l < settings->lags - 1; l++) copy(row_of(&state->rows, place + l), to, width);
+    int64_t since = row - counts[BEGAN], newest = state->times.at[NEWEST_TIME];
+    state->fresh.at[place] = (uint8_t)ends_gap(settings, state, since, newest, times[n]);
+    if (state->fresh.at[place]) begin_anew(state);
     follow_means(state, settings->lags, place);
     int spared = is_spared(settings, state, row, times[n]);
     state->times.at[NEWEST_TIME] = times[n];
@@ -516,7 +521,8 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
 /* The rows that count fully, by the pace of those so far where the memory is a time. */
 static double memory_of(const reference_settings *settings, const reference_state *state) {
   if (settings->memory > 0) return (double)settings->memory;
-  double pace = pace_of(state, state->counts.at[SEEN] - state->counts.at[BEGAN]);
+  int64_t since = state->counts.at[SEEN] - state->counts.at[BEGAN];
+  double pace = pace_of(state, since, state->times.at[NEWEST_TIME]);
   if (!(pace > 0.0)) return OWN_MEMORY;
   return smaller(larger(floor((double)settings->memory_time / pace), LEAST_MEMORY), MOST_MEMORY);
 }
@@ -675,7 +681,7 @@ static void find_unit(reference_state *state) {
   for (int64_t bin = 0; bin < bins; bin++)
     sum = fma(tally[bin], edge_of(bin + 1, SCORE_LOWEST) + edge_of(bin, SCORE_LOWEST), sum);
   state->reals.at[MEANS + LONG] = larger(0.5 * sum / larger(total, 1.0), 1e-9);
-  state->counts.at[SORTED] = least_of((int64_t)total, state->calibration.columns);
+  state->counts.at[SORTED] = (int64_t)smaller(larger(total, 0.0), (double)state->calibration.columns);
 }
 
 int end_streams(const reference_settings *settings, reference_state *state) {

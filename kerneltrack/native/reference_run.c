@@ -115,7 +115,7 @@ static int64_t run_piece(reference *of, const mat *rows, const int64_t *times, c
     state->counts.at[SEEN] += many;
     return told < 0 ? told : found + told;
   }
-  if (!embed_rows(of->settings, state, rows) || !measure_residual(of, place, many))
+  if (!embed_rows(of->settings, state, rows, times) || !measure_residual(of, place, many))
     return KT_NO_MEMORY;
   if (since >= of->settings->fit_rows) {
     copy(out->residual.at + done, of->said.loss.at, many);
@@ -131,14 +131,15 @@ static int64_t run_piece(reference *of, const mat *rows, const int64_t *times, c
   return more < 0 ? more : found + more;
 }
 
-/* The mean of the scores of each row and those before it, as many as are kept, the oldest first: NaN until
-all of them have one. `seen`: rows before the first of these. */
+/* The mean of the scores of each row and those before it since the last gap, as many as are kept, the oldest
+first: NaN until all of them have one. `seen`: rows before the first of these. */
 static void settle(reference_state *state, int64_t seen, int64_t done, int64_t many,
                    reference_outputs *out) {
   double *recent = state->recent.at;
-  int64_t kept = state->recent.size;
+  int64_t kept = state->recent.size, first = (seen + state->counts.at[PAD]) % state->good.size;
   for (int64_t n = 0; n < many; n++) {
     int64_t newest = (seen + n) % kept, oldest = newest + 1;
+    if (state->fresh.at[first + n]) fill(recent, NAN, kept);
     recent[newest] = out->score.at[done + n];
     double sum = entry_sum(recent + oldest, kept - oldest) + entry_sum(recent, oldest);
     out->settled.at[done + n] = sum / (double)kept;

@@ -86,6 +86,11 @@ is: a fault that lasts stays one.
 stretches; one of 2ⁿ rows is kept for calibrations, as in the stretch, and the calibration is made
 anew, of the last 512, when as many were kept as it was made of.
 
+**Gaps.** A row that comes longer than `gap` after the one before, and than four usual steps (the
+mean distance of the rows so far, once there are 64), is held against no row before it: the lags
+before it are the row itself, f and s what they are on the mean, no channel repeats its value. S
+begins at 0, but in an episode, which goes on; a settled score waits for 41 rows again.
+
 **Auto.** A reference that moves: for sites with days, weather and ageing, where a stretch that is
 kept soon is not what is normal. All that it holds are sums that fade: where rows beyond the
 `memory` M have been added, a sum is scaled down to M rows. Good rows wait until they are a

@@ -39,3 +39,4 @@ from .state import layout as layout
 from .state import next_place as next_place
 from .state import ready as ready
 from .state import restarted as restarted
+from .state import storable as storable

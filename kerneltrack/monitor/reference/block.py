@@ -45,6 +45,7 @@ from kerneltrack.monitor.reference.state import (
     init,
     layout,
     next_places,
+    storable,
 )
 from kerneltrack.native.binding import address, call, packed
 from kerneltrack.trackers.common.first_rows import look_at_each, scaling_of_each
@@ -63,7 +64,7 @@ KEPT_TABLES = (
     *("tally", "hours", "waiting", "causes"),
 )
 """Those of the tables that only the end of a block changes; the kernel subspace is another."""
-OF_ROWS = ("memory", "rows", "measured", "good")
+OF_ROWS = ("memory", "rows", "measured", "good", "fresh")
 """Those that the open block's rows fill, one after the other."""
 SCORES = Lanes.of(Scores.none(1).columns)
 """Room for what the loop says of rows."""
@@ -136,7 +137,7 @@ def unpack(spec: ReferenceSpec, width: int, data: Parts) -> ReferenceState:
     if not fine[0]:
         raise ConfigError("reference", f"{len(data.moving)} bytes", "as many as its rows take")
     named = {**moving.arrays(blocks[0].tobytes()), **kept.arrays(data.kept)}
-    state = from_arrays(spec, {**named, "good": named["good"].astype(np.int64)})
+    state = from_arrays(spec, storable(named))
     call("reference_recall_each", settings_of(spec, width, False), (1,), state.tables)
     return state
 
@@ -144,7 +145,7 @@ def unpack(spec: ReferenceSpec, width: int, data: Parts) -> ReferenceState:
 def fold(spec: ReferenceSpec, width: int, moving: Blocks) -> list[bytes]:
     """Return the moving parts of references, (m, bytes), each without what need not be kept."""
     places, head = parts_of(spec, width).moving, _head_of(spec, width)
-    rows, measured, good = (places.column(moving, name) for name in OF_ROWS[1:])
+    rows, measured, *flags = (places.column(moving, name) for name in OF_ROWS[1:])
     ends = next_places(places.column(moving, "counts")).tolist()
     before = spec.lags_for(width) - 1
     return [
@@ -153,7 +154,7 @@ def fold(spec: ReferenceSpec, width: int, moving: Blocks) -> list[bytes]:
                 moving[model, :head].tobytes(),
                 rows[model, : before + end].tobytes(),
                 measured[model, :, :end].tobytes(),
-                good[model, :end].tobytes(),
+                *(flag[model, :end].tobytes() for flag in flags),
             )
         )
         for model, end in enumerate(ends)
@@ -170,19 +171,20 @@ def unfold(spec: ReferenceSpec, width: int, folded: Sequence[bytes]) -> tuple[Bl
     fine = np.array([len(data) >= head for data in folded], np.bool_)
     for model in np.flatnonzero(fine).tolist():
         moving[model, :head] = np.frombuffer(folded[model], np.uint8, head)
-    rows, measured, good = (places.column(moving, name) for name in OF_ROWS[1:])
+    rows, measured, *flags = (places.column(moving, name) for name in OF_ROWS[1:])
     ends = next_places(places.column(moving, "counts")).tolist()
     before = spec.lags_for(width) - 1
     for model in np.flatnonzero(fine).tolist():
         end, data = ends[model], folded[model]
         reals = width * (before + end), measured.shape[1] * end
-        if len(data) != head + 8 * sum(reals) + end:
+        if len(data) != head + 8 * sum(reals) + len(flags) * end:
             fine[model] = False
             continue
         rows[model, : before + end].flat = np.frombuffer(data, np.float64, reals[0], head)
         at = head + 8 * reals[0]
         measured[model, :, :end].flat = np.frombuffer(data, np.float64, reals[1], at)
-        good[model, :end] = np.frombuffer(data, np.bool_, end, at + 8 * reals[1])
+        for part, flag in enumerate(flags):
+            flag[model, :end] = np.frombuffer(data, np.bool_, end, at + 8 * reals[1] + part * end)
     return moving, fine
 
 

@@ -67,6 +67,7 @@ class Settings(NamedTuple):
     memory_time: int
     season: bool
     accept_after: int
+    gap: int
     learn: bool
 
 
@@ -203,6 +204,7 @@ def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> Settings:
         memory_time=memory.time or 0,
         season=spec.season == DAY,
         accept_after=spec.accept_after or 0,
+        gap=spec.gap_time,
         learn=learn,
     )
 

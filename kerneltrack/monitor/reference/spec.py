@@ -27,6 +27,8 @@ MOST_RATE = 0.1
 """False alarms a row, at most (native/reference.c)."""
 LEAST_MEMORY, MOST_MEMORY = 1024, 10_000_000
 """Rows of a memory, at least and at most (native/reference_moving.c)."""
+NO_GAP, OWN_GAP = "none", "12 hours"
+"""No gap counts; the one of a reference that moves."""
 MEMORY = 8
 """Stretches that are remembered by a reference that goes on learning."""
 
@@ -115,6 +117,12 @@ class ReferenceSpec(Spec):
         """Channels that explain others and are never blamed, such as the weather, by name or by
         position from 0. Only for a moving reference ("auto").""",
     ] = ()
+    gap: Annotated[
+        str | None,
+        """Event time without rows, such as 12 hours, after which lags, moving means and evidence
+        begin anew, if it is also longer than four usual steps; or "none". None: 12 hours for a
+        moving reference ("auto"), else "none".""",
+    ] = None
     accept_after: Annotated[
         int | None,
         Range(BLOCK, 10**12),
@@ -123,7 +131,9 @@ class ReferenceSpec(Spec):
     ] = None
 
     def resolve(self) -> None:
-        """Take a bare number as one of rows."""
+        """Take a bare number as one of rows; choose the gap."""
+        if self.gap is None:
+            self.replace("gap", OWN_GAP if self.moves else NO_GAP)
         for name in ("per", "memory"):
             value = getattr(self, name)
             number = str(value).strip()
@@ -146,6 +156,8 @@ class ReferenceSpec(Spec):
             is_place = isinstance(cause, int) and not isinstance(cause, bool) and cause >= 0
             if not (is_place or (isinstance(cause, str) and cause)) or cause in self.causes[:at]:
                 raise ConfigError("causes", cause, "names of channels or their places, each once")
+        if self.gap != NO_GAP and parse_span("gap", str(self.gap)).time is None:
+            raise ConfigError("gap", self.gap, "a time, 12 hours, or none")
         self._check_moving()
 
     def _check_moving(self) -> None:
@@ -190,6 +202,11 @@ class ReferenceSpec(Spec):
     def moves(self) -> bool:
         """Whether the reference moves at the pace of its memory."""
         return self.learning == AUTO
+
+    @property
+    def gap_time(self) -> int:
+        """Time without rows after which lags, means and evidence begin anew, ns; 0: none is."""
+        return 0 if self.gap == NO_GAP else parse_span("gap", str(self.gap)).time or 0
 
     @property
     def zone_of_hours(self) -> str:

@@ -66,6 +66,8 @@ MEASURES = ("d²", "d² without means over time", "d² of the newest row alone",
 """What is measured of a row."""
 
 
+FLAGS = ("good", "fresh")
+"""Tables that say yes or no of each of the open block's rows."""
 _RUNS = ("runs", "longest", "repeated")
 """Counts of each channel: none is larger than that of the rows."""
 _FIXED = (
@@ -99,6 +101,7 @@ class Tables(NamedTuple):
         memory: (BLOCK + 1, DM) means over time of the scaled rows, the faster one first, before the
             open block and after each of its rows.
         good: (BLOCK,) which of them may be learned.
+        fresh: (BLOCK,) which of them come after a gap.
         mean: (E,) m.
         scatter: (E, E) lower triangle of Σ(e - m)(e - m)ᵀ.
         whitener: (E, E) W, lower triangle.
@@ -152,6 +155,7 @@ class Tables(NamedTuple):
     rows: FloatArray
     memory: FloatArray
     good: BoolArray
+    fresh: BoolArray
     mean: FloatArray
     scatter: FloatArray
     whitener: FloatArray
@@ -183,7 +187,7 @@ class Tables(NamedTuple):
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 136) + 4250) + 128 and those of the
+    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 136) + 4250) + 256 and those of the
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M).
 
     Attributes:
@@ -207,6 +211,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "rows": real(BLOCK + lags - 1, width),
         "memory": real(BLOCK + 1, memories),
         "good": Like((BLOCK,), np.bool_),
+        "fresh": Like((BLOCK,), np.bool_),
         "mean": real(columns),
         "scatter": real(columns, columns),
         "whitener": real(columns, columns),
@@ -314,7 +319,7 @@ def restarted(state: ReferenceState) -> ReferenceState:
     tables.lows[-1:, MUTED] = 0
     for table in (tables.rows, tables.memory, tables.measured):
         table[...] = 0.0
-    tables.good[...] = False
+    tables.good[...] = tables.fresh[...] = False
     tables.rows[: len(tables.rows) - BLOCK] = np.nan
     # Over time all was as usual.
     memory = tables.memory[0]
@@ -340,8 +345,12 @@ def next_places(counts: IntArray) -> Any:
 def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:
     """Return the state's arrays by name, for the codec."""
     kernel = {f"kernel.{name}": array for name, array in KERNEL.arrays(state.kernel).items()}
-    # The codec knows whole numbers and reals.
-    return {**state.tables._asdict(), "good": state.tables.good.astype(np.int64), **kernel}
+    return {**storable(state.tables._asdict()), **kernel}
+
+
+def storable(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    """Return arrays by name as the codec has them: it knows whole numbers and reals."""
+    return {**arrays, **{name: arrays[name].astype(np.int64) for name in FLAGS}}
 
 
 def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> ReferenceState:
@@ -355,9 +364,9 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
     scale = own.get("scale", np.zeros(0))
     if scale.ndim != 1 or not len(scale):
         raise ConfigError("reference.scale", scale.shape, "of shape (D,)")
-    like = {**layout(spec, len(scale)), "good": whole(BLOCK)}
+    like = {**layout(spec, len(scale)), **dict.fromkeys(FLAGS, whole(BLOCK))}
     tables = Tables(**copies_like("reference", own, like))
-    tables = tables._replace(good=tables.good != 0)
+    tables = tables._replace(**{name: getattr(tables, name) != 0 for name in FLAGS})
     check_positive("reference.scale", tables.scale)
     check_positive("reference.unseen", tables.unseen)
     seen = int(tables.counts[SEEN])
