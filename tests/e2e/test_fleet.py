@@ -124,17 +124,6 @@ def test_words_and_units_are_read_as_the_job_reads_them(tmp_path: Path) -> None:
     assert later.equals(some.update(late))
 
 
-def test_a_learner_of_rows_and_features_is_told_what_the_jobs_is(tmp_path: Path) -> None:
-    settings = ("--rank", "5", "--budget", "9", "--learner", "auto", "--reference", "first")
-    job = track(tmp_path / "job", rows_of(), *settings)
-    some = kt.Fleet(rank=5, budget=9, learner="auto")
-    same(update(some, rows_of()), job)
-    some.save(tmp_path / "kept")
-    for path in (job / "snapshots").glob("*.safetensors"):
-        assert path.read_bytes() == (tmp_path / "kept" / path.name).read_bytes()
-    assert some.predict(rows_of()) == kt.Fleet.load(job).predict(rows_of())
-
-
 def test_episodes_are_the_jobs(job: Path) -> None:
     some = fleet()
     update(some, rows_of())
@@ -150,20 +139,6 @@ def test_episodes_are_the_jobs(job: Path) -> None:
         for name in ("state", "kind", "severity", "p", "start_index", "detected_index"):
             assert line[name] == theirs[name]
         assert line["start"].value == theirs["start"].value
-
-
-def test_a_fleet_goes_on_from_a_jobs_snapshots(job: Path, first_half: Path) -> None:
-    some = kt.Fleet.load(first_half)
-    assert some.columns is not None
-    assert some.columns[:4] == ("pump", "time", "mode", ("flow", "heat", "oil"))
-    out = some.update(until(rows_of(), False))
-    taken = out.sort_by([("pump", "ascending"), ("index", "ascending")])
-    features = read(job, "features")
-    later = second_half(features)
-    for name in ("loss", "p"):
-        ours, theirs = taken[name].to_numpy(), later[name].to_numpy()
-        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
-    assert [line["pump"] for line in some.episodes.to_pylist()] == ["pump 2"]
 
 
 def test_a_job_goes_on_from_a_fleets_snapshots(job: Path, tmp_path: Path) -> None:
@@ -197,27 +172,3 @@ def test_scores_are_those_of_the_command(first_half: Path, tmp_path: Path) -> No
     assert scored["prediction"].to_pylist() == theirs["prediction"].to_pylist()
     assert repr(some) == before
     assert some.predict(later) == some.score(later)["prediction"].to_pylist()
-
-
-def test_packed_snapshots_are_read(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    pumps, count = 1005, 12
-    table = pa.table(
-        {
-            "pump": np.repeat([f"{number:04}" for number in range(pumps)], count),
-            "time": pa.array(np.tile(START + np.arange(count) * SECOND, pumps)).cast(
-                pa.timestamp("ns", tz="UTC")
-            ),
-            "flow": rng.normal(size=pumps * count),
-            "heat": rng.normal(size=pumps * count),
-        }
-    )
-    source, out = tmp_path / "rows.parquet", tmp_path / "out"
-    pq.write_table(table, source)
-    flags = ("--output", str(out), *FLAGS[:4], "--rank", "2", "--budget", "3", "--neighbours", "0")
-    assert main(["track", str(source), *flags]) == 0
-    assert list((out / "snapshots").glob("part-*.parquet"))
-    some = kt.Fleet.load(out)
-    assert (len(some), "0007" in some) == (pumps, True)
-    loss = some.score(table.slice(0, count))["loss"].to_pylist()
-    assert all(0 <= value <= 1 for value in loss)

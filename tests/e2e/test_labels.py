@@ -160,25 +160,6 @@ def test_labels_that_come_late(
     assert silent >= min(late.most_rows, 25)
 
 
-@pytest.mark.parametrize("kind", ["int64", "float64"])
-def test_without_a_wait_labels_of_a_file_are_as_labels_beside_the_rows(
-    kind: str, data: dict[str, Data], tmp_path: Path
-) -> None:
-    of = data[kind]
-    task = ("--learner-task", "regression") if kind == "float64" else ()
-    path = write_labels(tmp_path / "labels.parquet", of.labels)
-    apart, beside = tmp_path / "apart", tmp_path / "beside"
-    track(of.bare, *BARE, *task, "--labels", path, *INDEXED, "--output", str(apart))
-    source = write(tmp_path / "whole.parquet", of.table)
-    track(source, *BARE, *task, "--label", "label", "--output", str(beside))
-    for part in ("predictions", "metrics"):
-        assert lines_of(apart, part) == lines_of(beside, part)
-    counts = record_of(apart)["counts"]
-    assert counts.pop("labels_in") == of.labels.num_rows
-    assert counts.pop("labels_failed") == 0
-    assert counts == record_of(beside)["counts"]
-
-
 def test_what_a_run_with_labels_prints_and_records(
     data: dict[str, Data], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -271,23 +252,6 @@ def test_several_files_of_labels_and_failing_rows(data: dict[str, Data], tmp_pat
     assert (counts["labels_in"], counts["labels_failed"]) == (4, 2)
 
 
-def test_a_label_by_time_is_of_all_rows_of_that_time(tmp_path: Path) -> None:
-    times = pa.array(np.arange(120) // 3 * 1000, pa.timestamp("ms", "UTC"))
-    table = labelled_table(120, models=1).set_column(1, "time", times).drop(["label"])
-    source = write(tmp_path / "in.parquet", table)
-    text = csv_of(
-        [("1970-01-01 00:00:05Z", "walk"), ("1970-01-01 00:00:05.5Z", "still")], "time,label"
-    )
-    (tmp_path / "labels.csv").write_text(text)
-    flags = ("--time", "time", "--exclude", "model_id", *SMALL, *LEARNER)
-    output = tmp_path / "out"
-    track(source, *flags, "--labels", str(tmp_path / "labels.csv"), "--output", str(output))
-    labels = [line["label"] for line in lines_of(output, "predictions")["all"]]
-    assert [row for row, label in enumerate(labels) if label == "walk"] == [15, 16, 17]
-    assert labels.count(None) == 117
-    assert [failure[2] for failure in failures_of(output)] == [1]
-
-
 def test_labels_beside_the_rows_go_before_those_of_files(
     data: dict[str, Data], tmp_path: Path
 ) -> None:
@@ -310,21 +274,6 @@ def test_labels_beside_the_rows_go_before_those_of_files(
     }
     counts = record_of(output)["counts"]
     assert counts["labels_failed"] == sum(label is not None for label in half.to_pylist())
-
-
-def test_labels_of_rows_without_times(data: dict[str, Data], tmp_path: Path) -> None:
-    of = data["string"]
-    path = write_labels(tmp_path / "labels.parquet", of.labels)
-    flags = ("--model-id", "model_id", "--exclude", "time", *SMALL, *LEARNER)
-    asked = ("--labels", path, *INDEXED, "--label-rows", "25")
-    track(of.bare, *flags, *asked, "--output", str(tmp_path / "out"))
-    late = LateLabels(None, 25)
-    for name, ruled in ruled_by(of, RidgeSpec(), of.labels, late).items():
-        found = lines_of(tmp_path / "out", "predictions")[name]
-        assert found == [
-            {key: value for key, value in record.items() if key != "time"}
-            for record in ruled.records
-        ]
 
 
 def test_how_the_rows_files_are_read_says_nothing_of_the_labels_files(

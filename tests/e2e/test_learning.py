@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from kerneltrack import codec
@@ -16,7 +14,7 @@ from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
 from kerneltrack.learners.common.inputs import inputs_of
 from kerneltrack.registry import LEARNERS, get_learner
-from kerneltrack.trackers import OKFEBSpec, OKFESpec
+from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.main import main
 from tests.e2e.jobs import (
     CHANNELS,
@@ -40,11 +38,11 @@ from tests.e2e.jobs import (
 )
 from tests.e2e.test_track_files import assert_is_the_cores
 from tests.oracles.learner_cases import same_state
-from tests.oracles.prequential import core_alone, metrics_of, same_metrics
+from tests.oracles.prequential import core_alone
 from tests.oracles.streams import state_bytes
-from tests.stream.learning import SECOND, FeatureTable
+from tests.stream.learning import FeatureTable
 from transforms.outputs import FOLDERS
-from transforms.write.schemas import metrics_schema, predictions_schema
+from transforms.write.schemas import predictions_schema
 
 SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
 ROWS = 900
@@ -122,20 +120,6 @@ def test_learning_changes_no_feature(run: Run) -> None:
     assert failures_of(run.output) == []
 
 
-def test_metrics_of_windows_and_of_all_rows(run: Run) -> None:
-    """Accuracy and confusion, or errors: scikit-learn's, from the rows of each window."""
-    found = lines_of(run.output, "metrics")
-    assert list(found) == list(run.models)
-    for name, model in run.models.items():
-        _, records = core_alone(run.spec, model)
-        assert model.time is not None
-        clock = model.time.tolist()
-        same_metrics(found[name], metrics_of(run.spec, records, clock, WINDOW * SECOND))
-        assert len(found[name]) == 5
-        assert (found[name][-1]["rows"], found[name][-1]["end"]) == (300, None)
-    assert table_of(run.output, "metrics").schema.equals(metrics_schema(run.spec))
-
-
 def test_the_record_says_what_was_learned(run: Run) -> None:
     record = record_of(run.output)
     assert record["learner"] == {**run.spec.to_dict(), "digest": run.spec.digest()}
@@ -173,37 +157,6 @@ def test_the_folder_of_a_run_with_a_learner(run: Run) -> None:
     names = {Path(name).parts[0] for name in files_under(run.output)}
     parts = {"features", "failures", "snapshots", "predictions", "metrics", "neighbours"}
     assert names == {*parts, "run.json", "report.html"}
-
-
-def test_a_row_without_a_label_is_predicted_and_no_more() -> None:
-    """Of the oracle itself: rows whose labels are missing leave no trace in the learner."""
-    model = next(iter(models_of(labelled_table(ROWS)).values()))
-    rows = by_name(learned_from(model, SPEC), RidgeSpec())
-    keep = [row for row, label in enumerate(rows.label) if label is not None]
-    assert 200 < len(keep) < 280
-    whole, _ = learn_all(RidgeSpec(), rows.z, rows.label)
-    bare, _ = learn_all(RidgeSpec(), rows.z[keep], [rows.label[row] for row in keep])
-    same_state(whole, bare)
-
-
-def test_missing_labels_and_classes_that_appear_late(classes: Run) -> None:
-    for name, lines in lines_of(classes.output, "predictions").items():
-        given = classes.models[name].label
-        assert [line["label"] for line in lines] == given
-        assert {line["correct"] for line in lines if line["label"] is None} == {None}
-        # Predicted all the same, from the first label on.
-        first = next(row for row, label in enumerate(given) if label is not None)
-        assert [line["prediction"] is None for line in lines[: first + 2]] == [
-            *[True] * (first + 1),
-            False,
-        ]
-        late = given.index("climb")
-        assert late > 150
-        assert lines[late]["prediction"] in {"still", "walk"}
-        assert lines[late]["correct"] is False
-        said = [row for row, line in enumerate(lines) if line["prediction"] == "climb"]
-        assert said
-        assert min(said) > late
 
 
 def test_what_a_learning_run_prints(
@@ -395,57 +348,6 @@ def test_every_learner_is_a_flag(name: str, tmp_path: Path) -> None:
     assert record_of(tmp_path / "out")["learner"] == {**spec.to_dict(), "digest": spec.digest()}
     _, records = core_alone(spec, learned_from(table, SPEC))
     assert lines_of(tmp_path / "out", "predictions") == {"m/0": records}
-
-
-@pytest.mark.parametrize(
-    ("flags", "spec"),
-    [
-        (("--budget", "7", "--emit", "q"), OKFEBSpec(rank=4, warmup=50, budget=7, emit="q")),
-        (("--tracker", "okfe"), OKFESpec(rank=4, warmup=50)),
-    ],
-)
-def test_other_trackers_features_are_learned_from(
-    flags: tuple[str, ...], spec: Any, tmp_path: Path
-) -> None:
-    table = labelled_table(240, models=1)
-    source = write(tmp_path / "in.parquet", table)
-    asked = (*COLUMNS, "--rank", "4", "--warmup", "50", *flags, *RIDGE)
-    track(source, *asked, "--output", str(tmp_path / "out"))
-    _, records = core_alone(RidgeSpec(), learned_from(table, spec))
-    assert lines_of(tmp_path / "out", "predictions") == {"m/0": records}
-
-
-def test_rows_that_fail_are_not_predicted(tmp_path: Path) -> None:
-    """An index counts the rows that came through, in features and predictions alike."""
-    table = labelled_table(300, models=1)
-    x = table.column("x1").to_numpy().copy()
-    x[5::10] = float("nan")
-    table = table.set_column(3, "x1", pa.array(x))
-    source = write(tmp_path / "in.parquet", table)
-    track(source, *COLUMNS, *SMALL, *FLAGS["string"], "--output", str(tmp_path / "out"))
-    counts = record_of(tmp_path / "out")["counts"]
-    assert [counts[name] for name in ("rows_in", "rows_out", "rows_failed", "predicted")] == [
-        300, 270, 30, 270,
-    ]  # fmt: skip
-    good = table.filter(pa.array(~np.isnan(x)))
-    _, records = core_alone(RidgeSpec(), learned_from(good, SPEC))
-    assert lines_of(tmp_path / "out", "predictions") == {"m/0": records}
-
-
-def test_rows_without_times_are_learned_from(tmp_path: Path) -> None:
-    table = labelled_table(240, models=2)
-    source = write(tmp_path / "in.parquet", table)
-    flags = ("--model-id", "model_id", "--exclude", "time", "--label", "label", *SMALL)
-    track(source, *flags, *RIDGE, "--output", str(tmp_path / "out"))
-    schema = table_of(tmp_path / "out", "predictions").schema
-    assert schema.equals(predictions_schema(RidgeSpec(), has_time=False))
-    found = lines_of(tmp_path / "out", "predictions")
-    for name, rows in models_of(table).items():
-        model = learned_from(rows, SPEC)
-        _, records = core_alone(RidgeSpec(), FeatureTable(None, model.z, model.label))
-        assert found[name] == records
-    (line,) = lines_of(tmp_path / "out", "metrics")["m/0"]
-    assert (line["start"], line["end"], line["rows"]) == (None, None, 120)
 
 
 def test_an_input_without_rows_has_nothing_to_predict(

@@ -91,15 +91,12 @@ def assert_same(output: Path, other: Path) -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        (),
-        ("--learner", "ridge"),
         (*ALL, *MORE),
-        ("--reference", "first", "--reference-rows", "256"),
         ("--max-disorder", "3", "--max-jump", "100", "--learner", "ridge"),
         ("--missing", "hold", "--extras", "q", "s"),
         ("--tracker", "covariance", "--start-from", "LANDMARKS"),
     ],
-    ids=["plain", "learner", "all", "reference", "disorder", "hold", "landmarks"],
+    ids=["all", "disorder", "hold", "landmarks"],
 )
 def test_the_results_are_those_of_a_runner(
     flags: tuple[str, ...], sources: list[str], processes: None, packs: None, tmp_path: Path
@@ -195,24 +192,6 @@ def test_a_job_goes_on_from_packed_snapshots(
     assert (outputs[1] / "snapshots" / "m%2F3.safetensors").exists()
     assert_same(*outputs)
     assert len({model_id for model_id, _, _ in states_of(outputs[0])}) == 12
-
-
-def test_scores_under_packed_snapshots(
-    sources: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    flags = (*COLUMNS, *SMALL, "--learner", "ridge", "--reference", "first", *MORE[:2])
-    scores = []
-    for name, most in (("packed", 0), ("single", 1000)):
-        monkeypatch.setattr(partitioned, "SINGLE_MODELS", most)
-        track(sources[0], *flags, "--output", str(tmp_path / name))
-        place, output = str(tmp_path / name / "snapshots"), tmp_path / f"{name}-scores"
-        given = ("--snapshots", place, "--output", str(output))
-        assert main(["score", sources[1], *COLUMNS, *given]) == 0
-        held = ("--reference", place, "--output", str(tmp_path / f"{name}-held"))
-        track(sources[1], *COLUMNS, *SMALL, *held)
-        scores.append(lines_of(output, "scores"))
-    assert scores[0] == scores[1]
-    assert features_of(tmp_path / "packed-held").equals(features_of(tmp_path / "single-held"))
 
 
 def test_a_snapshot_is_taken_out_of_packed_ones(

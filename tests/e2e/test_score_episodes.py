@@ -248,18 +248,3 @@ def test_bad_windows_are_one_line(
     assert main([*given, "--output", str(tmp_path / "out"), *flags]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
-
-
-def test_single_precision_holds_the_same_reference(tracked: Fleet, tmp_path: Path) -> None:
-    """What stands beside a tracker's state is not halved."""
-    folder = tmp_path / "snapshots"
-    shutil.copytree(tracked.snapshots, folder)
-    for path in folder.glob("*.safetensors"):
-        found = codec.decode(path.read_bytes())
-        about = found.header["about"]
-        data = codec.encode(found.spec, found.state, about, float32=True, beside=found.beside)
-        path.write_bytes(data)
-    score(tracked.rows, str(folder), tmp_path / "out")
-    score(tracked.rows, tracked.snapshots, tmp_path / "exact")
-    for name, columns in scores_of(tmp_path / "exact").items():
-        assert scores_of(tmp_path / "out")[name]["p"].tobytes() == columns["p"].tobytes()

@@ -185,18 +185,6 @@ def test_fifty_shuffled_files_give_the_same(
     assert record_of(output)["counts"] == record_of(reference)["counts"]
 
 
-def test_the_sample_gives_the_same_in_fifty_shuffled_files(sample: Path, tmp_path: Path) -> None:
-    whole = pq.read_table(sample)
-    for number, part in enumerate(split(whole, 50, 2)):
-        write(tmp_path / f"{number}.parquet", part)
-    flags = (*COLUMNS, "--rank", "5", "--budget", "8")
-    track(str(sample), *flags, "--output", str(tmp_path / "one"))
-    track(f"{tmp_path}/*.parquet", *flags, "--output", str(tmp_path / "fifty"))
-    one = features_of(tmp_path / "one")
-    assert one.num_rows == 82_152
-    assert_same_features(one, features_of(tmp_path / "fifty"), ignore=PLACES)
-
-
 def test_a_sequence_column_orders_equal_times(tmp_path: Path) -> None:
     table = sensor_table(1200)
     whole = pc.floor_temporal(table.column("time"), unit="second")
@@ -232,22 +220,6 @@ def test_rows_that_came_twice_are_left_out_and_counted(
     assert "\n90 left out as duplicates\n" in capsys.readouterr().out
     report = (tmp_path / "twice" / "report.html").read_text()
     assert "of 490 read, 90 left out as duplicates" in report
-
-
-def test_without_a_sequence_file_and_row_order_equal_times(tmp_path: Path) -> None:
-    table = sensor_table(300, models=1)
-    table = table.set_column(1, "time", pc.floor_temporal(table.column("time"), unit="second"))
-    write(tmp_path / "b.parquet", table.slice(0, 150))
-    write(tmp_path / "a.parquet", table.slice(150))
-    track(f"{tmp_path}/*.parquet", *COLUMNS, *SMALL, "--output", str(tmp_path / "out"))
-    features = features_of(tmp_path / "out")
-    names = [Path(name).name for name in features.column("source").to_pylist()]
-    found = list(
-        zip(features.column("time").to_pylist(), names, features.column("row").to_pylist(),
-            strict=True)
-    )  # fmt: skip
-    assert found == sorted(found)
-    assert names[:50] == ["b.parquet"] * 50
 
 
 @pytest.mark.parametrize(
@@ -317,16 +289,6 @@ def test_a_spec_file_and_flags_over_it(reference: Path, tmp_path: Path) -> None:
     assert_is_the_cores(features_of(tmp_path / "out"), sensor_table(3000), expected, CHANNELS)
 
 
-def test_the_unbudgeted_tracker_runs_as_a_job(tmp_path: Path) -> None:
-    source = write(tmp_path / "in.parquet", sensor_table(300, models=2))
-    flags = ("--tracker", "okfe", "--rank", "3", "--max-rows", "100", "--warmup", "20")
-    track(source, *COLUMNS, *flags, "--output", str(tmp_path / "out"))
-    counts = record_of(tmp_path / "out")["counts"]
-    assert (counts["rows_out"], counts["rows_failed"], counts["models"]) == (200, 100, 2)
-    reasons = {row[3] for row in failures_of(tmp_path / "out")}
-    assert reasons == {"the model holds max_rows = 100 rows (OK-FE has no budget)"}
-
-
 def test_an_input_without_rows(tmp_path: Path) -> None:
     source = write(tmp_path / "in.parquet", sensor_table(10).slice(0, 0))
     track(source, *COLUMNS, *SMALL, "--output", str(tmp_path / "out"))
@@ -334,14 +296,6 @@ def test_an_input_without_rows(tmp_path: Path) -> None:
     assert set(counts.values()) == {0}
     assert features_of(tmp_path / "out").num_rows == 0
     assert (tmp_path / "out" / "report.html").stat().st_size > 1000
-
-
-def test_one_row_a_model(tmp_path: Path) -> None:
-    table = sensor_table(40, models=40)
-    source = write(tmp_path / "in.parquet", table)
-    track(source, *COLUMNS, *SMALL, "--output", str(tmp_path / "out"))
-    assert_is_the_cores(features_of(tmp_path / "out"), table, SPEC, CHANNELS)
-    assert record_of(tmp_path / "out")["counts"]["models"] == 40
 
 
 def test_finite_disorder_in_a_file_job(tmp_path: Path) -> None:

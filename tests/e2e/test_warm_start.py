@@ -6,7 +6,6 @@ and `tests/stream/test_learn_warm.py`; here it goes through files and flags.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -18,15 +17,10 @@ import pyarrow as pa
 import pytest
 
 from kerneltrack import codec
-from kerneltrack.in_memory import learn_all
-from kerneltrack.learners import RidgeSpec
-from kerneltrack.time_units import day_of
-from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.main import main
 from tests.e2e.jobs import (
     COLUMNS,
     SMALL,
-    about,
     array_of,
     assert_same_features,
     between,
@@ -35,7 +29,6 @@ from tests.e2e.jobs import (
     files_under,
     index_of,
     labelled_table,
-    learned_from,
     lines_of,
     models_of,
     nanoseconds,
@@ -45,10 +38,8 @@ from tests.e2e.jobs import (
     write,
 )
 from tests.e2e.test_labels import label_table
-from tests.oracles.learner_cases import same_state
 from tests.stream.running import exact
 
-SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
 ROWS = 1200
 EVERY = 6
 ASKED = (
@@ -58,7 +49,6 @@ ASKED = (
     *("--window", "4", "--window-period", "1.5", "--moving-window", "20"),
     *("--snapshot-every", str(EVERY)),
 )
-LEARNED_BEFORE = "of a time that the model had learned from before it was taken up again"
 
 
 class Whole:
@@ -81,19 +71,6 @@ class Whole:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return Whole(tmp_path_factory.mktemp("warm"))
-
-
-def cut_index(snapshots: Path, to: Path, count: int) -> Path:
-    """The folder of snapshots as it was after so many of each model's boundaries."""
-    shutil.copytree(snapshots, to)
-    index = json.loads((to / "index.json").read_text())
-    for model, entries in index["models"].items():
-        index["models"][model] = entries[:count]
-        for entry in entries[count:]:
-            for kind in ("tracker", "learner"):
-                (to / entry[kind]).unlink()
-    (to / "index.json").write_text(json.dumps(index))
-    return to
 
 
 def seen(output: Path, part: str) -> dict[str, list[dict[str, Any]]]:
@@ -140,20 +117,6 @@ def assert_same_ends(second: Path, whole: Path) -> None:
         assert entries == expected[len(expected) - len(entries) :]
 
 
-def known_of(snapshot: bytes) -> Any:
-    """What a learner's snapshot holds, but for where in its file a label was that still waits."""
-    found = codec.decode_learner(snapshot)
-    beside = dict(found.beside)
-    for name in ("pending.by_index.where", "pending.by_time.where"):
-        if name in beside:
-            beside[name] = np.delete(beside[name], 2, axis=1)
-    state: Any = found.state
-    arrays = {**state._asdict(), **beside}
-    # As bytes: sums of a guess that was left out are no numbers.
-    plain = {name: getattr(array, "tobytes", lambda: None)() for name, array in arrays.items()}
-    return found.spec, found.header["about"], found.state.classes, plain
-
-
 def about_is_final(data: bytes, name: str) -> bool:
     return name != "index.json" and codec.read_header(data)["about"]["final"]
 
@@ -185,32 +148,6 @@ def test_a_data_set_cut_in_two(
     # Totals go on from those of the first job.
     totals = [seen(output, "metrics")["m/0"][-1] for output in (then, whole.output)]
     assert totals[0] == totals[1]
-
-
-def test_a_boundary_that_was_left(whole: Whole, tmp_path: Path) -> None:
-    """As after a crash: only boundaries are there, and all rows are read again."""
-    boundary = 2
-    entries = {name: lines[boundary] for name, lines in index_of(whole.output)["models"].items()}
-    snapshots = cut_index(whole.output / "snapshots", tmp_path / "snapshots", boundary + 1)
-    rows = {name: entry["rows"] for name, entry in entries.items()}
-    (until,) = {about(snapshots / entry["tracker"])["until"] for entry in entries.values()}
-    assert until % (EVERY * 10**9) == 0
-    output = tmp_path / "out"
-    flags = (*COLUMNS, *ASKED, "--warm-start", str(snapshots))
-    track(whole.source, *flags, "--output", str(output))
-    assert_goes_on(None, output, whole.output, rows)
-    assert_same_ends(output, whole.output)
-    old = np.flatnonzero(nanoseconds(whole.table) < until).tolist()
-    refused = [
-        row for _, _, row, reason in failures_of(output) if reason.startswith(LEARNED_BEFORE)
-    ]
-    bad = [row for _, _, row, _ in failures_of(whole.output)]
-    assert refused == sorted(set(old) - set(bad))
-    assert len(failures_of(output)) == len(refused) + len(bad)
-    learned = f"{LEARNED_BEFORE}, until {day_of(until)}"
-    assert record_of(output)["failures"][learned] == len(refused)
-    counts = record_of(output)["counts"]
-    assert counts["rows_in"] == ROWS == counts["rows_out"] + counts["rows_failed"]
 
 
 def test_boundaries_are_multiples_of_the_distance(whole: Whole) -> None:
@@ -245,41 +182,6 @@ class Late:
         track(
             paths[0], *self.flags, *self.asked, "--labels", paths[1], "--output", str(self.output)
         )
-
-
-def test_rows_that_wait_for_labels_are_learned_from_by_the_second_job(tmp_path: Path) -> None:
-    """The first job ends in mid-stream; the second one gets the labels that are still to come."""
-    late = Late(tmp_path, labelled_table(ROWS))
-    cut = int(nanoseconds(late.rows)[0] + 15.5 * 10**9)
-    head = write(tmp_path / "head.pq", between(late.rows, None, cut))
-    known = write(tmp_path / "known.pq", between(late.labels, None, cut - 10**9))
-    first = tmp_path / "first"
-    track(head, *late.flags, *late.asked, "--labels", known, "--output", str(first))
-    snapshots = first / "snapshots"
-    rest, to_come = between(late.rows, cut, None), between(late.labels, cut - 10**9, None)
-    begun = {name: entries[-1] for name, entries in index_of(first)["models"].items()}
-    waiting = {
-        name: codec.decode_learner((snapshots / entry["learner"]).read_bytes()).beside
-        for name, entry in begun.items()
-    }
-    output = tmp_path / "out"
-    paths = [write(tmp_path / "rest.pq", rest), write(tmp_path / "to_come.pq", to_come)]
-    more = ("--labels", paths[1], "--warm-start", str(snapshots))
-    track(paths[0], *late.flags, *late.asked, *more, "--output", str(output))
-    found, expected = seen(output, "predictions"), seen(late.output, "predictions")
-    for name, lines in found.items():
-        assert lines == expected[name][len(expected[name]) - len(lines) :]
-        # Rows that waited are settled, and written, by the second job too.
-        count = len(waiting[name]["waiting.clock"])
-        assert count > 30
-        assert lines[0]["index"] == begun[name]["rows"] - count
-    ours, theirs = snapshots_of(output), snapshots_of(late.output)
-    for name in set(ours) - {"index.json"}:
-        same = known_of if name.endswith("@learner.safetensors") else bytes
-        assert same(ours[name]) == same(theirs[name]), name
-    assert failures_of(output) == []
-    counts = record_of(output)["counts"]
-    assert (counts["labels_in"], counts["labels_failed"]) == (to_come.num_rows, 0)
 
 
 def test_labels_alone_reach_the_rows_of_an_earlier_job(tmp_path: Path) -> None:
@@ -365,39 +267,7 @@ def test_a_model_all_of_whose_rows_are_refused_keeps_its_learner(
     assert record_of(output)["counts"]["rows_failed"] == {"old": 600, "bad": 300, "none": 0}[rows]
 
 
-def test_rows_of_an_earlier_time_are_refused(whole: Whole, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    more = ("--warm-start", str(whole.output / "snapshots"))
-    track(whole.source, *more, *COLUMNS, "--output", str(output))
-    found = [row for _, _, row, reason in failures_of(output) if reason.startswith(LEARNED_BEFORE)]
-    bad = [row for _, _, row, _ in failures_of(whole.output)]
-    assert found == sorted(set(range(ROWS - 3)) - set(bad))
-    (learned,) = (why for why in record_of(output)["failures"] if why.startswith(LEARNED_BEFORE))
-    assert record_of(output)["failures"][learned] == len(found)
-    # A row of the newest time itself may be one more that came at once.
-    assert features_of(output).column("row").to_pylist() == [ROWS - 3, ROWS - 2, ROWS - 1]
-
-
 # What a job begins from.
-
-
-def test_a_learner_that_only_the_second_job_has_begins_anew(tmp_path: Path) -> None:
-    table = labelled_table(400, models=1)
-    cut = int(nanoseconds(table)[200])
-    head = write(tmp_path / "head.pq", between(table, None, cut))
-    tail = write(tmp_path / "tail.pq", between(table, cut, None))
-    track(head, *COLUMNS, *SMALL, "--output", str(tmp_path / "first"))
-    more = ("--warm-start", str(tmp_path / "first" / "snapshots"))
-    output = tmp_path / "out"
-    asked = ("--learner", "ridge", "--inputs", "features")
-    track(tail, *more, *COLUMNS, *asked, "--output", str(output))
-    whole = learned_from(table, SPEC)
-    state, said = learn_all(RidgeSpec(), whole.z[200:], whole.label[200:])
-    lines = lines_of(output, "predictions")["m/0"]
-    assert [line["index"] for line in lines] == list(range(200, 400))
-    assert [line["prediction"] for line in lines] == said.names
-    snapshot = codec.decode_learner(snapshots_of(output)["m%2F0@learner.safetensors"])
-    same_state(snapshot.state, state)
 
 
 def test_a_second_job_may_do_without_the_learner(whole: Whole, tmp_path: Path) -> None:
@@ -441,23 +311,6 @@ def test_snapshots_in_single_precision_can_be_begun_from(whole: Whole, tmp_path:
     np.testing.assert_allclose(first[0], first[1], atol=1e-3)
     assert (first[0] != first[1]).any()
     assert record_of(output)["counts"]["models_resumed"] == 3
-
-
-def test_a_job_without_times_goes_on_too(tmp_path: Path) -> None:
-    table = labelled_table(400, models=1).drop(["time"])
-    flags = ("--model-id", "model_id", "--label", "label", "--learner", "ridge")
-    asked = (*flags, "--moving-window", "20", "--output")
-    parts = {"whole": table, "head": table.slice(0, 170), "tail": table.slice(170)}
-    paths = {name: write(tmp_path / f"{name}.pq", part) for name, part in parts.items()}
-    track(paths["whole"], *SMALL, *asked, str(tmp_path / "whole"))
-    track(paths["head"], *SMALL, *asked, str(tmp_path / "head"))
-    more = ("--warm-start", str(tmp_path / "head" / "snapshots"))
-    track(paths["tail"], *more, *asked, str(tmp_path / "tail"))
-    for part in ("predictions", "mismatch"):
-        joined = [line for name in ("head", "tail") for line in seen(tmp_path / name, part)["m/0"]]
-        assert joined == seen(tmp_path / "whole", part)["m/0"]
-    ours, theirs = snapshots_of(tmp_path / "tail"), snapshots_of(tmp_path / "whole")
-    assert ours == theirs
 
 
 # What cannot be begun from.

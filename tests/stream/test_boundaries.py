@@ -449,21 +449,6 @@ def test_rows_without_times_go_on_too(tmp_path: Path) -> None:
     assert in_time(tail) == in_time(whole)
 
 
-def test_the_unbudgeted_tracker_goes_on(tmp_path: Path) -> None:
-    spec = OKFESpec(rank=3, max_rows=200, warmup=20)
-    rows = sensor(90, seed=2)
-    asked: dict[str, Any] = {
-        **ASKED, "spec": spec, "measure": MeasureMismatch(FixedWindows(4)), "order": BOUNDED,
-    }  # fmt: skip
-    whole = step_through(elements_of(rows), **asked)
-    write_folder(whole, tmp_path, spec)
-    entry, folder = list(each_boundary(tmp_path))[4]
-    until = about((tmp_path / entry["tracker"]).read_bytes())["until"]
-    part = step_through(elements_of(after(rows, until)), warm=folder, **asked)
-    assert_same(part.table("m"), later(whole.table("m"), entry["rows"]))
-    assert in_time(part)[-1] == in_time(whole)[-1]
-
-
 def test_a_model_without_rows_in_the_second_job_stays(tmp_path: Path) -> None:
     rows = {key: sensor(60, seed) for seed, key in enumerate(["gone", "there"])}
     elements = [(key, rows[key].chunk()) for key in rows]

@@ -16,7 +16,6 @@ from kerneltrack.fleet.results import Alert
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.trackers import OKFESpec
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -156,15 +155,6 @@ def test_alerts_without_times() -> None:
     outcome = step_through([("m", chunk) for chunk in rows.cut([11])], drift=TOLD)
     assert exact(outcome.alerts["m"]) == exact(by_the_core(rows))
     assert {line["time"] for line in outcome.alerts["m"]} == {None}
-
-
-def test_alerts_of_the_unbudgeted_tracker() -> None:
-    spec = OKFESpec(rank=3, max_rows=150, warmup=20)
-    rows = regimes(200, 5, refused=0)
-    outcome = step_through([("m", chunk) for chunk in rows.cut([11])], spec=spec, drift=TOLD)
-    assert outcome.alerts["m"]
-    assert exact(outcome.alerts["m"]) == exact(by_the_core(rows, spec=spec))
-    assert max(line["index"] for line in outcome.alerts["m"]) < 150
 
 
 def test_without_a_detector_there_are_no_alerts() -> None:

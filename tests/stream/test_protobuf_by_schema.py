@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import pickle
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -264,6 +265,16 @@ def test_fields_of_the_second_syntax_may_be_missing() -> None:
     assert read(parse([("7", text(older))]), b"\0") == {"time": None, "a": None, "b": None}
 
 
+@cache
+def every_type() -> Any:
+    return types_of(EVERY)
+
+
+@cache
+def every_parsed() -> Any:
+    return parse([("7", text(EVERY))])
+
+
 @given(
     st.lists(st.floats(width=64), max_size=5),
     st.integers(-(2**63), 2**63 - 1),
@@ -275,8 +286,8 @@ def test_values_are_those_of_the_json_mapping(
     axes: list[float], number: int, site: str, state: int
 ) -> None:
     """Of the kinds that rows take, but for numbers as texts, as which JSON keeps large ones."""
-    sent = row(types_of(EVERY)["Row"], 0, axes=axes, number=number, site=site, state=state)
-    found = read(parse([("7", text(EVERY))]), b"\0" + sent.SerializeToString())
+    sent = row(every_type()["Row"], 0, axes=axes, number=number, site=site, state=state)
+    found = read(every_parsed(), b"\0" + sent.SerializeToString())
     told = MessageToDict(sent, always_print_fields_with_no_presence=True)
     assert [float(value) for value in told["axes"]] == pytest.approx(found["axes"], nan_ok=True)
     assert (int(told["number"]), told["site"]) == (found["number"], found["site"])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
-from kerneltrack.trackers import OKFESpec
+from kerneltrack.trackers import RowsSpec
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -24,10 +24,12 @@ from tests.stream.running import (
     assert_same,
     core_alone,
     make_rows,
+    step_through,
     track,
 )
+from transforms.track import step
 from transforms.track.order import Order
-from transforms.track.transform import SLICE_ROWS, TrackSubspace
+from transforms.track.transform import TrackSubspace
 
 RUNNERS: dict[str, tuple[Any, list[str]]] = {
     "embedded": (FnApiRunner, []),
@@ -74,23 +76,6 @@ def test_runners_give_the_same(name: str, order: Order) -> None:
 
 @settings(max_examples=15)
 @given(
-    st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=40), min_size=1, max_size=6),
-    st.integers(0, 2**32),
-)
-def test_no_cut_and_no_arrival_order_matters(cuts: list[list[int]], seed: int) -> None:
-    rows = make_rows(200, seed=3)
-    elements = []
-    for number, sizes in enumerate(cuts):
-        arriving = rows.take(np.random.default_rng([seed, number]).permutation(len(rows)))
-        elements += [(f"cut{number}", chunk) for chunk in arriving.cut(sizes)]
-    outcome = track(shuffled(elements, seed))
-    expected = core_alone(rows)
-    for number in range(len(cuts)):
-        assert_same(outcome.table(f"cut{number}"), expected)
-
-
-@settings(max_examples=15)
-@given(
     st.lists(st.integers(0, 4), min_size=60, max_size=60),
     st.lists(st.integers(0, 3), min_size=60, max_size=60),
     st.booleans(),
@@ -109,17 +94,17 @@ def test_equal_times_are_ordered_by_sequence_then_source_then_row(
         sequence=rng.integers(-3, 3, size=60) if with_sequence else None,
     )
     elements = [("m", chunk) for chunk in rows.cut(rng.integers(1, 9, size=60).tolist())]
-    outcome = track(shuffled(elements, seed))
-    table = outcome.table("m")
+    table = step_through(shuffled(elements, seed)).table("m")
     if with_sequence:
         assert "sequence" not in table
     assert_same(table, core_alone(rows.in_order()))
 
 
-def test_a_model_longer_than_a_slice() -> None:
-    rows = make_rows(2 * SLICE_ROWS + 5, seed=1)
-    outcome = track([("m", chunk) for chunk in rows.cut([5000])])
-    assert sorted(len(chunk) for chunk in outcome.features["m"]) == [5, SLICE_ROWS, SLICE_ROWS]
+def test_a_model_longer_than_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "SLICE_ROWS", 300)
+    rows = make_rows(605, seed=1)
+    outcome = track([("m", chunk) for chunk in rows.cut([250])])
+    assert sorted(len(chunk) for chunk in outcome.features["m"]) == [5, 300, 300]
     assert_same(outcome.table("m"), core_alone(rows))
 
 
@@ -127,7 +112,7 @@ def test_a_model_longer_than_a_slice() -> None:
 @pytest.mark.parametrize("order", [Order(), Order(max_disorder=1.0), Order(max_disorder=0)])
 def test_models_about_as_long_as_the_warm_up(count: int, order: Order) -> None:
     rows = make_rows(count, seed=count)
-    outcome = track([("m", chunk) for chunk in rows.cut([1])], order=order)
+    outcome = step_through([("m", chunk) for chunk in rows.cut([1])], order=order)
     assert_same(outcome.table("m"), core_alone(rows))
     (snapshot,) = outcome.snapshots
     assert codec.decode(snapshot[1]).state.n == count
@@ -170,19 +155,10 @@ def test_every_setting_reaches_the_core(changes: dict[str, Any], extras: tuple[s
     spec = dataclasses.replace(SPEC, **changes)
     rows = make_rows(130, seed=2)
     for order in (Order(), Order(max_disorder=3.0)):
-        outcome = track(
+        outcome = step_through(
             [("m", chunk) for chunk in rows.cut([11])], spec=spec, order=order, extras=extras
         )
         assert_same(outcome.table("m"), core_alone(rows, spec, extras))
-
-
-def test_the_unbudgeted_tracker_refuses_rows_past_its_room() -> None:
-    spec = OKFESpec(rank=3, max_rows=50, warmup=20)
-    rows = make_rows(60)
-    outcome = track([("m", chunk) for chunk in rows.cut([7])], spec=spec)
-    assert_same(outcome.table("m"), core_alone(rows, spec))
-    reason = "the model holds max_rows = 50 rows (OK-FE has no budget)"
-    assert outcome.failures == [("m", 0, row, reason) for row in range(50, 60)]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -211,7 +187,7 @@ def test_rows_that_the_tracker_refuses_leave_no_trace(order: Order) -> None:
     wild[[70, 71], 1] = [np.nan, np.inf]
     with_wild = dataclasses.replace(rows, x=wild)
     good = np.setdiff1d(np.arange(100), [50, 70, 71])
-    outcome = track([("m", chunk) for chunk in with_wild.cut([9])], spec=spec, order=order)
+    outcome = step_through([("m", chunk) for chunk in with_wild.cut([9])], spec=spec, order=order)
     expected = core_alone(rows.take(good), spec)
     assert_same(outcome.table("m"), expected)
     assert outcome.failures == [
@@ -228,15 +204,6 @@ def test_equal_rows_come_out_as_often_as_they_went_in() -> None:
     assert_same(outcome.table("m"), core_alone(twice))
 
 
-def test_models_do_not_touch_each_other() -> None:
-    rows = make_rows(80, seed=5)
-    alone = track([("m", rows.chunk())]).table("m")
-    others = [(f"other{i}", make_rows(80, seed=9 + i).chunk()) for i in range(4)]
-    together = track([*others[:2], ("m", rows.chunk()), *others[2:]])
-    assert_same(together.table("m"), alone)
-    assert sorted(together.features) == ["m", "other0", "other1", "other2", "other3"]
-
-
 @pytest.mark.parametrize(
     ("make", "field"),
     [
@@ -245,6 +212,7 @@ def test_models_do_not_touch_each_other() -> None:
         (lambda: Order(max_jump=-0.5), "max_jump"),
         (lambda: Order(hold_for=-1), "hold_for"),
         (lambda: TrackSubspace(SPEC, extras=("z",)), "extras"),
+        (lambda: TrackSubspace(RowsSpec(rank=3), extras=("s",)), "extras"),
     ],
 )
 def test_wrong_settings_are_refused_at_once(make: Any, field: str) -> None:

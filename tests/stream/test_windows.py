@@ -305,21 +305,6 @@ def test_windows_longer_than_a_slice_of_rows() -> None:
     ]
 
 
-def test_the_unbudgeted_trackers_windows() -> None:
-    """Rows past its room are refused, and so in no window."""
-    spec = OKFESpec(rank=3, max_rows=60, warmup=20)
-    rows = irregular(100, seed=3)
-    windows = FixedWindows(3)
-    outcome = step_through(
-        [("m", chunk) for chunk in rows.cut([8])], spec=spec, measure=MeasureMismatch(windows)
-    )
-    expected = windows_by_hand(rows, windows, spec)
-    assert_lines(outcome.mismatch["m"], expected)
-    assert sum(part.line["rows"] for part in expected) == 60
-    for part in expected:
-        assert_agrees(part.found, oracle(spec, part.state, part.rows))
-
-
 def test_a_window_holds_its_start_and_not_its_end() -> None:
     """Refused rows on both edges, and valid ones a nanosecond from them."""
     seconds = np.arange(40) * SECOND
@@ -566,19 +551,6 @@ def test_the_moving_window_without_times() -> None:
     assert exact(lines[0]) == exact({**line, **empty} for line in lines[1])
 
 
-def test_moving_windows_leave_features_as_they_are() -> None:
-    rows = irregular(80, seed=2)
-    for emit, extras in (("z", ()), ("z", ("q", "s")), ("q", ()), ("q", ("s",))):
-        spec = dataclasses.replace(SPEC, emit=emit)
-        outcome = step_through(
-            [("m", chunk) for chunk in rows.cut([7])],
-            spec=spec,
-            extras=extras,
-            measure=MeasureMismatch(moving=10),
-        )
-        assert_same(outcome.table("m"), core_alone(valid_only(rows), spec, extras))
-
-
 # Settings.
 
 
@@ -605,6 +577,13 @@ def test_wrong_settings_are_named(asked: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         MeasureMismatch(**asked)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("name", ["dskpca", "dspair"])
+def test_there_is_no_kernel_mismatch_without_stored_rows(name: str) -> None:
+    spec = get_tracker(name).spec_type(rank=3)
+    with pytest.raises(ConfigError, match="measure"):
+        TrackSubspace(spec, measure=MeasureMismatch(FixedWindows(60)))
 
 
 def test_the_moving_window_needs_a_bounded_tracker() -> None:

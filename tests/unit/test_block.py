@@ -2,57 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.first_rows import MOST_TOGETHER
-from kerneltrack.trackers.common.loop import Pieces
 from kerneltrack.trackers.common.scaling import standard_scaling, standard_scaling_of_each
-from kerneltrack.trackers.okfeb.okfeb import OKFEB
-from tests.oracles.streams import walk
 from transforms.partition.blocks import BLOCK_BYTES, BLOCK_ROWS, blocks_of
 from transforms.track.sorted_rows import SortedRows
-
-SIZES = [10, 1, 2, 300, 10, 65, 10, 3, 40]
-SPECS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "nonparametric": {"rule": "nonparametric", "policy": "compensated"},
-    "laplacian": {"kernel": "laplacian", "censor": "moving"},
-    "a bandwidth": {"gamma": 3.0, "emit": "q"},
-    "polynomial": {"kernel": "polynomial", "standardise": False},
-    "as they are": {"standardise": False},
-    "clip": {"clip": 2.0},
-}
-
-
-@pytest.mark.parametrize("width", [1, 2, 6, 13])
-@pytest.mark.parametrize("name", SPECS)
-def test_a_block_gives_the_bits_of_each_model(name: str, width: int) -> None:
-    spec = OKFEBSpec(rank=3, budget=5, warmup=50, **SPECS[name])
-    rows = walk(3, sum(SIZES), width)
-    # All rows of one model alike, and one without spread in a channel.
-    rows[1:3] = rows[1]
-    rows[-40:, 0] = 7.0
-    stops = np.cumsum(np.array(SIZES, np.int64))
-    starts: npt.NDArray[np.int64] = stops - np.array(SIZES, np.int64)
-    tracker = OKFEB()
-    block = tracker.init_each(spec, rows, starts, np.minimum(stops, starts + spec.rows_to_start))
-    done = tracker.run(spec, block, Pieces(rows, starts, stops))
-    for place, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-        own = rows[start:stop]
-        state, features = tracker.update(spec, tracker.init(spec, own[: spec.rows_to_start]), own)
-        for field, array in state._asdict().items():
-            assert block.column(field)[place].tobytes() == array.tobytes(), (place, field)
-        for field in ("valid", "index", "z", "loss", "novelty", "informative", "evicted", "q"):
-            wanted, found = getattr(features, field), getattr(done, field)
-            assert (wanted is None) == (found is None)
-            if wanted is not None:
-                assert found[start:stop].tobytes() == wanted.tobytes(), (place, field)
 
 
 @pytest.mark.parametrize("width", [2, 3, 8, 39])
