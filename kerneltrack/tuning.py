@@ -96,16 +96,16 @@ def candidates(task: str, channels: int) -> list[Candidate]:
         channels: D.
     """
     small, large = OKFEBSpec(), OKFEBSpec(rank=20, budget=40)
-    still = RowsSpec(rank=channels)
+    still, usual = RowsSpec(rank=channels), AutoSpec(task=task)
 
     def ridge(forgetting: float, inputs: str = BOTH) -> RidgeSpec:
         return RidgeSpec(task=task, inputs=inputs, forgetting=forgetting)
 
     found = [
-        Candidate("auto", small, AutoSpec(task=task)),
+        Candidate("auto", small, usual),
         Candidate("auto, low effort", small, AutoSpec(task=task, effort="low")),
         Candidate("auto, high effort", small, AutoSpec(task=task, effort="high")),
-        Candidate("auto, wider kernel", small, AutoSpec(task=task, gamma=2.0)),
+        Candidate("auto, wider kernel", small, AutoSpec(task=task, gamma=4.0 * usual.bandwidth)),
         Candidate("auto, features of 20 directions, too", large, AutoSpec(task=task, inputs=BOTH)),
         Candidate("ridge on rows, never forgets", still, ridge(1.0, "features")),
         Candidate("ridge on rows, last 1,000", still, ridge(0.999, "features")),

@@ -5,6 +5,8 @@
 
 /* Of an error, in squared deviations of the mixture's, at most so much counts against an expert. */
 #define MOST_SQUARES 25.0
+/* How much such a squared deviation counts: with more, chance moves the weights. */
+#define SQUARE_RATE 0.0625
 
 /* Rows that the expert of a few nearest ones asks. */
 #define FEW 4
@@ -384,7 +386,7 @@ static void learn_target(auto_call *call) {
   if (learned > 0 && real[SPREAD] > 0.0) {
     for (int64_t e = 0; e < call->experts; e++) {
       double error = target - row_of(&call->values, e)[0];
-      call->image[e] = exp1(-0.5 * smaller(MOST_SQUARES, error * error / real[SPREAD]));
+      call->image[e] = exp1(-SQUARE_RATE * smaller(MOST_SQUARES, error * error / real[SPREAD]));
     }
     share_out(call);
   }

@@ -149,6 +149,10 @@ void learn_memories_late(auto_call *call, const double *aimed, int64_t ago);
 /* Forget all rows. */
 void clear_memories(auto_call *call);
 
+/* After `clear_memories`: hold the map's weights a back by λ'·aᵀ(K + εI)a, K that of the landmarks,
+not by λ·aᵀa: with K + εI = LLᵀ, N = diag(L)L⁻¹ and D_i = 1/(λ'L_ii²) there. O(m³) */
+void begin_map(auto_call *call);
+
 /* Weights of the coordinates, (p, C), by which the long memory says what it says: Nᵀg. O(p²C) */
 void weights_of_memory(const auto_call *call, mat *weights);
 

@@ -92,9 +92,9 @@ static void set_scales(auto_call *call, const double *shares) {
     call->state->scales.at[d] = sqrt(shares[d] / total);
 }
 
-/* Add how much the classes' functions rise along each channel at the row at hand, squared: of the
-weights a of a class a_d - (2/γ)·scale_d·Σ_j κ_j a_j (point_d - landmark_jd). O(mDC) */
-static void add_slopes(auto_call *call, double *shares) {
+/* Add how much the classes' functions rise along each channel at the row at hand, and its square: of
+the weights a of a class a_d - (2/γ)·scale_d·Σ_j κ_j a_j (point_d - landmark_jd). O(mDC) */
+static void add_slopes(auto_call *call, double *sums, double *shares) {
   int64_t met = call->state->counts.at[MET], width = call->width, known = call->at.known;
   double *kernel = call->x + 1 + width;
   mat *slopes = &call->slopes;
@@ -110,6 +110,7 @@ static void add_slopes(auto_call *call, double *shares) {
     double factor = -2.0 * call->settings->inverse_gamma * call->state->scales.at[d];
     for (int64_t c = 0; c < known; c++) {
       double slope = fma(factor, row_of(slopes, c)[d], row_of(&call->weights, 1 + d)[c]);
+      sums[d] += slope;
       shares[d] = fma(slope, slope, shares[d]);
     }
   }
@@ -118,14 +119,19 @@ static void add_slopes(auto_call *call, double *shares) {
 /* Find each channel's share in how much the functions of the long memory change, see the module;
 false where they do not. O(p²C + nmDC) for n = `SAMPLE` rows. */
 static int learn_shares(auto_call *call, double *row, double *shares) {
-  int64_t many = rows_kept(call), width = call->width;
+  int64_t many = rows_kept(call), width = call->width, asked = 0;
+  double *sums = call->steps;
   weights_of_memory(call, &call->weights);
   fill(shares, 0.0, width);
-  for (int64_t n = 0; n < many; n += 1 + many / SAMPLE) {
+  fill(sums, 0.0, width);
+  for (int64_t n = 0; n < many; n += 1 + many / SAMPLE, asked++) {
     recall_row(call, n, row);
     place_row(call, row);
-    add_slopes(call, shares);
+    add_slopes(call, sums, shares);
   }
+  /* An even rise of a target is what the ridge over the row has: the map is for the rest. */
+  for (int64_t d = 0; d < width && call->at.how->regression; d++)
+    shares[d] = larger(0.0, shares[d] - sums[d] * sums[d] / (double)asked);
   double total = entry_sum(shares, width);
   if (!(total > 0.0 && total <= MOST_INPUT)) return 0;
   for (int64_t d = 0; d < width; d++)
@@ -211,6 +217,7 @@ static void make_map(auto_call *call) {
   state->counts.at[ANEW] = 0;
   state->counts.at[ANEW_END] = first;
   clear_memories(call);
+  if (call->at.how->regression) begin_map(call);
   for (int64_t n = first; n < many; n++) {
     place_again(call, n);
     learn_memories(call, call->aimed, n - first);

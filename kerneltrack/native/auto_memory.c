@@ -10,6 +10,9 @@
 #define FREE_PIVOT 1e100
 /* Rows between two turns of restoring λ to a coordinate. */
 #define RESTORE_EVERY 4
+/* λ' of a function in the map's space, in λ, and ε. */
+#define MAP_RIDGE 10.0
+#define JITTER 0.01
 
 /* Nx of one memory: four rows side by side share what is read of x. O(p²) */
 void project(auto_call *call, int64_t memory) {
@@ -214,6 +217,53 @@ void clear_memories(auto_call *call) {
   for (int64_t memory = 0; memory < call->memories; memory++) {
     if (is_free(call)) row_of(&state->pivots, memory)[0] = FREE_PIVOT;
     for (int64_t i = 0; i < call->size; i++) *entry_at(call, memory, i, i) = 1.0;
+  }
+}
+
+/* K + εI of the landmarks as the lower triangle LLᵀ, in place of N; L_ii in `roots`. O(m³) */
+static void factor_kernel(auto_call *call, double *roots) {
+  const mat *landmarks = &call->state->landmarks;
+  int64_t first = 1 + call->width, met = call->state->counts.at[MET];
+  for (int64_t i = 0; i < met; i++) {
+    for (int64_t j = 0; j <= i; j++) {
+      double squared = squared_distance(row_of(landmarks, i), row_of(landmarks, j), call->width);
+      double sum = exp1(-call->settings->inverse_gamma * squared) + (i == j ? JITTER : 0.0);
+      for (int64_t k = 0; k < j; k++)
+        sum = fma(-*entry_at(call, 0, first + i, first + k),
+                  *entry_at(call, 0, first + j, first + k), sum);
+      if (i == j) roots[i] = sqrt(larger(sum, JITTER));
+      *entry_at(call, 0, first + i, first + j) = i == j ? roots[i] : sum / roots[j];
+    }
+  }
+}
+
+/* L ← diag(L)·L⁻¹, in place, row by row: entries left of the one at hand are not read any more. O(m³) */
+static void invert_factor(auto_call *call, const double *roots) {
+  int64_t first = 1 + call->width, met = call->state->counts.at[MET];
+  for (int64_t i = 0; i < met; i++) {
+    for (int64_t j = 0; j < i; j++) {
+      double sum = 0.0;
+      for (int64_t k = j; k < i; k++)
+        sum = fma(-*entry_at(call, 0, first + i, first + k) / roots[k],
+                  *entry_at(call, 0, first + k, first + j), sum);
+      *entry_at(call, 0, first + i, first + j) = sum;
+    }
+    *entry_at(call, 0, first + i, first + i) = 1.0;
+  }
+}
+
+void begin_map(auto_call *call) {
+  int64_t first = 1 + call->width, met = call->state->counts.at[MET];
+  double *roots = call->gains, ridge = MAP_RIDGE * call->settings->ridge;
+  factor_kernel(call, roots);
+  invert_factor(call, roots);
+  for (int64_t memory = 0; memory < call->memories; memory++) {
+    double *pivots = row_of(&call->state->pivots, memory) + first;
+    for (int64_t i = 0; i < met; i++) {
+      pivots[i] = 1.0 / (ridge * roots[i] * roots[i]);
+      for (int64_t j = 0; memory > 0 && j < i; j++)
+        *entry_at(call, memory, first + i, first + j) = *entry_at(call, 0, first + i, first + j);
+    }
   }
 }
 

@@ -144,6 +144,33 @@ def test_the_map_is_as_if_it_had_been_there_at_the_first_row(count: int) -> None
     np.testing.assert_allclose(whole @ along.T @ state.aims[:size], expected, atol=1e-7)
 
 
+@pytest.mark.parametrize("count", [FIRST_MAP, 300, 536])
+def test_a_targets_map_is_held_back_as_functions_of_its_kernel_are(count: int) -> None:
+    """The whole memory against the normal equations, 10λ(K + .01 I) of the landmarks chosen."""
+    rows, _ = made(count)
+    targets = np.sin(3.0 * rows[:, 0]) + rows[:, 1]
+    spec = AutoSpec(task="regression", budget=20, scale_targets=False)
+    state, learned = learned_by(spec, rows, targets)
+    whole = whole_of(spec, state, rows, learned)
+    held, chosen = spec.ridge * np.eye(whole.shape[1]), int(0.9 * spec.landmarks)
+    gaps = state.landmarks[:chosen, None] - state.landmarks[None, :chosen]
+    kernel = np.exp(-np.sum(gaps * gaps, axis=2) / spec.bandwidth)
+    held[4 : 4 + chosen, 4 : 4 + chosen] = 10.0 * spec.ridge * (kernel + 0.01 * np.eye(chosen))
+    expected = whole @ np.linalg.solve(whole.T @ whole + held, whole.T @ targets)
+    said = whole @ unpacked(state, 0).T @ state.aims[: len(state.aims) // 2, 0]
+    np.testing.assert_allclose(said, expected, atol=1e-7)
+
+
+def test_channels_along_which_targets_rise_evenly_do_not_blur_the_map() -> None:
+    """The ridge over the row has them; the map's scale is for what it has not."""
+    rows, _ = made(512)
+    rows = rows[:, :CHANNELS]
+    targets = rows[:, 0] ** 2 + 30.0 * rows[:, 1]
+    state, _ = learn_all(AutoSpec(task="regression"), rows, targets)
+    curved, even, _ = state.scales
+    assert curved > 2.0 * even
+
+
 def test_rows_that_are_learned_late_count_as_much_as_is_left_of_them() -> None:
     """The short memory while λ hardly matters, against the normal equations of weighed rows."""
     rows, names = made(560)
@@ -152,7 +179,7 @@ def test_rows_that_are_learned_late_count_as_much_as_is_left_of_them() -> None:
     assert not learned.waiting
     whole = whole_of(spec, state, rows, learned)
     aims = np.array([[name == known for known in state.classes] for name in names], float)
-    weighed = whole.T * spec.forgetting ** np.arange(559, -1, -1)
+    weighed = whole.T * spec.shorter ** np.arange(559, -1, -1)
     normal = weighed @ whole + spec.ridge * np.eye(whole.shape[1])
     expected = whole @ np.linalg.solve(normal, weighed @ aims)
     size = len(state.aims) // 2
@@ -236,7 +263,7 @@ def test_ferns_know_what_depends_on_channels_one_by_one() -> None:
 def kernel_of(spec: AutoSpec, state: Any, rows: FloatArray) -> FloatArray:
     """κ of rows and all landmarks, (n, m)."""
     gaps = (rows[:, :CHANNELS] * state.scales)[:, None] - state.landmarks[None]
-    values: FloatArray = np.exp(-np.sum(gaps * gaps, axis=2) / spec.gamma)
+    values: FloatArray = np.exp(-np.sum(gaps * gaps, axis=2) / spec.bandwidth)
     return values
 
 
@@ -428,7 +455,7 @@ def test_the_mixture_keeps_its_bound(task: str, share: float) -> None:
             loss = -np.log(said[:, state.classes.index(labels[n])])
         else:
             spread = before.reals[4] * before.sums[TARGET_VARIANCE]
-            loss = 0.5 * np.minimum(25.0, (labels[n] - said[:, 0]) ** 2 / spread)
+            loss = np.minimum(25.0, (labels[n] - said[:, 0]) ** 2 / spread) / 16.0
         weighed = shares * np.exp(-loss)
         mixed.append(-math.log(weighed.sum()))
         losses.append(loss)

@@ -23,6 +23,8 @@ unit they came in; at 512 (2,048 ...) and when the window is full for the first 
     s_d² ~ .9·G_d/ΣG + .1/D,   G_d = mean over rows of Σ_c (∂f_c/∂x_d)²,
 
 f_c what the long memory says of class c: channels that do not matter no longer blur those that do.
+Of a target G_d is the variance of the slopes: what rises evenly along a channel the ridge over the
+row has.
 Each time nine tenths of the landmarks are chosen anew among the rows of the window, each in
 proportion to 1 - κ to the nearest one chosen before, by evenly spaced draws; and the memories begin
 anew by all rows of the window, which are all rows so far, as if this map had been there at the
@@ -55,14 +57,16 @@ to; a labelled row moves these by
 G one of each leaf; in regression by (1/F)·(1 + G)^-½ of the error, G ← .99·G + .1: all together
 never by more than the error.
 
-In regression the constant has no λ (`scale_targets`): D_0 = 1e100 at first.
+In regression the constant has no λ (`scale_targets`): D_0 = 1e100 at first. And the map's weights a
+are held back as a function of the kernel's space is, by 10λ·aᵀ(K + .01·I)a, K of the landmarks:
+a plain λ·aᵀa, kept for classes, holds smooth functions back the most.
 
 **Probabilities.** An expert's decision values s become softmax(βs), β by Newton steps on its own
 log loss; .001 of each is spread over all classes. The mixture's logarithms go through a β of their
 own in the same way: a mean of experts is less sure than it should be. `score` is what comes of it.
 
 **The mixture.** w_e ← (1 - α)·w_e p_e(y)/Σ w p(y) + α/E: fixed share, the loss being -log p_e(y),
-for targets ½·min(25, (y - ŷ_e)²/σ²), σ² the mixture's recent mean squared error. So over T
+for targets min(25, (y - ŷ_e)²/σ²)/16, σ² the mixture's recent mean squared error. So over T
 labelled rows the mixture's loss -log Σ_e w_e exp(-loss_e) is at most that of any sequence of
 experts that changes k times, plus
 
@@ -314,9 +318,9 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         return AutoSettings(
             ridge=float(spec.ridge),
             share=float(spec.share),
-            inverse_gamma=1.0 / float(spec.gamma),
+            inverse_gamma=1.0 / float(spec.bandwidth),
             last_label=spec.last_label,
-            memories=np.array([1.0, float(spec.forgetting)]),
+            memories=np.array([1.0, float(spec.shorter)]),
             window=spec.rows_kept(self.width(spec, state)),
             channels=state.landmarks.shape[1],
         )

@@ -65,16 +65,17 @@ class AutoSpec(LearnerSpec):
         float, Range(1e-12, 1e6), "Ridge λ of every ridge regression, relative to a sum over rows."
     ] = 0.01
     forgetting: Annotated[
-        float,
+        float | None,
         Range(MIN_FORGETTING, 1),
-        "Forgetting ρ of the shorter memory, about 1/(1 - ρ) rows. The longer one keeps all rows.",
-    ] = 0.998
+        """Forgetting ρ of the shorter memory, about 1/(1 - ρ) rows. The longer one keeps all rows.
+        None: .998 for classes, .99 for targets.""",
+    ] = None
     gamma: Annotated[
-        float,
+        float | None,
         Range(0, math.inf, "()"),
         """Bandwidth γ of the map, exp(-‖x-y‖²/γ), after rows are scaled so that their mean
-        squared distance is 2.""",
-    ] = 0.5
+        squared distance is 2. None: .5 for classes, 2 for targets.""",
+    ] = None
     share: Annotated[
         float,
         Range(0, 0.5),
@@ -90,6 +91,16 @@ class AutoSpec(LearnerSpec):
     def landmarks(self) -> int:
         """Most landmarks of the map."""
         return EFFORTS[self.effort].landmarks if self.budget is None else self.budget
+
+    @property
+    def shorter(self) -> float:
+        """ρ of the shorter memory."""
+        return (0.998 if self.classifies else 0.99) if self.forgetting is None else self.forgetting
+
+    @property
+    def bandwidth(self) -> float:
+        """γ of the map."""
+        return (0.5 if self.classifies else 2.0) if self.gamma is None else self.gamma
 
     @property
     def ferns(self) -> int:
