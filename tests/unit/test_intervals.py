@@ -12,7 +12,7 @@ from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec, HingeSpec, LearnerSpec, LMSSpec, POLKSpec, RidgeSpec
 from kerneltrack.learners.common.board import of_intervals
 from kerneltrack.learners.common.label_sets import flags_of, joined, of_sets, sets_of
-from kerneltrack.registry import get_learner
+from kerneltrack.registry import get_learner, parse_learner_spec
 from tests.oracles.learner_cases import stream
 
 FloatArray = npt.NDArray[np.float64]
@@ -172,6 +172,21 @@ def test_a_set_is_of_the_likeliest_classes_by_the_bound() -> None:
     sets = found[-len(later) :]
     for (known, _), bound, members in list(zip(later, bounds, sets, strict=True))[1:]:
         assert members == {name for name, odd in known.items() if odd <= bound}
+
+
+@pytest.mark.parametrize("learner", ["polk", "bsgd", "nolana", "fogd"])
+def test_rows_that_wait_for_a_bandwidth_have_one_error_each(learner: str) -> None:
+    """They are learned once more when it is known: that is not another prediction of theirs."""
+    given = {"warmup": 20, "budget": 12, "intervals": 0.9}
+    more = {"rank": 5} if learner == "nolana" else {}
+    spec = parse_learner_spec({"learner": learner, **given, **more})
+    rows, labels = stream(spec, seed=4)
+    fit = np.isfinite(rows).all(axis=1) & [name is not None for name in labels]
+    for count in (15, 25, len(rows)):
+        state, _ = learn_all(spec, rows[:count], labels[:count])
+        labelled = np.count_nonzero(fit[:count])
+        assert labelled > 1
+        assert state.sums[-2] == labelled - 1  # The first class has nothing to be compared with.
 
 
 def test_flags_and_sets_are_each_others_way_back() -> None:

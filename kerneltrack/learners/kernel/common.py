@@ -140,8 +140,10 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         real, whole = np.zeros(0), np.zeros(0, dtype=np.int64)
         valid = np.ones(len(rows), np.bool_)
         out = Predicted(valid, whole, real, real, real, none, none, real, real, real, sets)
-        # Their labels were counted as they came.
+        # Their labels were counted as they came, and so were errors; targets had no prediction.
         mode = self.mode(spec, state, False, True)._replace(known=0, balanced=0)
+        if spec.classifies:
+            mode = mode._replace(coverage=0.0)
         return self.run(spec, mode, state, rows, Coded(codes, targets), out)[1]
 
     def sound(self, spec: _S, state: _T) -> _T:
