@@ -2,11 +2,14 @@
 
     python benchmarks/bench_rounds.py --old CHECKOUT/.venv/bin/python [--pairs 9] [--cases NAME ...]
     python benchmarks/bench_rounds.py --calls
+    python benchmarks/bench_rounds.py --old CHECKOUT/.venv/bin/python --gates
 
 A case is a whole command on files, or a script in a process of its own; each pair runs the old and
 the new one, the first of a pair in turns. Reported are medians of processor seconds (all processes
 of a command), old over new as a geometric mean with its 95 % interval (Student's, of the pairs'
 logarithms), and the largest peak of memory of a process.
+
+`--gates`: what rows cost that a gate of the old one sent model by model (`gate_calls`).
 
 `--calls`: what one call of the core costs beyond the compiled loops, for 1 and for 1,000 models of
 one row each, in microseconds a model.
@@ -15,6 +18,7 @@ one row each, in microseconds a model.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shutil
 import statistics
@@ -31,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.stats import t as student
 
+from benchmarks import gate_calls
 from benchmarks.places import BUILD, DATA
 from kerneltrack.fleet.begin import begin_each
 from kerneltrack.fleet.model import Work
@@ -42,6 +47,7 @@ from kerneltrack.native import binding
 from kerneltrack.registry import parse_spec
 
 OUT = BUILD / "rounds"
+_SAID: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
 BEGINS, MINUTE = 1_770_000_000 * 10**9, 60 * 10**9
 
 LEARN = """
@@ -71,7 +77,8 @@ class Case(NamedTuple):
             motionsense, or a script.
         flags: Of `kerneltrack track`.
         script: What runs instead of a command.
-        first: Flags of a run before, whose snapshots `SNAPSHOTS` among the flags stands for.
+        first: Flags of a run before, whose snapshots `SNAPSHOTS` among the flags stands for; with
+            `WARM` the later run's rows begin where its rows end.
     """
 
     table: tuple[int, int, float] | None = None
@@ -80,7 +87,7 @@ class Case(NamedTuple):
     first: str = ""
 
 
-SNAPSHOTS = "SNAPSHOTS"
+SNAPSHOTS, WARM = "SNAPSHOTS", "--warm-start"
 SMALL, HOLES = (2_000, 100, 0.0), (2_000, 100, 0.01)
 CASES = {
     "motionsense": Case(flags="--model-id model_id --label label"),
@@ -101,9 +108,7 @@ CASES = {
         SMALL, "--reference SNAPSHOTS", first="--reference first --reference-rows 256"
     ),
     "hold": Case(HOLES, "--missing hold"),
-    "warm start": Case(
-        SMALL, "--warm-start SNAPSHOTS --drop-overlap", first="--snapshot-every 1800"
-    ),
+    "warm start": Case(SMALL, f"{WARM} SNAPSHOTS", first="--snapshot-every 1800"),
     "Fleet.update, a row a call": Case(script=FLEET.format(more="", begins=BEGINS, minute=MINUTE)),
     "Fleet.update with a reference": Case(
         script=FLEET.format(more=', reference="first"', begins=BEGINS, minute=MINUTE)
@@ -119,16 +124,20 @@ class Spent(NamedTuple):
     memory: float
 
 
-def table_of(models: int, rows: int, missing: float) -> Path:
-    """Return the file of so many models and rows of six channels, in order of time."""
-    path = OUT / f"{models}x{rows}-{missing}.parquet"
+def table_of(models: int, rows: int, missing: float, later: int = 0) -> Path:
+    """Return the file of so many models and rows of six channels, in order of time.
+
+    `later`: how many such tables have gone before.
+    """
+    path = OUT / f"{models}x{rows}-{missing}-{later}.parquet"
     if path.is_file():
         return path
     rng, count = np.random.default_rng(0), models * rows
     values = rng.normal(size=(count, 6))
     labels = np.where(values[:, 0] > 0, "a", "b")
     values[rng.random(values.shape) < missing] = np.nan
-    times = pa.array(np.repeat(np.arange(rows), models) * MINUTE + BEGINS, pa.timestamp("ns"))
+    minutes = np.repeat(np.arange(rows) + later * rows, models)
+    times = pa.array(minutes * MINUTE + BEGINS, pa.timestamp("ns"))
     devices = np.tile([f"d{model:06d}" for model in range(models)], rows)
     channels = {f"x{i}": values[:, i] for i in range(6)}
     columns = {"device": devices, "time": times, **channels, "label": labels}
@@ -149,7 +158,8 @@ def _track(case: Case, python: Path, flags: str, output: Path) -> list[str]:
     rows = DATA / "motionsense.parquet"
     given = "--time time --neighbours 0 --overwrite"
     if case.table is not None:
-        rows, given = table_of(*case.table), f"--model-id device {given}"
+        later = int(WARM in flags)
+        rows, given = table_of(*case.table, later), f"--model-id device {given}"
     tool = python.parent / "kerneltrack"
     return [str(tool), "track", str(rows), *given.split(), *flags.split(), "--output", str(output)]
 
@@ -188,6 +198,20 @@ def compare(name: str, pythons: Sequence[Path], pairs: int) -> None:
     seconds = f"{statistics.median(old):.2f} | {statistics.median(new):.2f}"
     memory = " | ".join(f"{max(each.memory for each in part):.0f}" for part in spent)
     print(f"| {name} | {seconds} | {middle:.2f} ({low:.2f} to {high:.2f}) | {memory} |", flush=True)
+
+
+def gates(pythons: Sequence[Path]) -> None:
+    """Print what rows cost a model where a gate was, by both versions, one row each and 100."""
+    print("| 1,000 models | rows each | old, µs a model | new | old / new |")
+    print("|---|---|---|---|---|")
+    script = str(Path(gate_calls.__file__))
+    for case, rows in itertools.product(gate_calls.CASES, (1, 100)):
+        spent = [
+            float(subprocess.run([python, script, case, str(rows)], **_SAID).stdout)
+            for python in pythons
+        ]
+        cells = f"{spent[0]:.1f} | {spent[1]:.1f} | {spent[0] / spent[1]:.1f}"
+        print(f"| {case} | {rows} | {cells} |", flush=True)
 
 
 def works() -> dict[str, Work]:
@@ -267,11 +291,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--cases", nargs="+", choices=[*CASES], default=[*CASES])
     parser.add_argument("--calls", action="store_true")
+    parser.add_argument("--gates", action="store_true")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     if options.calls:
         calls()
     if options.old is None:
+        return
+    if options.gates:
+        gates((options.old.absolute(), options.new.absolute()))
         return
     print("| case | old, s | new, s | old / new (95 %) | MB, old | new |")
     print("|---|---|---|---|---|---|")
