@@ -28,6 +28,7 @@ from kerneltrack.learners.common.class_names import class_of
 from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.missing import is_missing
 from kerneltrack.time_units import NANOSECONDS, UNITS, TimeUnit
+from transforms.arguments import check_collection
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
 from transforms.metrics import count
@@ -152,6 +153,7 @@ class RowsToChunks(beam.PTransform[pvalue.PCollection[Any], dict[str, pvalue.PCo
         self, rows: pvalue.PCollection[Any], whole: bool = False
     ) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform; `whole`: failures are pairs of the row as it came and the reason."""
+        check_collection("rows", rows)
         _check_schema(rows.element_type, self._fields)
         failed: Any = tuple[Any, str] if whole else Failures
         gather = beam.ParDo(_GatherFn(self._fields, whole)).with_output_types(
@@ -301,6 +303,8 @@ def _real_of(name: str, value: Any) -> float:
 
 
 def _converted(name: str, value: Any) -> float:
+    if value is None:
+        raise _Refused(f"{name} = None: missing value, or no such field")
     is_text = isinstance(value, str | bytes)
     try:
         if isinstance(value, _NO_REALS) or (is_text and not _is_plain(value)):
@@ -409,6 +413,7 @@ class ChunksToRows(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[A
 
     def expand(self, chunks: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
         """Apply the transform."""
+        check_collection("features", chunks)
         fields = [(field.name, _type_of(field.type)) for field in self._schema]
         kind = row_type.RowTypeConstraint.from_fields(fields)
         rows: pvalue.PCollection[Any] = chunks | "TakeApart" >> beam.FlatMap(

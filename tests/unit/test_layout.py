@@ -38,6 +38,9 @@ FORBIDDEN_IMPORTS = {
     "transforms": NOT_FOR_PACKAGES | {"pipelines"},
     "pipelines": NOT_FOR_PACKAGES,
 }
+BEAM_NAMES = "kerneltrack.beam"
+"""Offers the transforms by their names, when they are asked for: the one module of the core that
+reaches them, by a name in a string. It imports none with itself."""
 PICKLES = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 
 
@@ -156,6 +159,17 @@ def test_imports_point_one_way(module: str) -> None:
     forbidden = FORBIDDEN_IMPORTS[module.partition("/")[0]]
     wrong = [(line, root) for line, root in imported_roots(tree_of(module)) if root in forbidden]
     assert wrong == []
+
+
+def test_one_module_of_the_core_reaches_the_transforms() -> None:
+    found = {
+        named(module)
+        for module in MODULES
+        if module.startswith("kerneltrack/")
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Constant) and re.fullmatch(r"transforms(\.\w+)*", str(node.value))
+    }
+    assert found == {BEAM_NAMES}
 
 
 def test_the_core_imports_without_beam() -> None:

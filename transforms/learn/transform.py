@@ -12,6 +12,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
+from transforms.arguments import check_kind
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
@@ -116,6 +117,7 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
     ) -> None:
         """Check the arguments; see the class."""
         super().__init__()
+        check_kind("spec", spec, LearnerSpec, "RidgeSpec()")
         spans = {"window": window, "snapshot_every": snapshot_every}
         for name, seconds in spans.items():
             if seconds is not None:

@@ -22,6 +22,7 @@ from kerneltrack.trackers import RowsSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
+from transforms.arguments import check_collection, check_kind
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
@@ -148,6 +149,10 @@ class TrackSubspace(
     ) -> None:
         """Check the arguments; see the class."""
         super().__init__()
+        check_kind("spec", spec, SubspaceSpec, "OKFEBSpec(rank=10)")
+        check_kind("order", order, Order, "Order(max_disorder=2.0)")
+        check_kind("reference", reference, ReferenceSpec, 'ReferenceSpec(learning="first")')
+        check_kind("drift", drift, DriftSpec, "DriftSpec()")
         for name in extras:
             if name not in EXTRAS:
                 raise ConfigError("extras", name, f"of {', '.join(EXTRAS)}")
@@ -205,6 +210,7 @@ class TrackSubspace(
         self, rows: pvalue.PCollection[tuple[str, Chunk]]
     ) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
+        check_collection("rows", rows)
         name, work = timer_name(rows.pipeline), (self._work, self._order, self._warm)
         silent = self._order.idle_flush is not None or self._expiry is not None
         if self._order.waits_for_end or not silent:
