@@ -7,6 +7,7 @@ from .errors import KerneltrackError as KerneltrackError
 from .frames.fleet import Fleet as Fleet
 from .in_memory import learn_all as learn_all
 from .in_memory import run_all as run_all
+from .learners.auto.spec import AutoSpec as AutoSpec
 from .learners.common.base import Learner as Learner
 from .learners.common.base import LearnerState as LearnerState
 from .learners.common.base import Predictions as Predictions
@@ -35,6 +36,7 @@ from .learners.linear.spec import RidgeSpec as RidgeSpec
 from .monitor.drift import DriftSpec as DriftSpec
 from .monitor.mismatch import window_mismatch as window_mismatch
 from .monitor.moving import MovingWindow as MovingWindow
+from .monitor.reference.spec import ReferenceSpec as ReferenceSpec
 from .registry import LEARNERS as LEARNERS
 from .registry import TRACKERS as TRACKERS
 from .registry import get_learner as get_learner

@@ -26,7 +26,7 @@ from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, Ahead, Kept, Waiting, rea
 from kerneltrack.frames.long_table import widen
 from kerneltrack.frames.model import Model, Specs, Told
 from kerneltrack.frames.names import name_of
-from kerneltrack.frames.plot import Plot, Span, draw
+from kerneltrack.frames.plot import Plot, Span, draw, draw_device
 from kerneltrack.frames.table import (
     Columns,
     Frame,
@@ -43,7 +43,7 @@ from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.jumps import JumpRule, Standing, judge
 from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.usual import with_inputs
-from kerneltrack.monitor.reference import WRITTEN, Episode, ReferenceSpec
+from kerneltrack.monitor.reference import LEARNINGS, WRITTEN, Episode, ReferenceSpec
 from kerneltrack.number_texts import NumberTexts
 from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_int, check_number
@@ -184,6 +184,7 @@ class Fleet:
         **settings: Any,
     ) -> None:
         """Read the settings; see the class."""
+        _check_settings(settings)
         if isinstance(tracker, str):
             tracker = parse_spec({"tracker": tracker, **settings})
         elif settings:
@@ -191,6 +192,9 @@ class Fleet:
             raise ConfigError("settings", ", ".join(settings), allowed)
         if isinstance(learner, str):
             learner = parse_learner_spec({"learner": learner})
+        if isinstance(reference, str) and reference not in LEARNINGS:
+            allowed = f"one of {', '.join(LEARNINGS)}, a ReferenceSpec, or None"
+            raise ConfigError("reference", reference, allowed)
         if isinstance(reference, str):
             reference = spec_from_dict(ReferenceSpec, {"learning": reference})
         _check_spec("tracker", tracker, SubspaceSpec)
@@ -264,15 +268,16 @@ class Fleet:
     def _summary(self) -> str:
         rows = sum(model.rows for model in self._models.values())
         off = len({key for key, episode in self._latest() if not episode.closed})
-        parts = [f"{len(self._models):,} models", f"{rows:,} rows"]
+        devices = len(self._models)
+        parts = [f"{devices:,} device{'s' * (devices != 1)}", f"{rows:,} rows"]
         if self._waiting:
             parts.append(f"{len(self._waiting):,} waiting to begin")
         if self._specs.reference is not None:
             parts.append(f"{off:,} off")
         if self._specs.learner is not None and self.accuracy is not None:
-            name = "right" if self._specs.learner.classifies else "RMSE"
-            shown = f"{self.accuracy:.1%}" if name == "right" else f"{self.accuracy:.4g}"
-            parts.append(f"{shown} {name}" if name == "right" else f"{name} {shown}")
+            classifies = self._specs.learner.classifies
+            shown = f"{self.accuracy:.1%} correct" if classifies else f"RMSE {self.accuracy:.4g}"
+            parts.append(shown)
         return ", ".join([*parts, f"tracker {self._specs.tracker.tracker}"])
 
     def _repr_html_(self) -> str:
@@ -281,14 +286,14 @@ class Fleet:
         head = f"<p><b>Fleet</b>: {html.escape(self._summary())}</p>"
         if not len(lines["state"]):
             return head
-        names = [name for name in ("state", "kind", "severity", "channels") if name in lines]
+        names = [name for name in ("kind", "channels", "state", "severity") if name in lines]
         first = [self._id_name, "start" if self._timed else "start_index"]
         cells = []
         for place in range(min(MOST_SHOWN, len(lines["state"]))):
             values = [lines[name][place] for name in (*first, *names)]
             shown = [f"{v:.1f}" if isinstance(v, float) else str(v) for v in values]
             cells.append("".join(f"<td>{html.escape(value)}</td>" for value in shown))
-        titles = "".join(f"<th>{html.escape(name)}</th>" for name in ("model", "since", *names))
+        titles = "".join(f"<th>{html.escape(name)}</th>" for name in ("device", "since", *names))
         rows = "".join(f"<tr>{line}</tr>" for line in cells)
         return f"{head}<table><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
 
@@ -785,39 +790,44 @@ class Fleet:
     def _lines(self) -> dict[str, Any]:
         found = self._latest()
         timed = self._timed
-        lines: dict[str, Any] = {
-            self._id_name: [key for key, _ in found],
-            "episode": [episode.number for _, episode in found],
-            "state": [episode.state for _, episode in found],
-            "kind": [episode.kind for _, episode in found],
-            "severity": [episode.severity for _, episode in found],
-            "p": [episode.peak for _, episode in found],
-        }
+        moments: dict[str, Any] = {}
         # With the places of their times in `Episode.times`.
         for name, field, place in _MOMENTS:
-            lines[f"{name}_index"] = [getattr(episode, field) for _, episode in found]
+            moments[f"{name}_index"] = [getattr(episode, field) for _, episode in found]
             if timed:
                 stamps = np.array([episode.times[place] for _, episode in found], np.int64)
-                lines[name] = stamps.view("datetime64[ns]")
-        lines["channels"] = [self._channels(episode) for _, episode in found]
-        return lines
+                moments[name] = stamps.view("datetime64[ns]")
+        since = "start" if timed else "start_index"
+        return {
+            self._id_name: [key for key, _ in found],
+            since: moments.pop(since),
+            "kind": [episode.kind for _, episode in found],
+            "channels": [self._channels(episode) for _, episode in found],
+            "state": [episode.state for _, episode in found],
+            "severity": [episode.severity for _, episode in found],
+            "p": [episode.peak for _, episode in found],
+            "episode": [episode.number for _, episode in found],
+            **moments,
+        }
 
     def _channels(self, episode: Episode) -> str:
         """Return the channels that an episode shows in, with their shares."""
-        known = self.columns
-        names = [f"channel {place}" for place in range(len(episode.shares))]
-        if known is not None:
-            names = list(known.features)
+        names = self._channel_names(len(episode.shares))
         first = np.argsort(-episode.shares, kind="stable")[:_MOST_CHANNELS].tolist()
         shown = [at for at in first if episode.shares[at] >= _LEAST_SHARE]
         return ", ".join(f"{names[at]} {episode.shares[at]:.0%}" for at in shown)
 
+    def _channel_names(self, count: int) -> list[str]:
+        if self.columns is not None:
+            return list(self.columns.features)
+        return [f"channel {place}" for place in range(count)]
+
     @property
     def episodes(self) -> Any:
-        """Episodes as they stand: which models are off, since when and in which channels.
+        """Which devices are off, since when (`start`), which kind, and in which channels.
 
-        A frame of the kind of the last one that came, those that are open first, the worst first.
-        After `load`, those that were open then and all that came since.
+        A frame of the kind of the last input, open episodes first, the worst first. After `load`:
+        the episodes open at that time, and all later ones.
         """
         with self._lock:
             lines, like = self._lines(), self._like
@@ -843,19 +853,32 @@ class Fleet:
         """Rows of the data that the trackers hold, of all models together."""
         return sum(int(model.state.size) for model in self._models.values())
 
-    def plot(self, most: int = 40) -> Plot:
-        """Draw the models that have episodes over time, the worst first.
+    def plot(self, model_id: object = None, *, most: int = 40) -> Plot:
+        """Draw the devices that have episodes over time, the worst first, or one device.
 
         Args:
-            most: Models that are drawn.
+            model_id: A device: its channels over time, each episode the darker the larger the
+                channel's share in it. None: all devices with episodes.
+            most: Most devices to draw.
 
         Returns:
             A picture that notebooks show; `save` writes it as SVG.
+
+        Raises:
+            ConfigError: for an unknown device, or a number of devices below 1.
         """
         if not isinstance(most, Integral) or most < 1:
-            raise ConfigError("most", most, "a whole number of models, at least 1")
+            raise ConfigError("most", most, "a whole number of devices, at least 1")
         with self._lock:
-            return draw(self._latest(), self._spans, self._timed, len(self._models), most)
+            found = self._latest()
+            if model_id is None:
+                return draw(found, self._spans, self._timed, len(self._models), most)
+            key = str(model_id)
+            if key not in self._spans:
+                raise ConfigError("model_id", model_id, f"one of the fleet's {len(self)} devices")
+            own = [episode for name, episode in found if name == key]
+            names = self._channel_names(max((len(each.shares) for each in own), default=0))
+            return draw_device(key, own, names, self._spans[key], self._timed)
 
     # Snapshots.
 
@@ -1043,6 +1066,16 @@ class _Output:
                 self.columns["set"][place] = sets[at]
             if scored[at]:
                 self.columns["correct"][place] = right[at]
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse settings of learner and reference among those of the tracker."""
+    for name, value in settings.items():
+        for role, spec in (("learner", "AutoSpec"), ("reference", "ReferenceSpec")):
+            if name.startswith(f"{role}_"):
+                field = name.removeprefix(f"{role}_")
+                allowed = f"a field of the {role}'s spec: {role}=kt.{spec}({field}=...)"
+                raise ConfigError(name, value, allowed)
 
 
 def _check_spec(field: str, spec: Any, kind: type) -> None:

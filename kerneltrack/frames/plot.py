@@ -1,4 +1,4 @@
-"""Episodes over time as a picture: one line a model, drawn as SVG without any library."""
+"""Episodes over time as a picture, drawn as SVG: a line a device, or a line a channel of one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import NamedTuple
 
+from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.reference import Episode
 
 COLOURS = {"shift": "#c0392b", "ramp": "#d68910", "spike": "#7d3c98", "stuck": "#2471a3"}
 _WIDTH, _LEFT, _RIGHT, _LINE, _TOP = 760, 150, 20, 18, 26
 _LEAST = 3.0
+_LEAST_SHARE = 0.05
 _MOST_NAME = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -47,8 +49,11 @@ class Plot:
         """Write the picture as SVG.
 
         Raises:
+            ConfigError: for a name with another ending, such as `.png`: a picture is SVG.
             OSError: if the file cannot be written.
         """
+        if Path(path).suffix.lower() != ".svg":
+            raise ConfigError("path", str(path), "a name that ends in .svg, the only format")
         Path(path).write_text(self.svg, encoding="utf-8")
 
 
@@ -73,7 +78,7 @@ def draw(
     first = min((spans[key].first for key in shown), default=0)
     last = max((spans[key].last for key in shown), default=1)
     scale = (_WIDTH - _LEFT - _RIGHT) / max(last - first, 1)
-    parts = [_text(8, 16, f"{len(names):,} of {models:,} models have episodes", bold=True)]
+    parts = [_text(8, 16, f"{len(names):,} of {models:,} devices have episodes", bold=True)]
     for line, key in enumerate(shown):
         top = _TOP + line * _LINE
         name = key if len(key) <= _MOST_NAME else key[: _MOST_NAME - 1] + "…"
@@ -83,7 +88,41 @@ def draw(
         for model, episode in reversed(episodes):
             if model == key:
                 parts.append(_episode(episode, first, scale, timed, top))
-    bottom = _TOP + len(shown) * _LINE + 14
+    return _whole(parts, len(shown), first, last, timed)
+
+
+def draw_device(
+    name: str, episodes: Sequence[Episode], channels: Sequence[str], span: Span, timed: bool
+) -> Plot:
+    """Draw a device's channels over time: in each episode those that explain it.
+
+    Args:
+        name: The device.
+        episodes: Its episodes.
+        channels: Names of the channels, in the order of the episodes' shares.
+        span: From when to when it has rows.
+        timed: Whether places are times.
+    """
+    since = min([span.first, *(_span_of(each, timed)[0] for each in episodes)])
+    scale = (_WIDTH - _LEFT - _RIGHT) / max(span.last - since, 1)
+    count = f"{len(episodes):,} episode{'s' * (len(episodes) != 1)}"
+    parts = [_text(8, 16, f"{name}: {count}", bold=True)]
+    for line, channel in enumerate(channels):
+        top = _TOP + line * _LINE
+        parts.append(
+            _text(8, top + 12, channel if len(channel) <= _MOST_NAME else channel[:19] + "…")
+        )
+        parts.append(_bar(_LEFT, top + 7, _WIDTH - _LEFT - _RIGHT, 2, "#bbb"))
+        for episode in episodes:
+            share = float(episode.shares[line])
+            if share >= _LEAST_SHARE:
+                parts.append(_episode(episode, since, scale, timed, top, share))
+    return _whole(parts, len(channels), since, span.last, timed)
+
+
+def _whole(parts: list[str], lines: int, first: int, last: int, timed: bool) -> Plot:
+    """Return a picture of so many lines, with its axis and the colours of the kinds."""
+    bottom = _TOP + lines * _LINE + 14
     parts += [
         _text(_LEFT, bottom, _when(first, timed)),
         _text(_WIDTH - _RIGHT, bottom, _when(last, timed), end=True),
@@ -101,19 +140,37 @@ def draw(
     )
 
 
-def _episode(episode: Episode, first: int, scale: float, timed: bool, top: int) -> str:
-    begin, until = (episode.times[0], episode.times[2]) if timed else (episode.start, episode.row)
+def _span_of(episode: Episode, timed: bool) -> tuple[int, int]:
+    if timed:
+        return int(episode.times[0]), int(episode.times[2])
+    return episode.start, episode.row
+
+
+def _episode(
+    episode: Episode, first: int, scale: float, timed: bool, top: int, share: float = 1.0
+) -> str:
+    begin, until = _span_of(episode, timed)
     left = _LEFT + max(begin - first, 0) * scale
     width = max((until - max(begin, first)) * scale, _LEAST)
     title = f"{episode.kind}, {episode.state}, since {_when(begin, timed)}"
-    return _bar(left, top + 3, width, 10, COLOURS[episode.kind], title)
+    shown = f"{title}, {share:.0%}" if share < 1 else title
+    return _bar(left, top + 3, width, 10, COLOURS[episode.kind], shown, share)
 
 
-def _bar(left: float, top: float, width: float, height: float, colour: str, title: str = "") -> str:
+def _bar(
+    left: float,
+    top: float,
+    width: float,
+    height: float,
+    colour: str,
+    title: str = "",
+    share: float = 1.0,
+) -> str:
+    opacity = f" fill-opacity='{0.25 + 0.75 * share:.2f}'" if share < 1 else ""
     inside = f"<title>{html.escape(title)}</title>" if title else ""
     return (
         f"<rect x='{left:.1f}' y='{top:.1f}' width='{width:.1f}' height='{height:.1f}' "
-        f"fill='{colour}'>{inside}</rect>"
+        f"fill='{colour}'{opacity}>{inside}</rect>"
     )
 
 

@@ -157,7 +157,7 @@ def test_a_row_that_waits_says_so_and_is_learned_later() -> None:
     assert first["index"].null_count() == 499
     assert (len(some), repr(some)) == (
         0,
-        "<Fleet: 0 models, 0 rows, 1 waiting to begin, 0 off, tracker okfeb>",
+        "<Fleet: 0 devices, 0 rows, 1 waiting to begin, 0 off, tracker okfeb>",
     )
     last = update(some, rows[499:], wait=True)
     assert last["index"].to_list() == list(range(499, COUNT))
@@ -317,7 +317,7 @@ def test_what_notebooks_show(tmp_path: Path) -> None:
     values["pump"] = ["<b>" if name == "b" else name for name in values["pump"]]
     some = fleet()
     update(some, made("polars", values))
-    assert repr(some).startswith("<Fleet: 3 models, 2,100 rows, 1 off, 92.6% right")
+    assert repr(some).startswith("<Fleet: 3 devices, 2,100 rows, 1 off, 92.6% correct")
     page = some._repr_html_()
     assert "&lt;b&gt;" in page
     assert "<b></td>" not in page
@@ -326,6 +326,39 @@ def test_what_notebooks_show(tmp_path: Path) -> None:
     picture.save(tmp_path / "fleet.svg")
     tree = ElementTree.parse(tmp_path / "fleet.svg")
     texts = [element.text for element in tree.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts[:2] == ["1 of 3 models have episodes", "<b>"]
+    assert texts[:2] == ["1 of 3 devices have episodes", "<b>"]
     assert picture._repr_svg_() == picture.svg
     ElementTree.fromstring(kt.Fleet().plot().svg)
+    with pytest.raises(kt.ConfigError, match=r"path = '.*fleet.png': must be a name that ends in"):
+        picture.save(tmp_path / "fleet.png")
+    assert list(some.episodes.columns)[:4] == ["pump", "start", "kind", "channels"]
+
+
+def test_one_device_is_drawn_by_its_channels() -> None:
+    some = fleet()
+    update(some, made("polars"))
+    tree = ElementTree.fromstring(some.plot("b").svg)
+    texts = [element.text for element in tree.iter("{http://www.w3.org/2000/svg}text")]
+    assert some.columns is not None
+    assert texts[: 1 + len(some.columns.features)] == ["b: 1 episode", *some.columns.features]
+    titles = [element.text or "" for element in tree.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles and all("open, since" in title for title in titles)
+    quiet = ElementTree.fromstring(some.plot("a").svg)
+    assert "a: 0 episodes" in [each.text for each in quiet.iter()]
+    with pytest.raises(
+        kt.ConfigError, match="model_id = 'z': must be one of the fleet's 3 devices"
+    ):
+        some.plot("z")
+
+
+def test_misuse_is_an_error_when_a_fleet_is_made() -> None:
+    with pytest.raises(kt.ConfigError, match="reference = 'jan/snapshots': must be one of first,"):
+        kt.Fleet(reference="jan/snapshots")
+    with pytest.raises(kt.ConfigError, match=r"learner_task = .*learner=kt.AutoSpec\(task="):
+        kt.Fleet(learner="auto", learner_task="regression")
+    with pytest.raises(
+        kt.ConfigError, match=r"reference_rows = .*reference=kt.ReferenceSpec\(rows="
+    ):
+        kt.Fleet(reference_rows=1024)
+    spec = kt.ReferenceSpec(learning="auto", memory="7 days")
+    assert kt.Fleet(reference=spec, learner=kt.AutoSpec()).reference == spec

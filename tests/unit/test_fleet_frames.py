@@ -521,7 +521,7 @@ def test_a_single_machine_is_not_warned_of() -> None:
         lambda: update(fleet(), pl.Series([1.0])),
         lambda: update(fleet(), pl.from_pandas(table()).lazy()),
         lambda: update(fleet(), table().assign(when=table().when.astype(str))),
-        lambda: fleet().plot("x"),  # type: ignore[arg-type]
+        lambda: fleet().plot("x"),
         lambda: fleet().save(5),  # type: ignore[arg-type]
         lambda: kt.Fleet.load(None),  # type: ignore[arg-type]
         lambda: kt.Tracker(None),  # type: ignore[arg-type]
@@ -575,7 +575,7 @@ def test_threads_share_a_fleet() -> None:
             some.update(rows[at : at + 8])
 
     in_threads(work)
-    assert repr(some).startswith(f"<Fleet: 2 models, {2 * COUNT + 4 * 160:,} rows")
+    assert repr(some).startswith(f"<Fleet: 2 devices, {2 * COUNT + 4 * 160:,} rows")
 
 
 def test_threads_share_a_tracker() -> None:
