@@ -36,7 +36,8 @@ def beam_options(flags: Sequence[str], own: Iterable[str] = ()) -> PipelineOptio
     except SystemExit as error:
         raise UsageError(told.getvalue().strip().rpartition("error: ")[2]) from error
     names = [flag.partition("=")[0] for flag in flags]
-    unknown = [name for name in names if name.lstrip("-") in given.keys() - known.keys()]
+    strange = given.keys() - known.keys()
+    unknown = [name for name in names if name.lstrip("-").replace("-", "_") in strange]
     unknown += [name for name in names if not name.startswith("--")]
     if unknown:
         near = difflib.get_close_matches(unknown[0], [*own, *(f"--{name}" for name in known)], n=1)

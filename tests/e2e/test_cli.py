@@ -70,6 +70,14 @@ MISTAKES = {
         "track in.parquet --output x --runer=DirectRunner",
         r"--runer: did you mean --runner\?",
     ),
+    "a flag of another command": (
+        "track in.parquet --output x --drop-overlap",
+        r"unknown flag --drop-overlap",
+    ),
+    "a misspelt flag of two words": (
+        "track in.parquet --output x --reference-row=300",
+        r"--reference-row: did you mean --reference-rows\?",
+    ),
     "no output": ("track in.parquet", r"required: --output"),
     "an unknown command": ("trak in.parquet", r"'trak'.*track"),
     "a value out of range": (
