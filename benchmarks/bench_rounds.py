@@ -47,7 +47,6 @@ from kerneltrack.native import binding
 from kerneltrack.registry import parse_spec
 
 OUT = BUILD / "rounds"
-_SAID: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
 BEGINS, MINUTE = 1_770_000_000 * 10**9, 60 * 10**9
 
 LEARN = """
@@ -207,7 +206,7 @@ def gates(pythons: Sequence[Path]) -> None:
     script = str(Path(gate_calls.__file__))
     for case, rows in itertools.product(gate_calls.CASES, (1, 100)):
         spent = [
-            float(subprocess.run([python, script, case, str(rows)], **_SAID).stdout)
+            float(subprocess.check_output([python, script, case, str(rows)], text=True))
             for python in pythons
         ]
         cells = f"{spent[0]:.1f} | {spent[1]:.1f} | {spent[0] / spent[1]:.1f}"

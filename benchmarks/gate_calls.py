@@ -1,4 +1,4 @@
-"""What rows cost that a gate once sent model by model; run by `bench_rounds --gates` in both builds.
+"""What rows cost that a gate once sent model by model; `bench_rounds --gates` runs both builds.
 
     python benchmarks/gate_calls.py CASE ROWS
 
@@ -21,7 +21,7 @@ import numpy as np
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.registry import parse_spec
 
-MODELS, FIRST, CHANNELS, TURNS = 1_000, 600, 6, 5
+MODELS, FIRST, CHANNELS, TURNS, MISSING = 1_000, 600, 6, 5, 0.01
 BEGINS, MINUTE = 1_770_000_000 * 10**9, 60 * 10**9
 UNTIL = "2026-02-02T12:00:00"
 CASES: dict[str, dict[str, Any]] = {
@@ -43,26 +43,26 @@ def work_of(works: Any, case: str) -> Any:
 
 def by_block(case: str, count: int) -> Callable[[], float]:
     """Return what runs the rows as blocks."""
-    from kerneltrack.fleet.begin import begin_each
-    from kerneltrack.fleet.model import Work, decode, encode
-    from kerneltrack.fleet.models import Models
-    from kerneltrack.fleet.run import run_models
-
-    work, keys, (x, times) = work_of(Work, case), [str(k) for k in range(MODELS)], rows_of(case)
+    begin_each: Any = importlib.import_module("kerneltrack.fleet.begin").begin_each
+    model_of: Any = importlib.import_module("kerneltrack.fleet.model")
+    beside: Any = importlib.import_module("kerneltrack.fleet.models").Models.of
+    run_models: Any = importlib.import_module("kerneltrack.fleet.run").run_models
+    work, (x, times) = work_of(model_of.Work, case), rows_of(case)
+    keys = [str(place) for place in range(MODELS)]
     starts = np.arange(MODELS) * FIRST
     first, until = x[:, :FIRST].reshape(-1, CHANNELS), [-np.inf] * MODELS
     models = begin_each(work, keys, np.nan_to_num(first), starts, starts + FIRST)
     run_models(models, first, np.tile(times[:FIRST], MODELS), starts, starts + FIRST, until)
     each = [models.model(place) for place in range(MODELS)]
-    data = [encode(work, key, model) for key, model in zip(keys, each, strict=True)]
+    data = [model_of.encode(work, key, model) for key, model in zip(keys, each, strict=True)]
     later = np.ascontiguousarray(x[:, FIRST : FIRST + count]).reshape(-1, CHANNELS)
     places, now = np.arange(MODELS) * count, np.tile(times[FIRST : FIRST + count], MODELS)
 
     def call() -> float:
-        block = Models.of(work, keys, each)
+        block = beside(work, keys, each)
         begin = time.thread_time()
         if case == "warm start":
-            block = Models.of(work, keys, [decode(work, one, "a snapshot") for one in data])
+            block = beside(work, keys, [model_of.decode(work, one, "a snapshot") for one in data])
         run_models(block, later, now, places, places + count, until)
         return time.thread_time() - begin
 
@@ -99,7 +99,7 @@ def rows_of(case: str) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(MODELS, FIRST + 100, CHANNELS))
     if case == "hold":
-        x[rng.random(x.shape) < 0.01] = np.nan
+        x[rng.random(x.shape) < MISSING] = np.nan
         x[:, 0] = 0.0
     return x, BEGINS + MINUTE * np.arange(FIRST + 100)
 
