@@ -19,6 +19,7 @@ from kerneltrack.learners.common.spec import FEATURES
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.reference import ReferenceSpec
+from kerneltrack.monitor.silences import allowed_time
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.references import GivenReferences
@@ -68,6 +69,7 @@ class Job:
         reference: What rows are held against to find episodes.
         periods: How devices are compared with their past and with each other, by period; None: they
             are not.
+        silent_after: Time without a row after which a device is silent, or "auto"; None: none is.
         given: Where models take their references from; None: of their own first rows.
         learner: The learner's spec, if labels are to be learned.
         late: How long rows wait for delayed labels; None: there are none.
@@ -88,6 +90,7 @@ class Job:
     drift: DriftSpec | None = None
     reference: ReferenceSpec | None = None
     periods: PeriodsSpec | None = None
+    silent_after: str | None = None
     given: GivenReferences | None = None
     learner: LearnerSpec | None = None
     late: LateLabels | None = None
@@ -127,6 +130,7 @@ class Job:
             reference=self.reference is not None,
             devices=self.devices,
             periods=self.periods is not None,
+            silent=self.silent_after is not None,
             learner=self.learner,
             late=self.late is not None,
             metrics_window=self.metrics_window is not None,
@@ -204,6 +208,7 @@ def job_from_flags(
             args, given.spec if given else None, columns.channels, columns.options.time_zone
         ),
         periods=spec_options.periods_from_flags(args),
+        silent_after=getattr(args, "silent_after", None),
         given=given,
         learner=learner,
         late=_late_from_flags(args, columns, learner, labels),
@@ -226,6 +231,11 @@ def job_from_flags(
         raise ConfigError("--time", None, allowed)
     if job.periods is not None:
         _check_periods(job)
+    if job.silent_after is not None:
+        allowed_time("--silent-after", job.silent_after)
+        if not has_time:
+            allowed = "the column of event times: --silent-after needs them"
+            raise ConfigError("--time", None, allowed)
     if job.before is not None:
         _check_before(job, job.before)
     if given is not None and job.reference is not None:

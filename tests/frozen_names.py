@@ -92,6 +92,7 @@ def columns() -> Iterator[str]:
     every: dict[str, Any] = {"measure": True, "drift": True, "reference": True, "devices": True}
     every |= {
         "periods": True,
+        "silent": True,
         "late": True,
         "metrics_window": True,
         "in_order": True,
@@ -215,7 +216,7 @@ def record() -> Iterator[str]:
         pq.write_table(table, f"{folder}/rows.parquet")
         columns = ["--model-id", "id", "--time", "time", "--label", "label"]
         asked = ["--reference", "first", "--drift", "--window", "60", "--learner", "ridge"]
-        asked += ["--periods", "day"]
+        asked += ["--periods", "day", "--silent-after", "auto"]
         place = [f"{folder}/rows.parquet", "--output", f"{folder}/out", "--no-progress"]
         with redirect_stdout(io.StringIO()):
             code = main(["track", *place, *columns, *asked, "--workers", "1"])

@@ -31,6 +31,7 @@ SCORES = "scores"
 NEIGHBOURS = "neighbours"
 PERIODS = "periods"
 DIFFERENCES = "differences"
+SILENT = "silent"
 LATE = "late"
 DEAD_LETTERS = "dead-letters"
 
@@ -53,6 +54,7 @@ class Asked(NamedTuple):
         reference: Whether rows are held against a reference.
         devices: Whether the state of each device is asked for.
         periods: Whether devices are compared by period.
+        silent: Whether devices that send nothing are asked for.
         learner: The learner's spec, if there is one.
         late: Whether labels come by themselves.
         metrics_window: Whether the learner's metrics have windows.
@@ -70,6 +72,7 @@ class Asked(NamedTuple):
     reference: bool = False
     devices: bool = False
     periods: bool = False
+    silent: bool = False
     learner: LearnerSpec | None = None
     late: bool = False
     metrics_window: bool = False
@@ -257,6 +260,13 @@ OUTPUTS = (
         steps=(END,),
         columns=lambda asked: _schemas().DIFFERENCES_SCHEMA,
         setting="periods",
+    ),
+    Output(
+        name=SILENT,
+        about="devices without a row for longer than allowed",
+        steps=(END,),
+        columns=lambda asked: _schemas().SILENT_SCHEMA,
+        setting="silent",
     ),
 )
 

@@ -21,7 +21,10 @@ MOST_ROWS = 10**12
 MOST_TIME = 10**18
 """Longest span, ns: some 31 years."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_SPAN = re.compile(r"(\d{1,13}(?:\.\d{1,9})?) *(row|second|minute|hour|day|week)s?")
+_SPAN = re.compile(
+    r"(\d{1,13}(?:\.\d{1,9})?) *(?:(row|second|minute|hour|day|week)s?|([smhdw]))", re.ASCII
+)
+_SHORT = {unit[0]: unit for unit in UNITS}
 
 
 class Span(NamedTuple):
@@ -38,11 +41,11 @@ class Span(NamedTuple):
 
 @functools.lru_cache
 def parse_span(field: str, text: str) -> Span:
-    """Return what "1000000 rows", "12 hours" or "30 days" says.
+    """Return what "1000000 rows", "12 hours", "15m" or "30 days" says.
 
     Args:
         field: The setting, for the error.
-        text: A number and rows, seconds, minutes, hours, days or weeks.
+        text: A number and rows, seconds, minutes, hours, days or weeks, or s, m, h, d, w.
 
     Raises:
         ConfigError: for anything else, no rows or time, or more than 10¹² rows or 10⁹ s.
@@ -52,12 +55,13 @@ def parse_span(field: str, text: str) -> Span:
         True
     """
     found = _SPAN.fullmatch(text.strip())
-    if found is not None and found[2] == "row" and "." not in found[1]:
+    unit = "" if found is None else str(found[2] or _SHORT[found[3]])
+    if found is not None and unit == "row" and "." not in found[1]:
         rows = int(found[1])
         if 1 <= rows <= MOST_ROWS:
             return Span(rows, None)
-    elif found is not None and found[2] != "row":
-        time = round(float(found[1]) * UNITS[found[2]])
+    elif found is not None and unit != "row":
+        time = round(float(found[1]) * UNITS[unit])
         if 1 <= time <= MOST_TIME:
             return Span(None, time)
     raise ConfigError(

@@ -225,6 +225,14 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "[default: all devices are one fleet]",
     )
     PERIODS.add_flags(group)
+    group.add_argument(
+        "--silent-after",
+        default=None,
+        metavar="DURATION|auto",
+        help="Find devices without a row for longer than this, within the input and at its end. "
+        '"auto" takes twice the third longest time between a device\'s rows, and at least twenty '
+        "usual ones. [default: none]",
+    )
 
 
 def tracker_from_flags(args: argparse.Namespace, before: SubspaceSpec | None) -> SubspaceSpec:

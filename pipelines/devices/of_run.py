@@ -15,7 +15,8 @@ from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, UNWATCHED, named_sh
 from kerneltrack.monitor.reference.spec import AUTO
 from pipelines.report.data.columns import array_of, model_numbers, times_of
 from pipelines.report.data.files import column_names, parquet_files, read_batches, read_run
-from transforms.outputs import EPISODES, FEATURES
+from pipelines.report.data.silent import silent_of
+from transforms.outputs import EPISODES, FEATURES, SILENT
 
 Line = dict[str, Any]
 """What is known of a device, as a message of a live job's devices topic has it."""
@@ -47,8 +48,25 @@ def lines_of_run(output: str) -> list[Line]:
     newest = _Newest("time" in names, "p" in names)
     for batch in read_batches(paths, newest.columns):
         newest.add(batch)
-    episodes = _newest_episodes(output)
-    return [_line(run, row, episodes.get(row["model_id"])) for row in newest.rows()]
+    episodes, silent = _newest_episodes(output), silent_of(output, run)
+    still = {each.model for each in silent.devices if each.until is None} if silent else set()
+    lines = [_line(run, row, episodes.get(row["model_id"])) for row in newest.rows()]
+    return [_silent(line) if line["model_id"] in still else line for line in lines]
+
+
+def _silent(line: Line) -> Line:
+    """Return the line of a device that is silent: off since its last row, if it was not before."""
+    if line["state"] == OFF:
+        return line
+    return {
+        **line,
+        **dict.fromkeys((*_OF_EPISODE, *(f"{name}_index" for name in _TIMES), *_TIMES)),
+        "state": OFF,
+        "since_index": line["rows"] - 1,
+        "since": line["time"],
+        "kind": SILENT,
+        "channels": [],
+    }
 
 
 def calibrated_from(run: Mapping[str, Any]) -> str | None:

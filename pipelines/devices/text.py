@@ -11,6 +11,7 @@ from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, UNWATCHED
 from pipelines.devices.of_run import Line
 from pipelines.report.data.episodes import LEAST_SHARE, MOST_CHANNELS
 from pipelines.report.text import natural
+from transforms.outputs import SILENT
 
 _WORDS = {OFF: "off", NORMAL: "well", LEARNING: "calibrating", UNWATCHED: "no reference"}
 _HEAD = ("device", "state", "since", "kind", "channels", "last row")
@@ -65,7 +66,7 @@ def _cells(line: Line, calibrated_from: str | None) -> tuple[str, ...]:
         state,
         _moment(line.get("since"), line["since_index"]),
         line["kind"] if is_off else "",
-        _where(line["channels"] or []) if is_off else "",
+        _where(line["channels"] or []) if is_off and line["kind"] != SILENT else "",
         _moment(line.get("time"), line["rows"] - 1),
     )
 

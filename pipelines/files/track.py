@@ -41,6 +41,7 @@ from pipelines.files.record import (
     versions,
     write_record,
 )
+from pipelines.files.silent import find_silent, silent_lines
 from pipelines.files.time_span import span_lines, span_warnings, time_span
 from pipelines.files.unkept_classes import unkept_classes, unkept_lines
 from pipelines.files.workers import workers_of
@@ -224,6 +225,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **models_without_rows(args.output, int(found["rows_failed"])),
             **({} if job.reference is None else {UNREFERENCED: bare}),
             **_differences(args, files, job),
+            **find_silent(args.output, job.silent_after),
             **find_neighbours(
                 args.output, job.spec, args.neighbours, int(found["models"]), workers or 1
             ),
@@ -247,6 +249,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             own=job.given is None and args.warm_start is None,
         ),
         *difference_lines(args.output, record),
+        *silent_lines(args.output, record),
         *neighbour_lines(args.output, record),
         *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),

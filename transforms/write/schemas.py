@@ -133,6 +133,19 @@ DIFFERENCES_SCHEMA = pa.schema(
 `kerneltrack.monitor.periods.Spell`."""
 
 
+SILENT_SCHEMA = pa.schema(
+    [
+        pa.field("model_id", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("state", pa.string()),
+        *(pa.field(name, TIME) for name in ("start", "end")),
+        pa.field("allowed", pa.int64()),
+    ]
+)
+"""A line for each time without a row of a device, from its last row before, `start`, to the next
+one, `end` (null: none came), that is longer than `allowed`, ns: `kerneltrack.monitor.silences`."""
+
+
 def devices_schema(has_time: bool, width: int) -> pa.Schema:
     """Return the schema of what is known of each device, a line whenever that changes.
 

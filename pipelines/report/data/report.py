@@ -24,6 +24,7 @@ from pipelines.report.data.models import ShownModels
 from pipelines.report.data.neighbours import Fleet, fleet_of
 from pipelines.report.data.outside import Outside, OutsideRows
 from pipelines.report.data.plane import Plane, planes_of
+from pipelines.report.data.silent import Silent, silent_of
 from pipelines.report.data.totals import Totals, add_up, columns_for_totals
 from transforms.outputs import FEATURES
 from transforms.read.look import Input
@@ -48,6 +49,7 @@ class Report:
     alerts: Alerts | None
     episodes: Episodes | None
     differences: Differences | None
+    silent: Silent | None
     bands: Mapping[str, Sequence[Band]]
     channels: Channels | None
     planes: Mapping[str, Plane]
@@ -106,6 +108,7 @@ def report_of(output: str, run: Mapping[str, Any], inputs: Input | None = None) 
         alerts=alerts_of(output, choice),
         episodes=episodes,
         differences=differences_of(output, run),
+        silent=silent_of(output, run),
         bands=bands,
         channels=channels,
         planes=planes_of(paths, fields, totals, lengths, bands),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pipelines.report.data.channels import MOST_CHANNELS
 from pipelines.report.data.neighbours import REASONS
 from pipelines.report.data.report import Report
+from pipelines.report.data.silent import MOST_LISTED
 from pipelines.report.page.answer import answer
 from pipelines.report.page.data_block import data_block
 from pipelines.report.page.learning import learning_texts
@@ -21,7 +22,7 @@ from pipelines.report.page.summary import (
     provenance,
     title_of,
 )
-from pipelines.report.text import SECOND, counted, figure, moment, percent
+from pipelines.report.text import SECOND, counted, figure, moment, percent, span
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -67,6 +68,8 @@ def render_page(report: Report) -> str:
         alerts=report.alerts,
         episodes=report.episodes,
         differences=report.differences,
+        silent=report.silent,
+        most_silent=MOST_LISTED,
         heat=report.heat,
         outside=report.outside,
         channels=report.channels,
@@ -102,6 +105,7 @@ def templates() -> Environment:
         "clock": lambda time: moment(time, to=SECOND),
         "moment": moment,
         "percent": percent,
+        "span": span,
         "share": lambda share: f"{100 * share:.0f}\N{NO-BREAK SPACE}%",
         "plain": plain,
         "thousands": "{:,}".format,
