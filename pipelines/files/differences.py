@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.periods.device import NUMBERS, DeviceNumbers
 from kerneltrack.monitor.periods.fleet import Spell, verdict
 from kerneltrack.monitor.periods.spec import DAY, PeriodsSpec
-from kerneltrack.paths import join
-from kerneltrack.snapshots.files import write_whole
 from pipelines.report.data.differences import Difference, differences_of
+from pipelines.report.data.files import read_tables, write_table
 from pipelines.report.text import counted
 from transforms.outputs import DIFFERENCES, PERIODS
 from transforms.write.schemas import DIFFERENCES_SCHEMA
@@ -66,9 +62,7 @@ def find_differences(
 
 def _read(output: str, width: int) -> Iterator[tuple[str, DeviceNumbers]]:
     """Yield each device with the numbers of its periods: its lines lie together."""
-    for found in FileSystems.match([join(output, PERIODS, "*.parquet")])[0].metadata_list:
-        with FileSystems.open(found.path) as handle:
-            table = pq.ParquetFile(handle).read().combine_chunks()
+    for table in read_tables(output, PERIODS):
         coded = table["model_id"].combine_chunks().dictionary_encode()
         codes, names = coded.indices.to_numpy(), coded.dictionary.to_pylist()
         start = table["start"].cast(pa.int64()).to_numpy() // SECOND // DAY
@@ -94,9 +88,7 @@ def _write(output: str, spells: list[Spell], channels: tuple[str, ...]) -> None:
         }
         for spell in spells
     ]
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(lines, DIFFERENCES_SCHEMA), buffer)
-    write_whole(join(output, DIFFERENCES, "part-00000-of-00001.parquet"), buffer.getvalue())
+    write_table(output, DIFFERENCES, lines, DIFFERENCES_SCHEMA)
 
 
 def difference_lines(output: str, run: Mapping[str, Any]) -> list[str]:

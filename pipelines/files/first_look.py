@@ -5,6 +5,7 @@ What the look refuses would fail in every row that it saw; what it warns of stop
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -13,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, DataError
 from pipelines.files.ids_look import id_warnings
 from pipelines.files.long_look import long_table_warnings
 from pipelines.files.times_look import check_times
 from pipelines.job import say
 from transforms.read.columns import HAS_MISSING, Columns
 from transforms.read.formats import FileInfo, PieceRows
+from transforms.read.local_times import with_passages
+from transforms.read.look import Input
 from transforms.read.parse import ParsedRows, parse
 from transforms.read.text_columns import mark_flags
 from transforms.reasons import kinds_of
@@ -42,6 +45,37 @@ _ID_OR_TARGET = re.compile(
     r"|(device|machine|asset|unit|vehicle|station|subject|patient|user|customer|serial)"
     r"([_\-. ]?(no|nr|num|number))?)|.*[a-z0-9]I[dD]"
 )
+
+
+def refuse_parts(args: argparse.Namespace, metric: str, held: str) -> None:
+    """Refuse flags by which rows are put together of parts, where rows are taken as they stand.
+
+    Args:
+        args: The parsed flags.
+        metric: Why a table of a value a row is refused.
+        held: Why values are not held.
+
+    Raises:
+        ConfigError: naming the flag.
+    """
+    if args.metric is not None:
+        raise ConfigError("--metric", args.metric, f"left out: {metric}")
+    if args.missing == "hold":
+        raise ConfigError("--missing", "hold", f"fail or drop: {held}")
+
+
+def look_at_features(files: Input, name: str) -> Columns:
+    """Return the columns of an input that is read in this process, looked at; see `look_at`.
+
+    Raises:
+        ConfigError: as `look_at` does.
+        DataError: likewise, and if there is no feature in the input of this name.
+    """
+    columns = with_passages(files.infos, files.columns)
+    if columns.width < 1:
+        raise DataError(str(name), "no feature column")
+    look_and_warn(files.infos, columns)
+    return columns
 
 
 def look_and_warn(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
@@ -106,12 +140,8 @@ def check_first_times(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
 
 def _first_rows(infos: Sequence[FileInfo], columns: Columns) -> tuple[FileInfo, PieceRows] | None:
     most = max(ROWS, min(_MOST_ROWS, _MOST_VALUES // max(columns.width, 1)))
-    for info in infos:
-        for piece in info.pieces:
-            rows = piece.first(columns.requests, most)
-            if rows is not None:
-                return info, rows
-    return None
+    found = ((info, info.first(columns.requests, most)) for info in infos)
+    return next(((info, rows) for info, rows in found if rows is not None), None)
 
 
 def _file_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:

@@ -20,13 +20,12 @@ from kerneltrack.settings import check_int
 from kerneltrack.snapshots.files import write_whole
 from pipelines.cli import input_options
 from pipelines.cli.spec_options import LANDMARKS
-from pipelines.files.first_look import look_and_warn
+from pipelines.files.first_look import look_at_features, refuse_parts
 from pipelines.files.local_times import local_times, local_times_text
 from pipelines.files.record import no_good_row
 from pipelines.job import say
 from pipelines.landmark_file import encode, most_bytes
 from pipelines.output_lock import file_held
-from transforms.read.local_times import with_passages
 from transforms.read.sample import sample_rows
 
 
@@ -44,11 +43,7 @@ def run(args: argparse.Namespace) -> int:
         DataError: if the input cannot be read, or FILE is there.
         JobError: if it has no good row.
     """
-    if args.metric is not None:
-        allowed = "left out: landmarks are drawn from whole rows"
-        raise ConfigError("--metric", args.metric, allowed)
-    if args.missing == "hold":
-        raise ConfigError("--missing", "hold", "fail or drop: rows are drawn in no order")
+    refuse_parts(args, "landmarks are drawn from whole rows", "rows are drawn in no order")
     check_int("--sample", args.sample, 1, MAX_ROWS)
     with LANDMARKS.named():
         spec = LandmarkSpec(**LANDMARKS.given(args, "landmarks"))
@@ -56,10 +51,7 @@ def run(args: argparse.Namespace) -> int:
     infos = looked.infos
     if os.path.realpath(args.output) in {os.path.realpath(info.path) for info in infos}:
         raise ConfigError("--output", args.output, "another file than the input's")
-    columns = with_passages(infos, looked.columns)
-    if columns.width < 1:
-        raise DataError(str(args.input[0]), "no feature column")
-    look_and_warn(infos, columns)
+    columns = look_at_features(looked, args.input[0])
     with file_held(args.output, "--output", args.typed):
         if exists(args.output) and not args.overwrite:
             raise DataError(args.output, "is there already: --overwrite replaces it")

@@ -59,10 +59,9 @@ def long_table_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str
             name: pa.string() if info.is_text(name) else info.schema.field(name).type
             for name in names
         }
-        for piece in info.pieces:
-            rows = piece.first(requests, _ROWS)
-            if rows is not None:
-                return _warning(rows, columns, texts, values)
+        rows = info.first(requests, _ROWS)
+        if rows is not None:
+            return _warning(rows, columns, texts, values)
     return []
 
 
@@ -71,11 +70,10 @@ def is_scattered(files: Input) -> bool:
     if files.columns.long is None:
         return False
     for info in files.infos:
-        for piece in info.pieces:
-            rows = piece.first(files.columns.requests, _ROWS)
-            if rows is not None:
-                good, _ = parse(rows, 0, files.columns)
-                return len(good) > good.merged.rows
+        rows = info.first(files.columns.requests, _ROWS)
+        if rows is not None:
+            good, _ = parse(rows, 0, files.columns)
+            return len(good) > good.merged.rows
     return False
 
 

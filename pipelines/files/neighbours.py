@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.neighbours import (
     VIEWS,
     Fingerprint,
     Neighbour,
-    Neighbours,
     chosen,
     compare,
     fingerprint,
 )
 from kerneltrack.paths import join
-from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.references import reference_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
+from pipelines.report.data.files import write_table
 from pipelines.report.data.neighbours import Unlike, fleet_of
 from transforms.outputs import NEIGHBOURS, SNAPSHOTS
 
@@ -79,7 +76,7 @@ def find_neighbours(
 
     found = compare(spec, names, read, most, threads)
     if found.views:
-        _write(output, found)
+        write_table(output, NEIGHBOURS, [_line(model) for model in found.models], SCHEMA)
     unlike = [model for model in found.models if model.unlike]
     return {
         NEIGHBOURS: {
@@ -115,13 +112,6 @@ def _read(folder: SnapshotFolder, model_id: str) -> Fingerprint | None:
     own = not snapshot.header["about"].get("reference_from")
     held = reference_of(snapshot, path) if own else None
     return fingerprint(snapshot.spec, snapshot.state, held)
-
-
-def _write(output: str, found: Neighbours) -> None:
-    lines = [_line(model) for model in found.models]
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(lines, SCHEMA), buffer)
-    write_whole(join(output, NEIGHBOURS, "part-00000-of-00001.parquet"), buffer.getvalue())
 
 
 def _line(model: Neighbour) -> dict[str, Any]:

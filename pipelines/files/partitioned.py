@@ -38,7 +38,7 @@ from transforms.partition.outputs import Written
 from transforms.partition.pool import TaskRefused, run_tasks
 from transforms.partition.shuffle import Spread
 from transforms.partition.steps import Steps
-from transforms.partition.tasks import Manifest, Shared, SpreadTask, TrackTask, run_task
+from transforms.partition.tasks import MOST_NAMES, Manifest, Shared, SpreadTask, TrackTask, run_task
 from transforms.write.parquet import failures_schema
 
 SINGLE_MODELS = 1_000
@@ -102,10 +102,7 @@ def run(job: Job, ends: Ends, workers: int, temp_dir: str | None) -> Found:
         "processor_seconds": round(merged.seconds, 3),
         "peak_mb": round(merged.peak),
     }
-    return Found(dict(merged.counts), sorted(merged.unreferenced)[:_MOST_NAMES], processes)
-
-
-_MOST_NAMES = 1000
+    return Found(dict(merged.counts), sorted(merged.unreferenced)[:MOST_NAMES], processes)
 
 
 class _Merged:

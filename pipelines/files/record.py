@@ -12,21 +12,19 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import path_text
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.auto.learner import EXPERTS, plain_name
 from kerneltrack.learners.common.base import CARRIED
 from kerneltrack.learners.common.board import losses_of_chances
-from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.paths import join
 from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.index import count_models
 from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
 from pipelines.files.local_times import local_times_text
 from pipelines.job import JobError
+from pipelines.report.data.files import count_rows, read_tables
 from pipelines.run_folder import RUN
 from transforms.metrics import NAMESPACE, UNREFERENCED
 from transforms.outputs import (
@@ -38,10 +36,10 @@ from transforms.outputs import (
     SNAPSHOTS,
     counters_of,
 )
+from transforms.partition.tasks import MOST_NAMES
 from transforms.read.formats import FileInfo
 from transforms.write.schemas import guess_columns
 
-_MOST_NAMES = 1000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -83,29 +81,27 @@ def counters(result: Any) -> dict[str, int]:
     return totals
 
 
-def unreferenced(result: Any, reference: ReferenceSpec | None) -> dict[str, list[str]]:
-    """Return the models whose rows were held against nothing, for the record; the first thousand.
+def run_pipeline(pipeline: beam.Pipeline, *sets: str) -> tuple[dict[str, int], list[list[str]]]:
+    """Run a pipeline to its end.
 
-    Args:
-        result: The pipeline's.
-        reference: What rows were to be held against, None if nothing was.
+    Returns:
+        The totals of our counters, and the models in the sets of these names, the first thousand.
+
+    Raises:
+        JobError: if it ends otherwise.
     """
-    if reference is None:
-        return {}
-    return {UNREFERENCED: unreferenced_names(result)}
+    result = pipeline.run()
+    state = result.wait_until_finish()
+    if state != "DONE":
+        raise JobError(f"the job ended in state {state}; see the runner's log")
+    return counters(result), [_model_names(result, name) for name in sets]
 
 
-def unreferenced_names(result: Any) -> list[str]:
-    """Return the models whose rows were held against nothing, the first thousand."""
-    return model_names(result, UNREFERENCED)
-
-
-def model_names(result: Any, name: str) -> list[str]:
-    """Return the models in the set of this name, the first thousand."""
+def _model_names(result: Any, name: str) -> list[str]:
     found = result.metrics().query(beam.metrics.MetricsFilter().with_name(name))
     sets = [each.committed or each.attempted or () for each in found["string_sets"]]
     names = {name for each in sets for name in each}
-    return sorted(names)[:_MOST_NAMES]
+    return sorted(names)[:MOST_NAMES]
 
 
 def counts(
@@ -127,8 +123,7 @@ def counts(
     Raises:
         JobError: if a row is missing or came twice.
     """
-    rows_out = parquet_rows(output, FEATURES)
-    rows_failed = parquet_rows(output, FAILURES)
+    rows_out, rows_failed = count_rows(output, FEATURES), count_rows(output, FAILURES)
     labels_failed = counters.get("labels_failed", 0) + counters.get("labels_lost", 0)
     counts: dict[str, int | float] = {
         "rows_in": counters.get("rows_read", 0),
@@ -154,15 +149,29 @@ def counts(
         guesses = baselines(output, learner)
         known = {name: value for name, value in guesses.items() if not (late and "_last" in name)}
         counts |= known | experts(counters)
+    return counts | rows_apart(counts, counters, FEATURES)
+
+
+def rows_apart(
+    counts: Mapping[str, int | float], counters: Mapping[str, int], part: str
+) -> dict[str, int]:
+    """Return how many rows are in no output by themselves, as the counters say.
+
+    Args:
+        counts: `rows_in`, `rows_out` and `rows_failed`.
+        counters: What the pipeline counted.
+        part: Where the rows that came out are.
+
+    Raises:
+        JobError: if a row is missing or came twice.
+    """
     apart = {name: counters[name] for name in NOT_BY_THEMSELVES if counters.get(name)}
-    counts |= apart
-    if counters.get("values_replaced"):
-        counts["values_replaced"] = counters["values_replaced"]
-    if counts["rows_in"] != rows_out + counts["rows_failed"] + sum(apart.values()):
+    if counts["rows_in"] != counts["rows_out"] + counts["rows_failed"] + sum(apart.values()):
         others = [f"{many:,} {NOT_BY_THEMSELVES[name]}" for name, many in apart.items()]
-        told = [f"{rows_out:,} in features", f"{counts['rows_failed']:,} in failures", *others]
-        raise JobError(f"rows are missing: {counts['rows_in']:,} in, {', '.join(told)}")
-    return counts
+        told = [f"{counts['rows_out']:,} in {part}", f"{counts['rows_failed']:,} in failures"]
+        raise JobError(f"rows are missing: {counts['rows_in']:,} in, {', '.join(told + others)}")
+    replaced = counters.get("values_replaced")
+    return apart | ({"values_replaced": replaced} if replaced else {})
 
 
 NOT_BY_THEMSELVES = {
@@ -191,10 +200,8 @@ def baselines(output: str, learner: LearnerSpec) -> dict[str, float]:
     """
     columns = guess_columns(learner)
     sums, scored = np.zeros(len(columns)), 0
-    for path in files_of(output, METRICS):
-        with FileSystems.open(path) as handle:
-            table = pq.ParquetFile(handle).read(columns=["start", "scored", *columns])
-        table = table.filter(pc.and_(pc.is_null(table["start"]), pc.greater(table["scored"], 0)))
+    for whole in read_tables(output, METRICS, ["start", "scored", *columns]):
+        table = whole.filter(pc.and_(pc.is_null(whole["start"]), pc.greater(whole["scored"], 0)))
         many = table["scored"].to_numpy()
         for place, name in enumerate(columns):
             values = table[name].to_numpy(zero_copy_only=False).astype(np.float64)
@@ -231,10 +238,8 @@ def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int |
     bounds = ["label", *(("set",) if learner.classifies else ("lower", "upper"))]
     bounds = [] if learner.intervals is None else bounds
     scored, total, losses, inside, classes = 0, 0.0, np.zeros(2), 0, 0
-    for path in files_of(output, part):
-        with FileSystems.open(path) as handle:
-            table = pq.ParquetFile(handle).read(columns=[*names, *bounds])
-        table = table.filter(pc.is_valid(table[names[0]]))
+    for whole in read_tables(output, part, [*names, *bounds]):
+        table = whole.filter(pc.is_valid(whole[names[0]]))
         found = table[names[0]].to_numpy().astype(np.float64)
         scored += len(found)
         total += float(found.sum() if learner.classifies else (found**2).sum())
@@ -264,21 +269,6 @@ def performance(output: str, part: str, learner: LearnerSpec) -> dict[str, int |
         "brier": round(brier, 6),
         **{name: round(value, 6) for name, value in covered.items()},
     }
-
-
-def files_of(output: str, part: str) -> list[str]:
-    """Return the paths of a part of the output."""
-    pattern = join(output, part, "*.parquet")
-    return sorted(found.path for found in FileSystems.match([pattern])[0].metadata_list)
-
-
-def parquet_rows(output: str, part: str) -> int:
-    """Count the rows of a part of the output."""
-    total = 0
-    for path in files_of(output, part):
-        with FileSystems.open(path) as handle:
-            total += pq.ParquetFile(handle).metadata.num_rows
-    return total
 
 
 def write_record(output: str, record: dict[str, Any]) -> None:

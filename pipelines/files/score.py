@@ -31,23 +31,21 @@ from pipelines.files.max_failures import read_limit
 from pipelines.files.missing import missing_lines, missing_values
 from pipelines.files.progress import StatusLine
 from pipelines.files.record import (
-    NOT_BY_THEMSELVES,
     apart_text,
-    counters,
     input_files,
-    model_names,
-    parquet_rows,
     performance,
     performance_text,
-    unreferenced,
+    rows_apart,
+    run_pipeline,
     versions,
     write_record,
 )
 from pipelines.files.time_span import span_lines, span_warnings, time_span
-from pipelines.job import JobError, explain, say
+from pipelines.job import explain, say
 from pipelines.job_spec import measure_from_flags
 from pipelines.report.data.episodes import MOST_NAMED, off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
+from pipelines.report.data.files import count_rows
 from pipelines.report.text import natural
 from transforms.metrics import SCORED_AGAIN, UNREFERENCED
 from transforms.outputs import EPISODES, FAILURES, SCORER, SCORES, Asked, counters_of, schemas
@@ -72,7 +70,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     snapshots = SnapshotFolder(args.snapshots, learner=True)
     read = ReadChunks(files)
     columns = read.input.columns
-    learner = snapshots.learner_spec
+    learner, reference = snapshots.learner_spec, snapshots.reference_spec
     if learner is not None and columns.label is not None:
         check_label_type(learner, columns.label_type)
     snapshots.check_width(columns.width)
@@ -89,11 +87,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     parts = (*outputs, FAILURES)
     with output_folder.held(args.output, parts, args.overwrite, inputs, args.typed):
         with StatusLine(sys.stderr, files.rows, args.progress):
-            result = pipeline.run()
-            state = result.wait_until_finish()
-        if state != "DONE":
-            raise JobError(f"the job ended in state {state}; see the runner's log")
-        totals = counters(result)
+            totals, (bare, again) = run_pipeline(pipeline, UNREFERENCED, SCORED_AGAIN)
         found = _counts(args.output, totals, parts, learner)
         judged, failed = outcome.judge(found, allowed), failures_of(args.output)
         span = time_span(args.output, SCORES)
@@ -113,15 +107,15 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
                 **({"units": columns.units} if columns.units else {}),
                 **({"counters": columns.counters} if columns.counters else {}),
             },
-            "reference": snapshots.reference_spec and snapshots.reference_spec.to_dict(),
+            "reference": reference and reference.to_dict(),
             "measure": job.measure and job.measure.in_ns().to_dict(),
             "warnings": [*warnings, *odd],
             **outcome.record_of(judged, allowed),
             "counts": found,
             "failures": failure_reasons(failed),
             **missing_values(totals, columns),
-            **unreferenced(result, snapshots.reference_spec),
-            "models_scored_again": model_names(result, SCORED_AGAIN),
+            **({} if reference is None else {UNREFERENCED: bare}),
+            "models_scored_again": again,
             **local_times(columns, counted(totals)),
             **span,
         }
@@ -132,7 +126,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         *failure_lines(failed),
         *missing_lines(record),
     ]
-    if snapshots.reference_spec is None:
+    if reference is None:
         said = [*said, NO_REFERENCE]
     else:
         off = off_lines(args.output, record, "none that is complete in the snapshots")
@@ -181,16 +175,11 @@ def _counts(
     """
     counted: dict[str, int | float] = {
         "rows_in": totals.get("rows_read", 0),
-        "rows_out": parquet_rows(output, SCORES),
-        "rows_failed": parquet_rows(output, FAILURES),
+        "rows_out": count_rows(output, SCORES),
+        "rows_failed": count_rows(output, FAILURES),
         SCORED_AGAIN: totals.get(SCORED_AGAIN, 0),
     }
-    apart = {name: totals[name] for name in NOT_BY_THEMSELVES if totals.get(name)}
-    counted |= apart
-    if totals.get("values_replaced"):
-        counted["values_replaced"] = totals["values_replaced"]
-    if counted["rows_in"] != counted["rows_out"] + counted["rows_failed"] + sum(apart.values()):
-        raise JobError(f"rows are missing: {counted}")
+    counted |= rows_apart(counted, totals, SCORES)
     for name in counters_of(parts):
         counted[name] = totals.get(name, 0)
     if EPISODES in parts:

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.errors import fit
-from kerneltrack.paths import join
+from kerneltrack.snapshots.files import opened
 from pipelines.report.data.columns import times_of
+from pipelines.report.data.files import parquet_files
 from pipelines.report.text import counted, moment
 
 KEY = "time_span"
@@ -66,9 +66,8 @@ def time_span(output: str, part: str) -> dict[str, Any]:
     """
     years, shared = Counter[int](), _Shared()
     first, last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    pattern = join(output, part, "*.parquet")
-    for found in sorted(FileSystems.match([pattern])[0].metadata_list, key=lambda each: each.path):
-        with FileSystems.open(found.path) as handle:
+    for path in parquet_files(output, part):
+        with opened(path) as handle:
             file = pq.ParquetFile(handle)
             if "time" not in file.schema_arrow.names:
                 return {}

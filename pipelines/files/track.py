@@ -33,11 +33,10 @@ from pipelines.files.neighbours import find_neighbours, neighbour_lines
 from pipelines.files.pipeline import Ends, build, parts_of, settings_of
 from pipelines.files.progress import StatusLine
 from pipelines.files.record import (
-    counters,
     counts,
     input_files,
+    run_pipeline,
     summary,
-    unreferenced_names,
     versions,
     write_record,
 )
@@ -45,7 +44,7 @@ from pipelines.files.silent import find_silent, silent_lines
 from pipelines.files.time_span import span_lines, span_warnings, time_span
 from pipelines.files.unkept_classes import unkept_classes, unkept_lines
 from pipelines.files.workers import workers_of
-from pipelines.job import JobError, explain, say
+from pipelines.job import explain, say
 from pipelines.job_spec import Job, job_from_flags, transforms_of
 from pipelines.report import write_report
 from pipelines.report.data.episodes import off_lines
@@ -131,15 +130,6 @@ def _runner(beam_flags: PipelineOptions) -> str:
     return str(beam_flags.view_as(StandardOptions).runner).rpartition(".")[2]
 
 
-def _run_pipeline(pipeline: beam.Pipeline) -> tuple[dict[str, int], list[str]]:
-    """Run a pipeline; return its counters, and the models that were held against nothing."""
-    result = pipeline.run()
-    state = result.wait_until_finish()
-    if state != "DONE":
-        raise JobError(f"the job ended in state {state}; see the runner's log")
-    return counters(result), unreferenced_names(result)
-
-
 def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> int:
     """Run the job.
 
@@ -196,7 +186,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         ready = time.monotonic()
         with StatusLine(sys.stderr, files.rows, args.progress):
             if workers is None:
-                (totals, bare), processes = _run_pipeline(pipeline), None
+                (totals, (bare,)), processes = run_pipeline(pipeline, UNREFERENCED), None
             else:
                 totals, bare, processes = partitioned.run(job, ends, workers, args.temp_dir)
         ended = time.monotonic()

@@ -31,12 +31,11 @@ from kerneltrack.specs import Spec
 from kerneltrack.tuning import Trial, candidates, chosen, tune
 from pipelines.cli import input_options
 from pipelines.cli.command_line import ROWS_EXIT
-from pipelines.files.first_look import look_and_warn
+from pipelines.files.first_look import look_at_features, refuse_parts
 from pipelines.files.record import no_good_row
 from pipelines.job import JobError, say
 from pipelines.output_lock import folder_held
 from pipelines.report.page.page import templates
-from transforms.read.local_times import with_passages
 from transforms.read.stretches import FirstGoodRows, first_rows_of
 
 MOST_SAMPLE = 1_000_000
@@ -58,20 +57,14 @@ def run(args: argparse.Namespace) -> int:
         DataError: if the input cannot be read, or results are there.
         JobError: if it has no good row with a label.
     """
-    if args.metric is not None:
-        allowed = "left out: settings are tried on whole rows"
-        raise ConfigError("--metric", args.metric, allowed)
-    if args.missing == "hold":
-        raise ConfigError("--missing", "hold", "fail or drop: settings are tried on whole rows")
+    whole = "settings are tried on whole rows"
+    refuse_parts(args, whole, whole)
     check_int("--sample", args.sample, 1, MOST_SAMPLE)
     check_number("--seconds", args.seconds, Range(1, 86_400))
     looked = input_options.look_at_input(args)
-    columns = with_passages(looked.infos, looked.columns)
-    if columns.label is None:
+    if looked.columns.label is None:
         raise ConfigError("--label", None, "a column: settings are judged by it")
-    if columns.width < 1:
-        raise DataError(str(args.input[0]), "no feature column")
-    look_and_warn(looked.infos, columns)
+    columns = look_at_features(looked, args.input[0])
     task = args.task or _task_of(columns.label_type)
     spec = parse_learner_spec({"task": task})
     with folder_held(args.output, "--output", args.typed):

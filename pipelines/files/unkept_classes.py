@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from apache_beam.io.filesystems import FileSystems
 
 from kerneltrack.learners import LearnerSpec
-from pipelines.files.record import files_of
+from pipelines.report.data.files import read_tables
 from transforms.learn.metrics import OTHER
 from transforms.outputs import METRICS, PREDICTIONS
 
@@ -37,11 +35,9 @@ def unkept_classes(
     if learner is None or not learner.classifies or not labels:
         return {}
     kept, found = _kept(output), Counter[str]()
-    for path in files_of(output, PREDICTIONS):
-        with FileSystems.open(path) as handle:
-            table = pq.ParquetFile(handle).read(columns=["model_id", "label", "correct"])
-        table = table.filter(pc.equal(table["correct"], False))
-        grouped = table.group_by(["model_id", "label"]).aggregate([("label", "count")])
+    for table in read_tables(output, PREDICTIONS, ["model_id", "label", "correct"]):
+        wrong = table.filter(pc.equal(table["correct"], False))
+        grouped = wrong.group_by(["model_id", "label"]).aggregate([("label", "count")])
         for line in grouped.to_pylist():
             if line["model_id"] in kept and line["label"] not in kept[line["model_id"]]:
                 found[line["label"]] += line["label_count"]
@@ -54,9 +50,7 @@ def unkept_classes(
 def _kept(output: str) -> dict[str, set[str]]:
     """Return the classes of the models that met more than they had room for."""
     kept = {}
-    for path in files_of(output, METRICS):
-        with FileSystems.open(path) as handle:
-            table = pq.ParquetFile(handle).read(columns=["model_id", "start", "confusion"])
+    for table in read_tables(output, METRICS, ["model_id", "start", "confusion"]):
         for line in table.filter(pc.is_null(table["start"])).to_pylist():
             names = {cell[part] for cell in line["confusion"] for part in ("label", "prediction")}
             if OTHER in names:

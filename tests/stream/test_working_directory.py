@@ -16,6 +16,7 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.references import GivenReferences
 from pipelines.cli.main import main
 from pipelines.files import track
+from pipelines.files.record import run_pipeline
 
 REFERENCE = ("--reference-rows", "256")
 SPECS = ("--rank", "2", "--budget", "5", "--warmup", "20")
@@ -65,19 +66,19 @@ def test_a_job_on_a_runner_reads_and_writes_where_it_was_told(
     write_rows("rows.csv", 700, 100)
     flags = ("track", "rows.csv", *COLUMNS, "--warm-start", history, "--reference", history)
     assert main([*flags, "--output", "here"]) == 0
-    run, elsewhere = track._run_pipeline, tmp_path / "elsewhere"
+    run, elsewhere = run_pipeline, tmp_path / "elsewhere"
     elsewhere.mkdir()
 
-    def run_elsewhere(pipeline: Any) -> Any:
+    def run_elsewhere(pipeline: Any, *sets: str) -> Any:
         described = pipeline.to_runner_api()
         sent = beam.Pipeline.from_runner_api(described, pipeline.runner, pipeline.options)
         os.chdir(elsewhere)
         try:
-            return run(sent)
+            return run(sent, *sets)
         finally:
             os.chdir(tmp_path)
 
-    monkeypatch.setattr(track, "_run_pipeline", run_elsewhere)
+    monkeypatch.setattr(track, "run_pipeline", run_elsewhere)
     assert main([*flags, "--output", "there", "--runner=DirectRunner"]) == 0
     assert list(elsewhere.iterdir()) == []
     order = [("model_id", "ascending"), ("index", "ascending")]

@@ -30,20 +30,6 @@ class WorkerDied(KerneltrackError):
     """A process died with its task, each time that it was begun."""
 
 
-class Failure(NamedTuple):
-    """What a task raised.
-
-    Attributes:
-        known: Whether it is one of ours, whose message is all there is to say.
-        text: Its message, or the traceback.
-        number: `errno` of an OSError, 0 of others.
-    """
-
-    known: bool
-    text: str
-    number: int = 0
-
-
 class TaskFailed(Exception):
     """A task raised something that is not ours; the message is the traceback."""
 
@@ -148,7 +134,7 @@ class _Pool:
                     waiting.append((task, self._again(worker, attempt)))
                     continue
                 if not done:
-                    raise _error_of(result)
+                    raise result
                 idle.append(worker)
                 yield task, result
 
@@ -169,14 +155,6 @@ class _Pool:
         return attempt + 1
 
 
-def _error_of(failure: Failure) -> Exception:
-    if failure.known:
-        return TaskRefused(failure.text)
-    if failure.number:
-        return OSError(failure.number, failure.text or os.strerror(failure.number))
-    return TaskFailed(failure.text)
-
-
 def _serve(pipe: connection.Connection) -> None:
     """Run tasks until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -192,14 +170,16 @@ def _serve(pipe: connection.Connection) -> None:
 
 
 def _attempt(function: Callable[[Any, Any], Any], shared: Any, task: Any) -> tuple[bool, Any]:
+    """Return whether a task ended well, and its result, or an error that travels."""
     try:
         return True, function(shared, task)
     except KerneltrackError as error:
-        return False, Failure(True, str(error))
+        return False, TaskRefused(str(error))
     except OSError as error:
-        return False, Failure(False, str(error.strerror or error), error.errno or errno.EIO)
+        number = error.errno or errno.EIO
+        return False, OSError(number, str(error.strerror or error) or os.strerror(number))
     except BaseException:
-        return False, Failure(False, traceback.format_exc())
+        return False, TaskFailed(traceback.format_exc())
 
 
 def _end_with_parent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,33 @@ def _batches(paths: Sequence[str], columns: Sequence[str], most: int) -> Iterato
         with _open_parquet(path) as file:
             batches = file.iter_batches(batch_size=most, columns=list(columns))
             yield from (batch for batch in batches if batch.num_rows)
+
+
+def read_tables(
+    output: str, folder: str, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """Yield the rows of the files of `output/folder`, in order, a file's at a time."""
+    for path in parquet_files(output, folder):
+        with opened(path) as source:
+            yield pq.ParquetFile(source).read(columns=columns)
+
+
+def count_rows(output: str, folder: str) -> int:
+    """Return how many rows the files of `output/folder` have."""
+    total = 0
+    for path in parquet_files(output, folder):
+        with opened(path) as source:
+            total += pq.ParquetFile(source).metadata.num_rows
+    return total
+
+
+def write_table(
+    output: str, folder: str, lines: Sequence[dict[str, Any]], schema: pa.Schema
+) -> None:
+    """Write lines as the only file of `output/folder`, never half of it."""
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(lines, schema), buffer)
+    write_whole(join(output, folder, "part-00000-of-00001.parquet"), buffer.getvalue())
 
 
 def read_run(output: str) -> dict[str, Any]:

@@ -214,6 +214,11 @@ class FileInfo:
         """Check whether a column's values are text, so that they can be read as another type."""
         return self.text or name in self.constants
 
+    def first(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
+        """Return the first rows of the first piece that has any; see `Piece.first`."""
+        found = (piece.first(columns, most) for piece in self.pieces)
+        return next((rows for rows in found if rows is not None), None)
+
     def with_constants(self, values: Mapping[str, str | None], why_no_feature: str) -> FileInfo:
         """Return the file with columns more, each with one text in all of its rows.
 
