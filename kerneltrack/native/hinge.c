@@ -11,8 +11,8 @@ KT_API int64_t kt_hinge_run(const gradient_settings *settings, const mode *how, 
     int64_t rival = rival_of(at);
     shrink_known(&now, step * settings->ridge);
     if (rival >= 0 && 1.0 + at->values[rival] - at->values[at->code] > 0.0) {
-      add_row(&now, at->code, step);
-      add_row(&now, rival, -step);
+      add_row(&now, at->code, at->weight * step);
+      add_row(&now, rival, -at->weight * step);
     }
   }
   return end_linear(&now);

@@ -276,6 +276,7 @@ static int report(lesson *at, const double *values, const double *chances) {
   }
   if (!at->how->learn) return 0;
   at->code = at->labels->codes.at[at->n];
+  at->weight = at->labels->weights.size ? at->labels->weights.at[at->n] : 1.0;
   at->counts[UNUSABLE] += at->code == UNUSABLE_LABEL;
   int labelled = at->how->regression ? at->code >= 0 : at->code != MISSING;
   if (at->errors && at->known > 0 && labelled)

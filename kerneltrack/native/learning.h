@@ -55,9 +55,11 @@ typedef struct {
   mat costs;
 } mode;
 
+/* `weights`: how much each counts, without entries if all count 1. */
 typedef struct {
   ints codes;
   vec targets;
+  vec weights;
 } coded;
 
 /* What a call fills, a row each, as `Predictions` documents it; the other task's have no rows. */
@@ -89,8 +91,9 @@ typedef struct {
   /* Its probabilities, in whole vectors. */
   double *chances;
   int64_t known;
-  /* Its number, and its label where it is learned from. */
+  /* Its number, and its label where it is learned from, and how much that counts. */
   int64_t n, code;
+  double weight;
   /* In regression a decision value z says centre + unit·z. */
   double centre, unit;
   /* What is known of the errors, where intervals or sets are asked for, else NULL. */

@@ -24,6 +24,11 @@ KT_API int64_t kt_lms_run(const lms_settings *settings, const mode *how, linear_
     else if (step * norm2 > 1.0)
       leak = step = 1.0 / norm2;
     shrink_known(&now, leak * settings->ridge);
+    /* A row that counts more than once is not overshot for that. */
+    if (at->weight * step * norm2 <= larger(1.0, step * norm2))
+      step *= at->weight;
+    else if (step * norm2 < 1.0)
+      step = 1.0 / norm2;
     for (int64_t c = 0; c < at->known; c++)
       add_row(&now, c, step * (wanted_of(at, c) - at->values[c]));
   }

@@ -17,7 +17,7 @@ KT_API int64_t kt_logistic_run(const gradient_settings *settings, const mode *ho
     double step = decayed_step(settings->step_size, settings->decay_rows, at->counts[LEARNED]++);
     shrink_known(&now, step * settings->ridge);
     for (int64_t c = 0; c < at->known; c++)
-      add_row(&now, c, step * (wanted_of(at, c) - probable[c]));
+      add_row(&now, c, at->weight * step * (wanted_of(at, c) - probable[c]));
   }
   return end_linear(&now);
 }

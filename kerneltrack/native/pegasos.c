@@ -7,7 +7,7 @@ typedef struct {
   int64_t project;
 } pegasos_settings;
 
-/* Add ±x to v = λt·w, and keep ‖w‖ <= 1/√λ, that is ‖v‖² <= λt², if asked to. Between violations v
+/* Add a row, weighed by `sign`, to v = λt·w, and keep ‖w‖ <= 1/√λ, that is ‖v‖² <= λt², if asked to. Between violations v
 stays and λt² grows: the projection has nothing to do there. */
 static void step(const pegasos_settings *settings, double *v, double sign, const double *x,
                  int64_t size, double t) {
@@ -39,9 +39,10 @@ KT_API int64_t kt_pegasos_run(const pegasos_settings *settings, const mode *how,
     }
     for (int64_t c = 0; c < at->known; c++) {
       double sign = c == at->code ? 1.0 : -1.0;
-      if (sign * at->values[c] < 1.0) step(settings, row_of(weights, c), sign, now.x, size, t);
+      if (sign * at->values[c] < 1.0)
+        step(settings, row_of(weights, c), sign * at->weight, now.x, size, t);
     }
-    if (-other < 1.0) step(settings, unseen, -1.0, now.x, size, t);
+    if (-other < 1.0) step(settings, unseen, -at->weight, now.x, size, t);
   }
   return end_linear(&now);
 }

@@ -24,14 +24,16 @@ static void measure(ridge_step *step, int64_t size) {
   for (int64_t i = 0; i < size; i++) step->squared += step->a[i] * step->a[i];
 }
 
-static void project_row(ridge_step *step, const mat *root, const double *x, double grown) {
+/* The row is √weight·x. */
+static void project_row(ridge_step *step, const mat *root, const double *x, double grown,
+                        double weight) {
   int64_t size = root->columns;
-  double factors[BLOCK];
+  double factors[BLOCK], lift = sqrt(weight) * grown;
   fill(step->gain, 0.0, size);
   for (int64_t i = 0; i < size; i += BLOCK) {
     mat block = {row_of(root, i), least_of(BLOCK, size - i), size};
     for (int64_t b = 0; b < block.rows; b++) {
-      step->a[i + b] = grown * dot(row_of(&block, b), x, size);
+      step->a[i + b] = lift * dot(row_of(&block, b), x, size);
       factors[b] = grown * step->a[i + b];
     }
     add_rows(&block, block.rows, size, factors, step->gain);
@@ -64,12 +66,13 @@ static void downdate(const ridge_step *step, mat *root, double grown) {
     downdate_row(row_of(root, i), grown, scale * step->a[i], step->gain, root->columns);
 }
 
-/* w += k(y - wᵀx)/s² of every class */
+/* w += k√weight(y - wᵀx)/s² of every class */
 static void learn_row(ridge_step *step, linear_lesson *now, mat *root, double grown) {
   const lesson *at = &now->at;
-  project_row(step, root, now->x, grown);
+  project_row(step, root, now->x, grown, at->weight);
+  double lift = sqrt(at->weight);
   for (int64_t c = 0; c < at->known; c++)
-    add_scaled(row_of(now->weights, c), (wanted_of(at, c) - at->values[c]) / step->squared,
+    add_scaled(row_of(now->weights, c), lift * ((wanted_of(at, c) - at->values[c]) / step->squared),
                step->gain, root->columns);
   downdate(step, root, grown);
 }
@@ -80,7 +83,7 @@ static void begin_bias(linear_lesson *now, mat *root) {
   int64_t last = root->columns - 1;
   for (int64_t i = 0; i < last; i++)
     row_of(root, i)[last] = -row_of(root, i)[i] * now->x[i];
-  row_of(root, last)[last] = 1.0;
+  row_of(root, last)[last] = 1.0 / sqrt(now->at.weight);
 }
 
 /* Restore the λ that rows have cost one coordinate since its last turn. */

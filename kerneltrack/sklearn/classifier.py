@@ -68,12 +68,17 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         ['inside', 'outside']
     """
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> SubspaceClassifier:
+    def fit(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> SubspaceClassifier:
         """Forget what came before and learn the rows of X in order.
 
         Args:
             X: Shape (n, D), n >= 1.
             y: n labels: strings, integers or booleans, or floats without a fraction.
+            sample_weight: n numbers from 0 on, how much each row's label counts to the learner; the
+                tracker takes all rows alike. For the learners ridge, logistic, hinge, pegasos and
+                lms. None: all count 1.
 
         Returns:
             The estimator.
@@ -83,10 +88,14 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
                 too large to compute with, or labels that are no classes.
         """
         rows, labels = self._rows(X, y, True)
-        return self._fit(rows, labels, _classes_of(labels), True)
+        return self._fit(rows, labels, sample_weight, _classes_of(labels), True)
 
     def partial_fit(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, classes: npt.ArrayLike | None = None
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        classes: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
     ) -> SubspaceClassifier:
         """Learn the rows of X after those that came before.
 
@@ -97,6 +106,7 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
             y: n labels.
             classes: All labels that will ever come; needed at the first call, and at later ones
                 None or the same.
+            sample_weight: As in `fit`.
 
         Returns:
             The estimator.
@@ -112,7 +122,7 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         if not fresh and not np.array_equal(known, self.classes_):
             raise ValueError(f"classes = {known}: not those of the first call, {self.classes_}")
         rows, labels = self._rows(X, y, fresh)
-        return self._fit(rows, labels, known, fresh)
+        return self._fit(rows, labels, sample_weight, known, fresh)
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the class of each row.
@@ -193,7 +203,12 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         return counted["correct"] / counted["scored"] if counted["scored"] else float("nan")
 
     def _fit(
-        self, rows: FloatArray, labels: Any, classes: npt.NDArray[Any], fresh: bool
+        self,
+        rows: FloatArray,
+        labels: Any,
+        sample_weight: npt.ArrayLike | None,
+        classes: npt.NDArray[Any],
+        fresh: bool,
     ) -> SubspaceClassifier:
         names = _names_of(classes)
         longest = max(names.values(), key=len)
@@ -206,7 +221,8 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
             spec = self._make_learner_spec(CLASSIFICATION, len(names))
         else:
             spec = self.learner_spec_
-        self._learn(rows, [names[label] for label in labels.tolist()], spec, fresh)
+        weights = self._weights(sample_weight, rows, spec)
+        self._learn(rows, [names[label] for label in labels.tolist()], weights, spec, fresh)
         self.classes_ = classes
         return self
 

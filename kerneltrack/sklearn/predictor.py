@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import AutoSpec, LearnerSpec, LearnerState, Predictions
+from kerneltrack.learners.common.prequential import MOST_WEIGHT
 from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
 from kerneltrack.settings import check_choice
 from kerneltrack.sklearn.base import FloatArray, TrackingEstimator, emitted, plain
@@ -25,6 +26,8 @@ class SubspacePredictor(TrackingEstimator):
     learner_state_: LearnerState
     _kept_labels: list[Any]
     """Labels of the rows that wait for the warm-up to be full."""
+    _kept_weights: FloatArray
+    """How much they count."""
     _goes_on: LearnerState
     """The state that the next rows go to: in it rows may still wait for the learner's bandwidth."""
 
@@ -119,7 +122,14 @@ class SubspacePredictor(TrackingEstimator):
             {**values, "learner": name, "task": task, "max_classes": max(classes, 1)}
         )
 
-    def _learn(self, rows: FloatArray, labels: list[Any], spec: LearnerSpec, fresh: bool) -> None:
+    def _learn(
+        self,
+        rows: FloatArray,
+        labels: list[Any],
+        weights: FloatArray | None,
+        spec: LearnerSpec,
+        fresh: bool,
+    ) -> None:
         """Track rows, then learn their labels from the features that the tracker gave them.
 
         A bandwidth that the learner takes from its first rows is until then that of the rows that
@@ -128,19 +138,47 @@ class SubspacePredictor(TrackingEstimator):
         Args:
             rows: Shape (n, D).
             labels: n class names or targets.
+            weights: (n,) how much each counts; None: all count 1.
             spec: The learner's.
             fresh: Forget what came before.
         """
         kept = [] if fresh else self._kept_labels
-        features = emitted(self._track(rows, fresh))
         learner = get_learner(spec.learner)
+        counts = np.ones(len(rows)) if weights is None else weights
+        counts = counts if fresh else np.concatenate([self._kept_weights, counts])
+        features = emitted(self._track(rows, fresh))
         begins = fresh or kept
         state = learner.init(spec, features.shape[1]) if begins else self._goes_on
         labels = kept + labels
-        self._goes_on, _ = learner.update(spec, state, features, labels)
+        told = counts if learner.weighs else None
+        self._goes_on, _ = learner.update(spec, state, features, labels, told)
         self.learner_state_ = learner.settled(spec, self._goes_on)
         self.learner_spec_ = spec
-        self._kept_labels = labels if len(self._kept) else []
+        waiting = len(labels) if len(self._kept) else 0
+        self._kept_labels, self._kept_weights = labels[:waiting], counts[:waiting]
+
+    def _weights(self, given: Any, rows: FloatArray, spec: LearnerSpec) -> FloatArray | None:
+        """Return how much rows count, checked as scikit-learn does.
+
+        Raises:
+            ValueError: for weights that are no numbers from 0 on, all 0, or more or fewer than
+                rows.
+            ConfigError: for a learner whose rows all count 1.
+        """
+        if given is None:
+            return None
+        weights: FloatArray = _check_sample_weight(
+            given, rows, dtype=np.float64, ensure_non_negative=True
+        )
+        if not weights.any():
+            raise ConfigError("sample_weight", "all of them zero", "a weight above 0")
+        if not get_learner(spec.learner).weighs:
+            able = [name for name in LEARNERS if get_learner(name).weighs]
+            raise ConfigError("sample_weight", "weights", f"for the learners {', '.join(able)}")
+        largest = float(weights.max())
+        if largest > MOST_WEIGHT:
+            raise ConfigError("sample_weight", largest, f"at most {MOST_WEIGHT:g}")
+        return weights
 
     def _rows(self, X: npt.ArrayLike, y: Any, fresh: bool, **checks: Any) -> tuple[FloatArray, Any]:
         """Return rows and labels, checked as scikit-learn does."""

@@ -47,12 +47,17 @@ class SubspaceRegressor(RegressorMixin, SubspacePredictor):  # type: ignore[misc
         True
     """
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> SubspaceRegressor:
+    def fit(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> SubspaceRegressor:
         """Forget what came before and learn the rows of X in order.
 
         Args:
             X: Shape (n, D), n >= 1.
             y: n targets, finite and at most 1e100 in magnitude.
+            sample_weight: n numbers from 0 on, how much each row's target counts to the learner;
+                the tracker takes all rows alike. For the learners ridge and lms. None: all
+                count 1.
 
         Returns:
             The estimator.
@@ -61,9 +66,11 @@ class SubspaceRegressor(RegressorMixin, SubspacePredictor):  # type: ignore[misc
             ValueError: for a parameter out of range (`ConfigError`), or for rows or targets that
                 are not finite or too large to compute with.
         """
-        return self._fit(X, y, True)
+        return self._fit(X, y, sample_weight, True)
 
-    def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> SubspaceRegressor:
+    def partial_fit(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> SubspaceRegressor:
         """Learn the rows of X after those that came before.
 
         Parameters are read at the first call; until the next `fit` they keep the values they had.
@@ -71,6 +78,7 @@ class SubspaceRegressor(RegressorMixin, SubspacePredictor):  # type: ignore[misc
         Args:
             X: Shape (n, D), n >= 1.
             y: n targets.
+            sample_weight: As in `fit`.
 
         Returns:
             The estimator.
@@ -78,7 +86,7 @@ class SubspaceRegressor(RegressorMixin, SubspacePredictor):  # type: ignore[misc
         Raises:
             ValueError: as in `fit`; nothing of X is learned then.
         """
-        return self._fit(X, y, not self.__sklearn_is_fitted__())
+        return self._fit(X, y, sample_weight, not self.__sklearn_is_fitted__())
 
     def predict(self, X: npt.ArrayLike) -> FloatArray:
         """Return the target of each row.
@@ -130,12 +138,15 @@ class SubspaceRegressor(RegressorMixin, SubspacePredictor):  # type: ignore[misc
         tags.regressor_tags.poor_score = True
         return tags
 
-    def _fit(self, X: npt.ArrayLike, y: npt.ArrayLike, fresh: bool) -> SubspaceRegressor:
+    def _fit(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None, fresh: bool
+    ) -> SubspaceRegressor:
         rows, targets = self._rows(X, y, fresh, y_numeric=True)
         targets = targets.astype(np.float64)
         largest = float(np.abs(targets).max())
         if largest > MAX_TARGET:
             raise ConfigError("y", largest, f"at most {MAX_TARGET:g} in magnitude")
         spec = self._make_learner_spec(REGRESSION, 1) if fresh else self.learner_spec_
-        self._learn(rows, targets.tolist(), spec, fresh)
+        weights = self._weights(sample_weight, rows, spec)
+        self._learn(rows, targets.tolist(), weights, spec, fresh)
         return self

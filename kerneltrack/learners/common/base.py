@@ -148,6 +148,7 @@ class Learner(Protocol):
     name: str
     spec_type: type[LearnerSpec]
     state_type: Any
+    weighs: bool
 
     def init(self, spec: Any, width: int) -> Any:
         """Make the state of a learner that has seen no label, for `width` features."""
@@ -165,7 +166,12 @@ class Learner(Protocol):
         ...
 
     def update(
-        self, spec: Any, state: Any, features: npt.ArrayLike, labels: Labels
+        self,
+        spec: Any,
+        state: Any,
+        features: npt.ArrayLike,
+        labels: Labels,
+        weights: FloatArray | None = None,
     ) -> tuple[Any, Predictions]:
         """Predict, score and learn rows in order, one after the other.
 
@@ -174,6 +180,8 @@ class Learner(Protocol):
             state: Not written to.
             features: Shape (n, width).
             labels: n of them; None for none at all.
+            weights: (n,) how much each label counts, for learners that say so (`weighs`); where it
+                is 0 it is as if the label were missing. None: all count 1.
 
         Returns:
             The new state and the rows' predictions, each made before its row was learned.

@@ -23,16 +23,22 @@ MAX_NAME = 200
 """Most characters of a class's name, so that the state stays bounded."""
 
 
+ALL_ONE = np.zeros(0)
+"""The weights of labels that all count 1."""
+
+
 class Coded(NamedTuple):
     """Labels as numbers.
 
     Attributes:
         codes: (n,) place of the class (0 in regression), or a number below 0.
         targets: (n,) the targets; (0,) in classification.
+        weights: (n,) how much each counts, above 0; (0,): all count 1.
     """
 
     codes: IntArray
     targets: FloatArray
+    weights: FloatArray = ALL_ONE
 
 
 class CodedBlock(NamedTuple):

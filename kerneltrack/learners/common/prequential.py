@@ -95,6 +95,8 @@ _T = TypeVar("_T", bound=Any)
 MAX_FEATURE = 1e100
 """Largest |feature|: its square is still finite, and so are the products of an update."""
 MAX_WIDTH = 20_000
+MOST_WEIGHT = 1e9
+"""Most that a row may count."""
 MOST_LOG = 345.0
 """Largest logarithm of the bound of errors; as in native/learning.c."""
 
@@ -157,6 +159,8 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     name: str
     spec_type: type[LearnerSpec]
     state_type: Any
+    weighs = False
+    """Whether rows may count more or less than once."""
 
     @abc.abstractmethod
     def init(self, spec: _S, width: int) -> _T:
@@ -179,6 +183,15 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         values = self.values(spec, state, features)
         call("chances", state.sums, values)
         return values
+
+    def _checked_weights(self, weights: FloatArray, rows: BoolArray) -> FloatArray:
+        """Return how much each row counts."""
+        if not self.weighs:
+            raise ConfigError("weights", "weights of rows", f"left out for {self.name}")
+        if weights.shape != rows.shape or not ((weights >= 0.0) & (weights <= MOST_WEIGHT)).all():
+            allowed = f"one from 0 to {MOST_WEIGHT:g} for each of {len(rows)} rows"
+            raise ConfigError("weights", weights.shape, allowed)
+        return weights
 
     @abc.abstractmethod
     def roomy(self, spec: _S, state: _T, classes: tuple[str, ...], rows: int) -> _T:
@@ -207,10 +220,15 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         """
 
     def update(
-        self, spec: _S, state: _T, features: npt.ArrayLike, labels: Labels
+        self,
+        spec: _S,
+        state: _T,
+        features: npt.ArrayLike,
+        labels: Labels,
+        weights: FloatArray | None = None,
     ) -> tuple[_T, Predictions]:
         """Predict, score and learn rows in order; see `Learner.update`."""
-        return self._learn(spec, state, features, labels, True)
+        return self._learn(spec, state, features, labels, True, weights)
 
     def update_each(
         self,
@@ -382,10 +400,19 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         return rows, valid
 
     def _learn(
-        self, spec: _S, state: _T, features: npt.ArrayLike, labels: Labels, predict: bool
+        self,
+        spec: _S,
+        state: _T,
+        features: npt.ArrayLike,
+        labels: Labels,
+        predict: bool,
+        weights: FloatArray | None = None,
     ) -> tuple[_T, Predictions]:
         rows, valid = self.checked_rows(spec, state, features)
-        numbers, classes = coded(spec, state.classes, labels, valid, grow=True)
+        known = valid if weights is None else valid & (self._checked_weights(weights, valid) > 0.0)
+        numbers, classes = coded(spec, state.classes, labels, known, grow=True)
+        if weights is not None:
+            numbers = numbers._replace(weights=np.where(known, weights, 1.0))
         mode = self.mode(spec, state, predict, True, classes)
         out = empty_predictions(spec, valid, len(classes))
         room = self.roomy(spec, state, classes, int(np.count_nonzero(numbers.codes >= 0)))

@@ -5,7 +5,8 @@ Singer (section 3) is ℓ = max(0, 1 + s_r - s_y), and a step on ℓ + λ/2·Σ�
 
     w_c ← (1 - η_tλ)w_c    for all c;    if ℓ > 0:  w_y ← w_y + η_t·x,  w_r ← w_r - η_t·x.
 
-Only known classes are rivals; one that appears begins with w = 0. Cost O(Cp) a row.
+Only known classes are rivals; one that appears begins with w = 0. A row that counts k times
+(`weights`) has k times this loss. Cost O(Cp) a row.
 Flops a labelled row: 2Cp + 4p.
 
 References: K. Crammer, Y. Singer, "On the algorithmic implementation of multiclass kernel-based
@@ -32,6 +33,7 @@ class Hinge(LinearLearner[HingeSpec]):
     """
 
     name = "hinge"
+    weighs = True
     spec_type: type[LearnerSpec] = HingeSpec
 
     def settings(self, spec: HingeSpec) -> GradientSettings:

@@ -8,7 +8,8 @@ With the error e = y - wᵀx of a labelled row,
 In regression with `scale_targets` the leak leaves the bias alone. In classification every class has
 its own w and y = [the row is of the class]: least squares, one class against the rest; the largest
 wᵀx is predicted. A class not seen yet has w = 0, which is what it would have had if it had been
-known from the start. Cost O(Cp) a row.
+known from the start. A row that counts k times (`weights`) goes kμ, but no farther than its own
+error is gone (1/‖x‖², or μ if that is more). Cost O(Cp) a row.
 Flops a labelled row: 4Cp + 2p.
 
 References: B. Widrow, M. E. Hoff, "Adaptive switching circuits", IRE WESCON Convention Record,
@@ -51,6 +52,7 @@ class LMS(LinearLearner[LMSSpec]):
     """
 
     name = "lms"
+    weighs = True
     spec_type: type[LearnerSpec] = LMSSpec
 
     def settings(self, spec: LMSSpec) -> LMSSettings:

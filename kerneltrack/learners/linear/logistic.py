@@ -5,7 +5,8 @@ on -log p_y + λ/2·Σ‖w_c‖² is
 
     w_c ← (1 - η_tλ)w_c + η_t([c = y] - p_c)x.
 
-A class that appears begins with w = 0. Cost O(Cp) a row.
+A class that appears begins with w = 0. A row that counts k times (`weights`) has k times this loss.
+Cost O(Cp) a row.
 Flops a labelled row: 4Cp + 20C, an exponential taken for ten.
 
 References: C. M. Bishop, "Pattern recognition and machine learning", 2006, eq. 4.104 and 4.109;
@@ -33,6 +34,7 @@ class Logistic(LinearLearner[LogisticSpec]):
     """
 
     name = "logistic"
+    weighs = True
     first_beta = 1.0
     spec_type: type[LearnerSpec] = LogisticSpec
 

@@ -11,7 +11,7 @@ Unrolled, w_{t+1} = (1/(λt))·Σ y·x over the rows that violated the margin: t
 sum, `weights` = λt·w, so that a row within the margin costs no update and nothing is lost to t
 roundings. A class that appears late begins with the vector of a class that no row has had
 (`memory`, which has seen every row as "not this class"): it is the same as if it had been known
-from the start. Cost O(Cp) a row.
+from the start. A row that counts k times (`weights`) has k times this loss. Cost O(Cp) a row.
 Flops a labelled row: 4Cp + 4p.
 
 Reference: S. Shalev-Shwartz, Y. Singer, N. Srebro, A. Cotter, "Pegasos: primal estimated
@@ -53,6 +53,7 @@ class Pegasos(LinearLearner[PegasosSpec]):
     """
 
     name = "pegasos"
+    weighs = True
     spec_type: type[LearnerSpec] = PegasosSpec
 
     def values(self, spec: PegasosSpec, state: LinearState, features: npt.ArrayLike) -> FloatArray:

@@ -18,6 +18,8 @@ is (in the limit λ_bias → 0 S is [[I/√λ, 0], [-xᵀ/√λ, 1]] after the r
 So P is symmetric and positive semidefinite whatever the rounding, and has twice the digits that
 updating P itself would keep.
 
+A row that counts k times (`weights`) is learned as √k·x with √k·y: where ρ = 1 the same as k rows.
+
 **Forgetting without wind-up.** Plain RLS forgets λ with the rest: P grows as ρ^{-n} in directions
 that no row excites, and the first row that does throws w off. Here every row also restores the λ
 of one coordinate in turn, j = n mod p, as the pseudo-row √g·e_j with target 0 where
@@ -67,6 +69,7 @@ class Ridge(LinearLearner[RidgeSpec]):
     """
 
     name = "ridge"
+    weighs = True
     spec_type: type[LearnerSpec] = RidgeSpec
 
     def memory(self, spec: RidgeSpec, size: int) -> FloatArray:
