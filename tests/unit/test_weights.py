@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def test_weighed_rows_are_learned_alike_however_they_are_cut(spec: LearnerSpec, 
 @pytest.mark.parametrize("spec", [spec for spec in WEIGHED if spec.learner == "ridge"])
 def test_a_ridge_takes_a_row_as_often_as_it_counts(spec: RidgeSpec) -> None:
     """Against the same rows repeated, where nothing is forgotten."""
-    spec = parse_learner_spec({**spec.to_dict(), "forgetting": 1.0})
+    spec = dataclasses.replace(spec, forgetting=1.0)
     rows, labels = stream(spec, seed=5)
     counts = np.random.default_rng(6).integers(0, 5, len(rows))
     weighed = updated(spec, rows, labels, counts.astype(float))
@@ -127,5 +128,6 @@ def test_an_estimator_learns_weighed_rows_alike_however_they_are_cut() -> None:
         cut = slice(at, at + 13)
         parts.partial_fit(rows[cut], labels[cut], ["in", "out"], sample_weight=weights[cut])
     same_state(parts.learner_state_, whole.learner_state_)
-    plain = SubspaceClassifier(rank=2, warmup=40).fit(rows, labels).learner_state_
-    assert plain.weights.tobytes() != whole.learner_state_.weights.tobytes()
+    plain: Any = SubspaceClassifier(rank=2, warmup=40).fit(rows, labels).learner_state_
+    weighed: Any = whole.learner_state_
+    assert plain.weights.tobytes() != weighed.weights.tobytes()
