@@ -108,7 +108,7 @@ def missing_lines(record: Mapping[str, Any]) -> list[str]:
     if gone is not None and gone["count"] < gone["of"]:
         names = _few([fit(name, _NAME) for name in gone["names"]], gone["count"])
         lines.append(
-            f"gone:     {gone['count']:,} of {counted(gone['of'], 'model')} have no row left, "
+            f"gone:     {gone['count']:,} of {counted(gone['of'], 'device')} have no row left, "
             f"all of theirs failed: {names}"
         )
     return lines

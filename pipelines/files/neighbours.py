@@ -138,7 +138,7 @@ def neighbour_lines(output: str, run: Mapping[str, Any]) -> list[str]:
         named.append(f"and {found.total - len(named):,} more")
     are = "is" if found.total == 1 else "are"
     return [
-        f"{found.total:,} of {found.compared:,} models {are} unlike the others: {', '.join(named)}"
+        f"{found.total:,} of {found.compared:,} devices {are} unlike the others: {', '.join(named)}"
     ]
 
 

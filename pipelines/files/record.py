@@ -326,13 +326,13 @@ def performance_text(counts: dict[str, Any]) -> str:
     weights = {name: share for name, share in counts.items() if name.startswith(_WEIGHT)}
     names = {_WEIGHT + plain_name(expert): expert for expert in EXPERTS}
     told = [f"{names[name]} {share:.0%}" for name, share in list(weights.items())[:_MOST_EXPERTS]]
-    return text + (f"\nmost weight: {'; '.join(told)}" if told else "")
+    return text + (f"\nmain sub-models: {'; '.join(told)}" if told else "")
 
 
 def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:
     """Return in a few lines what came out of a run; `said`: what else is to be told of the rows."""
     counts, seconds = record["counts"], record["seconds"]["total"]
-    models = f"{counts['models']:,} model{'' if counts['models'] == 1 else 's'}"
+    models = f"{counts['models']:,} device{'' if counts['models'] == 1 else 's'}"
     text = (
         f"{counts['rows_in']:,} rows in: {counts['rows_out']:,} features of {models}, "
         f"{counts['rows_failed']:,} failed; {seconds:.1f} s, "
@@ -343,7 +343,7 @@ def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:
     if counts["mended"]:
         text += f"\n{counts['mended']:,} diverging updates were replaced by safe ones"
     if "models_resumed" in counts:
-        text += f"\n{counts['models_resumed']:,} of the models went on from snapshots"
+        text += f"\n{counts['models_resumed']:,} of the devices continued from snapshots"
     if "labels_in" in counts:
         text += f"\n{counts['labels_in']:,} labels in, {counts['labels_failed']:,} failed"
     if "predicted" in counts:

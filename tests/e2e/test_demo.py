@@ -84,7 +84,7 @@ def test_what_the_demo_finds(
     made_pumps = enumerate(fleet.pumps(PUMPS, fleet.SEED, fleet.ROWS))
     broken = [f"pump-{place:03}" for place, pump in made_pumps if pump.kind]
     assert len(broken) == 1
-    assert f"1 of {PUMPS + 4} models was off" in told
+    assert f"1 of {PUMPS + 4} devices was off" in told
     assert broken[0] in told
     episodes = pq.read_table(made / "demo" / "episodes").to_pylist()
     assert {line["model_id"] for line in episodes} == set(broken)

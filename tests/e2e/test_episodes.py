@@ -42,8 +42,8 @@ def test_the_broken_ones_are_named_at_the_end(
 ) -> None:
     assert track(fleet, tmp_path / "out", "--reference", "gated") == 0
     lines = capsys.readouterr().out.splitlines()
-    at = next(place for place, line in enumerate(lines) if "models were off" in line)
-    assert lines[at] == "2 of 12 models were off, all to the end:"
+    at = next(place for place, line in enumerate(lines) if "devices were off" in line)
+    assert lines[at] == "2 of 12 devices were off, all to the end:"
     for line in lines[at + 1 : at + 3]:
         name, said = line.strip().split(": ", 1)
         kind, channel = BROKEN[name]
@@ -66,7 +66,7 @@ def test_a_reference_that_moves_finds_them_too(
     memory = ("--reference-memory", "1500 rows", "--reference-season", "none")
     flags = (*memory, "--causes", "ch0", "--time-zone", "Asia/Tokyo")
     assert track(path, output, "--reference", "auto", *flags) == 0
-    assert "normal is what a model's last 1500 rows showed" in capsys.readouterr().out
+    assert "normal is what a device's last 1500 rows showed" in capsys.readouterr().out
     lines = pq.read_table(output / "episodes").to_pylist()
     assert {line["model_id"] for line in lines} == {"pump-1"}
     assert abs(lines[0]["index"] - 2000) < 20
@@ -111,8 +111,8 @@ def test_report_and_record_say_so(tracked: Path) -> None:
     assert run["reference"]["learning"] == "first"
     assert run["counts"]["episodes"] == 2
     page = (tracked / "report.html").read_text(encoding="utf-8")
-    section = page[page.index("Which models are off") : page.index('id="drawn"')]
-    assert "2 of 12 models</b> were off, <b>2</b> of them to the end" in section
+    section = page[page.index("Which devices are off") : page.index('id="drawn"')]
+    assert "2 of 12 devices</b> were off, <b>2</b> of them to the end" in section
     assert section.index("pump-3") < section.index("pump-7")
     assert section.count("still off") == 2
 
@@ -130,9 +130,9 @@ def test_stretch_and_rate_in_event_time(
     output = tmp_path / "out"
     assert track(Path(rows), output, "--reference", "first", *until, *rate) == 0
     printed = capsys.readouterr().out
-    assert "2 of 11 models were off, all to the end:" in printed
+    assert "2 of 11 devices were off, all to the end:" in printed
     assert (
-        "not held against a reference: 1 of 12 models "
+        "without a reference: 1 of 12 devices "
         "(fewer than 512 rows before 1970-01-01T09:30Z): pump-4"
     ) in printed
     features = pq.read_table(output / "features").sort_by([("model_id", "ascending")])
@@ -154,7 +154,7 @@ def test_without_a_reference_nothing_is_said(
     assert ("which models are off" in said) == (not flags)
     assert not (tmp_path / "out" / "episodes").exists()
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "Which models are off" not in page
+    assert "Which devices are off" not in page
 
 
 def test_a_well_fleet_is_said_to_be_well(
@@ -164,8 +164,8 @@ def test_a_well_fleet_is_said_to_be_well(
     well = table.filter(pa.compute.invert(pa.compute.is_in(table["pump"], pa.array([*BROKEN]))))
     pq.write_table(well, tmp_path / "well.parquet")
     assert track(tmp_path / "well.parquet", tmp_path / "out", "--reference", "first") == 0
-    assert "none of 10 models was off" in capsys.readouterr().out
-    assert "None of 10 models." in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "none of 10 devices was off" in capsys.readouterr().out
+    assert "None of 10 devices." in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,7 @@ def test_a_job_of_which_all_rows_failed_says_why(
     flags = ["--model-id", "m", "--time", "t", "--features", "a", "b", *SMALL]
     code, lines, error = told(["track", str(path), *flags, "--output", str(out)], capsys)
     assert code == 3
-    assert lines[0].startswith("61 rows in: 0 features of 0 models, 61 failed; ")
+    assert lines[0].startswith("61 rows in: 0 features of 0 devices, 61 failed; ")
     assert lines[1:] == [
         "failed:   30 rows: a: not a number",
         f"          such as {path}, row 0 (m0): a = 'x0'",

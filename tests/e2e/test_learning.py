@@ -169,7 +169,7 @@ def test_what_a_learning_run_prints(
     counts = record_of(classes.output)["counts"]
     *_, rows, scored, times, report = printed.out.splitlines()
     assert times.startswith("times: ")
-    assert re.match(r"900 rows in: 900 features of 3 models, 0 failed; ", rows)
+    assert re.match(r"900 rows in: 900 features of 3 devices, 0 failed; ", rows)
     assert scored == (
         f"{counts['scored']} predictions met a label: {100 * counts['accuracy']:.1f}% correct "
         f"(commonest label {100 * counts['accuracy_commonest']:.1f}%, "

@@ -44,7 +44,7 @@ def test_the_one_that_is_unlike_is_named_everywhere(
 ) -> None:
     output = tmp_path / "out"
     assert track(fleet, output, "--reference", "first") == 0
-    assert f"1 of 14 models is unlike the others: {UNLIKE} (ties: ch2" in capsys.readouterr().out
+    assert f"1 of 14 devices is unlike the others: {UNLIKE} (ties: ch2" in capsys.readouterr().out
     table = pq.read_table(output / "neighbours")
     assert len(table) == PUMPS
     first, *others = table.to_pylist()
@@ -57,7 +57,7 @@ def test_the_one_that_is_unlike_is_named_everywhere(
     assert (record["compared"], record["of"], record["unlike"]) == (PUMPS, PUMPS, 1)
     page = (output / "report.html").read_text(encoding="utf-8")
     section = page[page.index('id="fleet-title"') : page.index('id="run-title"')]
-    assert "<b>1 of 14 models</b> stands apart" in section
+    assert "<b>1 of 14 devices</b> stands apart" in section
     assert f"<title>{UNLIKE}</title>" in section
     # The page is made of the files: once more, and it is the same.
     write_report(str(output))

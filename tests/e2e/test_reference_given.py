@@ -63,10 +63,9 @@ def test_rows_are_held_against_the_references_of_their_ids(
     assert unknown == {"pump-8", "pump-9"}
     assert all(set(p_of(output)[name]) == {None} for name in unknown)
     printed = capsys.readouterr().out
-    assert "2 of 10 models were off" in printed
+    assert "2 of 10 devices were off" in printed
     assert (
-        f"not held against a reference: 2 of 12 models (none that is complete in {good}): "
-        "pump-8, pump-9"
+        f"without a reference: 2 of 12 devices (none that is complete in {good}): pump-8, pump-9"
     ) in printed
     record = record_of(output)
     assert record["reference_from"] == str(good)

@@ -350,7 +350,7 @@ def test_rows_of_wild_clocks_are_on_the_axis_of_rows_alone(tmp_path: Path, look:
     assert seen["data-time-first"].startswith("02:40:00.2")
     assert seen["data-time-last"].startswith("03:44:59")
     assert "after 2017-07-14 03:44:59 (up to 2099-01-01 00:00:00)" in seen["data-notes"]
-    assert "3 rows of 1 of 1 model" in seen["data-clocks"]
+    assert "3 rows of 1 of 1 device" in seen["data-clocks"]
     assert seen["data-row-first"].startswith("row 1 ")
     assert seen["data-row-last"].startswith("row 2,99")
 
@@ -413,14 +413,14 @@ def test_a_search_says_what_it_does_not_reach(tmp_path: Path, look: Look) -> Non
     """
     seen = look(report(tmp_path / "out", table), after=after)
     assert is_sound(seen)
-    assert seen["data-before"] == "50 of 1,200 models are drawn"
+    assert seen["data-before"] == "50 of 1,200 devices are drawn"
     assert seen["data-drawn"].endswith(" of 50 drawn")
     assert seen["data-none"].startswith("not among the 4")
-    assert seen["data-none"].endswith(" of 1,200 models that are drawn or in the table")
+    assert seen["data-none"].endswith(" of 1,200 devices that are drawn or in the table")
     assert seen["data-tally"].startswith("0 of 4")
-    assert seen["data-tally"].endswith(" more models are not in this table")
+    assert seen["data-tally"].endswith(" more devices are not in this table")
     assert seen["data-addressed"].startswith("pump-600: not among the 4")
-    assert seen["data-listed"] == "pump-150: not drawn, but in the table of models"
+    assert seen["data-listed"] == "pump-150: not drawn, but in the table of devices"
 
 
 def test_the_reader_can_steer(tmp_path: Path, look: Look) -> None:
@@ -635,7 +635,7 @@ def test_odd_windows_are_drawn_too(tmp_path: Path, look: Look, timed: bool) -> N
     seen = look(path, after=EACH + 'drawn("mismatch-fixed");')
     assert is_sound(seen, "fates loss mismatch-fixed novelty")
     expected = dict.fromkeys(ODD_WINDOWS, "true")
-    expected["nothing measured"] = "No window of this model was measured."
+    expected["nothing measured"] = "No window of this device was measured."
     assert dict(line.split(": ") for line in seen["data-each"].split("\n")) == expected
 
 
@@ -664,7 +664,7 @@ def test_odd_predictions_are_drawn_too(tmp_path: Path, look: Look, task: str) ->
     seen = look(path, after=EACH + 'drawn("score");')
     assert is_sound(seen, "fates loss novelty score score-all")
     expected = dict.fromkeys(cases, "true")
-    expected["no label"] = expected["unseen"] = "No row of this model was scored."
+    expected["no label"] = expected["unseen"] = "No row of this device was scored."
     assert dict(line.split(": ") for line in seen["data-each"].split("\n")) == expected
 
 

@@ -103,7 +103,7 @@ def test_rows_and_episodes_are_those_of_the_snapshots_reference(
     assert set(episodes) == set(BROKEN)
     assert snapshots_of(tracked.run) == before
     printed = capsys.readouterr().out
-    assert "2 of 12 models were off, all to the end:" in printed
+    assert "2 of 12 devices were off, all to the end:" in printed
     assert "not held" not in printed
     record = record_of(output)
     assert record["reference"] == SPEC.to_dict()
@@ -199,10 +199,8 @@ def test_models_without_a_complete_reference_are_told_apart(
     assert [name for name in scores if np.isnan(scores[name]["p"]).any()] == ["pump-3", "pump-4"]
     assert set(lines_of(tmp_path / "out", "episodes")) == {"pump-7"}
     printed = capsys.readouterr().out.splitlines()
-    assert "1 of 10 models was off, to the end:" in printed
-    without = (
-        "not held against a reference: 2 of 12 models (none that is complete in the snapshots): "
-    )
+    assert "1 of 10 devices was off, to the end:" in printed
+    without = "without a reference: 2 of 12 devices (none that is complete in the snapshots): "
     assert f"{without}pump-3, pump-4" in printed
 
 
@@ -220,7 +218,7 @@ def test_snapshots_without_a_reference_say_so(
     shutil.copytree(tracked.snapshots, listed)
     (listed / "index.json").unlink()
     score(tracked.rows, str(listed), tmp_path / "again")
-    assert "2 of 12 models were off, all to the end:" in capsys.readouterr().out
+    assert "2 of 12 devices were off, all to the end:" in capsys.readouterr().out
     assert files_under(tmp_path / "again") == [
         "episodes/part-00000-of-00001.parquet",
         "failures/part-00000-of-00001.parquet",

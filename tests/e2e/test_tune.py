@@ -65,7 +65,7 @@ def test_what_it_says(source: str, tmp_path: Path, capsys: pytest.CaptureFixture
     arguments = ["tune", source, *COLUMNS, "--sample", "300", "--output", str(tmp_path / "out")]
     assert main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "300 rows of 3 models tried"
+    assert lines[0] == "300 rows of 3 devices tried"
     assert re.match(r"  settings +accuracy +± +rows +µs a row +bytes$", lines[1])
     assert sum(line.startswith("* ") for line in lines) == 1
     assert lines[-1] == str(tmp_path / "out" / SPEC)

@@ -35,7 +35,7 @@ def test_missing_values_name_what_each_choice_would_leave(
     printed = run(tmp_path, capsys)
     assert "missing:  1 of 3 channels lack values: b in 200 rows" in printed
     assert "--missing drop would leave 2 of 3 channels; --missing hold" in printed
-    assert "gone:     1 of 2 models have no row left, all of theirs failed: d2" in printed
+    assert "gone:     1 of 2 devices have no row left, all of theirs failed: d2" in printed
     assert "4 rows: c: not a number (--null-values Bad, if" in printed
     record = record_of(tmp_path / "out")
     assert record["missing"] == {"channels": 1, "of": 3, "rows": {"b": ROWS}}

@@ -140,7 +140,7 @@ def test_a_data_set_cut_in_two(
     for name in ("rows_in", "rows_out", "rows_failed", "predicted", "scored", "correct", "alerts"):
         assert counts[0][name] + counts[1][name] == counts[2][name], name
     assert counts[1]["models_resumed"] == 3
-    assert "3 of the models went on from snapshots" in capsys.readouterr().out.splitlines()
+    assert "3 of the devices continued from snapshots" in capsys.readouterr().out.splitlines()
     record = record_of(then)
     assert record["spec"] == record_of(whole.output)["spec"]
     assert record["learner"] == record_of(whole.output)["learner"]

@@ -100,7 +100,7 @@ def test_the_page_lists_and_marks_them(tmp_path: Path) -> None:
         ["m9", "2017-07-14 02:40:03", "3", "0.100", "0.0500", "0.500"],
     ]
     text = text_of(page)
-    assert "3 alerts of 2 models: the mean fitting error of a model changed its level." in text
+    assert "3 alerts of 2 devices: the level of the fitting error changed." in text
     assert "m9 2 m10 1" in text
     assert data_of(page)["alerts"] == {
         "counts": [2, 1],
@@ -124,7 +124,7 @@ def test_models_beyond_the_first_are_counted_together() -> None:
     assert "The first 1 are listed." in section
     items = re.findall(r"<li[^>]*>(.*?)</li>", section)
     assert items[:2] == ["m0 <b>40</b>", "m1 <b>39</b>"]
-    assert items[24:] == [f"6 more models <b>{sum(40 - k for k in range(24, 30))} alerts</b>"]
+    assert items[24:] == [f"6 more devices <b>{sum(40 - k for k in range(24, 30))} alerts</b>"]
 
 
 @pytest.mark.parametrize("empty", [False, True])

@@ -129,7 +129,7 @@ def test_the_worst_comes_first_and_is_what_the_curves_show(tmp_path: Path) -> No
         )
     )
     said = text_of(page)
-    assert "2 of 3 models were off, 1 of them to the end." in said
+    assert "2 of 3 devices were off, 1 of them to the end." in said
     assert said.index("2017-07-14 02:40:40 row 40 ramp") < said.index("row 40 shift")
     assert "a 70 % , b 26 %" in said
     data = data_of(page)
@@ -149,7 +149,7 @@ def test_the_worst_comes_first_and_is_what_the_curves_show(tmp_path: Path) -> No
 def test_rows_without_times_are_placed_by_their_index(tmp_path: Path) -> None:
     page = page_of(run(tmp_path / "out", ["a"], episode("a", timed=False), timed=False))
     assert data_of(page)["episodes"] == [[["shift", "closed", 40, 61, None, None]]]
-    assert "1 of 1 model was off." in text_of(page)
+    assert "1 of 1 device was off." in text_of(page)
     assert "Since row" in text_of(page)
 
 
@@ -188,7 +188,7 @@ def test_channels_are_named_by_their_shares(
     found = episodes_of(output, {**RUN, "columns": {"features": ["a", "b", "c"]}})
     assert found is not None
     assert episode_lines(found, 1) == [
-        "1 of 1 models was off:",
+        "1 of 1 devices was off:",
         f"  a: since 2017-07-14 02:40:40 UTC until 2017-07-14 02:41:00 UTC, shift, {where}",
     ]
 
@@ -217,7 +217,7 @@ def test_a_reference_that_moves_is_told_of_by_its_memory() -> None:
     assert "went off within 3 hours" in line
     assert "--reference-rows" not in line
     assert moving_lines(auto) == [
-        "normal is what a model's last 14 days showed: none can be off before it has had as many"
+        "normal is what a device's last 14 days showed: none can be off before that"
     ]
     assert moving_lines({"learning": "first", "memory": "14 days"}) == []
 
@@ -226,9 +226,9 @@ def test_a_reference_that_moves_is_told_of_by_its_memory() -> None:
 def test_models_that_go_off_in_the_same_hours_are_told_of(reference: dict[str, Any]) -> None:
     (line,) = day(4032, 300, 3, **reference)
     assert line == (
-        "3 of 12 models went off within 3 hours from 1970-01-01 00:00:00 UTC on: if they were "
-        "well, what they share (the hour, the weekday, the weather) is new to the reference: give "
-        "it whole days, and weeks (--reference-rows 2016 is a week)"
+        "3 of 12 devices went off within 3 hours from 1970-01-01 00:00:00 UTC on: if they were "
+        "healthy, what they share (the hour, the weekday, the weather) is new to the reference: "
+        "give it whole days, and weeks (--reference-rows 2016 is a week)"
     )
     assert day(4032, 300, 2, **reference) == []
     assert day(4032, 1, 3, **reference) != []  # Three days and a half, whatever the pace.
@@ -253,7 +253,7 @@ def test_models_are_together_within_three_hours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("first", "far", "lines"),
     [
-        ("2017-07-14 02:40:00", [], ["the last 30 days: 3 episodes on 2 models"]),
+        ("2017-07-14 02:40:00", [], ["the last 30 days: 3 episodes on 2 devices"]),
         ("2017-08-01 00:00:00", [], []),
         ("2017-07-14 02:40:00", [{"first": 1970, "last": 1970, "rows": 1}], []),
     ],
@@ -279,7 +279,7 @@ def test_the_alarms_of_the_last_thirty_days_are_counted(
 def test_rows_of_many_days_without_an_alarm_say_so() -> None:
     assert lately_lines(Episodes(0, 0, 0, [], lately=(0, 0))) == ["the last 30 days: no episode"]
     one = Episodes(1, 0, 1, [], lately=(1, 1))
-    assert lately_lines(one) == ["the last 30 days: 1 episode on 1 model"]
+    assert lately_lines(one) == ["the last 30 days: 1 episode on 1 device"]
 
 
 def test_those_that_are_off_are_drawn_before_all_others(tmp_path: Path) -> None:
@@ -342,8 +342,8 @@ def test_a_device_in_1970_and_a_row_of_2099_leave_the_others_their_map(tmp_path:
     episodes = dict(zip(heat["models"], heat["episodes"], strict=True))
     assert episodes["lost"] == [] and len(episodes["m2"]) == 1
     assert (
-        "Check the clocks: 101 rows of 2 of 4 models have times far from the others. The time axes "
-        "show 2017-07-14 02:40:00 to 2017-07-14 02:41:39 (UTC) and leave out lost (100 rows, "
+        "Check the clocks: 101 rows of 2 of 4 devices have times far from the others. The time "
+        "axes show 2017-07-14 02:40:00 to 2017-07-14 02:41:39 (UTC) and leave out lost (100 rows, "
         "1970-01-01 00:00:00 to 1970-01-01 00:01:39), m1 (1 row, 2099-01-01 00:00:00)."
     ) in text_of(page).replace(" )", ")").replace("lost  ", "lost ")
     curves = {curve["id"]: curve for curve in data_of(page)["curves"]}
@@ -374,7 +374,7 @@ def test_of_many_models_the_heat_map_shows_some_from_everywhere(tmp_path: Path) 
     assert len(heat["models"]) == len(set(heat["models"])) == MOST_MODELS
     assert heat["models"][:4] == ["m9", "m1", "m0", "m3"]
     assert int(heat["models"][-1].removeprefix("m")) > 2 * MOST_MODELS - 5
-    assert "240 of 480 models are shown" in text_of(page)
+    assert "240 of 480 devices are shown" in text_of(page)
 
 
 def test_without_a_reference_there_is_no_heat_map(tmp_path: Path) -> None:
@@ -393,8 +393,8 @@ def test_a_fleet_is_mapped_and_those_apart_are_numbered(tmp_path: Path) -> None:
     ]
     page = page_of(run(tmp_path / "out", ["a", "b", "c", "d"], neighbours=near))
     said = text_of(page)
-    assert "None of 4 models." in said
-    assert "1 of 4 models stands apart." in said
+    assert "None of 4 devices." in said
+    assert "1 of 4 devices stands apart." in said
     assert "how its channels go together, in a row and from row to row b 88" in said
     assert "3.00 × the limit" in said
     dots = page.partition('class="dots" d="')[2].partition('"')[0]
@@ -435,7 +435,7 @@ def test_ten_thousand_models_make_no_huge_page(tmp_path: Path) -> None:
     path = Path(write_report(str(output)))
     assert path.stat().st_size < 2_200_000
     page = path.read_text(encoding="utf-8")
-    assert "3,000 of 10,000 models" in text_of(page)
+    assert "3,000 of 10,000 devices" in text_of(page)
     assert page.count('<b class="still">') + page.count('class="when"') < 4 * MOST_LISTED
     assert page.count("<circle") == 20
     assert pq.read_table(output / "neighbours").num_rows == 10_000

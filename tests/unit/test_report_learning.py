@@ -344,9 +344,9 @@ def test_the_page_says_how_the_learner_stands(tmp_path: Path) -> None:
     # Scored: m9 1..4 (three right; label before right in 1 and 2), m10 1..3 (two right).
     assert (
         "71.4 % of 7 scored rows were predicted right. In the same rows the same label as the row "
-        "before is right in 71.4 %, the most frequent label of each model in 85.7 %. Against the "
-        "better of the two, the most frequent label of each model, kappa is -1.00 (1: no mistakes, "
-        "0: as many as it, below 0: more)."
+        "before is right in 71.4 %, the most frequent label of each device in 85.7 %. Against the "
+        "better of the two, the most frequent label of each device, kappa is -1.00 (1: no "
+        "mistakes, 0: as many as it, below 0: more)."
     ) in text
     assert "Rows predicted 10" in text
     assert "Scored 7 70.0 % of the rows Correct 5 Accuracy 71.4 %" in text

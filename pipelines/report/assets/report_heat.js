@@ -100,7 +100,7 @@
 
   const say = () => {
     if (!at) {
-      words.replaceChildren("Point at a cell for its model, time and surprise; a click draws the model below.");
+      words.replaceChildren("Point at a cell for its device, time and surprise. A click opens the device below.");
       return;
     }
     const step = heatOf(at.row, at.bin);

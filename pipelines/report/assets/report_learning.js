@@ -36,7 +36,7 @@
     note.textContent = found?.note ?? "";
     for (const table of document.querySelectorAll(".confusion-of")) table.hidden = Number(table.dataset.curve) !== model;
     if (!found) {
-      bare("score", "No row of this model was scored.");
+      bare("score", "No row of this device was scored.");
       return;
     }
     const curve = data.curves[model];
@@ -54,7 +54,7 @@
     const axis = axes.along(by, curve.start, values, values.time ?? []);
     chart({
       id: "score-all", x: axis.x, series: axes.picked(axis, seriesOf(values)), isTime: axis.isTime, xLabel: axis.xLabel,
-      where: (idx) => axis.words(axis.x[idx]), ...more(`Running ${what} over all models.`),
+      where: (idx) => axis.words(axis.x[idx]), ...more(`Running ${what} over all devices.`),
     });
   };
 

@@ -71,7 +71,7 @@
     document.getElementById("plane-legend").replaceChildren(...keys);
     const total = data.curves[model].rows;
     document.getElementById("plane-note").textContent =
-      `${x.length < total ? `${count(x.length)} of the model’s ${count(total)} rows` : "All rows of the model"}, on the two coordinates of their features that vary most. Rows that lie together look alike to the model.`;
+      `${x.length < total ? `${count(x.length)} of the device’s ${count(total)} rows` : "All rows of the device"}, on the two coordinates of their features that vary most. Rows that lie together look alike to the model.`;
   };
 
   sections.push((model) => {

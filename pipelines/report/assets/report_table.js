@@ -24,7 +24,7 @@
     const name = (row) => {
       const model = table.id[row];
       if (!drawn.has(model)) return model;
-      const button = element("button", { type: "button", title: "Draw this model" }, model);
+      const button = element("button", { type: "button", title: "Open this device" }, model);
       button.addEventListener("click", () => {
         kerneltrack.select(drawn.get(model));
         document.getElementById("toolbar").scrollIntoView();
@@ -62,7 +62,7 @@
       more.textContent = `Show all ${count(rows.length)}`;
       const others = id === "models" ? data.models - total : 0;
       tally.textContent = rows.length === total ? "" : `${count(rows.length)} of ${count(total)}`;
-      if (filter.value && others > 0) tally.textContent += `; ${count(others)} more models are not in this table`;
+      if (filter.value && others > 0) tally.textContent += `; ${count(others)} more devices are not in this table`;
       for (const cell of root.querySelectorAll("thead th[data-key]")) {
         cell.removeAttribute("aria-sort");
         if (cell.dataset.key === sorted.key) {
@@ -89,7 +89,7 @@
     };
 
     if (!total) {
-      root.replaceWith(element("p", { class: "note" }, "There are no models."));
+      root.replaceWith(element("p", { class: "note" }, "There are no devices."));
       return;
     }
     root.append(head(), body);

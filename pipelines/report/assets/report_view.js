@@ -33,7 +33,7 @@
      axis of time: `pick` leaves out their values. */
   const along = (by, start, parts, times) => {
     if (by === "row" || !parts.time) {
-      return { x: parts.row, isTime: false, xLabel: "row of the model", words: (x) => `row ${count(Math.round(x))}`, place: ([row]) => row, pick: (values) => values };
+      return { x: parts.row, isTime: false, xLabel: "row of the device", words: (x) => `row ${count(Math.round(x))}`, place: ([row]) => row, pick: (values) => values };
     }
     const known = times.filter((t) => t !== null);
     const span = known.length ? known[known.length - 1] - known[0] : 0;
@@ -105,7 +105,7 @@
   const drawSurprise = (curve, { loss }) => {
     if (!document.getElementById("surprise")) return;
     if (!loss.odd?.some((value) => value !== null)) {
-      bare("surprise", "This model has no complete reference.");
+      bare("surprise", "This device has no complete reference.");
       return;
     }
     draw("surprise", curve, axisFor(curve, loss), [
@@ -201,8 +201,8 @@
     if (curve.labelChanges && curve.regimes === null) sentences.push(`The label changes ${count(curve.labelChanges)} times, too often to shade.`);
     if (curve.gaps) sentences.push(`Nothing was recorded for longer spells ${count(curve.gaps)} ${curve.gaps === 1 ? "time" : "times"}: lines break there.`);
     if (curve.outside) sentences.push(`Rows ${curve.outside} lie outside the time axis; choose Rows to see them.`);
-    if (data.timed && !hasTime(curve)) sentences.push("The times do not order this model’s rows, so the axis counts rows.");
-    if (curve.mean === null) sentences.push("All rows of this model are start rows, which count in no mean.");
+    if (data.timed && !hasTime(curve)) sentences.push("The times do not order this device’s rows, so the axis counts rows.");
+    if (curve.mean === null) sentences.push("The model starts from all rows of this device, which count in no mean.");
     const alerts = data.alerts?.counts[current] ?? 0;
     const marked = data.alerts?.marks[current].length ?? 0;
     const episodes = data.episodes?.[current].length ?? 0;
@@ -266,7 +266,7 @@
     if (name === undefined) return;
     const index = curves.findIndex(({ id }) => id === name);
     if (index < 0) {
-      tell(`${name}: ${inTable((id) => id === name) ? "not drawn, but in the table of models" : notHere()}`);
+      tell(`${name}: ${inTable((id) => id === name) ? "not drawn, but in the table of devices" : notHere()}`);
     } else if (index !== current) choose(index);
     document.getElementById("toolbar").scrollIntoView();
   };
@@ -281,19 +281,19 @@
 
   const notHere = () => {
     const known = new Set([...data.table.id, ...curves.map(({ id }) => id)]).size;
-    return known < data.models ? `not among the ${count(known)} of ${count(data.models)} models that are drawn or in the table` : "no such model";
+    return known < data.models ? `not among the ${count(known)} of ${count(data.models)} devices that are drawn or in the table` : "no such model";
   };
 
   /* Say what a search found, and what it does not reach: a page of many models draws some only. */
   const tellFound = (options) => {
     const text = find.value.trim().toLowerCase();
     if (!text) {
-      tell(curves.length < data.models ? `${count(curves.length)} of ${count(data.models)} models are drawn` : "");
+      tell(curves.length < data.models ? `${count(curves.length)} of ${count(data.models)} devices are drawn` : "");
     } else if (options.length) {
       tell(`${count(options.length)} of ${count(curves.length)}${curves.length < data.models ? " drawn" : ""}`);
     } else {
       const rows = inTable((id) => id.toLowerCase().includes(text));
-      tell(rows ? `not drawn; ${count(rows)} in the table of models` : notHere());
+      tell(rows ? `not drawn; ${count(rows)} in the table of devices` : notHere());
     }
   };
 
@@ -312,7 +312,7 @@
   };
 
   for (const name of document.querySelectorAll("[data-draw]")) {
-    const button = element("button", { type: "button", title: "Draw this model" }, name.textContent);
+    const button = element("button", { type: "button", title: "Open this device" }, name.textContent);
     button.addEventListener("click", () => {
       choose(Number(name.dataset.draw));
       document.getElementById("toolbar").scrollIntoView();

@@ -17,7 +17,7 @@ from pipelines.report.data.files import column_names, parquet_files, read_batche
 from pipelines.report.text import SECOND, counted, moment, natural
 from transforms.outputs import EPISODES
 
-MOST_LISTED = 100
+MOST_LISTED = 1_000
 """Models that the table lists, those that are off most first."""
 MOST_NAMED = 5
 """Models that the end of a job names."""
@@ -289,7 +289,7 @@ def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = Fals
         named = [printable(name) for name in names[:MOST_NAMED]]
         more = [f"and {without - len(named):,} more"] if without > len(named) else []
         lines.append(
-            f"not held against a reference: {without:,} of {models:,} models ({why}): "
+            f"without a reference: {without:,} of {models:,} devices ({why}): "
             + ", ".join([*named, *more])
         )
     return lines
@@ -298,9 +298,9 @@ def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = Fals
 def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[str]:
     """Return which models are off, of so many that were held against a reference."""
     if not found.models:
-        return [f"none of {models:,} models was off"]
+        return [f"none of {models:,} devices was off"]
     were = "was" if found.models == 1 else "were"
-    lines = [f"{found.models:,} of {models:,} models {were} off{_to_the_end(found)}:"]
+    lines = [f"{found.models:,} of {models:,} devices {were} off{_to_the_end(found)}:"]
     for off in found.worst[:most]:
         since = f"row {off.row:,}" if off.start is None else f"{moment(off.start, to=SECOND)} UTC"
         until = "" if off.open else _until(off)
@@ -320,7 +320,7 @@ def lately_lines(found: Episodes) -> list[str]:
     many, models = found.lately
     if not many:
         return [f"the last {_LATELY_DAYS} days: no episode"]
-    episodes, owners = counted(many, "episode"), counted(models, "model")
+    episodes, owners = counted(many, "episode"), counted(models, "device")
     return [f"the last {_LATELY_DAYS} days: {episodes} on {owners}"]
 
 
@@ -344,9 +344,9 @@ def day_lines(
     if found.together >= _LEAST_TOGETHER and found.together * _PART_TOGETHER >= models:
         at = moment(found.together_at or 0, to=SECOND)
         lines.append(
-            f"{found.together:,} of {models:,} models went off within {_TOGETHER_HOURS} hours from "
-            f"{at} UTC on: if they were well, what they share (the hour, the weekday, the weather) "
-            "is new to the reference"
+            f"{found.together:,} of {models:,} devices went off within {_TOGETHER_HOURS} hours "
+            f"from {at} UTC on: if they were healthy, what they share (the hour, the weekday, the "
+            "weather) is new to the reference"
         )
     size, day = reference.get("rows"), math.ceil(24 * _HOUR / found.pace)
     hours = found.pace * (size or 0) / _HOUR
@@ -368,9 +368,7 @@ def moving_lines(reference: Mapping[str, Any]) -> list[str]:
     if reference.get("learning") != AUTO:
         return []
     memory = printable(str(reference["memory"]))
-    return [
-        f"normal is what a model's last {memory} showed: none can be off before it has had as many"
-    ]
+    return [f"normal is what a device's last {memory} showed: none can be off before that"]
 
 
 def _until(off: Off) -> str:

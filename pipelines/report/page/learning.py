@@ -137,7 +137,7 @@ def sentence(learning: Learning, model: int | None = None) -> str:
     values = learning.measure(losses, np.full(len(losses), scored)).tolist()
     before, constant = references_of(learning)
     if model is None and len(scores.models) > 1:
-        constant += " of each model"
+        constant += " of each device"
     rows = counted(scored, "scored row")
     shown = [_percent(value) if classifies else figure(value) for value in values]
     if classifies:
