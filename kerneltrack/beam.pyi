@@ -8,7 +8,7 @@ from transforms.inference import SnapshotHandler as SnapshotHandler
 from transforms.kafka.read import ReadMessages as ReadMessages
 from transforms.kafka.send import SendMessages as SendMessages
 from transforms.learn.late_labels import LateLabels as LateLabels
-from transforms.learn.transform import TrainLinear as TrainLinear
+from transforms.learn.plan import LearnLabels as LearnLabels
 from transforms.partition.grouped import TrackByPartition as TrackByPartition
 from transforms.periods import SummarisePeriods as SummarisePeriods
 from transforms.read.column_options import ColumnOptions as ColumnOptions
@@ -23,6 +23,7 @@ from transforms.snapshots.write import WriteSnapshots as WriteSnapshots
 from transforms.track.order import Order as Order
 from transforms.track.transform import TrackSubspace as TrackSubspace
 from transforms.track.windows import MeasureMismatch as MeasureMismatch
+from transforms.train import TrainLinear as TrainLinear
 from transforms.write.parquet import WriteChunks as WriteChunks
 from transforms.write.parquet import WriteFailures as WriteFailures
 from transforms.write.schemas import episodes_schema as episodes_schema

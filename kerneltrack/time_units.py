@@ -11,6 +11,19 @@ NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds of the units that count from 1970 UTC."""
 
 
+_FOREVER = 2**63 - 1
+
+
+def nanoseconds(seconds: float) -> int:
+    """Turn seconds into whole nanoseconds, as far as they fit into 64 bits.
+
+    Example:
+        >>> nanoseconds(0.25)
+        250000000
+    """
+    return round(seconds * _SECOND) if seconds < _FOREVER / _SECOND else _FOREVER
+
+
 def day_of(time: int) -> str:
     """Return the day of a time, ns since 1970 UTC.
 

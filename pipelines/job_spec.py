@@ -15,7 +15,6 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.learners.common.spec import FEATURES
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.reference import ReferenceSpec
@@ -43,7 +42,7 @@ from transforms import outputs
 from transforms.failures import Failures
 from transforms.keyed.expiry import Expiry
 from transforms.learn.late_labels import LateLabels
-from transforms.learn.transform import TrainLinear
+from transforms.learn.plan import LearnLabels
 from transforms.outputs import Asked, schemas
 from transforms.periods import SummarisePeriods, check_periods
 from transforms.read.columns import Columns
@@ -371,23 +370,24 @@ class Results(NamedTuple):
     chunks: dict[str, tuple[Any, pa.Schema]]
     failures: list[Any]
     lost_labels: list[Any]
-    snapshots: list[Any]
+    snapshots: Any
 
 
-def transforms_of(
-    job: Job, *, bounded: bool = True, expiry: Expiry | None = None
-) -> tuple[TrackSubspace, TrainLinear | None]:
-    """Return a job's two transforms, the learner's if it has one.
+def transform_of(job: Job, *, bounded: bool = True, expiry: Expiry | None = None) -> TrackSubspace:
+    """Return a job's transform: its tracker, and its learner if it has one.
 
     Raises:
         ConfigError: for a setting out of range, or those that do not go together.
     """
     with flags_named(FLAGS):
-        tracked = TrackSubspace(
+        learner = None
+        if job.learner is not None:
+            learner = LearnLabels(job.learner, job.late, job.metrics_window, bounded)
+        return TrackSubspace(
             job.spec,
             job.order,
             job.extras,
-            own=job.learner is not None and job.learner.input_kind != FEATURES,
+            learner=learner,
             measure=job.measure,
             drift=job.drift,
             reference=job.reference,
@@ -399,18 +399,6 @@ def transforms_of(
             drop_overlap=job.drop_overlap,
             channels=job.columns.channels,
         )
-        if job.learner is None:
-            return tracked, None
-        learned = TrainLinear(
-            job.learner,
-            late=job.late,
-            window=job.metrics_window,
-            snapshot_every=job.snapshot_every,
-            warm=job.before,
-            bounded=bounded,
-            expiry=expiry,
-        )
-    return tracked, learned
 
 
 def apply_job(
@@ -425,28 +413,20 @@ def apply_job(
         bounded: Whether the input ends.
         expiry: When models that are silent leave the runner's state; None: never.
     """
-    track, train = transforms_of(job, bounded=bounded, expiry=expiry)
     asked = job.asked(bounded)
     with flags_named(FLAGS):
-        tracked = rows | "TrackSubspace" >> track
+        track = transform_of(job, bounded=bounded, expiry=expiry)
+        tracked = (rows if labels is None else (rows, labels)) | "TrackSubspace" >> track
     late = tracked[outputs.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
         Failures
     )
-    found = Results({}, [tracked[outputs.FAILURES], late], [], [tracked[outputs.SNAPSHOTS]])
-    for name, schema in schemas(asked, outputs.TRACKER).items():
+    found = Results({}, [tracked[outputs.FAILURES], late], [], tracked[outputs.SNAPSHOTS])
+    for name, schema in schemas(asked, outputs.TRACKER, outputs.LEARNER).items():
         found.chunks[name] = (tracked[name], schema)
+    if job.learner is not None:
+        found.lost_labels.append(tracked[outputs.LOST_LABELS])
     if job.periods is not None:
         summarise = SummarisePeriods(job.periods, job.order, job.columns.width)
         for name, schema in schemas(asked, outputs.PERIOD).items():
             found.chunks[name] = (rows | "Periods" >> summarise, schema)
-    if train is not None:
-        inputs: Any = tracked[outputs.FEATURES]
-        if labels is not None:
-            inputs = (inputs, labels)
-        with flags_named(FLAGS):
-            learned = inputs | "TrainLinear" >> train
-        found.lost_labels.append(learned[outputs.FAILURES])
-        found.snapshots.append(learned[outputs.SNAPSHOTS])
-        for name, schema in schemas(asked, outputs.LEARNER).items():
-            found.chunks[name] = (learned[name], schema)
     return found

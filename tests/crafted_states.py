@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from apache_beam.transforms.window import SlidingWindows
 from safetensors.numpy import load, save
 
@@ -40,10 +41,12 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import start_from
 from pipelines import landmark_file
 from tests.oracles.streams import walk
+from transforms.chunks import Chunk, matrix_column
 from transforms.learn import learner as learning
-from transforms.learn import run as prequential
 from transforms.learn.late_labels import LateLabels
-from transforms.learn.waiting import FeatureRows
+from transforms.learn.learners import Learners
+from transforms.learn.plan import Plan
+from transforms.metrics import counting
 from transforms.read.sample import Sample
 from transforms.track.clock import Clock
 from transforms.track.windows import MeasureMismatch, mismatch_chunk
@@ -255,17 +258,26 @@ def _given(spec: SubspaceSpec) -> Case:
 
 
 def _learning(spec: LearnerSpec) -> Case:
-    plan = prequential.Plan(spec=spec, late=LateLabels(wait=20.0, most_rows=12), window=15 * 10**9)
+    plan = Plan(spec=spec, late=LateLabels(wait=20.0, most_rows=12), window=15 * 10**9)
 
     def run(now: learning.Learning) -> bytes:
-        now = learning.opened(spec, now, ROWS.shape[1], ROWS.shape[1])
         begin = min(0 if now.time is None else now.time + 10**9, 8 * 10**18)
         times = begin + TIMES[:40]
-        label = np.array(_labels(spec)[:40], dtype=object if spec.classifies else np.float64)
-        label[::3] = None if spec.classifies else np.nan
-        rows = FeatureRows(now.rows, times, times, ROWS[:40], label)
-        now = prequential.run_rows(plan, "a", now, rows, prequential.Outcome())
-        prequential.settle_rest(plan, now, prequential.Outcome())
+        label = list(_labels(spec)[:40])
+        label[::3] = [None] * len(label[::3])
+        columns = {
+            "index": now.rows + np.arange(40),
+            "time": times,
+            "z": matrix_column(ROWS[:40]),
+            "label": pa.array(label),
+        }
+        rows = Chunk(pa.RecordBatch.from_pydict(columns))
+        learners = Learners(plan, ["a"], [now])
+        learners.take(rows, np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([40]))
+        now = learners.now[0]
+        with counting():
+            learners.end()
+            learners.came()
         return learning.encode_working(spec, "a", now)
 
     def read(data: bytes, own: bool) -> learning.Learning:

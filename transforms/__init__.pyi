@@ -3,7 +3,7 @@ from .failures import Failures as Failures
 from .kafka.read import ReadMessages as ReadMessages
 from .kafka.send import SendMessages as SendMessages
 from .learn.late_labels import LateLabels as LateLabels
-from .learn.transform import TrainLinear as TrainLinear
+from .learn.plan import LearnLabels as LearnLabels
 from .partition.grouped import TrackByPartition as TrackByPartition
 from .read.column_options import ColumnOptions as ColumnOptions
 from .read.files import ReadChunks as ReadChunks
@@ -17,6 +17,7 @@ from .snapshots.write import WriteSnapshots as WriteSnapshots
 from .track.order import Order as Order
 from .track.transform import TrackSubspace as TrackSubspace
 from .track.windows import MeasureMismatch as MeasureMismatch
+from .train import TrainLinear as TrainLinear
 from .write.parquet import WriteChunks as WriteChunks
 from .write.parquet import WriteFailures as WriteFailures
 from .write.schemas import episodes_schema as episodes_schema

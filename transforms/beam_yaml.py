@@ -38,13 +38,13 @@ from kerneltrack.specs import spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
-from transforms.learn.transform import TrainLinear
 from transforms.outputs import EPISODES, FAILURES, LATE, MISMATCH, PREDICTIONS
 from transforms.outputs import FEATURES as TRACKED
 from transforms.rows import ChunksToRows, RowFields, RowsToChunks
 from transforms.track.order import Order
 from transforms.track.transform import TrackSubspace
 from transforms.track.windows import LONGEST, MeasureMismatch
+from transforms.train import TrainLinear
 from transforms.write.schemas import (
     MISMATCH_SCHEMA,
     episodes_schema,

@@ -33,10 +33,11 @@ PERIODS = "periods"
 DIFFERENCES = "differences"
 SILENT = "silent"
 LATE = "late"
+LOST_LABELS = "lost_labels"
 DEAD_LETTERS = "dead-letters"
 
 TRACKER, LEARNER, SCORER, PERIOD, END = "tracker", "learner", "scorer", "period", "end"
-"""What makes outputs: the steps of `TrackSubspace`, `TrainLinear`, `ScoreRows` and
+"""What makes outputs: the trackers and learners of `TrackSubspace`, the steps of `ScoreRows` and
 `SummarisePeriods`, and the file job at its end."""
 
 
@@ -156,7 +157,7 @@ OUTPUTS = (
     Output(
         name=FAILURES,
         about="rows and labels that were refused, with the reason",
-        steps=(TRACKER, LEARNER, SCORER),
+        steps=(TRACKER, SCORER),
         topic=DEAD_LETTERS,
     ),
     Output(
@@ -234,6 +235,13 @@ OUTPUTS = (
         name=LATE,
         about="rows that came too late: failures",
         steps=(TRACKER,),
+        folder=False,
+    ),
+    Output(
+        name=LOST_LABELS,
+        about="delayed labels that no row takes: failures",
+        steps=(LEARNER,),
+        setting="learner",
         folder=False,
     ),
     Output(

@@ -21,9 +21,10 @@ from kerneltrack.monitor.periods.device import NUMBERS, DeviceNumbers, numbers_o
 from kerneltrack.monitor.periods.spec import DAY, PeriodsSpec
 from kerneltrack.monitor.periods.sums import DeviceSums
 from kerneltrack.settings import check_int
+from kerneltrack.time_units import nanoseconds
 from transforms.chunks import Chunk
 from transforms.metrics import counting
-from transforms.track.clock import nanoseconds, without_duplicates
+from transforms.track.clock import without_duplicates
 from transforms.track.merge import spread_times
 from transforms.track.order import KEEP, Order
 from transforms.write.schemas import TIME

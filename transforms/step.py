@@ -10,9 +10,9 @@ from apache_beam import pvalue
 
 from transforms.chunks import Chunk
 from transforms.failures import Failures
-from transforms.outputs import FAILURES, SNAPSHOTS
+from transforms.outputs import FAILURES, LOST_LABELS, SNAPSHOTS
 
-_TYPES: dict[str, Any] = {SNAPSHOTS: tuple[str, bytes], FAILURES: Failures}
+_TYPES: dict[str, Any] = {SNAPSHOTS: tuple[str, bytes], FAILURES: Failures, LOST_LABELS: Failures}
 
 
 def run_step(

@@ -30,7 +30,7 @@ from pipelines.cli.command_line import INPUT_EXIT
 from pipelines.files.pipeline import Ends
 from pipelines.files.workers import alone, size_of
 from pipelines.job import JobError
-from pipelines.job_spec import Job, transforms_of
+from pipelines.job_spec import Job, transform_of
 from transforms import outputs
 from transforms.metrics import TALLY
 from transforms.outputs import FAILURES, SNAPSHOTS
@@ -130,10 +130,9 @@ class _Merged:
 
 
 def _shared(job: Job, ends: Ends, slots: int) -> Shared:
-    track, learn = transforms_of(job)
     schemas = outputs.schemas(job.asked(), outputs.TRACKER, outputs.LEARNER, outputs.PERIOD)
     schemas[FAILURES] = failures_schema()
-    steps = Steps(track.step(), job.order, None if learn is None else learn.steps())
+    steps = Steps(transform_of(job).step(), job.order)
     sources = tuple(ends.sources)
     return Shared(
         ends.output,

@@ -89,16 +89,11 @@ def build(pipeline: beam.Pipeline, job: Job, ends: Ends) -> None:
         | "AllFailures" >> beam.Flatten()
         | "Write failures" >> WriteFailures(join(output, FAILURES, "part"), ends.sources)
     )
-    _ = (
-        results.snapshots
-        | "AllSnapshots" >> beam.Flatten()
-        | "Write snapshots"
-        >> WriteSnapshots(
-            join(output, SNAPSHOTS),
-            job.spec,
-            job.learner,
-            job.float32,
-            job.before,
-            job.reference,
-        )
+    _ = results.snapshots | "Write snapshots" >> WriteSnapshots(
+        join(output, SNAPSHOTS),
+        job.spec,
+        job.learner,
+        job.float32,
+        job.before,
+        job.reference,
     )

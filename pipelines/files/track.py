@@ -45,15 +45,15 @@ from pipelines.files.time_span import span_lines, span_warnings, time_span
 from pipelines.files.unkept_classes import unkept_classes, unkept_lines
 from pipelines.files.workers import workers_of
 from pipelines.job import explain, say
-from pipelines.job_spec import Job, job_from_flags, transforms_of
+from pipelines.job_spec import Job, job_from_flags, transform_of
 from pipelines.report import write_report
 from pipelines.report.data.episodes import off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
-from transforms.learn import transform as learn
 from transforms.metrics import UNREFERENCED
 from transforms.outputs import FEATURES
 from transforms.read.files import ReadChunks
 from transforms.read.label_files import ReadLabels
+from transforms.read.label_values import check_label_type
 from transforms.read.look import Input
 from transforms.read.path_columns import FILE_NAME
 
@@ -82,7 +82,7 @@ def _labels(args: argparse.Namespace, files: Input, job: Job) -> ReadLabels | No
     )
     with flags_named({"sequence": "--label-index", "label": "--label-column"}):
         labels = ReadLabels(args.labels, columns, formats, first_source=len(files.paths))
-    learn.check_label_type(job.learner, labels.input.columns.label_type)
+    check_label_type(job.learner, labels.input.columns.label_type)
     return labels
 
 
@@ -165,7 +165,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             pipeline = beam.Pipeline(options=beam_flags)
             build(pipeline, job, ends)
         else:
-            transforms_of(job)
+            transform_of(job)
     except Exception as error:
         raise explain(error, args.output) from error
     # Nothing of an earlier run is removed before all that can be refused has been.

@@ -116,8 +116,7 @@ def build(pipeline: beam.Pipeline, job: Job, ends: LiveEnds) -> None:
     for name, letters in dead.items():
         _ = letters | f"Write {name}" >> SendMessages(ends.topics[DEAD_LETTERS], ends.client)
     if ends.snapshots is not None:
-        states = results.snapshots | "AllSnapshots" >> beam.Flatten()
-        _ = states | "Write snapshots" >> WriteStates(ends.snapshots, job.float32)
+        _ = results.snapshots | "Write snapshots" >> WriteStates(ends.snapshots, job.float32)
 
 
 def _reader(

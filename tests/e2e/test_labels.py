@@ -30,7 +30,7 @@ from tests.e2e.jobs import (
 )
 from tests.oracles.prequential import Ruled, by_the_rules, metrics_of, same_metrics
 from tests.stream.learning import SECOND, FeatureTable, Late
-from transforms.learn.transform import LateLabels
+from transforms.learn.late_labels import LateLabels
 
 SPEC = OKFEBSpec(rank=4, budget=7, warmup=50)
 ROWS = 600

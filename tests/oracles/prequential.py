@@ -25,8 +25,8 @@ from kerneltrack.learners.common.board import MIN_CHANCE
 from kerneltrack.learners.common.labels import MAX_NAME, MAX_TARGET
 from kerneltrack.registry import get_learner
 from tests.stream.learning import SECOND, FeatureTable, Late, Record
+from transforms.learn.late_labels import LateLabels
 from transforms.learn.metrics import OTHER
-from transforms.learn.transform import LateLabels
 
 OWN_TESTS = ("accuracy_rows", "rmse_rows", "experts")
 Event = tuple[int, int] | Sequence[Late]

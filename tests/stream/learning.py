@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import apache_beam as beam
 import numpy as np
@@ -21,21 +22,25 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.learners import LearnerSpec, RidgeSpec
+from tests.stream.running import empty_cells
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
-from transforms.keyed.commands import command_of
 from transforms.keyed.expiry import Expiry
-from transforms.learn.run import Plan
-from transforms.learn.step import learn_fn
-from transforms.learn.transform import (
+from transforms.learn.inputs import are_labels, narrow_labels
+from transforms.learn.plan import Plan
+from transforms.outputs import LOST_LABELS
+from transforms.track.keyed_fn import with_timers
+from transforms.track.log import Cells, Learner
+from transforms.train import (
     FAILURES,
     METRICS,
     PREDICTIONS,
     SCORED,
     SNAPSHOTS,
+    TrainFn,
     TrainLinear,
+    narrowed,
 )
-from transforms.learn.turns import NarrowFn, narrow_labels
 
 SECOND = 10**9
 WIDTH = 3
@@ -227,37 +232,6 @@ def train_stream(
     return _apply(pipeline, source, spec, {"bounded": False, **options})
 
 
-class _Cell:
-    """A value and a bag of state, in memory."""
-
-    def __init__(self) -> None:
-        self.value: bytes | None = None
-        self.chunks: list[Chunk] = []
-        self.accesses = 0
-
-    def read(self) -> Any:
-        self.accesses += 1
-        return self.value
-
-    def write(self, value: bytes) -> None:
-        self.accesses += 1
-        self.value = value
-
-
-class _Bag(_Cell):
-    def read(self) -> list[Chunk]:
-        self.accesses += 1
-        return list(self.chunks)
-
-    def add(self, chunk: Chunk) -> None:
-        self.accesses += 1
-        self.chunks.append(chunk)
-
-    def clear(self) -> None:
-        self.accesses += 1
-        self.chunks = []
-
-
 class _Timer:
     def set(self, when: Any) -> None:
         """Fires by hand in these tests."""
@@ -278,27 +252,24 @@ class Step:
         **plan: Any,
     ) -> None:
         self._cells: dict[str, dict[str, Any]] = {}
-        self._spec = spec
-        step = learn_fn("end", expiry is not None)
-        self._step: Any = step(Plan(spec=spec, **plan), None, bounded, expiry)
-        names = ["end"] if expiry is None else ["end", "silent"]
+        self._plan = Plan(spec=spec, bounded=bounded, **plan)
+        step = with_timers(TrainFn, "end", expiry is not None)
+        self._step: Any = step(self._plan, None, expiry)
+        names = ["end"] if expiry is None else ["end", "idle", "silent"]
         self._timers = {name: _Timer() for name in names}
 
-    @property
-    def learner(self) -> _Cell:
-        """The cell of the model `m`."""
-        cell: _Cell = self.cells()["learner"]
-        return cell
+    def kept(self, key: str = "m") -> bytes | None:
+        """What is kept of a model's learner."""
+        data: bytes | None = self._step.log_of(key, Cells(**self.cells(key))).learner
+        return data
 
-    @property
-    def early(self) -> _Bag:
-        """The bag of the model `m`."""
-        bag: _Bag = self.cells()["early"]
-        return bag
+    def put(self, data: bytes, key: str = "m") -> None:
+        """Let this be kept of a model's learner."""
+        self.cells(key)["log"].add(Learner(data))
 
     def cells(self, key: str = "m") -> dict[str, Any]:
         """The cells of a model."""
-        return self._cells.setdefault(key, {"learner": _Cell(), "early": _Bag()})
+        return self._cells.setdefault(key, empty_cells())
 
     def take(self, chunk: Chunk) -> list[tuple[str, Any]]:
         """What comes out as a chunk of features or labels comes in: output and element."""
@@ -309,9 +280,9 @@ class Step:
         return self._run([part for pair in bundle for part in self._narrowed(*pair)])
 
     def _narrowed(self, key: str, chunk: Chunk) -> list[Element]:
-        if chunk.has("z") or command_of(chunk) is not None:
-            return list(NarrowFn(self._spec, {}).process((key, chunk)))
-        return [narrow_labels((key, chunk), self._spec)]
+        if are_labels(chunk):
+            return [narrow_labels((key, chunk), self._plan.spec)]
+        return list(narrowed((key, chunk), self._plan))
 
     def _run(self, bundle: Sequence[Element]) -> list[tuple[str, Any]]:
         self._step.start_bundle()
@@ -324,7 +295,10 @@ class Step:
 
     def expire(self) -> list[tuple[str, Any]]:
         """What comes out as the model has been silent for long."""
-        outputs = self._step.at_silence("m", **self.cells(), **self._timers, due=time.time())
+        timers = {name: self._timers[name] for name in ("end", "silent")}
+        due = time.time() + 60
+        with patch("time.time", lambda: due):
+            outputs = [*self._step.at_silence("m", **self.cells(), **timers, due=due)]
         return [_named(output) for output in outputs]
 
     def end(self, key: str = "m") -> list[tuple[str, Any]]:
@@ -332,8 +306,7 @@ class Step:
 
 
 def _named(output: Any) -> tuple[str, Any]:
-    tag, value = PREDICTIONS, output
-    if isinstance(output, pvalue.TaggedOutput):
-        tag, value = str(output.tag), output.value
+    assert isinstance(output, pvalue.TaggedOutput)
+    tag, value = FAILURES if output.tag == LOST_LABELS else str(output.tag), output.value
     # What `finish_bundle` gives says where it belongs.
     return tag, value.value if isinstance(value, WindowedValue) else value

@@ -23,16 +23,20 @@ from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
-from transforms.keyed.commands import command_of
+from transforms.track.keyed_fn import with_timers
 from transforms.track.log import BUFFER, KEPT, LOG, Cells
-from transforms.track.step import track_fn
+from transforms.track.step import TrackFn
 from transforms.track.transform import (
     ALERTS,
     DEVICES,
     EPISODES,
     FEATURES,
     LATE,
+    LOST_LABELS,
+    METRICS,
     MISMATCH,
+    PREDICTIONS,
+    SCORED,
     SNAPSHOTS,
     Order,
     TrackSubspace,
@@ -142,15 +146,16 @@ class Outcome:
     alerts: dict[str, list[Line]] = field(default_factory=dict)
     episodes: dict[str, list[Line]] = field(default_factory=dict)
     devices: dict[str, list[Line]] = field(default_factory=dict)
-    commands: list[Element] = field(default_factory=list)
+    predictions: dict[str, list[Line]] = field(default_factory=dict)
+    scored: dict[str, list[Line]] = field(default_factory=dict)
+    metrics: dict[str, list[Line]] = field(default_factory=dict)
+    lost: list[tuple[str | None, int, int, str]] = field(default_factory=list)
 
     def keep(self, name: str, element: Any) -> None:
         """Take in an element of the output of this name."""
-        if name == FEATURES and command_of(element[1]) is not None:
-            self.commands.append(element)
-        elif name == FEATURES:
+        if name == FEATURES:
             self.features.setdefault(element[0], []).append(element[1])
-        elif name in {MISMATCH, ALERTS, EPISODES, DEVICES}:
+        elif name in {MISMATCH, ALERTS, EPISODES, DEVICES, PREDICTIONS, SCORED, METRICS}:
             kept: dict[str, list[Line]] = getattr(self, name)
             kept.setdefault(element[0], []).extend(element[1].batch.to_pylist())
         elif name == SNAPSHOTS:
@@ -161,7 +166,8 @@ class Outcome:
             self.late += [(key, source, row) for source, row in places]
         else:
             assert isinstance(element, Failures)
-            self.failures += [tuple(entry.values()) for entry in element.batch.to_pylist()]
+            kept_in = self.lost if name == LOST_LABELS else self.failures
+            kept_in += [tuple(entry.values()) for entry in element.batch.to_pylist()]
 
     def in_order(self) -> Outcome:
         """Put what came out of several models, in whatever order, into one order."""
@@ -300,7 +306,9 @@ class Step:
     ) -> None:
         transform = TrackSubspace(spec, order, extras, **work)
         self.work = transform._work
-        self._step: Any = track_fn("end")(transform._work, transform._order, transform._warm)
+        step = with_timers(TrackFn, "end", live=False)
+        told = transform._work, transform._order, transform._warm
+        self._step: Any = step(*told, plan=transform.plan)
         self._cells: dict[str, dict[str, Any]] = {}
         self.outcome = Outcome()
 

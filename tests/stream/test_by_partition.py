@@ -24,7 +24,14 @@ from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.snapshots.packed import slot_of
 from kerneltrack.trackers import CovarianceSpec
 from tests.stream.running import SECOND, SPEC, Element, make_rows
-from transforms import LateLabels, MeasureMismatch, Order, TrackByPartition, TrackSubspace
+from transforms import (
+    LateLabels,
+    LearnLabels,
+    MeasureMismatch,
+    Order,
+    TrackByPartition,
+    TrackSubspace,
+)
 from transforms import TrainLinear as Train
 from transforms.chunks import Chunk
 from transforms.partition.grouped import PARTITIONS
@@ -67,14 +74,17 @@ def _keep(element: Any, name: str, number: int) -> None:
 class _Steps(beam.PTransform[Any, Any]):
     """The stateful steps, their outputs named as those of `TrackByPartition`."""
 
-    def __init__(self, track: TrackSubspace, learn: Train | None) -> None:
+    def __init__(self, track: TrackSubspace, learn: Train | None = None) -> None:
         super().__init__()
         self._track, self._learn = track, learn
 
     def expand(self, inputs: Any) -> dict[str, Any]:
         rows, *labels = inputs if isinstance(inputs, tuple) else (inputs,)
-        tracked = rows | self._track
+        alone = self._track.plan is None
+        tracked = (rows if alone or not labels else (rows, *labels)) | self._track
         outputs = {name: [part] for name, part in tracked.items()}
+        if not alone:
+            outputs["failures"] += outputs.pop("lost_labels")
         if self._learn is not None:
             features = tracked["features"]
             learned = ((features, *labels) if labels else features) | self._learn
@@ -156,7 +166,11 @@ def test_the_results_are_those_of_the_stateful_steps(name: str, partitions: int)
     track = TrackSubspace(**{"spec": SPEC, **work})
     learn = None if learns is None else Train(RidgeSpec(), **learns)
     whole = collected(_Steps(track, learn))
-    grouped = collected(TrackByPartition(track, learn, partitions=partitions))
+    if learns is not None:
+        learner = LearnLabels(RidgeSpec(), window=learns.get("window"))
+        track = TrackSubspace(**{"spec": SPEC, **work}, learner=learner)
+        assert collected(_Steps(track)) == whole
+    grouped = collected(TrackByPartition(track, partitions=partitions))
     assert grouped == whole
     assert {"a", "b", "é", "", "one row", "d/1"} == {*whole["features"]} == {*whole["snapshots"]}
     assert sum(len(lines) for lines in whole["failures"].values()) == 5
@@ -183,7 +197,9 @@ def test_labels_that_come_late() -> None:
     late = LateLabels(most_rows=1000, wait=20.0)
     track, learn = TrackSubspace(SPEC, own=True), Train(RidgeSpec(), late=late)
     whole_run = collected(_Steps(track, learn), labels)
-    assert collected(TrackByPartition(track, learn), labels) == whole_run
+    both = TrackSubspace(SPEC, own=True, learner=LearnLabels(RidgeSpec(), late))
+    assert collected(_Steps(both), labels) == whole_run
+    assert collected(TrackByPartition(both), labels) == whole_run
     assert len(whole_run["predictions"]["a"]) == COUNT
     assert any("nobody" in line for lines in whole_run["failures"].values() for line in lines)
 
@@ -220,9 +236,9 @@ def test_a_number_of_partitions_out_of_range_is_refused(partitions: Any) -> None
 
 
 def test_unbounded_input_is_refused() -> None:
-    learn = Train(RidgeSpec(), late=LateLabels(most_rows=100, wait=1.0), bounded=False)
+    learner = LearnLabels(RidgeSpec(), LateLabels(most_rows=100, wait=1.0), bounded=False)
     with pytest.raises(ConfigError, match="bounded = False: must be True"):
-        TrackByPartition(TrackSubspace(SPEC), learn)
+        TrackByPartition(TrackSubspace(SPEC, learner=learner))
     options = PipelineOptions([])
     options.view_as(StandardOptions).streaming = True
     pipeline = beam.Pipeline(options=options)
@@ -237,16 +253,16 @@ def test_labels_are_needed_exactly_where_they_are_late() -> None:
     rows = pipeline | beam.Create(ELEMENTS).with_output_types(Element)
     with pytest.raises(ConfigError, match="inputs = '2 collections': must be rows alone"):
         _ = (rows, rows) | "A" >> TrackByPartition(TrackSubspace(SPEC))
-    learn = Train(RidgeSpec(), late=LateLabels(most_rows=100, wait=1.0))
+    learner = LearnLabels(RidgeSpec(), LateLabels(most_rows=100, wait=1.0))
     with pytest.raises(ConfigError, match="inputs = '1 collections': must be the pair"):
-        _ = rows | "B" >> TrackByPartition(TrackSubspace(SPEC, own=True), learn)
+        _ = rows | "B" >> TrackByPartition(TrackSubspace(SPEC, learner=learner))
 
 
 def test_the_portable_graph_has_one_group_by_key_and_no_state() -> None:
     """What runners of other languages are given: they need neither state nor timers."""
     pipeline = beam.Pipeline()
     rows = pipeline | beam.Create(ELEMENTS, reshuffle=False).with_output_types(Element)
-    _ = rows | TrackByPartition(TrackSubspace(SPEC, own=True), Train(RidgeSpec()))
+    _ = rows | TrackByPartition(TrackSubspace(SPEC, learner=LearnLabels(RidgeSpec())))
     graph = pipeline.to_runner_api()
     transforms = graph.components.transforms.values()
     groups = [each for each in transforms if each.spec.urn == "beam:transform:group_by_key:v1"]

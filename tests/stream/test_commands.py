@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -39,7 +40,7 @@ from transforms.kafka.commands import Commands
 from transforms.kafka.messages import BadMessageError, Message
 from transforms.kafka.read import DEAD_LETTERS, GatherFn
 from transforms.keyed.commands import HEADER, Command, as_chunk, command_of
-from transforms.learn.transform import PREDICTIONS
+from transforms.learn.plan import LearnLabels
 from transforms.track.order import Order
 from transforms.track.transform import MeasureMismatch
 
@@ -88,8 +89,6 @@ def test_a_model_that_is_reset_is_a_new_one_with_later_indexes(
     wanted = [core_alone(rows.take(part)) for part in (np.arange(old), np.arange(old, 160))]
     assert_same(outcome.table("m"), joined(wanted[0], moved_on(wanted[1], old)))
     assert outcome.late == []
-    ((key, command),) = outcome.commands
-    assert (key, command.column("index").tolist()) == ("m", [old])
 
 
 def test_a_model_that_is_replaced_goes_on_as_the_snapshot_would() -> None:
@@ -172,45 +171,67 @@ def test_a_live_pipeline_obeys_in_the_order_of_arrival(sizes: list[int]) -> None
     assert_same(outcome.table("n"), core_alone(rows))
 
 
+def labelled(count: int, seed: int = 0) -> Rows:
+    rows = make_rows(count, seed=seed)
+    signs = np.where(rows.x[:, 0] > 0, "up", "down").astype(object)
+    return dataclasses.replace(rows, label=signs)
+
+
+def learning_step(**asked: Any) -> Step:
+    learner = LearnLabels(learning.SPEC, bounded=False, **asked)
+    return Step(order=Order(max_disorder=0, max_jump=3600), learner=learner)
+
+
 def test_a_learner_begins_anew_with_its_model() -> None:
-    table = learning.make_features(120)
-    step, alone = learning.Step(learning.SPEC), learning.Step(learning.SPEC)
-    step.take(table.part(0, 60).chunk())
-    step.take(as_chunk(RESET, 60))
-    later = table.part(60, 120)
-    assert scores(step.take(later.chunk())) == scores(
-        alone.take(dataclasses.replace(later, first=0).chunk())
-    )
+    rows = labelled(160)
+    later = rows.take(np.arange(80, 160))
+    step, alone = learning_step(window=7.0), learning_step(window=7.0)
+    step.push("m", rows.take(np.arange(80)).chunk())
+    before = len(step.outcome.metrics["m"])
+    total = step.push("m", as_chunk(RESET)).metrics["m"]
+    # What it had to say is said: of the window that was open, and of all rows.
+    assert [line["start"] is None for line in total] == [False, True]
+    assert total[-1]["rows"] == 80
+    found, wanted = step.push("m", later.chunk()), alone.push("m", later.chunk())
+    assert scores(found) == scores(wanted)
+    assert len(scores(found)) == 80
+    assert [line["index"] for line in found.predictions["m"]] == [*range(80, 160)]
+    assert exact(step.finish().metrics["m"][before + 2 :]) == exact(alone.finish().metrics["m"])
 
 
 def test_a_learner_goes_on_with_what_a_snapshot_had_learned() -> None:
-    table = learning.make_features(160)
-    whole = learning.Step(learning.SPEC)
-    whole.take(table.part(0, 60).chunk())
-    data = whole.learner.value
-    step = learning.Step(learning.SPEC)
-    step.take(dataclasses.replace(table.part(100, 140), first=0).chunk())
-    step.take(as_chunk(Command(b"the tracker's own", data), 40))
-    later = table.part(60, 100)
-    wanted = scores(whole.take(later.chunk()))
-    assert scores(step.take(dataclasses.replace(later, first=40).chunk())) == wanted
+    known, rows = labelled(70, seed=3), labelled(160)
+    other = learning_step()
+    other.push("m", known.chunk())
+    tracker, learner = (data for _, data in copy.deepcopy(other).finish().snapshots)
+    step = learning_step()
+    step.push("m", rows.take(np.arange(90)).chunk())
+    step.push("m", as_chunk(Command(tracker, learner)))
+    later = rows.take(np.arange(90, 150)).chunk()
+    found, wanted = step.push("m", later), other.push("m", later)
+    assert scores(found) == scores(wanted)
+    assert [line["index"] for line in found.predictions["m"]] == [*range(90, 150)]
 
 
-def test_a_command_that_comes_early_waits_for_its_turn() -> None:
-    table = learning.make_features(120)
-    step, alone = learning.Step(learning.SPEC), learning.Step(learning.SPEC)
-    step.take(table.part(0, 20).chunk())
-    found = step.take(table.part(60, 120).chunk())
-    found += step.take(as_chunk(RESET, 60))
-    assert scores(found) == []
-    found = step.take(table.part(20, 60).chunk())
-    wanted = alone.take(dataclasses.replace(table.part(60, 120), first=0).chunk())
-    assert scores(found)[40:] == scores(wanted)
+def test_a_learner_that_a_snapshot_lacks_begins_anew() -> None:
+    rows = labelled(120)
+    step, alone = learning_step(), learning_step()
+    for each in (step, alone):
+        each.push("m", rows.take(np.arange(60)).chunk())
+        each.push("m", as_chunk(Command(snapshot_of(make_rows(70)), None)))
+    later = rows.take(np.arange(60, 120))
+    step.push("m", later.chunk())
+    for part in later.cut([1]):
+        alone.push("m", part)
+    found = scores(step.finish())
+    assert found == scores(alone.finish())
+    # The first one after the command knows no class.
+    assert found[60] == found[0] == repr((None, None))
 
 
-def scores(outputs: Sequence[tuple[str, Any]]) -> list[str]:
-    said = [element for name, element in outputs if name == PREDICTIONS]
-    return [score.hex() for _, chunk in said for score in chunk.column("score").tolist()]
+def scores(outcome: Outcome) -> list[str]:
+    lines = exact(outcome.predictions["m"])
+    return [repr((line["prediction"], line["score"])) for line in lines]
 
 
 COMMANDS = Commands(SPEC, learning.SPEC, 3)
@@ -249,12 +270,12 @@ def test_states_of_other_jobs_are_refused() -> None:
     good, wide = snapshot_of(rows), snapshot_of(make_rows(70, width=4))
     step = learning.Step(learning.SPEC)
     step.take(learning.make_features(9, width=5).chunk())
-    assert step.learner.value is not None
+    assert step.kept() is not None
     for headers, reason in [
         ([("tracker", other)], "a tracker with other settings"),
         ([("tracker", wide)], "of 4 features, this job has 3"),
         ([("tracker", good), ("learner", good)], "learner: "),
-        ([("tracker", good), ("learner", step.learner.value)], "of 5 features, a row has 3"),
+        ([("tracker", good), ("learner", step.kept() or b"")], "of 5 features, a row has 3"),
     ]:
         with pytest.raises(BadMessageError, match=reason):
             COMMANDS.read(message(), [(HEADER, b"replace"), *headers])

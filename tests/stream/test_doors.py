@@ -39,14 +39,15 @@ from tests.unit import test_rounds as rounds
 from tests.unit.test_rounds import REFERENCE, TRACKERS, work_of
 from transforms.chunks import Chunk, matrix_column
 from transforms.inference import SnapshotHandler
-from transforms.learn.transform import TrainLinear
+from transforms.learn.plan import Plan
 from transforms.partition import blocks
 from transforms.partition.grouped import run_partition
 from transforms.partition.shuffle import MODEL, sort_rows
 from transforms.partition.steps import Rows, Steps
 from transforms.score import ScoreRows
+from transforms.track.keyed_fn import with_timers
 from transforms.track.order import Order
-from transforms.track.step import TrackFn, track_fn
+from transforms.track.step import TrackFn
 
 COMPANIONS = [*rounds.COMPANIONS, "gated", "auto", "given"]
 LENGTHS = (300, 40, 5, 270, 3, 30)
@@ -112,8 +113,8 @@ def partition(
 ) -> Found:
     """Run models as a partition of files does; only live jobs tell of devices."""
     work = dataclasses.replace(work, devices=False)
-    learn = None if learner is None else TrainLinear(learner).steps()
-    steps = Steps(TrackFn(work, order_of(work), warm), order_of(work), learn)
+    plan = None if learner is None else Plan(spec=learner)
+    steps = Steps(TrackFn(work, order_of(work), warm, plan=plan), order_of(work))
     batches = [
         chunk.batch.append_column(MODEL, pa.array([key] * len(chunk), pa.string()))
         for key, chunk in known.items()
@@ -134,7 +135,8 @@ class Live(Step):
     def __init__(self, work: Work, warm: SnapshotFolder | None = None) -> None:
         """Make the step."""
         super().__init__(spec=work.spec)
-        self._step = track_fn("end")(work, order_of(work, max_disorder=3.0), warm)
+        step = with_timers(TrackFn, "end", live=False)
+        self._step = step(work, order_of(work, max_disorder=3.0), warm)
 
     def found(self, keys: Iterable[str]) -> Found:
         """Return what came of models."""

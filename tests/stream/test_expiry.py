@@ -32,11 +32,12 @@ from tests.stream.running import (
 from tests.stream.test_idle_flush import Timer, at
 from transforms.keyed import expiry as expiry_module
 from transforms.keyed.expiry import Expiry, Kept
-from transforms.learn.transform import LateLabels
+from transforms.learn.late_labels import LateLabels
 from transforms.track import log
-from transforms.track.live_step import live_track_fn
+from transforms.track.keyed_fn import with_timers
 from transforms.track.log import MOST_ENTRIES, Cells
 from transforms.track.order import Order
+from transforms.track.step import TrackFn
 from transforms.track.transform import FEATURES, SNAPSHOTS
 
 ORDER = Order(max_disorder=2, max_jump=3600)
@@ -54,7 +55,8 @@ class Tracking:
         devices: bool = False,
     ) -> None:
         work = Work(spec=SPEC, reference=reference, devices=devices)
-        self.step: Any = live_track_fn("end")(work, order, None, Expiry(str(folder), 60))
+        step = with_timers(TrackFn, "end", live=True)
+        self.step: Any = step(work, order, None, Expiry(str(folder), 60))
         self.cells = empty_cells()
         self.end, self.idle, self.silent = Timer(), Timer(), Timer()
         self.now = 1_000_000.0
@@ -223,10 +225,10 @@ def test_a_lost_or_damaged_file_is_told_of(tmp_path: Path) -> None:
 
 def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     expiry = Expiry(str(tmp_path), 60)
-    schema = expiry_module._SCHEMA.with_metadata({b"kerneltrack.idle": b"2"})
+    schema = expiry_module._SCHEMA.with_metadata({b"kerneltrack.idle": b"3"})
     with patch.object(expiry_module, "_SCHEMA", schema):
         name = expiry.write("a", Kept(b"state", b"clock"))
-    with pytest.raises(DataError, match=r"a@.*\.idle: format version 2: this code reads version 1"):
+    with pytest.raises(DataError, match=r"a@.*\.idle: format version 3: this code reads version 2"):
         expiry.read("a", name)
 
 
@@ -234,7 +236,7 @@ def test_a_job_without_the_folder_says_so(tmp_path: Path) -> None:
     tracking = Tracking(tmp_path)
     tracking.push(make_rows(30))
     tracking.expire()
-    tracking.step = live_track_fn("end")(Work(spec=SPEC), ORDER, None, None)
+    tracking.step = with_timers(TrackFn, "end", live=True)(Work(spec=SPEC), ORDER, None, None)
     with pytest.raises(DataError, match=r"robot/7.*it has expired"):
         tracking.push(make_rows(30))
 
@@ -255,8 +257,8 @@ def test_a_learner_that_comes_back_goes_on(tmp_path: Path) -> None:
     for part in parts:
         assert expiring.take(part) == usual.take(part)
         snapshots += [name for name, _ in expiring.expire()] == [SNAPSHOTS]
-        assert len(expiring.learner.value or b"") == 16
-        assert expiring.early.chunks == []
+        assert expiring.kept() is None
+        assert [len(bag.encoded) for bag in expiring.cells().values()] == [1, 0, 0]
         assert expiring.expire() == []
     assert snapshots == len(parts)
     assert expiring.take(parts[0]) == usual.take(parts[0])

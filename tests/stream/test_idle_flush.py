@@ -24,8 +24,9 @@ from tests.stream.running import (
     end_of_bundle,
     make_rows,
 )
-from transforms.track.live_step import live_track_fn
+from transforms.track.keyed_fn import with_timers
 from transforms.track.order import Order
+from transforms.track.step import TrackFn
 
 ORDER = Order(max_disorder=5, max_jump=3600, idle_flush=2)
 
@@ -60,7 +61,7 @@ class Flushing:
 
     def go_on(self, order: Order) -> None:
         """Let a job of this order go on from what is kept."""
-        self._step: Any = live_track_fn("end")(Work(spec=SPEC), order, None, None)
+        self._step: Any = with_timers(TrackFn, "end", live=True)(Work(spec=SPEC), order, None, None)
 
     def push(self, rows: Rows) -> None:
         element = ("m", rows.chunk())

@@ -39,17 +39,12 @@ from tests.stream.learning import (
 )
 from tests.stream.running import make_rows
 from transforms.chunks import Chunk, matrix_column
+from transforms.learn.late_labels import LateLabels
 from transforms.learn.predictions import SLICE_ROWS
-from transforms.learn.transform import (
-    METRICS,
-    PREDICTIONS,
-    SNAPSHOTS,
-    LateLabels,
-    TrainLinear,
-    check_label_type,
-)
+from transforms.read.label_values import check_label_type
 from transforms.track.order import Order
 from transforms.track.transform import FEATURES, TrackSubspace
+from transforms.train import METRICS, PREDICTIONS, SNAPSHOTS, TrainLinear
 
 REGRESSION = RidgeSpec(task="regression")
 

@@ -19,10 +19,13 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from tests.oracles.learner_cases import WIDTH, every_spec
 from tests.stream.test_learn_warm import write_folder
 from transforms.chunks import Chunk, matrix_column
+from transforms.learn.inputs import narrow, narrow_labels
 from transforms.learn.late_labels import LateLabels
-from transforms.learn.transform import TrainLinear
+from transforms.learn.learners import Learners, bytes_of
+from transforms.learn.plan import LearnLabels, Plan
 from transforms.metrics import counting
-from transforms.partition.learners import Learners, bytes_of
+from transforms.outputs import METRICS, PREDICTIONS
+from transforms.train import TrainFn
 
 SIZES = {"a": 300, "b": 1, "none": 40, "c": 2, "é": 65, "long": 30, "z": 90}
 """Rows of each model; one has no label, one labels that are too long."""
@@ -78,7 +81,7 @@ def come_of(learn: Any, rows: Any, labels: Any, groups: list[list[str]], cuts: i
     found = Come([], [], [], {key: [] for key in SIZES}, {})
     with counting() as counts:
         for keys in groups:
-            learners = Learners(learn, keys, labels)
+            learners = learners_of(learn, keys, labels)
             parts = []
             for cut in range(cuts):
                 spans = {
@@ -91,14 +94,15 @@ def come_of(learn: Any, rows: Any, labels: Any, groups: list[list[str]], cuts: i
                     stops = np.cumsum([len(each) for each in own])
                     starts = np.concatenate([[0], stops[:-1]])
                     part = rows.take(pa.array(np.concatenate(own)))
-                    learners.take(part, which, starts, stops)
+                    learners.take(narrow(learn.plan, Chunk(part)), which, starts, stops)
                 if cut + 1 < cuts:
                     parts.append(learners.came())
             last = learners.end()
             parts.append(learners.came())
             for part in parts:
-                found.predictions.extend([] if not part.predictions else exact(part.predictions))
-                found.metrics.extend([] if not part.metrics else exact(part.metrics))
+                for name in (PREDICTIONS, METRICS):
+                    for batch in [part.main[name][1]] if name in part.main else []:
+                        getattr(found, name).extend(exact(batch))
                 for place, key in enumerate(keys):
                     found.snapshots[key].extend(part.snapshots.get(place, ()))
                     for batch in part.failures.get(place, ()):
@@ -109,8 +113,26 @@ def come_of(learn: Any, rows: Any, labels: Any, groups: list[list[str]], cuts: i
     return found._replace(counts=dict(counts.totals))
 
 
-def steps_of(spec: LearnerSpec, **settings: Any) -> Any:
-    return TrainLinear(spec, **settings).steps()
+def plan_of(fn: TrainFn) -> Plan:
+    assert fn.plan is not None
+    return fn.plan
+
+
+def steps_of(
+    spec: LearnerSpec,
+    warm: SnapshotFolder | None = None,
+    snapshot_every: float | None = None,
+    **settings: Any,
+) -> TrainFn:
+    return TrainFn(LearnLabels(spec, **settings).plan(snapshot_every), warm, None)
+
+
+def learners_of(fn: Any, keys: list[str], labels: Any) -> Learners:
+    learners = Learners(fn.plan, keys, [fn.learner(key) for key in keys])
+    for place, key in enumerate(keys):
+        if key in labels:
+            learners.arrive(place, narrow_labels((key, labels[key]), fn.plan.spec)[1])
+    return learners
 
 
 def compared(spec: LearnerSpec, rows: Any, labels: Any = None, **settings: Any) -> Come:
@@ -198,8 +220,9 @@ def test_learners_go_on_from_snapshots(spec: LearnerSpec, tmp_path: Path) -> Non
 @pytest.mark.parametrize("spec", [RidgeSpec(inputs="both"), AutoSpec(inputs="rows")])
 def test_the_bytes_of_a_learner_are_those_of_its_state(spec: LearnerSpec) -> None:
     rows = features(spec.classifies, ("x",))
-    learners = Learners(steps_of(spec), [*SIZES], {})
-    learners.take(rows, np.arange(len(SIZES)), STARTS, STOPS)
+    fn = steps_of(spec)
+    learners = learners_of(fn, [*SIZES], {})
+    learners.take(narrow(plan_of(fn), Chunk(rows)), np.arange(len(SIZES)), STARTS, STOPS)
     for last in learners.end():
         # None has met a class.
         assert last is not None
@@ -267,8 +290,8 @@ def test_rows_that_wait_in_snapshots(after: LateLabels | None, tmp_path: Path) -
 
 
 def test_rows_that_were_left_out() -> None:
-    rows = features(True)
-    learners = Learners(steps_of(RidgeSpec(inputs="features")), ["a"], {})
+    fn = steps_of(RidgeSpec(inputs="features"))
+    rows, learners = narrow(plan_of(fn), Chunk(features(True))), learners_of(fn, ["a"], {})
     one = np.zeros(1, np.int64)
     with pytest.raises(DataError, match="rows 0 to 4 never came, row 5 did"):
-        learners.take(rows.slice(5, 10), one, one, np.array([10]))
+        learners.take(rows.slice(5, 15), one, one, np.array([10]))

@@ -34,7 +34,7 @@ from tests.stream.learning import (
     train,
     train_stream,
 )
-from transforms.learn.transform import LateLabels
+from transforms.learn.late_labels import LateLabels
 
 REGRESSION = RidgeSpec(task="regression")
 WAITS = [

@@ -32,7 +32,8 @@ from tests.stream.learning import (
 )
 from transforms.keyed import last_written as last_written_module
 from transforms.keyed.last_written import MOST_KEPT
-from transforms.learn.transform import METRICS, LateLabels
+from transforms.learn.late_labels import LateLabels
+from transforms.outputs import METRICS
 
 REGRESSION = RidgeSpec(task="regression")
 OTHER = "(other)"

@@ -17,8 +17,8 @@ from tests.stream.learning import (
     label_chunk,
     make_features,
 )
+from transforms.learn.late_labels import LateLabels
 from transforms.learn.learner import begin, decode, encode_snapshot, encode_working, opened
-from transforms.learn.transform import METRICS, SNAPSHOTS, LateLabels
 
 REGRESSION = RidgeSpec(task="regression")
 
@@ -40,7 +40,7 @@ def working(spec: LearnerSpec) -> tuple[Step, FeatureTable]:
 @pytest.mark.parametrize("spec", [SPEC, REGRESSION], ids=["classes", "targets"])
 def test_bytes_come_back_as_they_were(spec: LearnerSpec) -> None:
     step, _ = working(spec)
-    data = step.learner.value or b""
+    data = step.kept() or b""
     now = decode(spec, data, "here")
     assert now.waiting is not None
     assert (len(now.waiting), len(now.pending.by_index.key), len(now.pending.by_time.key)) == (
@@ -58,7 +58,7 @@ def test_bytes_come_back_as_they_were(spec: LearnerSpec) -> None:
 @pytest.mark.parametrize("spec", [SPEC, REGRESSION], ids=["classes", "targets"])
 def test_flipped_bits_are_refused_or_give_a_state_that_works(spec: LearnerSpec) -> None:
     step, rest = working(spec)
-    data = step.learner.value or b""
+    data = step.kept() or b""
     header = 8 + int.from_bytes(data[:8], "little")
     rng = np.random.default_rng(1)
     worked = 0
@@ -68,7 +68,7 @@ def test_flipped_bits_are_refused_or_give_a_state_that_works(spec: LearnerSpec) 
             place = rng.integers(0, len(data) if trial % 2 else header)
             damaged[place] ^= 1 << rng.integers(0, 8)
         again = Step(spec, late=LateLabels(4.0, 30), window=7 * SECOND)
-        again.learner.value = bytes(damaged)
+        again.put(bytes(damaged))
         try:
             again.take(rest.chunk(rest.kind))
             again.end()
@@ -94,7 +94,6 @@ def changed(data: bytes, **about: object) -> bytes:
         {"rows": 40.0},
         {"time": "now"},
         {"time": 2**63},
-        {"early": -7},
         {"labels": 5},
         {"labels": []},
         {"labels": [1, 2, 3, 4]},
@@ -104,7 +103,7 @@ def changed(data: bytes, **about: object) -> bytes:
 def test_values_that_cannot_be_are_refused(about: dict[str, object]) -> None:
     step, _ = working(SPEC)
     with pytest.raises(DataError, match=r"^here: damaged (state|header): "):
-        decode(SPEC, changed(step.learner.value or b"", **about), "here")
+        decode(SPEC, changed(step.kept() or b"", **about), "here")
 
 
 def test_other_settings_are_named() -> None:
@@ -113,23 +112,6 @@ def test_other_settings_are_named() -> None:
         decode(REGRESSION, data, "here")
     with pytest.raises(DataError, match=r"^here: "):
         decode(SPEC, data[:-9], "here")
-
-
-def test_the_bag_is_touched_only_where_something_lies_in_it() -> None:
-    """Each access to a cell of state costs a millisecond on some runners."""
-    table = make_features(60)
-    step = Step(SPEC)
-    for start in range(0, 40, 10):
-        step.take(table.part(start, start + 10).chunk())
-    assert (step.learner.accesses, step.early.accesses) == (8, 0)
-    step.take(table.part(50, 60).chunk())
-    assert (step.learner.accesses, step.early.accesses) == (10, 1)
-    step.take(table.part(45, 50).chunk())
-    step.take(table.part(40, 45).chunk())
-    # One more chunk too early; then the bag is emptied, and nothing goes back.
-    assert (step.learner.accesses, step.early.accesses) == (14, 4)
-    assert [name for name, _ in step.end()] == [SNAPSHOTS, METRICS]
-    assert (step.learner.accesses, step.early.accesses) == (15, 4)
 
 
 def test_the_state_is_as_large_as_what_waits() -> None:
@@ -142,7 +124,7 @@ def test_the_state_is_as_large_as_what_waits() -> None:
         sizes[waits] = []
         for start in range(0, 1000, 100):
             step.take(table.part(start, start + 100).chunk())
-            sizes[waits].append(len(step.learner.value or b""))
+            sizes[waits].append(len(step.kept() or b""))
     assert max(sizes[None]) < 2500
     most = max(sizes[None]) + 8 * (3 + 8) * 100 + 1000
     assert all(most - 3000 < size < most for size in sizes[late])

@@ -24,13 +24,12 @@ from kerneltrack.learners import (
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from tests.oracles.learner_cases import every_spec
 from tests.stream.learning import SECOND, Element, Step, make_features
-from transforms.keyed import bundles as bundles_module
-from transforms.keyed.commands import Command, as_chunk
-from transforms.learn import step as step_module
-from transforms.learn import together
+from transforms.learn import learners
 from transforms.learn.block import learn_rows
-from transforms.learn.transform import METRICS, PREDICTIONS, SNAPSHOTS, LateLabels
+from transforms.learn.late_labels import LateLabels
 from transforms.metrics import counting
+from transforms.outputs import METRICS, PREDICTIONS, SNAPSHOTS
+from transforms.track import keyed_fn
 
 MODELS = 5
 ROWS = 80
@@ -64,12 +63,6 @@ def bundles(spec: LearnerSpec, seed: int, odd: bool, chunk: int) -> Iterator[lis
         parts.append([*[None] * (model % 2), *cut])  # type: ignore[list-item]
     turns = itertools.zip_longest(*parts)
     elements = [part for turn in turns for part in turn if part is not None]
-    if odd:
-        # It is told of the row that it comes before: that which the model has next.
-        place = len(elements) // 2
-        before = [part for key, part in elements[:place] if key == "m0"]
-        command = as_chunk(Command(None, None), sum(map(len, before)))
-        elements.insert(place, ("m0", command))
     while elements:
         size = int(rng.integers(1, 4 * MODELS))
         yield elements[:size]
@@ -96,15 +89,14 @@ def ran(
         for bundle in given:
             for part in [bundle] if whole else [[element] for element in bundle]:
                 outputs += step.push(part)
-        kept = [step.cells(key)["learner"].value for key in keys]
+        kept = [step.kept(key) for key in keys]
         for key in keys:
             outputs += step.end(key)
     return exact(outputs), kept, dict(counts.totals)
 
 
 def compared(spec: LearnerSpec, given: Sequence[Sequence[Element]], **plan: Any) -> Any:
-    with patch.object(step_module, "goes_together", lambda plan: False):
-        expected = ran(spec, given, False, **plan)
+    expected = ran(spec, given, False, **plan)
     found = ran(spec, given, True, **plan)
     for mine, theirs in zip(found, expected, strict=True):
         assert mine == theirs
@@ -126,8 +118,7 @@ def test_they_give_what_each_gives_by_itself(
     # All rows came out, and metrics of more than the totals where windows are asked for.
     assert [len(lines) for _, lines in sorted(found[PREDICTIONS].items())] == [ROWS] * MODELS
     many = sum(map(len, found[METRICS].values()))
-    # A model that begins anew at last says no more.
-    assert many > MODELS if window else many >= MODELS - 1
+    assert many > MODELS if window else many == MODELS
 
 
 @every_spec
@@ -135,48 +126,14 @@ def test_every_learner_goes_on(spec: LearnerSpec) -> None:
     compared(replace(spec, max_classes=3), list(bundles(spec, 3, False, 9)))
 
 
-def test_guesses_may_have_met_classes_in_another_order() -> None:
-    """They begin anew with a learner that was handed over, which knows its classes."""
-    spec = RidgeSpec()
-    rows = [make_features(60, seed=model, missing=0.0) for model in range(3)]
-    other = Step(spec)
-    other.push([("m", make_features(60, seed=9).chunk())])
-    given = [
-        [(f"m{place}", part.part(start, start + 10).chunk()) for place, part in enumerate(rows)]
-        for start in range(0, 60, 10)
-    ]
-    given[2].insert(0, ("m1", as_chunk(Command(b"", other.learner.value), 20)))
-    rows[1].label[20:23] = "run", "still", "run"
-    compared(spec, given)
-
-
-@pytest.mark.parametrize("chunk", [1, 20])
-def test_most_rows_go_through_a_block(chunk: int) -> None:
-    """Otherwise the tests above would compare the way of one model with itself."""
-    spec, rows = RidgeSpec(), 0
-
-    def counted(*given: Any, **named: Any) -> Any:
-        nonlocal rows
-        rows += len(given[2])
-        return learn_rows(*given, **named)
-
-    with patch.object(together, "learn_rows", counted):
-        ran(spec, list(bundles(spec, 0, False, chunk)), True)
-        assert rows == MODELS * ROWS
-        rows = 0
-        ran(spec, list(bundles(spec, 0, True, chunk)), True)
-        assert 0.5 * MODELS * ROWS < rows < MODELS * ROWS
-
-
 @pytest.mark.parametrize("name", ["MOST_BYTES", "MOST_HELD"])
 def test_blocks_are_cut_where_there_is_much(name: str) -> None:
     spec = RidgeSpec()
     given = list(bundles(spec, 1, True, 9))
     whole = ran(spec, given, True)
-    places = {"MOST_BYTES": step_module, "MOST_HELD": bundles_module}
     with (
-        patch.object(places[name], name, 50),
-        patch.object(step_module, "run_together", side_effect=together.run_together) as run,
+        patch.object(keyed_fn, name, 50),
+        patch.object(learners, "learn_rows", wraps=learn_rows) as run,
     ):
         assert ran(spec, given, True) == whole
     assert run.call_count > len(given)
@@ -188,7 +145,7 @@ def test_what_a_model_keeps_is_its_own() -> None:
     step = Step(spec, window=SECOND)
     for bundle in bundles(spec, 0, False, 9):
         step.push(bundle)
-    kept = step._step._written._values
+    kept = step._step._learners._values
     assert len(kept) == MODELS
     arrays = [
         array
@@ -207,15 +164,11 @@ def test_what_a_model_keeps_is_its_own() -> None:
 @pytest.mark.parametrize("odd", [False, True])
 def test_snapshots_in_between(odd: bool) -> None:
     spec = RidgeSpec()
-    given = list(bundles(spec, 2, odd, 3))
-    with patch.object(together, "learn_rows", wraps=learn_rows) as run:
-        found = compared(spec, given, every=13 * SECOND)
+    found = compared(spec, list(bundles(spec, 2, odd, 3)), every=13 * SECOND)
     assert sum(map(len, found[SNAPSHOTS].values())) >= 6 * MODELS
-    assert sum(len(call.args[2]) for call in run.call_args_list) > 0.3 * MODELS * ROWS
 
 
-def test_late_labels_go_model_by_model() -> None:
+@pytest.mark.parametrize("odd", [False, True])
+def test_labels_that_come_late(odd: bool) -> None:
     spec = RidgeSpec()
-    with patch.object(step_module, "run_together") as run:
-        ran(spec, list(bundles(spec, 0, False, 9)), True, late=LateLabels(5.0, 100))
-    assert not run.called
+    compared(spec, list(bundles(spec, 0, odd, 9)), late=LateLabels(5.0, 100), every=13 * SECOND)

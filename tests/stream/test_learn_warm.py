@@ -30,7 +30,8 @@ from tests.stream.learning import (
     train,
     train_stream,
 )
-from transforms.learn.transform import LateLabels, TrainLinear
+from transforms.learn.late_labels import LateLabels
+from transforms.train import TrainLinear
 
 REGRESSION = RidgeSpec(task="regression")
 OPTIONS: dict[str, Any] = {"window": 7.0, "snapshot_every": 11.0}

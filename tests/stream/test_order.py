@@ -36,9 +36,10 @@ from tests.stream.running import (
 from transforms.chunks import Chunk
 from transforms.track import log
 from transforms.track.clock import jump_rule
+from transforms.track.keyed_fn import with_timers
 from transforms.track.log import MOST_ENTRIES
 from transforms.track.order import Order
-from transforms.track.step import track_fn
+from transforms.track.step import TrackFn
 from transforms.track.transform import TrackSubspace
 
 DISORDERS = [0, 0.1, 1, 60]
@@ -400,7 +401,7 @@ def rows_touched(count: int, order: Order) -> int:
 
 
 def _step(order: Order) -> Any:
-    return track_fn("end")(Work(spec=SPEC), order, None)
+    return with_timers(TrackFn, "end", live=False)(Work(spec=SPEC), order, None)
 
 
 @pytest.mark.parametrize("max_disorder", [0.0, 2.0, 10.0, math.inf])

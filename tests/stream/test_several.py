@@ -13,8 +13,8 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from kerneltrack.learners import LMSSpec, RidgeSpec
 from tests.stream.running import SPEC, Element, make_rows
 from transforms.chunks import Chunk
-from transforms.learn.transform import PREDICTIONS, TrainLinear
 from transforms.track.transform import FEATURES, SNAPSHOTS, TrackSubspace
+from transforms.train import PREDICTIONS, TrainLinear
 
 SEEN: Counter[tuple[str, str]] = Counter()
 """Rows by output and model; in-process workers share it."""

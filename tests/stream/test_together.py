@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,10 +17,12 @@ from hypothesis import strategies as st
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.run import run_models
+from kerneltrack.learners import RidgeSpec
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.reference import block as references
+from tests.stream import learning
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -27,9 +30,14 @@ from tests.stream.running import (
     Outcome,
     Step,
     assert_same,
+    exact,
     make_rows,
 )
-from transforms.keyed.commands import Command, as_chunk
+from transforms.chunks import Chunk
+from transforms.keyed.commands import Command, as_chunk, command_of
+from transforms.learn.late_labels import LateLabels
+from transforms.learn.plan import LearnLabels
+from transforms.outputs import LOST_LABELS
 from transforms.track import log as log_module
 from transforms.track import step as step_module
 from transforms.track import together
@@ -37,6 +45,7 @@ from transforms.track.log import Cells, EntryCoder, ModelLog, Watch
 from transforms.track.order import Order
 from transforms.track.packed import Packed
 from transforms.track.together import Visit
+from transforms.train import FAILURES
 
 ORDER = Order(max_disorder=3, max_jump=100)
 MODELS = 5
@@ -109,8 +118,62 @@ def test_they_give_what_each_gives_by_itself(
     assert found.snapshots == expected.snapshots
     assert found.late == expected.late
     assert found.failures == expected.failures
-    assert len(found.commands) == len(expected.commands)
     assert step.kept == by_itself.kept  # type: ignore[attr-defined]
+
+
+@settings(deadline=None, max_examples=10)
+@given(
+    seed=st.integers(0, 10_000),
+    odd=st.booleans(),
+    chunk=st.sampled_from([1, 2, 7, 40]),
+    disorder=st.sampled_from([0.0, 3.0, 20.0]),
+    late=st.sampled_from([None, LateLabels(20.0, 30)]),
+    inputs=st.sampled_from(["features", "both"]),
+)
+def test_a_learner_in_the_step_is_one_behind_it(
+    seed: int, odd: bool, chunk: int, disorder: float, late: LateLabels | None, inputs: str
+) -> None:
+    """What it predicts, scores and keeps is what `TrainLinear` makes of the features."""
+    spec = RidgeSpec(max_classes=3, inputs=inputs)
+    order, learner = Order(max_disorder=disorder, max_jump=100), LearnLabels(spec, late, 7.0, False)
+    step = Step(order=order, learner=learner, snapshot_every=11.0)
+    behind = learning.Step(spec, late=late, window=7 * SECOND, every=11 * SECOND)
+    wanted = Outcome()
+    for bundle in bundles(seed, odd, chunk):
+        rows = [(key, named(part)) for key, part in bundle if command_of(part) is None]
+        labels = [(key, labels_of(part)) for key, part in rows] if late else []
+        if late:
+            rows = [(key, Chunk(part.batch.drop_columns("label"))) for key, part in rows]
+        found = step.push_all([*labels, *rows])
+        features = [(key, part) for key, parts in found.features.items() for part in parts]
+        for name, element in behind.push([*labels, *features]):
+            wanted.keep(LOST_LABELS if name == FAILURES else name, element)
+    whole = step.finish()
+    for key, parts in whole.features.items():
+        # Rows that come twice are left out.
+        for name, element in [*behind.push([(key, part) for part in parts]), *behind.end(key)]:
+            wanted.keep(LOST_LABELS if name == FAILURES else name, element)
+    assert sum(map(len, whole.predictions.values())) > 100 * MODELS
+    for name in ("predictions", "scored", "metrics"):
+        found_lines, wanted_lines = getattr(whole, name), getattr(wanted, name)
+        assert found_lines.keys() == wanted_lines.keys()
+        for key, lines in wanted_lines.items():
+            assert sorted(map(repr, exact(found_lines[key]))) == sorted(map(repr, exact(lines)))
+    assert sorted(whole.lost) == sorted(wanted.lost)
+    states = [data for _, data in whole.snapshots]
+    learners = [data for data in states if codec.LEARNER in codec.read_header(data)]
+    assert sorted(data for _, data in wanted.snapshots) == sorted(learners)
+
+
+def named(rows: Chunk) -> Chunk:
+    """Rows with labels that depend on them."""
+    labels = np.where(rows.column("x")[:, 0] > 0, "up", "down")
+    return Chunk(rows.batch.append_column("label", pa.array(labels)))
+
+
+def labels_of(rows: Chunk) -> Chunk:
+    """The labels of rows by themselves."""
+    return Chunk(rows.batch.select(["time", "source", "row", "label"]))
 
 
 @settings(deadline=None, max_examples=15)

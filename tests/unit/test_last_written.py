@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from kerneltrack.fleet.learn import prediction_columns
@@ -10,13 +11,14 @@ from kerneltrack.fleet.model import Model, Work, begin, encode
 from kerneltrack.learners import RidgeSpec
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import OKFEBSpec
+from transforms.chunks import Chunk, matrix_column
 from transforms.keyed import last_written as kept_values
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.learner import begin as begin_learner
-from transforms.learn.learner import encode_working, opened
+from transforms.learn.learner import encode_working
 from transforms.learn.learner import last_written as written_learners
-from transforms.learn.run import Outcome, Plan, run_rows
-from transforms.learn.waiting import FeatureRows
+from transforms.learn.learners import Learners
+from transforms.learn.plan import Plan
 from transforms.track.last_written import last_written
 
 WORK = Work(spec=OKFEBSpec(rank=3, budget=5, warmup=20))
@@ -60,9 +62,11 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_learner_that_is_kept_holds_no_more_than_its_own_rows(late: LateLabels | None) -> None:
     """The arrays of a chunk would stay for as long as a part of one is kept."""
     plan = Plan(spec=RidgeSpec(), late=late)
-    rows = FeatureRows(0, None, np.zeros(60, np.int64), ROWS, np.full(60, "a", object))
-    begun = opened(plan.spec, begin_learner(plan.spec), 4, 4)
-    now = run_rows(plan, "m", begun, rows, Outcome())
+    columns = {"index": np.arange(60), "z": matrix_column(ROWS), "label": ["a"] * 60}
+    learners = Learners(plan, ["m"], [begin_learner(plan.spec)])
+    one = np.zeros(1, np.int64)
+    learners.take(Chunk(pa.RecordBatch.from_pydict(columns)), one, one, np.array([60]))
+    (now,) = learners.now
     written = written_learners(plan.spec)
     data = written.put("m", now.alone())
     kept = written.take("m", data)

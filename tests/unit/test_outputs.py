@@ -79,14 +79,14 @@ def test_a_job_has_what_it_is_asked_for() -> None:
     ],
 )
 def test_the_collections_of_a_step(step: str, only_live: tuple[str, ...], found: set[str]) -> None:
-    late = {"late", "snapshots"} if step == TRACKER else set()
-    assert set(outputs.names_of(step, only_live)) == {*found, *late, "failures"}
+    more = {TRACKER: {"late", "snapshots", "failures"}, LEARNER: {"lost_labels"}}
+    assert set(outputs.names_of(step, only_live)) == {*found, *more.get(step, {"failures"})}
 
 
 def test_rows_have_columns_and_begin_with_their_model() -> None:
     found = outputs.schemas(WHOLE._replace(label=pa.string(), bounded=False))
     found |= outputs.schemas(WHOLE)
-    without = {"failures", "snapshots", "late", "neighbours"}
+    without = {"failures", "snapshots", "late", "lost_labels", "neighbours"}
     assert {*found, *without} == {output.name for output in OUTPUTS}
     assert {schema.names[0] for schema in found.values()} == {"model_id"}
     assert found["scored"] == found["predictions"]

@@ -20,7 +20,6 @@ from transforms.chunks import Chunk, encode_batch
 from transforms.kafka.formats import OUTPUT_FORMATS
 from transforms.kafka.gather import Outgoing
 from transforms.kafka.messages import offset_and_place
-from transforms.keyed.commands import command_of
 from transforms.write.schemas import TIME
 
 MOST_BYTES = 900_000
@@ -78,10 +77,8 @@ class EncodeFn(beam.DoFn):
     def process(
         self, element: tuple[str, Chunk], timestamp: Any = beam.DoFn.TimestampParam
     ) -> Iterator[WindowedValue]:
-        """Take a chunk in; a command is none."""
+        """Take a chunk in."""
         _, chunk = element
-        if command_of(chunk) is not None:
-            return
         if self._held and self._held[0][1].batch.schema != chunk.batch.schema:
             yield from self._written()
         self._held.append(element)

@@ -38,17 +38,12 @@ class Command(NamedTuple):
         return found if self.learner is None else [*found, (codec.LEARNER, self.learner)]
 
 
-_COLUMNS = {"index": pa.int64(), codec.TRACKER: pa.binary(), codec.LEARNER: pa.binary()}
+_COLUMNS = {codec.TRACKER: pa.binary(), codec.LEARNER: pa.binary()}
 
 
-def as_chunk(command: Command, index: int = 0) -> Chunk:
-    """Return a command in the form in which it travels among rows.
-
-    Args:
-        command: The command.
-        index: That of the first row after it.
-    """
-    values = {"index": index, **command._asdict()}
+def as_chunk(command: Command) -> Chunk:
+    """Return a command in the form in which it travels among rows."""
+    values = command._asdict()
     return Chunk(
         pa.RecordBatch.from_pydict(
             {name: pa.array([values[name]], kind) for name, kind in _COLUMNS.items()}

@@ -20,7 +20,7 @@ from kerneltrack.snapshots.files import escaped, read_whole, write_whole
 from transforms.chunks import Chunk, chunk_from, decode_batch, encode_batch
 from transforms.metrics import count
 
-VERSION = b"1"
+VERSION = b"2"
 DIGEST = 16
 LEAST_AFTER = 0.1
 MOST_AFTER = 1e8
@@ -31,6 +31,7 @@ _SCHEMA = pa.schema(
         pa.field("state", pa.binary()),
         pa.field("clock", pa.binary()),
         pa.field("waiting", pa.list_(pa.binary())),
+        pa.field("learner", pa.binary()),
     ],
     metadata={_VERSION_KEY: VERSION},
 )
@@ -40,14 +41,16 @@ class Kept(NamedTuple):
     """All that a keyed step holds of one model.
 
     Attributes:
-        state: The tracker's or the learner's bytes, None before its first rows.
+        state: The tracker's bytes, None before its first rows.
         clock: The tracker's clock, as bytes.
         waiting: Rows that wait.
+        learner: The learner's bytes, None without.
     """
 
     state: bytes | None
     clock: bytes | None = None
     waiting: tuple[Chunk, ...] = ()
+    learner: bytes | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Expiry(Settings):
     def write(self, key: str, kept: Kept) -> bytes:
         """Write what is kept of a model; return the name by which it is found again."""
         waiting = [chunk.encode() for chunk in kept.waiting]
-        columns = [[kept.state], [kept.clock], [waiting]]
+        columns = [[kept.state], [kept.clock], [waiting], [kept.learner]]
         arrays = [pa.array(one, part.type) for one, part in zip(columns, _SCHEMA, strict=True)]
         data = encode_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA))
         name = _digest(data)
@@ -99,16 +102,11 @@ class Expiry(Settings):
             raise DataError(path, reason)
         (row,) = batch.to_pylist()
         waiting = tuple(chunk_from(part) for part in row["waiting"])
-        return Kept(row["state"], row["clock"], waiting)
+        return Kept(row["state"], row["clock"], waiting, row["learner"])
 
     def _path(self, key: str, name: bytes) -> str:
         path: str = join(self.folder, f"{escaped(key)}@{name.hex()}.idle")
         return path
-
-
-def is_name(data: bytes | None) -> bool:
-    """Check whether what a step keeps is the name of a file: a state is longer."""
-    return data is not None and len(data) == DIGEST
 
 
 def recall(expiry: Expiry | None, key: str, name: bytes) -> Kept:

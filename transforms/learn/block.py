@@ -1,7 +1,7 @@
 """Rows of many models through their learners at once.
 
 What Python costs for each model is paid once a block (`kerneltrack.fleet.learn`). What comes of a
-model is what `run_rows` makes of its rows alone, bit for bit.
+model is what its rows alone give, bit for bit.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kerneltrack.learners import LearnerState
 from kerneltrack.learners.common.board import Line
 from transforms.chunks import Chunk
 from transforms.learn.learner import Learning
+from transforms.learn.plan import Plan
 from transforms.learn.predictions import prediction_arrays
-from transforms.learn.run import Plan
 from transforms.read.kinds import codes_of, encode
 from transforms.read.label_values import no_labels, to_column
 
@@ -40,34 +40,6 @@ class LearnedRows(NamedTuple):
     after: list[Learning]
     predictions: pa.RecordBatch
     told: list[tuple[LearnerState, list[Line]]]
-
-
-def goes_together(plan: Plan) -> bool:
-    """Check whether models of a job can go together: labels come with their rows."""
-    return plan.late is None
-
-
-def nothing_waits(now: Learning) -> bool:
-    """Check that no rows or labels wait for others: jobs with delayed labels leave some."""
-    return not now.pending and (now.waiting is None or not len(now.waiting))
-
-
-def rows_of(
-    chosen: npt.NDArray[np.bool_], rows: Chunk, inputs: FloatArray, lengths: IntArray
-) -> tuple[Chunk, FloatArray, IntArray, IntArray]:
-    """Return rows of some of m models, what learners are told of them, each one's start and stop.
-
-    Args:
-        chosen: (m,) which models.
-        rows: All models' rows, so many each, one model's after another's.
-        inputs: What learners are told of them.
-        lengths: (m,) how many.
-    """
-    if not chosen.all():
-        where = np.flatnonzero(np.repeat(chosen, lengths))
-        rows, inputs, lengths = rows.take(where), inputs[where], lengths[chosen]
-    stops = np.cumsum(lengths)
-    return rows, inputs, stops - lengths, stops
 
 
 def part_of(rows: Chunk, starts: IntArray, stops: IntArray) -> tuple[Chunk, IntArray, IntArray]:
@@ -94,7 +66,7 @@ def learn_rows(
 
     Args:
         plan: What is done with every model's rows.
-        before: What each model's learner has come to: `goes_together`.
+        before: What each model's learner has come to.
         rows: Narrow rows; a model's, its next, follow one another.
         inputs: What learners are told of them.
         starts: (m,) place of each model's first row; the first one's is 0.

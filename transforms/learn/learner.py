@@ -45,7 +45,6 @@ class Learning(NamedTuple):
         waiting: Rows that are predicted and not settled; None before the first row.
         rows: Index of the next row.
         time: Greatest time so far, ns; None before the first row or without times.
-        early: Index of the first of the rows that came before their turn; None without such.
         pending: Labels that wait.
         board: Metrics.
     """
@@ -54,7 +53,6 @@ class Learning(NamedTuple):
     waiting: PredictedRows | None
     rows: int
     time: int | None
-    early: int | None
     pending: Pending
     board: Board
 
@@ -92,7 +90,7 @@ def _own(spec: LearnerSpec, key: str, data: bytes) -> Learning:
 
 def begin(spec: LearnerSpec, rows: int = 0) -> Learning:
     """Return the beginning of a learner whose first row has this index."""
-    return Learning(None, None, rows, None, None, Pending.none(spec), Board.empty())
+    return Learning(None, None, rows, None, Pending.none(spec), Board.empty())
 
 
 def opened(spec: LearnerSpec, now: Learning, width: int, channels: int) -> Learning:
@@ -107,7 +105,7 @@ def opened(spec: LearnerSpec, now: Learning, width: int, channels: int) -> Learn
 
 def encode_working(spec: LearnerSpec, key: str, now: Learning) -> bytes:
     """Write what the keyed step keeps from one bundle to the next."""
-    return codec.encode_learner(spec, *_parts(spec, key, now, False, {"early": now.early}))
+    return codec.encode_learner(spec, *_parts(spec, key, now, False))
 
 
 def encode_snapshot(spec: LearnerSpec, key: str, now: Learning, final: bool) -> bytes:
@@ -127,10 +125,10 @@ def snapshot_parts(spec: LearnerSpec, key: str, now: Learning, final: bool = Tru
 
 
 def _parts(
-    spec: LearnerSpec, key: str, now: Learning, final: bool, more: dict[str, Any] | None = None
+    spec: LearnerSpec, key: str, now: Learning, final: bool
 ) -> tuple[LearnerState, str, dict[str, npt.NDArray[Any]]]:
     """Return the learner's state, what its header says, and the arrays beside it."""
-    about: dict[str, Any] = dict(more or {})
+    about: dict[str, Any] = {}
     state = now.state
     if state is None:
         # Labels came first; how many features there will be is not known.
@@ -181,9 +179,6 @@ def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Lear
             isinstance(names, list) and all(type(name) is str for name in names)
         ):
             raise ValueError(f"labels = {names!r}")
-        early = about.get("early")
-        if early is not None and not (type(early) is int and 0 <= early <= MOST):
-            raise ValueError(f"early = {early!r}")
         board = Board.empty()
         if any(field.startswith(_BOARD) for field in beside):
             classes = len(snapshot.state.classes)
@@ -196,7 +191,7 @@ def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Lear
             waiting = _waiting(spec, state, told.rows, beside, names)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
-    return Learning(state, waiting, told.rows, told.time, early, pending, board)
+    return Learning(state, waiting, told.rows, told.time, pending, board)
 
 
 def _part(beside: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:

@@ -1,9 +1,8 @@
-"""A model's rows in order, predicted, scored and learned from: what the keyed step runs."""
+"""Rows of models whose labels come late: predicted, settled, scored."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,8 +17,7 @@ from kerneltrack.fleet.late_labels import (
     predict_late,
     score_late,
 )
-from kerneltrack.fleet.learn import labels_of, learn_each
-from kerneltrack.learners import LearnerSpec, LearnerState
+from kerneltrack.learners import LearnerState
 from kerneltrack.learners.common.board import Line, close_window, total_line
 from transforms.learn.delayed_labels import (
     Lost,
@@ -29,34 +27,17 @@ from transforms.learn.delayed_labels import (
     take_labels,
 )
 from transforms.learn.late_labels import LateLabels
-from transforms.learn.learner import Learning, encode_snapshot
+from transforms.learn.learner import Learning
+from transforms.learn.plan import Plan
 from transforms.learn.waiting import (
     FeatureRows,
     PredictedRows,
     due_before,
     join_predictions,
-    label_list,
 )
 from transforms.read.label_values import LabelArray, to_column
 
 IntArray = npt.NDArray[np.int64]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is done with every model's rows.
-
-    Attributes:
-        spec: The learner's spec.
-        late: How long rows wait for labels; None: labels come with the rows.
-        window: Length of the metrics' windows, ns; None: only the total.
-        every: Distance of the boundaries at which snapshots are due, ns; None: only at the end.
-    """
-
-    spec: LearnerSpec
-    late: LateLabels | None = None
-    window: int | None = None
-    every: int | None = None
 
 
 @dataclasses.dataclass
@@ -78,58 +59,11 @@ class Outcome:
     snapshots: list[bytes] = dataclasses.field(default_factory=list)
 
 
-def run_rows(plan: Plan, key: str, now: Learning, rows: FeatureRows, outcome: Outcome) -> Learning:
-    """Run rows that follow one another through a model's learner.
-
-    Args:
-        plan: What to do.
-        key: The model's ID.
-        now: What it has come to; not written to.
-        rows: At least one, the first of them the model's next.
-        outcome: Takes what comes out; the same, in the same order, whatever calls the rows come in.
-
-    Returns:
-        What the learner has come to.
-    """
-    now = _unfinished(plan, now, outcome)
-    cuts: list[int] = []
-    if plan.every is not None:
-        cuts = boundaries(plan.every, now, rows.clock)
-    edges = [0, *cuts, len(rows)]
-    for number, (start, stop) in enumerate(itertools.pairwise(edges)):
-        if number > 0:
-            outcome.snapshots.append(encode_snapshot(plan.spec, key, now, final=False))
-        if stop > start:
-            now = _advance(plan, now, rows.part(start, stop), outcome)
-    return now
-
-
 def boundaries(every: int, now: Learning, clock: IntArray) -> list[int]:
     """Return the places of a model's rows, at least one, before which a snapshot is due."""
     before = clock[0] if now.time is None else now.time
     places: list[int] = np.flatnonzero(np.diff(np.concatenate([[before], clock]) // every)).tolist()
     return places
-
-
-def _unfinished(plan: Plan, now: Learning, outcome: Outcome) -> Learning:
-    """Settle rows that waited in the job before, if this one does not wait for labels."""
-    if plan.late is None and now.waiting is not None and len(now.waiting):
-        return settle_rest(plan, now, outcome)
-    return now
-
-
-def _advance(plan: Plan, now: Learning, rows: FeatureRows, outcome: Outcome) -> Learning:
-    """Run rows that no snapshot divides."""
-    if plan.late is not None:
-        return advance_late(plan, plan.late, [now], [rows], [outcome])[0]
-    spec, spans = plan.spec, (np.zeros(1, np.int64), np.array([len(rows)]))
-    given = labels_of(spec, label_list(rows.label), len(rows))
-    begun = [(now.state, now.board)]
-    found = learn_each(spec, begun, rows.z, rows.clock, given, *spans, window=plan.window)
-    outcome.lines += found.lines[0]
-    outcome.settled.append((PredictedRows(rows, found.said), to_column(rows.label)))
-    time = None if rows.time is None else int(rows.clock[-1])
-    return now.after(found.states[0], found.boards[0], rows.first + len(rows), time)
 
 
 class _Late(NamedTuple):
@@ -206,11 +140,6 @@ def _closed(now: Learning, outcome: Outcome, until: int | None = None) -> Learni
     board, lines = close_window(now.board, until)
     outcome.lines += lines
     return now._replace(board=board)
-
-
-def settle_rest(plan: Plan, now: Learning, outcome: Outcome) -> Learning:
-    """Settle all rows that wait: no more rows or labels are to come."""
-    return settle_each(plan, [now], [outcome])[0]
 
 
 def settle_each(

@@ -13,11 +13,11 @@ from kerneltrack.fleet.learn import prediction_columns, predictions_at
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.label_sets import joined
 from kerneltrack.registry import get_learner
+from kerneltrack.time_units import nanoseconds
 from transforms.chunks import Chunk
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.predictions import prediction_arrays
 from transforms.read.label_values import LabelArray, no_labels
-from transforms.track.clock import nanoseconds
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -152,11 +152,6 @@ def due_before(late: LateLabels, clock: IntArray, waiting: int) -> IntArray:
         due = np.maximum(due, np.searchsorted(clock, reach, side="right"))
     counts: IntArray = np.clip(due, 0, places)
     return counts
-
-
-def label_list(labels: LabelArray) -> Any:
-    """Return labels in the form that learners take."""
-    return labels.tolist() if labels.dtype == object else labels
 
 
 def prediction_chunk(predicted: PredictedRows, label: pa.Array | None) -> Chunk:

@@ -28,9 +28,9 @@ from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.common.scaling import Scaling
 from transforms.chunks import Chunk
 from transforms.failures import Failures
+from transforms.learn.learners import Last, Learned, bytes_of
 from transforms.metrics import count, count_losses, count_unreferenced
-from transforms.outputs import ALERTS, EPISODES, FAILURES, FEATURES, METRICS, MISMATCH, PREDICTIONS
-from transforms.partition.learners import Last, Learned, bytes_of
+from transforms.outputs import ALERTS, EPISODES, FAILURES, FEATURES, MISMATCH
 from transforms.partition.steps import Rows, State, Steps
 from transforms.track.admission import Refused, admit_all
 from transforms.track.features import feature_chunk, tell_alerts, tell_episodes
@@ -89,9 +89,7 @@ class Block(NamedTuple):
         """Return how many rows of features, predictions and metrics models have, and these."""
         parts = [(FEATURES, self.lengths, self.features)]
         if self.learned is not None:
-            learned = self.learned
-            parts.append((PREDICTIONS, learned.lengths, learned.predictions))
-            parts.append((METRICS, learned.lines, learned.metrics))
+            parts += [(part, *lines) for part, lines in self.learned.main.items()]
         return ((many, Rows(part, batch)) for part, many, batch in parts if batch is not None)
 
     def told_of(self, model: int) -> Iterator[Rows]:
@@ -153,8 +151,8 @@ def _bytes_of(steps: Steps, width: int) -> int:
         size += references.bytes_of(work.reference, width)
     if work.drift is not None:
         size += sum(array.nbytes for array in begin_drift(work.drift))
-    if steps.learn is not None:
-        size += bytes_of(steps.learn[1].plan.spec, width, work.spec.rank)
+    if steps.track.plan is not None:
+        size += bytes_of(steps.track.plan.spec, width, work.spec.rank)
     return size
 
 
@@ -198,7 +196,8 @@ def run_block(steps: Steps, block: SortedRows, merged: bool, labels: Mapping[str
         which = np.flatnonzero(tracked.lengths)
         lengths = np.array(tracked.lengths)[which]
         ends = np.cumsum(lengths)
-        learners.take(tracked.features, which, ends - lengths, ends)
+        rows = steps.track.narrow(Chunk(tracked.features))
+        learners.take(rows, which, ends - lengths, ends)
     last = learners.end()
     learned = learners.came()
     told = {**tracked.told, FAILURES: _both(tracked.told[FAILURES], learned.failures)}

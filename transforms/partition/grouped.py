@@ -8,7 +8,6 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
-from apache_beam.transforms.window import GlobalWindows
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.settings import check_int
@@ -16,12 +15,13 @@ from kerneltrack.snapshots.index import MOST_SLOTS
 from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk
 from transforms.failures import Failures
-from transforms.learn.transform import TrainLinear
+from transforms.learn.inputs import are_labels
 from transforms.outputs import (
     FAILURES,
     FEATURES,
     LATE,
     LEARNER,
+    LOST_LABELS,
     SNAPSHOTS,
     TRACKER,
     names_of,
@@ -31,40 +31,37 @@ from transforms.partition.shuffle import MODEL, sort_rows
 from transforms.partition.steps import Rows, State, Steps
 from transforms.step import run_step
 from transforms.track.sorted_rows import SortedRows
-from transforms.track.transform import TrackSubspace
+from transforms.track.transform import TrackSubspace, rows_and_labels
 
 PARTITIONS = 256
 _ARRIVAL = ("row", "source")
 
 Item = tuple[str, Rows | State]
-Element = tuple[str, bool, Chunk]
-"""Model, whether they are labels, and the rows."""
+Element = tuple[str, Chunk]
 
 
 class TrackByPartition(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
     """Track and learn with what comes of the input grouped by a hash of the model ID.
 
-    The results are those of `TrackSubspace` and `TrainLinear`, bit for bit, without state or
-    timers: one GroupByKey, after which whole models, many at a time, go through both. That is the
-    way of bounded input on a cluster; streams need the stateful steps.
+    The results are those of `TrackSubspace`, bit for bit, without state or timers: one GroupByKey,
+    after which whole models go through, many at a time. That is the way of bounded input on a
+    cluster; streams need the stateful step.
 
     Input: `tuple[str, Chunk]`, rows keyed by model ID, bounded, in any order, in the global window
-    (other windowing is replaced by it); with delayed labels the pair (rows, labels), labels as
-    `TrainLinear` takes them. Key: the model ID's CRC-32 modulo `partitions`. Order: rows are
-    learned from in order of (time, sequence, source, row); with a finite `max_disorder` they
-    arrive in the order of source and row. Results depend on each model's rows and the specs alone.
+    (other windowing is replaced by it); with delayed labels the pair (rows, labels). Key: the model
+    ID's CRC-32 modulo `partitions`. Order: rows are learned from in order of (time, sequence,
+    source, row); with a finite `max_disorder` they arrive in the order of source and row. Results
+    depend on each model's rows and the specs alone.
 
-    Output, a dict of PCollections: features, mismatch, alerts, episodes, snapshots and failures as
-    of `TrackSubspace`; with a learner predictions and metrics as of `TrainLinear`, whose snapshots
-    and failures are among the tracker's. Late rows are failures; duplicates are rows like others
-    unless the order drops them.
+    Output, a dict of PCollections: features, mismatch, alerts, episodes, snapshots and failures,
+    with a learner predictions and metrics, as of `TrackSubspace`. Late rows and labels that no row
+    takes are failures; duplicates are rows like others unless the order drops them.
 
     State: none. A worker holds the rows of one partition in memory, so that with P partitions it
     needs about 1/P of the input's rows, and at least those of the largest model.
 
     Args:
-        track: The tracker's transform.
-        learn: The learner's; None: no learner.
+        track: What is done with the rows.
         partitions: How many partitions there are, 1 to 65,536: many more than workers, so that
             all have about as much to do, and each small enough for a worker's memory.
 
@@ -76,51 +73,40 @@ class TrackByPartition(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]])
     def __init__(
         self,
         track: TrackSubspace,
-        learn: TrainLinear | None = None,
         *,
         partitions: int = PARTITIONS,
     ) -> None:
         """Check the arguments; see the class."""
         super().__init__()
         check_int("partitions", partitions, 1, MOST_SLOTS)
-        if learn is not None and not learn.bounded:
+        if track.plan is not None and not track.plan.bounded:
             raise ConfigError("bounded", False, "True: labels of unbounded input have no end")
         self._partitions = partitions
-        self._late = learn is not None and learn.late is not None
-        self._steps = Steps(track.step(), track.order, None if learn is None else learn.steps())
+        self._plan = track.plan
+        self._steps = Steps(track.step(), track.order)
 
     def expand(self, inputs: Any) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
-        given = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
-        if len(given) != 1 + self._late:
-            expected = "the pair (rows, labels)" if self._late else "rows alone, without late"
-            raise ConfigError("inputs", f"{len(given)} collections", expected)
-        for collection in given:
-            if not collection.is_bounded:
-                raise ConfigError("rows", "unbounded", "bounded; TrackSubspace takes streams")
-        parts = [
-            collection
-            | f"{name}GlobalWindow" >> beam.WindowInto(GlobalWindows())
-            | f"{name}ByPartition"
-            >> beam.Map(_with_partition, self._partitions, name == "Labels").with_output_types(
-                tuple[int, Element]
-            )
-            for name, collection in zip(("Rows", "Labels"), given, strict=False)
-        ]
-        rows = parts[0] if len(parts) == 1 else parts | "RowsAndLabels" >> beam.Flatten()
-        learned = () if self._steps.learn is None else names_of(LEARNER)
+        plan = self._plan
+        rows = rows_and_labels(inputs, "rows", plan)
+        if not rows.is_bounded:
+            raise ConfigError("rows", "unbounded", "bounded; TrackSubspace takes streams")
+        grouped = (
+            rows
+            | "ByPartition"
+            >> beam.Map(_with_partition, self._partitions).with_output_types(tuple[int, Element])
+            | "Group" >> beam.GroupByKey()
+        )
+        learned = () if plan is None else names_of(LEARNER)
         names = dict.fromkeys((*names_of(TRACKER), *learned))
         # They are failures here.
-        del names[LATE]
-        grouped = rows | "Group" >> beam.GroupByKey()
+        for name in (LATE, LOST_LABELS):
+            names.pop(name, None)
         return run_step(grouped, "Run", _PartitionFn(self._steps), FEATURES, names)
 
 
-def _with_partition(
-    element: tuple[str, Chunk], partitions: int, labels: bool
-) -> tuple[int, Element]:
-    key, chunk = element
-    return slot_of(key, partitions), (key, labels, chunk)
+def _with_partition(element: tuple[str, Chunk], partitions: int) -> tuple[int, Element]:
+    return slot_of(element[0], partitions), element
 
 
 class _PartitionFn(beam.DoFn):
@@ -133,7 +119,7 @@ class _PartitionFn(beam.DoFn):
         rows: list[Element] = []
         named: list[Element] = []
         for part in element[1]:
-            (named if part[1] else rows).append(part)
+            (named if are_labels(part[1]) else rows).append(part)
         for key, item in run_partition(self._steps, _sorted(rows, self._steps.keys), _each(named)):
             if isinstance(item, State):
                 yield pvalue.TaggedOutput(SNAPSHOTS, (key, item.data))
@@ -150,7 +136,7 @@ def _sorted(parts: list[Element], keys: tuple[str, ...]) -> SortedRows | None:
         return None
     batches = [
         chunk.batch.append_column(MODEL, pa.array([key], pa.string()).take(_zeros(len(chunk))))
-        for key, _, chunk in parts
+        for key, chunk in parts
     ]
     return sort_rows(pa.Table.from_batches(batches), keys)
 

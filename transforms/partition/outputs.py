@@ -18,8 +18,8 @@ from kerneltrack.paths import as_stored, is_local, join, remote
 from kerneltrack.snapshots.files import UNFINISHED
 from kerneltrack.snapshots.header import PackedState
 from kerneltrack.snapshots.packed import PackedWriter
+from transforms.learn.learners import Last
 from transforms.outputs import SNAPSHOTS
-from transforms.partition.learners import Last
 from transforms.partition.steps import Rows
 from transforms.write.parquet import RowGroups
 

@@ -1,7 +1,7 @@
 """All that is done with one model's rows, in memory: tracked, and learned from in the same pass.
 
-The steps are those of `TrackSubspace` and `TrainLinear`; what Beam keeps for them between calls
-lies in lists here. So whatever drives them, a model's results are the same.
+The step is that of `TrackSubspace`; what Beam keeps for it between calls lies in memory here. So
+whatever drives it, a model's results are the same.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
 from transforms.chunks import Chunk
-from transforms.learn.step import LearnFn
-from transforms.learn.turns import NarrowFn
-from transforms.outputs import FAILURES, FEATURES, LATE, METRICS, PREDICTIONS, SNAPSHOTS
-from transforms.partition.learners import Learned, Learners
+from transforms.learn.inputs import narrow_labels
+from transforms.learn.learner import begin
+from transforms.learn.learners import Learners
+from transforms.outputs import FAILURES, FEATURES, LATE, LOST_LABELS, SNAPSHOTS
 from transforms.read.files import CHUNK_ROWS
 from transforms.track.late_data import late_as_failures
-from transforms.track.log import Cells
 from transforms.track.order import Order
 from transforms.track.step import TrackFn
 
@@ -48,35 +47,17 @@ class State(NamedTuple):
     data: bytes
 
 
-class _Cell:
-    """State of one model, as Beam gives a bag and a single value."""
-
-    def __init__(self, entries: list[Any]) -> None:
-        self._entries = entries
-
-    def read(self) -> list[Any]:
-        return list(self._entries)
-
-    def add(self, entry: Any) -> None:
-        self._entries.append(entry)
-
-    def clear(self) -> None:
-        self._entries = []
-
-
 @dataclass(frozen=True)
 class Steps:
     """What is done with every model's rows.
 
     Attributes:
-        track: The tracker's step.
+        track: The step.
         order: How rows are put in order.
-        learn: The learner's steps, if there is one.
     """
 
     track: TrackFn
     order: Order
-    learn: tuple[NarrowFn, LearnFn] | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -97,25 +78,26 @@ class Steps:
             labels: Labels by `index` or `time`; None without.
         """
         tracked: Iterator[Any] = iter(()) if rows is None else self._tracked(key, rows)
-        learners = self.learners([key], {} if labels is None else {key: labels})
-        waiting: list[pa.RecordBatch] = []
-        for item in _sorted_out(tracked):
-            yield item
-            if learners is not None and isinstance(item, Rows) and item.part == FEATURES:
-                waiting.append(item.batch)
-                if sum(map(len, waiting)) >= learners.rows_at_once:
-                    yield from _learned(learners, waiting)
-                    waiting = []
-        if learners is not None:
-            yield from _learned(learners, waiting)
-            (last,) = learners.end()
-            if last is not None:
-                yield State(last.parts.to_bytes())
-            yield from _items(learners.came())
+        named = [] if labels is None else [self._named(key, labels)]
+        return _sorted_out(self.track.ended(key, tracked, named))
+
+    def _named(self, key: str, labels: Chunk) -> Chunk:
+        """Return delayed labels as learners take them."""
+        plan = self.track.plan
+        return labels if plan is None else narrow_labels((key, labels), plan.spec)[1]
 
     def learners(self, keys: Sequence[str], labels: Mapping[str, Chunk]) -> Learners | None:
         """Return the learners of models before their first rows, if there are any."""
-        return None if self.learn is None else Learners(self.learn, keys, labels)
+        track = self.track
+        if track.plan is None:
+            return None
+        fresh = begin(track.plan.spec)
+        now = [fresh if track.begins_anew else track.learner(key) for key in keys]
+        learners = Learners(track.plan, keys, now)
+        for place, key in enumerate(keys):
+            if key in labels:
+                learners.arrive(place, self._named(key, labels[key]))
+        return learners
 
     def _tracked(self, key: str, rows: Chunk | Iterator[Chunk]) -> Iterator[Any]:
         if isinstance(rows, Chunk):
@@ -124,13 +106,8 @@ class Steps:
         if self.order.waits_for_end:
             yield from self.track.finish_sorted(key, rows)
             return
-        # More than there is memory for: as rows of a stream, of which only some wait.
-        cells = Cells(_Cell([]), _Cell([]), _Cell([]))
-        for chunk in _as_they_came(rows):
-            kept = self.track.log_of(key, cells)
-            yield from self.track.take((key, chunk), kept)
-            kept.commit()
-        yield from self.track.finish(key, cells)
+        # More than there is memory for.
+        yield from self.track.finish_arrived(key, _as_they_came(rows))
 
 
 def _as_they_came(parts: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -153,23 +130,6 @@ def _as_they_came(parts: Iterator[Chunk]) -> Iterator[Chunk]:
         yield left.in_order()
 
 
-def _learned(learners: Learners, features: Sequence[pa.RecordBatch]) -> Iterator[Rows | State]:
-    """Let the learner of one model take features; return what comes of it."""
-    if features:
-        rows = pa.concat_batches(features)
-        learners.take(rows, np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([len(rows)]))
-        yield from _items(learners.came())
-
-
-def _items(learned: Learned) -> Iterator[Rows | State]:
-    """Return what came of one model."""
-    parts = (PREDICTIONS, learned.predictions), (METRICS, learned.metrics)
-    yield from (Rows(part, batch) for part, batch in parts if batch is not None)
-    yield from map(State, learned.snapshots.get(0, ()))
-    for batch in learned.failures.get(0, ()):
-        yield Rows(FAILURES, batch)
-
-
 def _sorted_out(items: Iterator[Any]) -> Iterator[Rows | State]:
     """Return what the tracker's step yields as rows of outputs and snapshots."""
     for item in items:
@@ -177,7 +137,7 @@ def _sorted_out(items: Iterator[Any]) -> Iterator[Rows | State]:
             yield Rows(FEATURES, item[1].batch)
         elif item.tag == SNAPSHOTS:
             yield State(item.value[1])
-        elif item.tag == FAILURES:
+        elif item.tag in {FAILURES, LOST_LABELS}:
             yield Rows(FAILURES, item.value.batch)
         elif item.tag == LATE:
             yield Rows(FAILURES, late_as_failures(item.value).batch)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
 from kerneltrack.fleet.model import NEVER
 from kerneltrack.jumps import judge
+from kerneltrack.time_units import nanoseconds
 from transforms.chunks import Chunk
 from transforms.metrics import count
 from transforms.read.files import is_sorted
@@ -22,7 +23,6 @@ from transforms.track.clock import (
     already_learned,
     comes_again,
     jump_rule,
-    nanoseconds,
     why_learned,
 )
 from transforms.track.late_data import LATE

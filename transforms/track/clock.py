@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.model import NEVER
 from kerneltrack.jumps import JumpRule, Standing, judge
-from kerneltrack.time_units import day_of
+from kerneltrack.time_units import day_of, nanoseconds
 from transforms.chunks import Chunk
 from transforms.metrics import count
 from transforms.track.merge import merge_times
@@ -27,7 +27,6 @@ from transforms.track.order import KEEP, MERGE, Order
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
-SECOND = 1_000_000_000
 CLOCK_VERSION = 5
 LEARNED_BEFORE = "of a time that the model had learned from before it was taken up again"
 
@@ -386,8 +385,3 @@ def still_waiting(clock: Clock, rest: Chunk | None) -> Clock:
     if len(rest):
         oldest = int(rest.column("time").min()) if rest.has("time") else 0
     return clock._replace(waiting=len(rest), oldest=oldest)
-
-
-def nanoseconds(seconds: float) -> int:
-    """Turn seconds into whole nanoseconds, as far as they fit."""
-    return round(seconds * SECOND) if seconds < NEVER / SECOND else NEVER

@@ -1,12 +1,12 @@
-"""What the tracker's step keeps of a model in Beam's state: a short log, read and written as one.
+"""What a keyed step keeps of a model in Beam's state: a short log, read and written as one.
 
 Beam's Python waits for the runner, and measures what its cache holds, once for each cell of state
 that a bundle wrote for a key: for the models of a fleet, a row or a few each, that is what a row
-costs. So the clock, the model's bytes and the rows that wait are entries of one bag. Rows that
-come are appended; once some of them have run, the log is written anew, unless so many others wait
-that the model is better appended, too: with the time before which rows that lie before it have run.
-A log that grows long first moves its rows into a bag of their own, which is not read until they
-run: however many wait, a chunk costs the same.
+costs. So the clock, the model's bytes, its learner's and the rows that wait are entries of one bag.
+Rows that come are appended; once some of them have run, the log is written anew, unless so many
+others wait that the model is better appended, too: with the time before which rows that lie before
+it have run. A log that grows long first moves its rows into a bag of their own, which is not read
+until they run: however many wait, a chunk costs the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from transforms.keyed.expiry import Kept
 from transforms.track.clock import Clock
 from transforms.track.packed import Packed
 
-LOG_VERSION = 9
+LOG_VERSION = 10
 MOST_ENTRIES = 64
 MOST_APPENDED = MOST_ENTRIES // 2
 """Entries of a log that another model is appended to, at most."""
@@ -34,7 +34,7 @@ LEAST_LEFT = 1 << 15
 """Bytes of rows that wait from which on they are left where they are, not written anew."""
 
 CLOCK, MODEL, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"m", b"p", b"r", b"s", b"e", b"w"
-WAITING = b"l"
+WAITING, LEARNER = b"l", b"n"
 
 _WATCH = struct.Struct("<ddd")
 _SPAN = struct.Struct("<qq")
@@ -91,6 +91,12 @@ class Expired(NamedTuple):
     name: bytes
 
 
+class Learner(NamedTuple):
+    """What the model's learner has come to, as `encode_working` writes it."""
+
+    data: bytes
+
+
 class Watch(NamedTuple):
     """When a model last showed itself, and what its timers are set to.
 
@@ -124,8 +130,9 @@ class Watch(NamedTuple):
         return cls(*_WATCH.unpack(data))
 
 
-Entry: TypeAlias = Clock | bytes | Packed | Chunk | Waiting | Spilled | Expired | Watch
-"""What a log holds; bytes are the model's. Of clocks, models and watches the last one counts.
+Entry: TypeAlias = Clock | bytes | Packed | Learner | Chunk | Waiting | Spilled | Expired | Watch
+"""What a log holds; bytes are the model's. Of clocks, models, learners and watches the last one
+counts.
 
 Of rows that lie before a packed model only those from `Packed.ran` on still wait.
 """
@@ -134,6 +141,7 @@ Of rows that lie before a packed model only those from `Packed.ran` on still wai
 _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     bytes: (MODEL, lambda data: data),
     Packed: (PACKED, Packed.encode),
+    Learner: (LEARNER, lambda learner: learner.data),
     Chunk: (ROWS, Chunk.encode),
     Waiting: (WAITING, Waiting.encode),
     Clock: (CLOCK, Clock.encode),
@@ -147,6 +155,7 @@ _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
 _READ: dict[bytes, Callable[[bytes], Entry]] = {
     MODEL: lambda data: data,
     PACKED: Packed.decode,
+    LEARNER: Learner,
     ROWS: chunk_from,
     WAITING: Waiting.decode,
     CLOCK: Clock.decode,
@@ -200,6 +209,26 @@ class Cells(NamedTuple):
     kept: Any
 
 
+class MemoryCell:
+    """A bag of Beam's state that lies in memory."""
+
+    def __init__(self) -> None:
+        """Begin without entries."""
+        self._entries: list[Any] = []
+
+    def read(self) -> list[Any]:
+        """Return the entries."""
+        return list(self._entries)
+
+    def add(self, entry: Any) -> None:
+        """Add one."""
+        self._entries.append(entry)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries = []
+
+
 def _rows_of(part: Chunk | Waiting) -> Chunk:
     return part.chunk() if isinstance(part, Waiting) else part
 
@@ -220,6 +249,7 @@ class ModelLog:
 
     Attributes:
         clock: The model's clock; None of one that is new, or has expired.
+        learner: What its learner has come to, as bytes; None before anything came to it.
         watch: When the model showed itself, in a live job.
         expired: The name of its file, if it has expired.
     """
@@ -229,6 +259,7 @@ class ModelLog:
         self._cells = cells
         self._unpack = unpack
         self.clock: Clock | None = None
+        self.learner: bytes | None = None
         self._packed: Packed | None = None
         self.watch = Watch()
         self._model: bytes | None = None
@@ -241,7 +272,8 @@ class ModelLog:
         self._anew = False
         entries: list[Entry] = list(cells.log.read())
         self._length = len(entries)
-        sizes = []
+        # Bytes of models and learners that are no more.
+        self._stale, size = 0, 0
         for entry in entries:
             if isinstance(entry, Chunk | Waiting):
                 self._waiting.append(entry)
@@ -253,14 +285,15 @@ class ModelLog:
                 self._spilled = entry.rows
             elif isinstance(entry, Expired):
                 self.expired = entry.name
+            elif isinstance(entry, Learner):
+                self._stale += len(self.learner or b"")
+                self.learner = entry.data
             elif isinstance(entry, Packed):
-                sizes.append(entry.size)
+                self._stale, size = self._stale + size, entry.size
                 self._model = None
                 self._put_past(entry)
             else:
                 self._model, self._packed = entry, None
-        # Bytes of models that are no more.
-        self._stale = sum(sizes[:-1])
         # Whether the cell of its own holds a part of the model, and whether it is written.
         self._keeps = self._packed is not None and bool(self._packed.moving)
         self._writes_kept = False
@@ -284,6 +317,11 @@ class ModelLog:
     def model_bytes(self) -> int:
         """How many bytes the model takes here, what is kept left out."""
         return len(self._model or b"") if self._packed is None else self._packed.size
+
+    @property
+    def begins(self) -> bool:
+        """Whether nothing has come to the model, or it has expired."""
+        return self.clock is None and self.learner is None
 
     @property
     def spilled(self) -> bool:
@@ -340,6 +378,12 @@ class ModelLog:
         self._model, self._packed = data, None
         self._anew = True
 
+    def put_learner(self, data: bytes) -> None:
+        """Let the learner be these bytes."""
+        self.learner = data
+        self._added.append(Learner(data))
+        self._anew |= not self.leaves
+
     def waiting(self) -> list[Chunk]:
         """Return the rows that wait in the log, in the order in which they came."""
         return [_rows_of(part) for part in self._left()]
@@ -390,14 +434,15 @@ class ModelLog:
         """Keep the name of a file instead of all else."""
         self.drain()
         self.clock, self.expired = None, name
-        self._model, self._packed = None, None
+        self._model, self._packed, self.learner = None, None, None
         self.watch = Watch()
 
     def wake(self, kept: Kept) -> None:
         """Take up again what was kept of a model that had expired."""
         self._anew = True
-        self.clock, self.expired = Clock.decode(kept.clock), None
-        self._model, self._packed = kept.state, None
+        self.clock = None if kept.clock is None else Clock.decode(kept.clock)
+        self._model, self._packed, self.learner = kept.state, None, kept.learner
+        self.expired = None
         self._waiting, self._past = list(kept.waiting), 0
 
     def put_clock(self, clock: Clock) -> None:
@@ -441,6 +486,8 @@ class ModelLog:
             entries.append(self._packed._replace(kept=b""))
         elif self._model is not None:
             entries.append(self._model)
+        if self.learner is not None:
+            entries.append(Learner(self.learner))
         if self._spilled:
             entries.append(Spilled(self._spilled))
         entries.extend(self._left())

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Generator, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import pvalue
-from apache_beam.transforms.timeutil import TimeDomain
-from apache_beam.transforms.userstate import TimerSpec, on_timer
 from apache_beam.transforms.window import GlobalWindow
-from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
 from kerneltrack.fleet.devices import GONE, Device, begun, known_of
@@ -30,11 +25,11 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers.common.loop import FIRST
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
-from transforms.keyed.bundles import HoldingFn
-from transforms.keyed.commands import Command, as_chunk, command_of
-from transforms.keyed.expiry import Expiry, recall
-from transforms.keyed.state_cache import measure_entries
-from transforms.keyed.state_writes import check_writes
+from transforms.keyed.commands import Command, command_of
+from transforms.keyed.expiry import Expiry, Kept
+from transforms.learn.inputs import narrow
+from transforms.learn.learners import Learners, outputs_of
+from transforms.learn.plan import Plan
 from transforms.metrics import count, count_unreferenced
 from transforms.outputs import (
     DEVICES,
@@ -57,8 +52,9 @@ from transforms.track.clock import (
 )
 from transforms.track.devices import device_chunk
 from transforms.track.emit import Ran, emit, failures
+from transforms.track.keyed_fn import Came, Held, KeyedFn, Timers
 from transforms.track.last_written import last_written
-from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
+from transforms.track.log import Cells, MemoryCell, ModelLog
 from transforms.track.merge import merge_across
 from transforms.track.order import MERGE, Order
 from transforms.track.packed import Packed, unpack
@@ -72,33 +68,8 @@ SLICE_ROWS = 16_384
 """Rows a feature chunk holds at most; a released backlog of millions leaves in such slices."""
 
 
-class Timers(NamedTuple):
-    """A model's timers: at the end of the input; in live jobs also of its silence."""
-
-    end: Any
-    idle: Any = None
-    silent: Any = None
-
-
-@dataclasses.dataclass
-class Held:
-    """What a bundle has brought a model so far.
-
-    Attributes:
-        cells: The model's state.
-        timers: Its timers.
-        chunks: Rows.
-        flush: Whether it has fallen silent, instead.
-    """
-
-    cells: Cells
-    timers: Timers
-    chunks: list[Chunk]
-    flush: bool = False
-
-
-class TrackFn(HoldingFn[Held]):
-    """The stateful step: buffer by the model's clock, run the tracker, emit."""
+class TrackFn(KeyedFn):
+    """The stateful step: buffer by the model's clock, run tracker and learner, emit."""
 
     def __init__(
         self,
@@ -106,13 +77,12 @@ class TrackFn(HoldingFn[Held]):
         order: Order,
         warm: SnapshotFolder | None,
         expiry: Expiry | None = None,
+        plan: Plan | None = None,
     ) -> None:
         """Keep the arguments, as of `TrackSubspace`."""
-        super().__init__()
+        super().__init__(plan, warm, expiry, order.idle_flush)
         self._work = work
         self._order = order
-        self._warm = warm
-        self._expiry = expiry
         self.refusals = Refusals(work, order)
         self._written = last_written(work)
 
@@ -127,67 +97,42 @@ class TrackFn(HoldingFn[Held]):
         return self._order
 
     @property
-    def begins_anew(self) -> bool:
-        """Whether no model goes on from a snapshot."""
-        return self._warm is None
-
-    def setup(self) -> None:
-        """Prepare the worker that this runs in."""
-        measure_entries()
-        check_writes()
+    def waits_for_end(self) -> bool:
+        """Whether all that comes waits for the end of the input."""
+        return self._order.waits_for_end or super().waits_for_end
 
     def bring(
-        self, element: tuple[str, Chunk], cells: Cells, timers: Any, timestamp: Any
+        self, element: tuple[str, Chunk], cells: Cells, timers: Timers, timestamp: Any
     ) -> Iterator[Any]:
         """Take an element in: until the bundle ends it is held, unless it is a command.
 
         A command, and whatever comes for a model after one, finds all that came before it done.
         """
-        key, chunk = element
-        held, command = self.held.get(key), command_of(chunk)
-        if command is not None or (held and held.flush):
-            yield from self.run_held()
-            held = None
-        if command is not None:
-            yield from self._run_one(key, Held(cells, timers, [chunk]))
+        key, command = element[0], command_of(element[1])
+        if command is None:
+            yield from super().bring(element, cells, timers, timestamp)
             return
-        yield from self.hold(key, held or Held(cells, timers, []), timestamp, chunk)
-
-    def run_visits(self, held: dict[str, Held]) -> Iterator[Any]:
-        """Run what is held: together where that is possible, else model by model."""
-        visits = [
-            Visit(key, self.log_of(key, each.cells), each.chunks, each.flush)
-            for key, each in held.items()
-        ]
-        alone = yield from run_together(self.refusals, visits, self._decoded)
-        left = {visit.key for visit in alone}
-        for visit in visits:
-            if visit.key not in left:
-                if visit.chunks:
-                    self.watch(visit.log, held[visit.key].timers)
-                visit.log.commit()
-        for visit in alone:
-            yield from self._run_one(visit.key, held[visit.key], visit.log)
-
-    def _run_one(self, key: str, held: Held, log: ModelLog | None = None) -> Iterator[Any]:
-        """Run what came for one model by itself."""
-        log = log or self.log_of(key, held.cells)
-        if held.flush:
-            yield from self.flush(key, log)
-        else:
-            self.begin(log, held.timers)
-            for chunk in held.chunks:
-                yield from self.take((key, chunk), log)
-            self.watch(log, held.timers)
+        yield from self.run_held()
+        log = self.log_of(key, cells)
+        if log.begins:
+            timers.end.set(GlobalWindow().max_timestamp())
+        yield from self._wake(key, log)
+        yield from self._obey(key, command, log)
+        self._watch(log, timers)
         log.commit()
 
-    def begin(self, log: ModelLog, timers: Any) -> None:
-        """Set the timer of the end of the input, once for each model."""
-        if log.clock is None:
-            timers.end.set(GlobalWindow().max_timestamp())
-
-    def watch(self, log: ModelLog, timers: Any) -> None:
-        """Set timers anew: the model has shown itself."""
+    def run_visits(self, held: dict[str, Held], logs: Mapping[str, ModelLog]) -> Iterator[Any]:
+        """Run what is held: together where that is possible, else model by model."""
+        visits = [
+            Visit(key, logs[key], each.chunks, each.flush)
+            for key, each in held.items()
+            if each.chunks or each.flush
+        ]
+        for visit in (yield from run_together(self.refusals, visits, self._decoded)):
+            if visit.flush:
+                yield from self.flush(visit.key, visit.log)
+            for chunk in visit.chunks:
+                yield from self.run((visit.key, chunk), visit.log)
 
     def flush(self, key: str, log: ModelLog) -> Iterator[Any]:
         """Run the rows that wait for newer ones, which have not come."""
@@ -210,27 +155,10 @@ class TrackFn(HoldingFn[Held]):
     def _decoded(self, key: str, data: bytes) -> Model:
         return self._written.take(key, data)
 
-    def take(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
-        """Take rows in, and run those that are ready; or a command, and obey.
-
-        Raises:
-            DataError: if the model has expired and its file is not there, or the job does not know
-                where it is.
-        """
+    def run(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
+        """Take rows in, and run those that are ready."""
         key, chunk = element
-        if log.expired is not None:
-            log.wake(recall(self._expiry, key, log.expired))
-            yield from self._tell_known(key, log.model)
-        now = log.clock
-        if now is None:
-            now, encoded = self._resume(key)
-            if encoded is not None:
-                log.put_model(encoded)
-                yield from self._tell_known(key, encoded)
-        command = command_of(chunk)
-        if command is not None:
-            yield from self._obey(key, command, now, log)
-            return
+        now = yield from self._begun(key, log)
         chunk = yield from self._unlearned(key, now, chunk)
         before = now
         now, late, refused, unwanted = admit(self._order, now, chunk, self.refusals.usable)
@@ -250,6 +178,16 @@ class TrackFn(HoldingFn[Held]):
         if may_release(self._order, now, self._work.rows_to_start):
             now = yield from self._release(key, now, log)
         log.put_clock(now)
+
+    def _begun(self, key: str, log: ModelLog) -> Generator[Any, None, Clock]:
+        """Return a model's clock; one that is new is taken up from the snapshots."""
+        if log.clock is not None:
+            return log.clock
+        now, encoded = self._resume(key)
+        if encoded is not None:
+            log.put_model(encoded)
+            yield from self._tell_known(key, encoded)
+        return now
 
     def _give_up(
         self, key: str, now: Clock, log: ModelLog, unwanted: tuple[int, ...]
@@ -273,8 +211,9 @@ class TrackFn(HoldingFn[Held]):
         """Return failures: rows too far ahead, that no others confirm or the model cannot take."""
         return failures(key, rows, self.refusals.unconfirmed(rows))
 
-    def _obey(self, key: str, command: Command, now: Clock, log: ModelLog) -> Iterator[Any]:
+    def _obey(self, key: str, command: Command, log: ModelLog) -> Iterator[Any]:
         """Let the model begin anew; the rows that wait are the first that it will have."""
+        now = yield from self._begun(key, log)
         data, name = log.model, f"state of model {key!r}"
         count("rows_unconfirmed", -len(now.ahead))
         known = None if data is None else self._decoded(key, data)
@@ -294,18 +233,35 @@ class TrackFn(HoldingFn[Held]):
             count("models_replaced", 1)
             yield from self._tell(key, after, [known_of(self._work, after)])
         log.put_clock(now)
-        yield key, as_chunk(command, rows)
 
-    def finish(self, key: str, cells: Cells) -> Iterator[Any]:
-        """Run what still waits when the input has ended."""
-        # State expires with the window; each access to it costs a millisecond on some runners.
+        def anew(learners: Learners, _: Any) -> Came:
+            learners.begin_anew(0, command.learner)
+            yield from outputs_of(learners.keys, learners.came())
+            return []
+
+        yield from self._learn({key: []}, {key: log}, anew)
+
+    def narrow(self, rows: Chunk) -> Chunk:
+        """Return what learners need of features."""
+        return rows if self.plan is None else narrow(self.plan, rows)
+
+    def finish_chunks(self, key: str, chunks: list[Chunk]) -> Iterator[Any]:
+        """Run all of a model's rows, in the order in which they came."""
         if self._order.waits_for_end:
-            chunks = list(cells.buffer.read())
-            rows = Chunk.concat(chunks).in_order() if chunks else None
-            del chunks
-            yield from self.finish_rows(key, rows)
-            return
-        log = self.log_of(key, cells)
+            return self.finish_rows(key, Chunk.concat(chunks).in_order())
+        return self.finish_arrived(key, chunks)
+
+    def finish_arrived(self, key: str, chunks: Iterable[Chunk]) -> Iterator[Any]:
+        """Run all of a model's rows as those of a stream, of which only some wait."""
+        cells = Cells(MemoryCell(), MemoryCell(), MemoryCell())
+        for chunk in chunks:
+            log = self.log_of(key, cells)
+            yield from self.run((key, chunk), log)
+            log.commit()
+        yield from self.finish_log(key, self.log_of(key, cells))
+
+    def finish_log(self, key: str, log: ModelLog) -> Iterator[Any]:
+        """Run what still waits when the input has ended."""
         now, waiting = log.clock or Clock(), log.drain()
         admitted = None
         if waiting:
@@ -316,6 +272,16 @@ class TrackFn(HoldingFn[Held]):
                 rows = Chunk.concat(split_ready(self._order, now, rows))
             admitted = admit_waiting(self.refusals, key, rows, now)
         yield from self._finish(key, now, log.model, admitted)
+
+    def gone(self, key: str, kept: Kept) -> Iterator[Any]:
+        """Return the last that is known of a model that expires."""
+        if kept.state is not None:
+            yield pvalue.TaggedOutput(SNAPSHOTS, (key, kept.state))
+            yield from self._tell_known(key, kept.state, gone=True)
+
+    def returned(self, key: str, kept: Kept) -> Iterator[Any]:
+        """Return what is known of a model that comes back."""
+        return self._tell_known(key, kept.state)
 
     def finish_rows(self, key: str, rows: Chunk | None) -> Iterator[Any]:
         """Run all of a model's rows, which are there at once, ordered as of `admit_all`."""
@@ -560,46 +526,6 @@ class TrackFn(HoldingFn[Held]):
         if self._work.devices:
             time = int(ready.column("time")[0]) if ready.has("time") else None
             yield from self._tell(key, model, [begun(self._work, model, time)])
-
-
-def track_fn(timer: str) -> type[TrackFn]:
-    """Return the step with its timer under this name (see `timers`)."""
-    end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
-
-    class _TrackFn(TrackFn):
-        """The stateful step of one transform."""
-
-        END = end_of_input
-
-        @with_input_types(tuple[str, Chunk])
-        @with_output_types(tuple[str, Chunk])
-        def process(
-            self,
-            element: tuple[str, Chunk],
-            log: Any = beam.DoFn.StateParam(LOG),
-            buffer: Any = beam.DoFn.StateParam(BUFFER),
-            kept: Any = beam.DoFn.StateParam(KEPT),
-            end: Any = beam.DoFn.TimerParam(end_of_input),
-            timestamp: Any = beam.DoFn.TimestampParam,
-        ) -> Iterator[Any]:
-            if self._order.waits_for_end:
-                end.set(GlobalWindow().max_timestamp())
-                buffer.add(element[1])
-                return
-            yield from self.bring(element, Cells(log, buffer, kept), Timers(end), timestamp)
-
-        @on_timer(end_of_input)
-        def at_end(
-            self,
-            key: Any = beam.DoFn.KeyParam,
-            log: Any = beam.DoFn.StateParam(LOG),
-            buffer: Any = beam.DoFn.StateParam(BUFFER),
-            kept: Any = beam.DoFn.StateParam(KEPT),
-        ) -> Iterator[Any]:
-            yield from self.run_held()
-            yield from self.finish(key, Cells(log, buffer, kept))
-
-    return _TrackFn
 
 
 def _no_rows(width: int) -> Chunk:

@@ -22,19 +22,19 @@ from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.run import run_models
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
+from kerneltrack.time_units import nanoseconds
 from transforms.chunks import Chunk, pieces
-from transforms.keyed.bundles import MOST_BYTES
 from transforms.metrics import count
 from transforms.track.clock import (
     Clock,
     comes_again,
     flush,
     may_release,
-    nanoseconds,
     progress,
     reach_of,
 )
 from transforms.track.emit import Output, Ran, emit
+from transforms.track.keyed_fn import MOST_BYTES
 from transforms.track.log import ModelLog, Waiting
 from transforms.track.merge import merge_where
 from transforms.track.order import KEEP, MERGE, Order

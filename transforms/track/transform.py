@@ -10,6 +10,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.model import Work
+from kerneltrack.learners.common.spec import FEATURES as LEARN_FEATURES
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.moving import ON_A_BUDGET
@@ -18,6 +19,7 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.references import GivenReferences
+from kerneltrack.time_units import nanoseconds
 from kerneltrack.trackers import RowsSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
@@ -26,6 +28,8 @@ from transforms.arguments import check_collection, check_kind
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.timers import timer_name
+from transforms.learn.inputs import narrow_labels
+from transforms.learn.plan import LearnLabels, Plan
 from transforms.outputs import (
     ALERTS,
     DEVICES,
@@ -33,17 +37,21 @@ from transforms.outputs import (
     FAILURES,
     FEATURES,
     LATE,
+    LEARNER,
+    LOST_LABELS,
+    METRICS,
     MISMATCH,
+    PREDICTIONS,
+    SCORED,
     SNAPSHOTS,
     TRACKER,
     names_of,
 )
 from transforms.step import run_step
-from transforms.track.clock import nanoseconds
 from transforms.track.features import EXTRAS
-from transforms.track.live_step import live_track_fn
+from transforms.track.keyed_fn import with_timers
 from transforms.track.order import Order
-from transforms.track.step import SLICE_ROWS, TrackFn, track_fn
+from transforms.track.step import SLICE_ROWS, TrackFn
 from transforms.track.windows import MeasureMismatch
 
 __all__ = [
@@ -53,7 +61,11 @@ __all__ = [
     "FAILURES",
     "FEATURES",
     "LATE",
+    "LOST_LABELS",
+    "METRICS",
     "MISMATCH",
+    "PREDICTIONS",
+    "SCORED",
     "SLICE_ROWS",
     "SNAPSHOTS",
     "MeasureMismatch",
@@ -62,10 +74,8 @@ __all__ = [
 ]
 
 
-class TrackSubspace(
-    beam.PTransform[pvalue.PCollection[tuple[str, Chunk]], dict[str, pvalue.PCollection[Any]]]
-):
-    """Track one kernel subspace per model ID.
+class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
+    """Track one kernel subspace per model ID, and let a learner learn labels from its features.
 
     Input: `tuple[str, Chunk]`, rows keyed by model ID, in any order, in the global window (other
     windowing is replaced by it). Order: rows are learned from in order of (time, sequence,
@@ -74,6 +84,10 @@ class TrackSubspace(
     or runner. Each model keeps its own clock, the newest time it has shown: no watermark is
     trusted but the end of the input, which releases what still waits; with `idle_flush` so does a
     silence of the model, measured by the worker's own clock.
+
+    With delayed labels the input is the pair (rows, labels), or a dict of the two. Labels are
+    `tuple[str, Chunk]` with index (int64) or time (int64, ns), label, source, row: each names one
+    row, or all rows of one time.
 
     Output, a dict of PCollections:
       features: `tuple[str, Chunk]` with index (number among the model's valid rows), time,
@@ -89,15 +103,32 @@ class TrackSubspace(
       devices, if asked for: `tuple[str, Chunk]`, columns as in
         `transforms.write.schemas.devices_schema`: what is known of a device, a line whenever that
         changes, in the order in which it does.
-      snapshots: `tuple[str, bytes]`, the state of each model at the end of its input and at the
-        boundaries (`codec`).
+      snapshots: `tuple[str, bytes]`, the state of each model, and of its learner, at the end of
+        its input and at the boundaries (`codec`). Rows that wait for labels are part of a
+        learner's, with the labels that name them; they are settled by the job that goes on from it
+        (and, for the outputs below, by the job that ends).
       late: `tuple[str, Chunk]`, rows older than the model's clock less `max_disorder`, as they
         came.
       failures: `Failures`, rows refused with the reason.
 
+    With a learner also:
+      predictions: `tuple[str, Chunk]`, columns as in
+        `transforms.write.schemas.predictions_schema`: one row for each row of features, when it is
+        settled; in unbounded jobs with delayed labels at once, without label.
+      scored: unbounded jobs with delayed labels only: the predictions again, when they are settled.
+      metrics: `tuple[str, Chunk]`, columns as in `transforms.write.schemas.metrics_schema`:
+        one line a window of event time that holds rows, once all of these are settled and a row at
+        or after its end has come; at the end of the input, and where the model begins anew, one
+        for the window that is open and, start and end null, one for all rows. A row counts where
+        it was predicted. Rows of a model that was taken up from snapshots count on from there.
+      lost_labels: `Failures`, delayed labels that no row takes: too late, without row or model, a
+        further label of the same row, too far ahead.
+
     Duplicates are rows like others unless `order` drops them. Each other row comes out exactly
     once, in features, late or failures. State per model: the tracker's state (see its module),
-    what the windows need (`OpenWindows`, `WindowState`), the rows that wait, and a few numbers.
+    what the windows need (`OpenWindows`, `WindowState`), the rows that wait, and a few numbers; the
+    learner's, the rows and labels that wait for each other, the confusion, at most `max_classes`²
+    counts.
 
     Args:
         spec: The tracker's spec.
@@ -105,7 +136,8 @@ class TrackSubspace(
         extras: More features per row: "q" (projection coefficients), "s" (the |S|-vector).
         own: Whether features come with `x`, the row itself as learners take it
             (`kerneltrack.learners.common.inputs`): `TrainLinear` needs it where the learner's
-            `inputs` are not "features".
+            `inputs` are not "features". With such a learner here they do.
+        learner: What learns labels from the features; None: nothing.
         measure: Windows whose kernel mismatch is measured; rows without time are in no
             event-time window.
         drift: How changes of the loss are detected; None: not at all.
@@ -115,7 +147,8 @@ class TrackSubspace(
         snapshot_every: Seconds of event time between the boundaries at which snapshots are
             written: multiples of it since 1970, where a row passes one.
         warm: Snapshots of an earlier job to begin from: rows of a time that a model had learned
-            from before are refused (see `drop_overlap`). Or landmarks that all models begin with
+            from before are refused (see `drop_overlap`). Without a learner's state in them that
+            one begins at the row where the tracker goes on. Or landmarks that all models begin with
             (`trackers.start`): nothing waits for a warm-up then.
         expiry: When models that are silent leave the runner's state (see `expiry`); None: never.
             Nothing in the results tells of it but the devices' lines.
@@ -126,7 +159,9 @@ class TrackSubspace(
         channels: Names of the channels, for the reasons of rows that lack some.
 
     Raises:
-        ConfigError: for an argument that is out of range or does not fit the others.
+        ConfigError: for an argument that is out of range or does not fit the others; in the job
+            itself, for labels of a type that cannot be learned, or rows without times where times
+            are needed.
     """
 
     def __init__(  # noqa: PLR0913 - one for each thing that is done beside tracking
@@ -136,6 +171,7 @@ class TrackSubspace(
         extras: tuple[str, ...] = (),
         *,
         own: bool = False,
+        learner: LearnLabels | None = None,
         measure: MeasureMismatch | None = None,
         drift: DriftSpec | None = None,
         reference: ReferenceSpec | None = None,
@@ -153,6 +189,7 @@ class TrackSubspace(
         check_kind("order", order, Order, "Order(max_disorder=2.0)")
         check_kind("reference", reference, ReferenceSpec, 'ReferenceSpec(learning="first")')
         check_kind("drift", drift, DriftSpec, "DriftSpec()")
+        check_kind("learner", learner, LearnLabels, "LearnLabels(RidgeSpec())")
         for name in extras:
             if name not in EXTRAS:
                 raise ConfigError("extras", name, f"of {', '.join(EXTRAS)}")
@@ -180,7 +217,7 @@ class TrackSubspace(
         self._work = Work(
             spec=spec,
             extras=extras,
-            own=own,
+            own=own or (learner is not None and learner.spec.input_kind != LEARN_FEATURES),
             hold=None if hold is None else nanoseconds(hold),
             measure=None if measure is None else measure.in_ns(),
             drift=drift,
@@ -194,6 +231,9 @@ class TrackSubspace(
         )
         self._warm = None if isinstance(warm, StartSet) else warm
         self._expiry = expiry
+        self._plan = None if learner is None else learner.plan(snapshot_every)
+        if isinstance(warm, SnapshotFolder) and learner is not None:
+            warm.check(learner.spec)
         if expiry is not None:
             expiry.check_longer(self._order.idle_flush)
 
@@ -202,21 +242,53 @@ class TrackSubspace(
         """How rows are put in order."""
         return self._order
 
+    @property
+    def plan(self) -> Plan | None:
+        """What learners do with the models' features; None: there are none."""
+        return self._plan
+
     def step(self) -> TrackFn:
         """Return the step itself, for drivers that hold the models' rows in memory."""
-        return TrackFn(self._work, self._order, self._warm, self._expiry)
+        return TrackFn(self._work, self._order, self._warm, self._expiry, self._plan)
 
-    def expand(
-        self, rows: pvalue.PCollection[tuple[str, Chunk]]
-    ) -> dict[str, pvalue.PCollection[Any]]:
+    def expand(self, inputs: Any) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
-        check_collection("rows", rows)
-        name, work = timer_name(rows.pipeline), (self._work, self._order, self._warm)
+        plan = self._plan
+        rows = rows_and_labels(inputs, "rows", plan)
         silent = self._order.idle_flush is not None or self._expiry is not None
-        if self._order.waits_for_end or not silent:
-            step: Any = track_fn(name)(*work)
-        else:
-            step = live_track_fn(name)(*work, self._expiry)
+        live = silent and not self._order.waits_for_end
+        step = with_timers(TrackFn, timer_name(rows.pipeline), live)
+        fn = step(self._work, self._order, self._warm, self._expiry if live else None, plan)
         names = names_of(TRACKER, (DEVICES,) if self._work.devices else ())
-        rows = rows | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
-        return run_step(rows, "Track", step, FEATURES, names)
+        if plan is not None:
+            names += names_of(LEARNER, (SCORED,) if plan.at_once else ())
+        return run_step(rows, "Track", fn, FEATURES, dict.fromkeys(names))
+
+
+def rows_and_labels(inputs: Any, name: str, plan: Plan | None) -> pvalue.PCollection[Any]:
+    """Return what a keyed step takes: rows, and delayed labels where learners have them.
+
+    Args:
+        inputs: Rows alone, or a pair, or a dict of rows by this name and of `labels`.
+        name: What the rows are called.
+        plan: What learners do with them.
+    """
+    late = plan is not None and plan.late is not None
+    if isinstance(inputs, dict) and {name} <= {*inputs} <= {name, "labels"}:
+        given = [inputs[part] for part in (name, "labels") if part in inputs]
+    else:
+        given = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
+    if len(given) != 1 + late:
+        expected = f"the pair ({name}, labels)" if late else f"{name} alone, without late"
+        raise ConfigError("inputs", f"{len(given)} collections", expected)
+    check_collection(name, given[0])
+    rows: pvalue.PCollection[Any] = given[0] | "GlobalWindow" >> beam.WindowInto(GlobalWindows())
+    if plan is None or not late:
+        return rows
+    named = (
+        given[1]
+        | "LabelsGlobalWindow" >> beam.WindowInto(GlobalWindows())
+        | "Labels" >> beam.Map(narrow_labels, plan.spec).with_output_types(tuple[str, Chunk])
+    )
+    both: pvalue.PCollection[Any] = (rows, named) | "RowsAndLabels" >> beam.Flatten()
+    return both

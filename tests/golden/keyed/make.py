@@ -19,7 +19,8 @@ from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import walk
 from tests.stream.learning import SECOND, SPEC, FeatureTable, Step
 from tests.stream.test_learn_state import working
-from transforms.learn.transform import PREDICTIONS, LateLabels
+from transforms.learn.late_labels import LateLabels
+from transforms.outputs import PREDICTIONS
 from transforms.track.clock import CLOCK_VERSION, Clock
 from transforms.track.windows import MeasureMismatch
 
@@ -65,7 +66,7 @@ def continued(model: Model, rows: Any, times: Any) -> dict[str, Any]:
 def predicted(data: bytes | None, rest: FeatureTable) -> list[float]:
     """The scores that a learner's step with this state gives the rows that come next."""
     step = Step(SPEC, late=LateLabels(4.0, 30), window=7 * SECOND)
-    step.learner.value = data
+    step.put(data or b"")
     said = [element for name, element in step.take(rest.chunk()) if name == PREDICTIONS]
     return [score for _, chunk in said for score in chunk.column("score").tolist()]
 
@@ -85,8 +86,8 @@ def main() -> None:
     learner_path = FOLDER / f"learner_v{codec.VERSION}.safetensors"
     if not learner_path.exists():
         step, table = working(SPEC)
-        learner_path.write_bytes(step.learner.value or b"")
-        np.savez(learner_path.with_suffix(".npz"), score=predicted(step.learner.value, table))
+        learner_path.write_bytes(step.kept() or b"")
+        np.savez(learner_path.with_suffix(".npz"), score=predicted(step.kept(), table))
 
 
 if __name__ == "__main__":

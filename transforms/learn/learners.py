@@ -1,36 +1,49 @@
-"""The learners of a file job: all features of many models, in as many calls as these come in.
+"""The learners of models: features as trackers made them, in as many calls as these come in.
 
-Each call is one for all models. Where snapshots are due between a model's rows, these are cut
-there, and the k-th piece of every model runs in round k. A single model is the case of one.
+Files and streams go this way. Each call is one for all models. Where snapshots are due between a
+model's rows, these are cut there, and the k-th piece of every model runs in round k. A single model
+is the case of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
 
 from kerneltrack.codec import Parts
+from kerneltrack.errors import DataError
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
+from kerneltrack.learners import LearnerState
+from kerneltrack.learners.common.board import Line
 from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
 from kerneltrack.registry import get_learner
 from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.learn.block import learn_rows, part_of
 from transforms.learn.delayed_labels import Lost, arrive, left_over
+from transforms.learn.inputs import inputs_of
 from transforms.learn.late_labels import LateLabels
-from transforms.learn.learner import Learning, begin, encode_snapshot, opened, snapshot_parts
+from transforms.learn.learner import (
+    Learning,
+    begin,
+    decode,
+    encode_snapshot,
+    opened,
+    snapshot_parts,
+)
 from transforms.learn.metrics import metrics_chunk
+from transforms.learn.plan import Plan
 from transforms.learn.predictions import SLICE_ROWS
 from transforms.learn.run import Outcome, advance_late, boundaries, end_metrics, settle_each
-from transforms.learn.step import LearnFn
 from transforms.learn.totals import count_learned
-from transforms.learn.turns import NarrowFn, gap, inputs_of, narrow_labels
-from transforms.learn.waiting import FeatureRows, prediction_chunk
+from transforms.learn.waiting import FeatureRows, none_waiting, prediction_chunk
 from transforms.metrics import count
+from transforms.outputs import LOST_LABELS, METRICS, PREDICTIONS, SCORED, SNAPSHOTS
 from transforms.read.label_values import label_values, no_labels
 
 IntArray = npt.NDArray[np.int64]
@@ -54,18 +67,13 @@ class Learned(NamedTuple):
     """What came of m models since it was last asked for.
 
     Attributes:
-        lengths: (m,) lines of predictions of each.
-        predictions: These, one model's after the other; None without any.
-        lines: (m,) lines of metrics of each.
-        metrics: Likewise.
+        main: By name of the output, the lines of each model, (m,), and these, one model's after
+            the other.
         snapshots: Those at boundaries, by model.
         failures: Labels that no row takes, by model.
     """
 
-    lengths: list[int]
-    predictions: pa.RecordBatch | None
-    lines: list[int]
-    metrics: pa.RecordBatch | None
+    main: Mapping[str, tuple[list[int], pa.RecordBatch]]
     snapshots: Mapping[int, list[bytes]]
     failures: Mapping[int, list[pa.RecordBatch]]
 
@@ -86,68 +94,79 @@ def bytes_of(spec: LearnerSpec, channels: int, rank: int) -> int:
 
 
 class Learners:
-    """The learners of m models, from the first of a job's rows to the end.
+    """The learners of m models, as they go on.
 
     Args:
-        steps: The learner's.
+        plan: What is done with their rows.
         keys: The models.
-        labels: Delayed labels by model, all that there are.
-
-    Raises:
-        DataError: as `LearnFn.resumed` does.
+        now: What each learner has come to.
+        touched: Whether any rows or labels have come to them before.
     """
 
     def __init__(
-        self, steps: tuple[NarrowFn, LearnFn], keys: Sequence[str], labels: Mapping[str, Chunk]
+        self, plan: Plan, keys: Sequence[str], now: Sequence[Learning], touched: bool = False
     ) -> None:
-        """Let the learners begin, or go on from snapshots."""
-        self._narrow, fn = steps
-        self._plan, self._keys = fn.plan, keys
-        spec, many = fn.plan.spec, len(keys)
-        self._now = [begin(spec)] * many if fn.begins_anew else [fn.resumed(key) for key in keys]
-        self._before = list(self._now)
-        self._touched = np.zeros(many, np.bool_)
-        self._said: list[tuple[pa.RecordBatch, IntArray]] = []
+        """Let the learners go on from there."""
+        self._plan, self.keys = plan, keys
+        self.now = list(now)
+        self._before = list(now)
+        self._touched = np.full(len(keys), touched)
+        self._said: dict[str, list[tuple[pa.RecordBatch, IntArray]]] = {}
         self._outcomes: dict[int, Outcome] = {}
-        if fn.plan.late is not None:
-            for place, key in enumerate(keys):
-                if key in labels:
-                    self._arrive(place, narrow_labels((key, labels[key]), spec)[1])
+        self._lines: list[tuple[int, LearnerState, list[Line]]] = []
 
-    @property
-    def rows_at_once(self) -> int:
-        """Rows of a model that a call should have: all that wait are copied for each."""
-        late = self._plan.late
-        return SLICE_ROWS if late is None else max(SLICE_ROWS, late.most_rows)
+    def arrive(self, place: int, labels: Chunk) -> None:
+        """Let delayed labels of a model wait for its rows.
 
-    def _arrive(self, place: int, labels: Chunk) -> None:
-        now = self._now[place]
-        spec, rows = self._plan.spec, now.open_rows
-        pending, lost, again = arrive(spec, now.pending, [labels], rows, None)
+        Args:
+            place: The model's.
+            labels: Labels, as `narrow_labels` gives them.
+        """
+        late, now = self._plan.late, self.now[place]
+        if late is None:
+            return
+        most = None if self._plan.bounded else late.most_rows
+        pending, lost, again = arrive(self._plan.spec, now.pending, [labels], now.open_rows, most)
         count("labels_again", again)
         self._outcome(place).lost.append(lost)
-        self._now[place] = now._replace(pending=pending)
+        self.now[place] = now._replace(pending=pending)
+        self._touched[place] = True
+
+    def begin_anew(self, place: int, known: bytes | None) -> None:
+        """Let a learner begin anew where it is, or with what a snapshot had learned.
+
+        What it had to say is said.
+        """
+        spec, now = self._plan.spec, self.now[place]
+        if now.state is not None:
+            self._settle([place])
+            end_metrics(self.now[place], self._outcome(place))
+            self._draw(place, self._outcome(place))
+        after = begin(spec, now.rows)._replace(time=now.time)
+        if known is not None:
+            state = decode(spec, known, f"learner of model {self.keys[place]!r}").state
+            after = after._replace(state=state)
+            if state is not None:
+                after = after._replace(waiting=none_waiting(spec, state, now.rows))
+        self.now[place] = after
         self._touched[place] = True
 
     def _outcome(self, place: int) -> Outcome:
         return self._outcomes.setdefault(place, Outcome())
 
-    def take(
-        self, features: pa.RecordBatch, which: IntArray, starts: IntArray, stops: IntArray
-    ) -> None:
+    def take(self, rows: Chunk, which: IntArray, starts: IntArray, stops: IntArray) -> None:
         """Let learners take features of their models, the next ones.
 
         Args:
-            features: Labels among them; a model's follow one another, and models do without a gap.
+            rows: Narrow features, labels among them; a model's follow one another, and models do
+                without a gap.
             which: (k,) places of the models.
             starts: (k,) place of each one's first row; the first one's is 0.
             stops: (k,) place after its last, one row at least.
 
         Raises:
-            ConfigError: as `NarrowFn` does.
             DataError: if rows before these are missing.
         """
-        rows = self._narrow.narrow(Chunk(features))
         rows, which, starts, stops = self._unlearned(rows, which, starts, stops)
         if not len(which):
             return
@@ -155,11 +174,11 @@ class Learners:
         places, spec = which.tolist(), self._plan.spec
         made: dict[int, Learning] = {}
         for place in places:
-            now = self._now[place]
+            now = self.now[place]
             # Most have not begun, and are one object.
             if id(now) not in made:
                 made[id(now)] = opened(spec, now, width, channels)
-            self._now[place] = made[id(now)]
+            self.now[place] = made[id(now)]
         self._touched[which] = True
         if self._plan.late is None:
             self._settle([place for place in places if self._waits(place)])
@@ -177,13 +196,13 @@ class Learners:
     ) -> tuple[Chunk, IntArray, IntArray, IntArray]:
         """Leave out rows that snapshots have seen."""
         first = rows.column("index")[starts]
-        again = np.array([self._now[place].rows for place in which.tolist()]) - first
+        again = np.array([self.now[place].rows for place in which.tolist()]) - first
         if not again.any():
             return rows, which, starts, stops
         if (again < 0).any():
             place = int(np.argmax(again < 0))
             model = int(which[place])
-            raise gap(self._keys[model], self._now[model].rows, int(first[place]))
+            raise gap(self.keys[model], self.now[model].rows, int(first[place]))
         again = np.minimum(again, stops - starts)
         count("rows_again", int(again.sum()))
         some = np.flatnonzero(stops - starts > again)
@@ -191,15 +210,15 @@ class Learners:
         return part, which[some], starts, stops
 
     def _waits(self, place: int) -> bool:
-        waiting = self._now[place].waiting
+        waiting = self.now[place].waiting
         return waiting is not None and len(waiting) > 0
 
     def _settle(self, places: list[int]) -> None:
         """Settle the rows of models that wait."""
         outcomes = [self._outcome(place) for place in places]
-        settled = settle_each(self._plan, [self._now[place] for place in places], outcomes)
+        settled = settle_each(self._plan, [self.now[place] for place in places], outcomes)
         for place, now in zip(places, settled, strict=True):
-            self._now[place] = now
+            self.now[place] = now
         self._gather(places)
 
     def _rounds(
@@ -213,7 +232,7 @@ class Learners:
         if self._plan.every is not None:
             spans = starts.tolist(), stops.tolist(), self._clock(rows, which, starts, stops)
             for place, start, stop, clock in zip(which.tolist(), *spans, strict=True):
-                known = boundaries(self._plan.every, self._now[place], clock)
+                known = boundaries(self._plan.every, self.now[place], clock)
                 cuts.append(np.array([start, *(start + cut for cut in known), stop]))
         if not any(len(own) > 2 for own in cuts):
             yield np.arange(len(which)), starts, stops
@@ -231,7 +250,7 @@ class Learners:
     ) -> list[IntArray]:
         """Return the greatest time of each model up to its rows; zeros without times."""
         if rows.has("time"):
-            times = [self._now[place].time for place in which.tolist()]
+            times = [self.now[place].time for place in which.tolist()]
             before = np.array([NO_TIME if time is None else time for time in times], np.int64)
             clock = clock_of_each(rows.column("time"), before, starts, stops)
         else:
@@ -240,20 +259,20 @@ class Learners:
 
     def _write(self, place: int) -> None:
         """Write a snapshot of a model at a boundary."""
-        data = encode_snapshot(self._plan.spec, self._keys[place], self._now[place], final=False)
+        data = encode_snapshot(self._plan.spec, self.keys[place], self.now[place], final=False)
         self._outcome(place).snapshots.append(data)
 
     def _run(self, rows: Chunk, which: IntArray, starts: IntArray, stops: IntArray) -> None:
         """Run rows that no snapshot divides."""
         places, plan = which.tolist(), self._plan
-        now = [self._now[place] for place in places]
+        now = [self.now[place] for place in places]
         if plan.late is not None:
             self._run_late(plan.late, rows, which, starts, stops)
             return
         learned = learn_rows(plan, now, rows, inputs_of(rows)[0], starts, stops)
-        self._said.append((learned.predictions, np.repeat(which, stops - starts)))
+        self._say(PREDICTIONS, learned.predictions, np.repeat(which, stops - starts))
         for place, after, (_, lines) in zip(places, learned.after, learned.told, strict=True):
-            self._now[place] = after
+            self.now[place] = after
             if lines:
                 self._outcome(place).lines += lines
 
@@ -270,7 +289,7 @@ class Learners:
         spans = starts.tolist(), stops.tolist(), self._clock(rows, which, starts, stops)
         given = [
             FeatureRows(
-                self._now[place].rows,
+                self.now[place].rows,
                 None if times is None else times[start:stop],
                 clock,
                 inputs[start:stop],
@@ -279,20 +298,26 @@ class Learners:
             for place, start, stop, clock in zip(places, *spans, strict=True)
         ]
         outcomes = [self._outcome(place) for place in places]
-        before = [self._now[place] for place in places]
+        before = [self.now[place] for place in places]
         after = advance_late(plan, late, before, given, outcomes)
         for place, now in zip(places, after, strict=True):
-            self._now[place] = now
+            self.now[place] = now
         self._gather(places)
 
     def _gather(self, places: list[int]) -> None:
-        """Put predictions that are settled to the others."""
+        """Put predictions to the others: once they are settled, or at once and then again."""
+        settled = SCORED if self._plan.at_once else PREDICTIONS
         for place in places:
             outcome = self._outcomes[place]
+            for predicted in outcome.predicted if self._plan.at_once else ():
+                self._say(PREDICTIONS, prediction_chunk(predicted, None).batch, place)
             for predicted, label in outcome.settled:
-                batch = prediction_chunk(predicted, label).batch
-                self._said.append((batch, np.full(len(batch), place)))
+                self._say(settled, prediction_chunk(predicted, label).batch, place)
             outcome.settled, outcome.predicted = [], []
+
+    def _say(self, part: str, batch: pa.RecordBatch, owner: int | IntArray) -> None:
+        owners = np.full(len(batch), owner) if isinstance(owner, int) else owner
+        self._said.setdefault(part, []).append((batch, owners))
 
     def end(self) -> list[Last | None]:
         """Settle what waits: no more rows come.
@@ -301,50 +326,52 @@ class Learners:
             The last snapshot of each model, with the rows that wait; None of one that has none.
         """
         spec = self._plan.spec
-        last: list[Last | None] = [None] * len(self._keys)
+        last: list[Last | None] = [None] * len(self.keys)
         ended = []
         for place in np.flatnonzero(self._touched).tolist():
-            now = self._now[place]
+            now = self.now[place]
             if now.state is None:
                 self._outcome(place).lost.append(left_over(now.pending, now.open_rows))
                 continue
-            last[place] = Last(snapshot_parts(spec, self._keys[place], now), now.rows, now.time)
+            last[place] = Last(snapshot_parts(spec, self.keys[place], now), now.rows, now.time)
             ended.append(place)
-        waits = [place for place in ended if self._waits(place) or self._now[place].pending]
+        waits = [place for place in ended if self._waits(place) or self.now[place].pending]
         self._settle(waits)
         for place in ended:
-            self._now[place] = end_metrics(self._now[place], self._outcome(place))
+            self.now[place] = end_metrics(self.now[place], self._outcome(place))
         return last
 
     def came(self) -> Learned:
         """Return what came since this was last called, and count it."""
-        spec, many = self._plan.spec, len(self._keys)
-        count_learned(spec, zip(self._before, self._now, strict=True))
-        self._before = list(self._now)
-        predictions, lengths = _joined(self._said, many)
-        told = []
-        for place, outcome in sorted(self._outcomes.items()):
-            state = self._now[place].state
-            if outcome.lines and state is not None:
-                told.append((state, outcome.lines))
-        lines = [0] * many
+        spec, many = self._plan.spec, len(self.keys)
+        count_learned(spec, zip(self._before, self.now, strict=True))
+        self._before = list(self.now)
+        main = {part: _joined(said, many) for part, said in self._said.items()}
         for place, outcome in self._outcomes.items():
-            lines[place] = len(outcome.lines)
-        metrics = metrics_chunk(spec, told).batch if told else None
+            self._draw(place, outcome)
+        if self._lines:
+            told = sorted(self._lines, key=lambda line: line[0])
+            owners = np.repeat([place for place, *_ in told], [len(own) for *_, own in told])
+            lengths: list[int] = np.bincount(owners, minlength=many).tolist()
+            main[METRICS] = lengths, metrics_chunk(spec, [own[1:] for own in told]).batch
         snapshots = {place: known.snapshots for place, known in self._outcomes.items()}
         failures = {
-            place: [_failures(self._keys[place], lost) for lost in known.lost if lost.row]
+            place: [_failures(self.keys[place], lost) for lost in known.lost if lost.row]
             for place, known in self._outcomes.items()
         }
-        self._said, self._outcomes = [], {}
+        self._said, self._outcomes, self._lines = {}, {}, []
         return Learned(
-            lengths,
-            predictions,
-            lines,
-            metrics,
+            main,
             {place: data for place, data in snapshots.items() if data},
             {place: batches for place, batches in failures.items() if batches},
         )
+
+    def _draw(self, place: int, outcome: Outcome) -> None:
+        """Put a model's lines of metrics to the others."""
+        state = self.now[place].state
+        if outcome.lines and state is not None:
+            self._lines.append((place, state, outcome.lines))
+        outcome.lines = []
 
 
 def _width(rows: Chunk) -> tuple[int, int]:
@@ -355,21 +382,43 @@ def _width(rows: Chunk) -> tuple[int, int]:
 
 def _joined(
     said: list[tuple[pa.RecordBatch, IntArray]], many: int
-) -> tuple[pa.RecordBatch | None, list[int]]:
-    """Return predictions in the order of their models, and how many each model has."""
-    if not said:
-        return None, [0] * many
-    if len(said) == 1:
-        batch, owner = said[0]
-    else:
+) -> tuple[list[int], pa.RecordBatch]:
+    """Return how many predictions each model has, and these in the order of their models."""
+    batch, owner = said[0]
+    if len(said) > 1:
         batch = pa.concat_batches([batch for batch, _ in said])
         owner = np.concatenate([owner for _, owner in said])
         if (np.diff(owner) < 0).any():
             order = np.argsort(owner, kind="stable")
             batch = batch.take(pa.array(order))
-    return batch, np.bincount(owner, minlength=many).tolist()
+    return np.bincount(owner, minlength=many).tolist(), batch
 
 
 def _failures(key: str, lost: Lost) -> pa.RecordBatch:
     count("labels_lost", len(lost.row))
     return Failures.of(key, lost.source, lost.row, lost.reason).batch
+
+
+def gap(key: str, expected: int, found: int) -> DataError:
+    """Return the error for features that have not all come."""
+    return DataError(
+        f"features of model {key!r}",
+        f"rows {expected} to {found - 1} never came, row {found} did",
+    )
+
+
+def outputs_of(keys: Sequence[str], learned: Learned) -> Iterator[TaggedOutput[str, Any]]:
+    """Return what came of models as outputs of a step."""
+    for part, (lengths, batch) in learned.main.items():
+        at = 0
+        for key, length in zip(keys, lengths, strict=True):
+            for start in range(at, at + length, SLICE_ROWS):
+                many = min(SLICE_ROWS, at + length - start)
+                yield TaggedOutput(part, (key, Chunk(batch.slice(start, many))))
+            at += length
+    for place, snapshots in learned.snapshots.items():
+        for data in snapshots:
+            yield TaggedOutput(SNAPSHOTS, (keys[place], data))
+    for batches in learned.failures.values():
+        for batch in batches:
+            yield TaggedOutput(LOST_LABELS, Failures(batch))
