@@ -67,7 +67,7 @@ demo: env ## find the broken ones among 240 pumps; leaves a report in build/demo
 	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'
 
 picture: demo ## make the README's picture of the demo's report (chromium)
-	chromium --headless --no-sandbox --hide-scrollbars --window-size=1120,640 \
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1120,720 \
 		--virtual-time-budget=8000 --screenshot=docs/images/report.png \
 		'file://$(CURDIR)/build/demo/report.html'
 

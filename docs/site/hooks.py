@@ -6,9 +6,11 @@ are turned into the site's here. The pages of flags, settings and schemas are ma
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 # MkDocs imports this file alone.
 sys.path.insert(0, str(ROOT))
 
-from docs.site import reference  # noqa: E402
+from docs.site import notebooks, reference  # noqa: E402
 
 FROM_ELSEWHERE = {
-    "index.md": "README.md",
+    "overview.md": "README.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
     "security.md": "SECURITY.md",
@@ -30,14 +32,32 @@ FROM_ELSEWHERE = {
     "deploy/upgrade.md": "deploy/upgrade.md",
 }
 """Pages of the site, by their names in it, that lie outside of docs/."""
-MADE = {
+NOTEBOOKS = {
+    f"gallery/{name}.md": f"examples/{name}.ipynb"
+    for name in ("which_pump_is_off", "classify_exercises")
+}
+"""Pages of executed notebooks."""
+MADE: dict[str, Callable[[], str]] = {
     "reference/flags.md": reference.flags,
     "reference/settings.md": reference.settings,
     "reference/schemas.md": reference.schemas,
+    **{
+        page: functools.partial(notebooks.page_of, Path(notebook).stem)
+        for page, notebook in NOTEBOOKS.items()
+    },
 }
 """Pages that are made from the code, by what makes them."""
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
+
+
+def on_config(config: Any) -> Any:
+    """Show the version on each page."""
+    found = re.search(
+        r'^__version__ = "(.+)"$', (ROOT / "kerneltrack/__init__.py").read_text(), re.M
+    )
+    config.copyright = f"kerneltrack {found[1] if found else ''}, Apache License 2.0"
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -78,7 +98,8 @@ def _link(found: re.Match[str], name: str, known: set[str], sources: str) -> str
     if not (ROOT / file).exists():
         # Left as it is: MkDocs names it.
         return found[0]
-    in_site = {source: each for each, source in FROM_ELSEWHERE.items()}.get(file)
+    pages = {**FROM_ELSEWHERE, **NOTEBOOKS}
+    in_site = {source: each for each, source in pages.items()}.get(file)
     if in_site is None and file.startswith("docs/") and file.removeprefix("docs/") in known:
         in_site = file.removeprefix("docs/")
     if in_site is None:
