@@ -17,8 +17,10 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.periods.spec import PeriodsSpec
+from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.silences import allowed_time
+from kerneltrack.monitor.spans import parse_moment
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.references import GivenReferences
@@ -37,6 +39,7 @@ from pipelines.cli.job_flags import (
     WINDOWS,
     refuse_without,
 )
+from pipelines.cli.quiet_file import read_quiet
 from pipelines.cli.setting_flags import FlagsOf
 from transforms import outputs
 from transforms.failures import Failures
@@ -70,6 +73,7 @@ class Job:
             are not.
         silent_after: Time without a row after which a device is silent, or "auto"; None: none is.
         given: Where models take their references from; None: of their own first rows.
+        quiet: Times at which rows are not compared with references.
         learner: The learner's spec, if labels are to be learned.
         late: How long rows wait for delayed labels; None: there are none.
         metrics_window: Seconds of the windows of the learner's metrics.
@@ -91,6 +95,7 @@ class Job:
     periods: PeriodsSpec | None = None
     silent_after: str | None = None
     given: GivenReferences | None = None
+    quiet: QuietTimes | None = None
     learner: LearnerSpec | None = None
     late: LateLabels | None = None
     metrics_window: float | None = None
@@ -208,6 +213,7 @@ def job_from_flags(
         ),
         periods=spec_options.periods_from_flags(args),
         silent_after=getattr(args, "silent_after", None),
+        quiet=_quiet_of(args),
         given=given,
         learner=learner,
         late=_late_from_flags(args, columns, learner, labels),
@@ -235,6 +241,8 @@ def job_from_flags(
         if not has_time:
             allowed = "the column of event times: --silent-after needs them"
             raise ConfigError("--time", None, allowed)
+    if job.quiet is not None:
+        _check_quiet(job, job.quiet)
     if job.before is not None:
         _check_before(job, job.before)
     if given is not None and job.reference is not None:
@@ -244,6 +252,26 @@ def job_from_flags(
     if learner is not None and columns.label is not None:
         check_label_type(learner, columns.label_type)
     return job
+
+
+def _quiet_of(args: argparse.Namespace) -> QuietTimes | None:
+    """Return the quiet times of `--quiet`, without the groups of devices; None without."""
+    path = getattr(args, "quiet", None)
+    return None if path is None else QuietTimes(read_quiet(path))
+
+
+def _check_quiet(job: Job, quiet: QuietTimes) -> None:
+    """Refuse quiet times where nothing is judged, or while a stretch ends at a time."""
+    if job.reference is None:
+        raise ConfigError("--quiet", len(quiet.times), "left out without --reference")
+    if job.columns.time is None:
+        raise ConfigError("--time", None, "the column of event times: --quiet needs them")
+    if job.reference.until is None:
+        return
+    until = parse_moment("--reference-until", job.reference.until)
+    if min(each.start for each in quiet.times) < until:
+        allowed = "a time before all those of --quiet, or left out"
+        raise ConfigError("--reference-until", job.reference.until, allowed)
 
 
 def _check_periods(job: Job) -> None:
@@ -392,6 +420,7 @@ def transform_of(job: Job, *, bounded: bool = True, expiry: Expiry | None = None
             drift=job.drift,
             reference=job.reference,
             given=job.given,
+            quiet=job.quiet,
             snapshot_every=job.snapshot_every,
             warm=job.start or job.before,
             expiry=expiry,

@@ -18,6 +18,8 @@ from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState
 
 LEARNING, NORMAL, OFF, UNWATCHED = "learning", "normal", "off", "unwatched"
 """The reference is being made; rows look like it; an episode is open; there is no reference."""
+QUIET = "quiet"
+"""The newest row is of a quiet time, and was not compared with the reference: of files alone."""
 GONE = "gone"
 """Nothing is known any more: the model has expired, or begins anew with its next row."""
 

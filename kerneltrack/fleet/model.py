@@ -22,6 +22,7 @@ from kerneltrack.limits import TIME_LIMIT, check_given, check_whole, copies_like
 from kerneltrack.monitor import drift, reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow, WindowState
+from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.header import About, AboutWriter, read_about
@@ -57,6 +58,7 @@ class Work:
         drift: Alerts when the loss changes regime, if asked for.
         reference: What rows are held against to find episodes, if asked for.
         given: Where models take their references from; None: they make their own.
+        quiet: Times at which models' rows pass their references by.
         every: Distance of the boundaries at which snapshots are due, ns of event time.
         start: Landmarks that new models begin from, if they do.
         frozen: Whether nothing is learned: rows are projected on the models as they are.
@@ -74,6 +76,7 @@ class Work:
     drift: DriftSpec | None = None
     reference: ReferenceSpec | None = None
     given: GivenReferences | None = None
+    quiet: QuietTimes | None = None
     every: int | None = None
     start: StartSet | None = None
     frozen: bool = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +31,80 @@ class Referred(NamedTuple):
     episodes: dict[int, list[Episode]]
 
 
+class _Run(NamedTuple):
+    """Rows of a model that are all of a quiet time, or none is.
+
+    Attributes:
+        model: The model's place.
+        start: Place of the first.
+        stop: Place after the last.
+        quiet: Whether they are.
+    """
+
+    model: int
+    start: int
+    stop: int
+    quiet: bool
+
+
 def refer_each(
+    models: Models,
+    which: IntArray,
+    rows: FloatArray,
+    starts: IntArray,
+    stops: IntArray,
+    stamps: IntArray | None,
+) -> Referred:
+    """Hold the rows of some models against their references; those of quiet times pass them by.
+
+    Arguments as of `_refer`.
+    """
+    quiet = models.work.quiet
+    if quiet is None or stamps is None:
+        return _refer(models, which, rows, starts, stops, stamps)
+    runs = [
+        _runs(model, start, quiet.hush(models.keys[model], stamps[start:stop]))
+        for model, start, stop in zip(which.tolist(), starts.tolist(), stops.tolist(), strict=True)
+    ]
+    if not any(run.quiet for of_model in runs for run in of_model):
+        return _refer(models, which, rows, starts, stops, stamps)
+    scores, episodes = Scores.none(len(rows)), defaultdict[int, list[Episode]](list)
+    for turn in itertools.zip_longest(*runs):
+        there = [run for run in turn if run is not None]
+        _pass_by(models, [run for run in there if run.quiet])
+        loud = [run for run in there if not run.quiet]
+        if not loud:
+            continue
+        places = np.array([run[:3] for run in loud], np.int64).T.copy()
+        found = _refer(models, places[0], rows, places[1], places[2], stamps)
+        for column, part in zip(scores.columns, found.scores.columns, strict=True):
+            for run in loud:
+                column[run.start : run.stop] = part[run.start : run.stop]
+        for model, told in found.episodes.items():
+            episodes[model] += told
+    return Referred(scores, dict(episodes))
+
+
+def _runs(model: int, start: int, quiet: npt.NDArray[np.bool_]) -> list[_Run]:
+    edges = [0, *(np.flatnonzero(np.diff(quiet)) + 1).tolist(), len(quiet)]
+    return [
+        _Run(model, start + first, start + stop, bool(quiet[first]))
+        for first, stop in itertools.pairwise(edges)
+        if stop > first
+    ]
+
+
+def _pass_by(models: Models, runs: list[_Run]) -> None:
+    spec, blocks = models.work.reference, models.reference
+    runs = [run for run in runs if models.referred[run.model]]
+    if spec is None or blocks is None or not runs:
+        return
+    which = np.array([run.model for run in runs], np.int64)
+    rows = np.array([run.stop - run.start for run in runs], np.int64)
+    references.pass_by(spec, models.width, blocks, which, rows)
+
+
+def _refer(
     models: Models,
     which: IntArray,
     rows: FloatArray,

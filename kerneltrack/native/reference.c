@@ -186,7 +186,9 @@ int embed_rows(const reference_settings *settings, reference_state *state, const
       for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, first + l), to, width);
     int64_t before = n > 0 ? times[n - 1] : state->times.at[NEWEST_TIME];
     int64_t since = state->counts.at[SEEN] + n - state->counts.at[BEGAN];
-    state->fresh.at[first + n] = (uint8_t)ends_gap(settings, state, since, before, times[n]);
+    int follows_none = n == 0 && isnan(state->previous.at[0]);
+    state->fresh.at[first + n] =
+        (uint8_t)(follows_none || ends_gap(settings, state, since, before, times[n]));
     follow_means(state, lags, first + n);
   }
   fill(four, 0.0, 4 * size);
@@ -691,11 +693,13 @@ static double weighed(double *recent, int64_t *since, int64_t lags, int64_t row,
   return smaller(embedded, larger(*recent, MOST_HISTORY));
 }
 
-/* Rows of the open block from where S was raised up to a place: what looked odd was nothing (1), or was an
-episode (0). */
+/* Rows of the open block from where S was raised, or the last gap ended, up to a place: what looked odd was
+nothing (1), or was an episode (0). */
 static void mark(reference_state *state, int64_t first, int64_t base, int64_t place, int good) {
-  for (int64_t i = place; i >= 0 && base - first + i >= state->counts.at[ZERO]; i--)
+  for (int64_t i = place; i >= 0 && base - first + i >= state->counts.at[ZERO]; i--) {
     state->good.at[i] = (uint8_t)good;
+    if (state->fresh.at[i]) break;
+  }
 }
 
 /* A row comes after a gap: what led up to it is over, but for an episode. */

@@ -216,7 +216,7 @@ stated, and than some usual distances. `since`: rows before it. */
 int ends_gap(const reference_settings *settings, const reference_state *state, int64_t since,
              int64_t before, int64_t time);
 
-/* Channels' runs begin anew. */
+/* Channels' runs begin anew, and `previous` is not known: a row that finds it so comes after a gap. */
 void forget_runs(reference_state *state);
 
 /* A row in deviations, clipped. */

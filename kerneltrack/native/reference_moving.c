@@ -428,10 +428,13 @@ static void close_episode(reference_state *state) {
   state->counts.at[OPENED] = -1;
 }
 
-/* Rows of the open block from the one that an episode began with, up to a place, are not learned. */
+/* Rows of the open block from the one that an episode began with, or the last gap ended, up to a place, are
+not learned. */
 static void leave_out(reference_state *state, int64_t base, int64_t first, int64_t place) {
-  for (int64_t i = place; i >= 0 && base - first + i >= state->counts.at[ZERO]; i--)
+  for (int64_t i = place; i >= 0 && base - first + i >= state->counts.at[ZERO]; i--) {
     state->good.at[i] = 0;
+    if (state->fresh.at[i]) break;
+  }
 }
 
 /* The evidence of a scored row. Whether an episode was opened (1), closed (-1). */
@@ -490,7 +493,9 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     if (row == 0)
       for (int64_t l = 0; l < settings->lags - 1; l++) copy(row_of(&state->rows, place + l), to, width);
     int64_t since = row - counts[BEGAN], newest = state->times.at[NEWEST_TIME];
-    state->fresh.at[place] = (uint8_t)ends_gap(settings, state, since, newest, times[n]);
+    int follows_none = isnan(state->previous.at[0]);
+    state->fresh.at[place] =
+        (uint8_t)(follows_none || ends_gap(settings, state, since, newest, times[n]));
     if (state->fresh.at[place]) begin_anew(state);
     follow_means(state, settings->lags, place);
     int spared = is_spared(settings, state, row, times[n]);

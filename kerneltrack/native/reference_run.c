@@ -43,17 +43,6 @@ static int goes_by_rows(const reference *of) {
   return !of->settings->until || of->state->counts.at[BEGAN] > 0;
 }
 
-/* Let all before the first of rows be as it is in that, if they follow none (`restarted`). */
-static void begin_lags(const reference *of, const double *row) {
-  const reference_state *state = of->state;
-  double *before = row_of(&state->rows, next_place(state));
-  int64_t width = state->rows.columns, lags = of->settings->lags, unknown = 0;
-  for (int64_t i = 0; i < (lags - 1) * width; i++) unknown |= isnan(before[i]);
-  if (!unknown) return;
-  for (int64_t l = 0; l < lags - 1; l++)
-    scale_deviations(&state->shift, &state->scale, row, before + l * width);
-}
-
 /* ℓ of the open block's rows from a place on, under the kernel subspace as it is; 0 where the reference
 has not learned half its stretch. */
 static int measure_residual(reference *of, int64_t place, int64_t many) {
@@ -161,7 +150,6 @@ KT_API int64_t kt_reference_run(const reference_settings *settings, reference_st
   lay_out(&of, &scratch);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
   lay_out(&of, &scratch);
-  if (rows->rows > 0) begin_lags(&of, rows->at);
   while (done < rows->rows && !accepted && found >= 0) {
     int64_t many = least_of(block - next_place(state), rows->rows - done);
     if (found + many > episodes->number.size) break;

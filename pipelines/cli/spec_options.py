@@ -26,7 +26,7 @@ from kerneltrack.registry import LEARNERS, TRACKERS, parse_learner_spec, parse_s
 from kerneltrack.settings import Setting, settings_of
 from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from pipelines.cli.command_line import flags_named
+from pipelines.cli.command_line import flags_named, path_name
 from pipelines.cli.costs_file import read_costs
 from pipelines.cli.setting_flags import add_flag, help_of
 
@@ -226,6 +226,15 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
     )
     PERIODS.add_flags(group)
     group.add_argument(
+        "--quiet",
+        default=None,
+        type=path_name,
+        metavar="FILE",
+        help="Do not judge rows of the times in this file, such as maintenance: CSV or YAML with "
+        "device (* for all) or group, from, to and why. They are tracked, but not compared with "
+        "the reference, nor learned by it.",
+    )
+    group.add_argument(
         "--silent-after",
         default=None,
         metavar="DURATION|auto",
@@ -309,8 +318,8 @@ def periods_from_flags(args: argparse.Namespace) -> PeriodsSpec | None:
     length = args.periods or values.pop(PERIODS.name, None) or values.get("length")
     if length in (None, NONE):
         stray = PERIODS.first_given(args)
-        if args.group is not None:
-            raise ConfigError("--group", args.group, "left out without --periods")
+        if args.group is not None and args.quiet is None:
+            raise ConfigError("--group", args.group, "left out without --periods or --quiet")
         if stray is not None:
             raise ConfigError("--periods", length, f"one of {', '.join(LENGTHS)}: {stray} is given")
         return None

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, UNWATCHED, named_shares
+from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, QUIET, UNWATCHED, named_shares
+from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference.spec import AUTO
 from pipelines.report.data.columns import array_of, model_numbers, times_of
 from pipelines.report.data.files import column_names, parquet_files, read_batches, read_run
@@ -51,7 +52,16 @@ def lines_of_run(output: str) -> list[Line]:
     episodes, silent = _newest_episodes(output), silent_of(output, run)
     still = {each.model for each in silent.devices if each.until is None} if silent else set()
     lines = [_line(run, row, episodes.get(row["model_id"])) for row in newest.rows()]
+    if run.get("quiet"):
+        _mark_quiet(QuietTimes.from_dict(run["quiet"]), newest.rows(), lines)
     return [_silent(line) if line["model_id"] in still else line for line in lines]
+
+
+def _mark_quiet(quiet: QuietTimes, rows: Iterator[Line], lines: Sequence[Line]) -> None:
+    """Give devices that are not off the state of those whose last row is of a quiet time."""
+    for row, line in zip(rows, lines, strict=True):
+        if line["state"] != OFF and quiet.hush(row["model_id"], np.array([row["time"]]))[0]:
+            line["state"] = QUIET
 
 
 def _silent(line: Line) -> Line:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, UNWATCHED
+from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, QUIET, UNWATCHED
 from pipelines.topics.options import add_brokers
 
-STATES = (OFF, NORMAL, LEARNING, UNWATCHED)
+STATES = (OFF, NORMAL, QUIET, LEARNING, UNWATCHED)
 _LONGEST_WATCH = 86_400
 
 

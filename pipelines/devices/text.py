@@ -7,13 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kerneltrack.errors import printable
-from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, UNWATCHED
+from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, QUIET, UNWATCHED
 from pipelines.devices.of_run import Line
 from pipelines.report.data.episodes import LEAST_SHARE, MOST_CHANNELS
 from pipelines.report.text import natural
 from transforms.outputs import SILENT
 
-_WORDS = {OFF: "off", NORMAL: "well", LEARNING: "calibrating", UNWATCHED: "no reference"}
+_WORDS = {
+    OFF: "off",
+    NORMAL: "well",
+    QUIET: "quiet",
+    LEARNING: "calibrating",
+    UNWATCHED: "no reference",
+}
 _HEAD = ("device", "state", "since", "kind", "channels", "last row")
 _MOST_NAME = 40
 _TO_SECONDS = 19

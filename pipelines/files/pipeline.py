@@ -66,6 +66,8 @@ def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
         found["warm_start"] = job.before.folder
     if job.periods is not None:
         found["periods"] = settings["periods"]
+    if job.quiet is not None:
+        found["quiet"] = job.quiet.to_dict()
     if job.given is not None:
         found["reference_from"] = job.given.place
     if start_from is not None:

@@ -23,7 +23,7 @@ from pipelines.cli.command_line import flags_named
 from pipelines.files import outcome, output_folder, partitioned
 from pipelines.files.differences import difference_lines, find_differences
 from pipelines.files.first_look import look_and_warn
-from pipelines.files.groups import check_group, groups_of
+from pipelines.files.groups import groups_of
 from pipelines.files.lineage import START, Lineage, input_dataset
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.long_look import is_scattered, narrowed
@@ -32,6 +32,7 @@ from pipelines.files.missing import missing_lines, missing_values, models_withou
 from pipelines.files.neighbours import find_neighbours, neighbour_lines
 from pipelines.files.pipeline import Ends, build, parts_of, settings_of
 from pipelines.files.progress import StatusLine
+from pipelines.files.quiet import quiet_lines, with_groups
 from pipelines.files.record import (
     counts,
     input_files,
@@ -152,8 +153,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     read = ReadChunks(files)
     columns = read.input.columns
     job = job_from_flags(args, columns, {}, "--labels")
-    if args.group is not None:
-        check_group(files, args.group)
+    job = with_groups(job, args.group, files)
     ends = Ends(_rows_of(read, job, workers), _labels(args, files, job), args.output)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns)
@@ -240,6 +240,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         ),
         *difference_lines(args.output, record),
         *silent_lines(args.output, record),
+        *quiet_lines(args.output, job.quiet),
         *neighbour_lines(args.output, record),
         *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),

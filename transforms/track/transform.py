@@ -14,6 +14,7 @@ from kerneltrack.learners.common.spec import FEATURES as LEARN_FEATURES
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.moving import ON_A_BUDGET
+from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.registry import get_tracker
 from kerneltrack.settings import Range, check_number
@@ -144,6 +145,8 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         reference: What rows are held against to find episodes; None: nothing.
         given: Where models take their references from; None: of their own first rows. A model
             that finds none there is tracked without.
+        quiet: Times at which rows of models are not compared with their references, nor learned
+            by these; needs a reference, and no `devices`.
         snapshot_every: Seconds of event time between the boundaries at which snapshots are
             written: multiples of it since 1970, where a row passes one.
         warm: Snapshots of an earlier job to begin from: rows of a time that a model had learned
@@ -176,6 +179,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         drift: DriftSpec | None = None,
         reference: ReferenceSpec | None = None,
         given: GivenReferences | None = None,
+        quiet: QuietTimes | None = None,
         snapshot_every: float | None = None,
         warm: SnapshotFolder | StartSet | None = None,
         expiry: Expiry | None = None,
@@ -208,6 +212,8 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             raise ConfigError("drop_overlap", drop_overlap, "False without snapshots to begin from")
         if devices and reference is None:
             raise ConfigError("devices", devices, "False without a reference")
+        if quiet is not None and (reference is None or devices):
+            raise ConfigError("quiet", quiet, "None without a reference, or with devices")
         if given is not None and reference != given.spec:
             raise ConfigError("reference", reference, f"that of {given.place}: {given.spec}")
         if warm is not None:
@@ -223,6 +229,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             drift=drift,
             reference=reference,
             given=given,
+            quiet=quiet,
             every=None if snapshot_every is None else nanoseconds(snapshot_every),
             start=warm if isinstance(warm, StartSet) else None,
             devices=devices,

@@ -409,6 +409,22 @@ def beside_each_other(
     return Parts(*blocks)
 
 
+def pass_by(
+    spec: ReferenceSpec, width: int, blocks: Parts, models: IntArray, rows: IntArray
+) -> None:
+    """Let so many rows of each of some models pass by: they count as rows, and nothing more.
+
+    The next row is held against no row before it, as after a gap.
+    """
+    columns = columns_of(spec, width, blocks)
+    counts = columns["counts"]
+    counts[models, SEEN] += rows
+    counts[models, BEGAN] += rows
+    # The next row's place in its block stays.
+    counts[models, PAD] = (counts[models, PAD] - rows) % BLOCK
+    columns["previous"][models] = np.nan
+
+
 def counts_of(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
     """Return each reference's counts, in place, (m, k); see `Tables`."""
     counts: IntArray = parts_of(spec, width).moving.column(blocks.moving, "counts")

@@ -121,6 +121,24 @@
     ctx.restore();
   };
 
+  /* Hatches quiet times, with their reasons if there is room. */
+  const hatchQuiet = (u, quiet) => {
+    const { ctx, bbox } = u;
+    const ratio = devicePixelRatio;
+    ctx.save();
+    ctx.font = `${11 * ratio}px system-ui, -apple-system, sans-serif`;
+    ctx.textBaseline = "top";
+    ctx.fillStyle = color("soft");
+    for (const { name, start, end } of quiet) {
+      const left = Math.max(bbox.left, u.valToPos(start, "x", true));
+      const right = Math.min(bbox.left + bbox.width, u.valToPos(end, "x", true));
+      if (right <= left) continue;
+      hatch(ctx, left, bbox.top, right - left, bbox.height);
+      if (ctx.measureText(name).width + 8 * ratio <= right - left) ctx.fillText(name, left + 4 * ratio, bbox.top + 4 * ratio);
+    }
+    ctx.restore();
+  };
+
   const guides = (u, levels) => {
     const { ctx, bbox } = u;
     ctx.save();
@@ -284,7 +302,7 @@
         axes: axes(spec),
         cursor: { sync: { key: "kerneltrack", scales: ["x", null] }, y: false, points: { size: 6 }, drag: { x: true, y: false } },
         hooks: {
-          drawClear: [(plot) => shade(plot, spec.regimes ?? []), (plot) => shadeEpisodes(plot, spec.episodes ?? [])],
+          drawClear: [(plot) => shade(plot, spec.regimes ?? []), (plot) => hatchQuiet(plot, spec.quiet ?? []), (plot) => shadeEpisodes(plot, spec.episodes ?? [])],
           drawAxes: [(plot) => guides(plot, spec.guides ?? []), drawing.start],
           draw: [drawing.end, (plot) => lines(plot, spec.marks ?? [])],
           setCursor: [(plot) => readout(spec, plot.cursor.idx ?? null)],

@@ -80,8 +80,8 @@
       const label = labelAt(regimes, x[idx]);
       return axis.words(x[idx]) + (label === undefined ? "" : ` · ${label}`) + (aside?.(x, idx) ?? "");
     };
-    const episodes = episodesOf(axis);
-    chart({ id, x, series: wide, isTime: axis.isTime, xLabel: axis.xLabel, where, extent, episodes, ...more });
+    const [episodes, quiet] = [episodesOf(axis), quietOf(axis)];
+    chart({ id, x, series: wide, isTime: axis.isTime, xLabel: axis.xLabel, where, extent, episodes, quiet, ...more });
   };
 
   /* Drift alerts of the model: where they stand, and words for those nearest to a place. */
@@ -100,6 +100,12 @@
   const episodesOf = (axis) =>
     (data.episodes?.[current] ?? []).map(([kind, state, first, stop, start, end]) => ({
       name: state === "closed" ? kind : `${kind} (${state})`, start: axis.place([first, start]), end: axis.place([stop, end]),
+    }));
+
+  /* Quiet times of the model, which only a time axis can show. */
+  const quietOf = (axis) =>
+    (axis.isTime ? data.quiet?.[current] ?? [] : []).map(([start, end, why]) => ({
+      name: why || "quiet", start: axis.place([null, start]), end: axis.place([null, end]),
     }));
 
   const drawSurprise = (curve, { loss }) => {
@@ -207,6 +213,8 @@
     const marked = data.alerts?.marks[current].length ?? 0;
     const episodes = data.episodes?.[current].length ?? 0;
     if (episodes) sentences.push(`${count(episodes)} ${episodes === 1 ? "episode" : "episodes"}, shaded.`);
+    const quiet = data.quiet?.[current].length ?? 0;
+    if (quiet) sentences.push(`${count(quiet)} quiet ${quiet === 1 ? "time" : "times"}, hatched: rows there are not compared with the reference.`);
     if (alerts) sentences.push(`${count(alerts)} drift ${alerts === 1 ? "alert" : "alerts"}${marked < alerts ? `, the first ${count(marked)} marked` : ""}.`);
     document.getElementById("loss-note").textContent = sentences.join(" ");
     document.getElementById("chosen").textContent = `${count(curve.rows)} ${curve.rows === 1 ? "row" : "rows"} · mean error ${figure(curve.mean)}`;

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.monitor.quiet import QuietTimes
 from pipelines.report.data.alerts import Alerts
 from pipelines.report.data.channels import Stretch
 from pipelines.report.data.choice import Choice
@@ -42,6 +43,7 @@ def data_block(report: Report) -> str:
         "learning": _learning(report.learning, choice),
         "alerts": _alerts(report.alerts, choice),
         "episodes": None if report.episodes is None else _episodes(report),
+        "quiet": _quiet(report),
         "channels": _channels(report),
         "planes": _planes(report),
         "heat": None if report.heat is None else _heat(report, report.heat),
@@ -182,6 +184,23 @@ def _episodes(report: Report) -> list[list[list[Any]]]:
             for band in report.bands[name]
         ]
         for name, start in zip(report.choice.drawn, report.choice.starts, strict=True)
+    ]
+
+
+def _quiet(report: Report) -> list[list[list[Any]]] | None:
+    """Return for each model drawn its quiet times: start and end (s since its axis starts), why."""
+    known = report.run.get("quiet")
+    if known is None:
+        return None
+    quiet = QuietTimes.from_dict(known)
+    return [
+        []
+        if begin is None
+        else [
+            [(each.start - begin) / 1e9, (each.end - begin) / 1e9, each.why]
+            for each in quiet.entries_of(name)
+        ]
+        for name, begin in zip(report.choice.drawn, report.choice.starts, strict=True)
     ]
 
 

@@ -1,0 +1,134 @@
+"""What people know of devices: times at which rows say nothing, such as maintenance or a holiday.
+
+Rows of such a time are tracked like others, but not compared with the reference, nor learned by
+it: they pass by, and the first row after them is compared with no row before it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.monitor.spans import parse_moment
+
+ALL = "*"
+FIELDS = ("device", "group", "from", "to", "why")
+MOST_TIMES = 100_000
+"""Entries, at most."""
+
+IntArray = npt.NDArray[np.int64]
+
+
+class QuietTime(NamedTuple):
+    """An entry.
+
+    Attributes:
+        device: A device's ID, or "*" for all; None: those of a group.
+        group: A group's name; None: one device, or all.
+        start: First time, ns.
+        end: Time after the last, ns.
+        why: The reason.
+    """
+
+    device: str | None
+    group: str | None
+    start: int
+    end: int
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class QuietTimes:
+    """The quiet times of devices.
+
+    Attributes:
+        times: The entries.
+        groups: Each device's group, where entries name groups.
+    """
+
+    times: tuple[QuietTime, ...]
+    groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[str | None, str | None], list[QuietTime]]:
+        found: dict[tuple[str | None, str | None], list[QuietTime]] = {}
+        for each in self.times:
+            found.setdefault((each.device, each.group), []).append(each)
+        return found
+
+    def entries_of(self, device: str) -> list[QuietTime]:
+        """Return the entries that are of a device, of its group or of all."""
+        names: list[tuple[str | None, str | None]] = [(device, None), (ALL, None)]
+        if device in self.groups:
+            names.append((None, self.groups[device]))
+        return [each for name in dict.fromkeys(names) for each in self._by_name.get(name, ())]
+
+    def of(self, device: str) -> IntArray:
+        """Return a device's quiet times, (k, 2) ns: start and end, in order, none overlapping."""
+        joined: list[list[int]] = []
+        for start, end in sorted((each.start, each.end) for each in self.entries_of(device)):
+            if joined and start <= joined[-1][1]:
+                joined[-1][1] = max(joined[-1][1], end)
+            else:
+                joined.append([start, end])
+        return np.array(joined, np.int64).reshape(-1, 2)
+
+    def hush(self, device: str, times: IntArray) -> npt.NDArray[np.bool_]:
+        """Return which of a device's rows are of a quiet time, (n,), by their times, ns."""
+        spans = self.of(device)
+        if not len(spans):
+            return np.zeros(len(times), np.bool_)
+        place = spans[:, 0].searchsorted(times, "right") - 1
+        quiet: npt.NDArray[np.bool_] = (place >= 0) & (times < spans[place, 1])
+        return quiet
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the times, and the groups of devices that they name, as JSON has them."""
+        named = {each.group for each in self.times if each.group is not None}
+        groups = {device: group for device, group in self.groups.items() if group in named}
+        return {"times": [each._asdict() for each in self.times], "groups": groups}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> QuietTimes:
+        """Return what `to_dict` gave."""
+        return cls(tuple(QuietTime(**each) for each in values["times"]), values["groups"])
+
+
+def checked_times(entries: Sequence[tuple[str, Any]]) -> tuple[QuietTime, ...]:
+    """Return the quiet times that entries of a file say.
+
+    Args:
+        entries: Each with its place ("line 3"): a mapping with a `device` ("*" for all) or a
+            `group`, `from`, `to` and `why`.
+
+    Raises:
+        ConfigError: for one that says something else, by its place.
+    """
+    if not 0 < len(entries) <= MOST_TIMES:
+        raise ConfigError("entries", len(entries), f"1 to {MOST_TIMES:,}")
+    return tuple(_checked(where, entry) for where, entry in entries)
+
+
+def _checked(where: str, entry: Any) -> QuietTime:
+    if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
+        raise ConfigError(where, entry, f"a mapping with {', '.join(FIELDS)}")
+    if unknown := sorted(set(entry) - set(FIELDS)):
+        raise ConfigError(f"{where}, {unknown[0]}", entry[unknown[0]], f"of {', '.join(FIELDS)}")
+    texts = {name: str(entry[name]).strip() for name in FIELDS if entry.get(name) is not None}
+    texts = {name: text for name, text in texts.items() if text}
+    if ("device" in texts) == ("group" in texts):
+        allowed = f'a device, or "{ALL}", or a group: one of them'
+        raise ConfigError(where, texts.get("device"), allowed)
+    for name in ("from", "to"):
+        if name not in texts:
+            raise ConfigError(f"{where}, {name}", None, "a time in ISO 8601")
+    start, end = (parse_moment(f"{where}, {name}", texts[name]) for name in ("from", "to"))
+    if end <= start:
+        raise ConfigError(f"{where}, to", texts["to"], f"after {texts['from']}")
+    return QuietTime(texts.get("device"), texts.get("group"), start, end, texts.get("why", ""))
