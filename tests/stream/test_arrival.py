@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.window import FixedWindows
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -20,11 +21,10 @@ from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.trackers import OKFEBSpec
 from tests.stream.running import SECOND, Outcome, Rows, Step, assert_same, make_rows
 from transforms import MeasureMismatch, Order, TrackSubspace
-from transforms.chunks import Chunk
 from transforms.outputs import FEATURES
 from transforms.partition.grouped import run_partition
 from transforms.partition.shuffle import MODEL, sort_rows
-from transforms.partition.steps import State, Steps
+from transforms.partition.steps import Steps
 from transforms.track.late_data import LATE
 
 MODELS = 5
@@ -74,18 +74,17 @@ def by_blocks(rows: dict[str, Rows], order: Order, **work: Any) -> Outcome:
     ]
     outcome = Outcome()
     whole = sort_rows(pa.Table.from_batches(batches), steps.keys) if batches else None
-    for key, item in run_partition(steps, whole, {}):
-        if isinstance(item, State):
-            outcome.keep("snapshots", (key, item.data))
+    for output in run_partition(steps, whole, {}):
+        part: str = output.tag if isinstance(output, TaggedOutput) else FEATURES
+        value: Any = output.value if isinstance(output, TaggedOutput) else output
+        if part != "failures":
+            outcome.keep(part, value)
             continue
-        for line in item.batch.to_pylist() if item.part == "failures" else ():
+        for line in value.batch.to_pylist():
             if line["reason"] == LATE:
-                outcome.late.append((key, line["source"], line["row"]))
+                outcome.late.append((line["model_id"], line["source"], line["row"]))
             else:
                 outcome.failures.append(tuple(line.values()))
-        if item.part != "failures":
-            part = FEATURES if item.part == FEATURES else item.part
-            outcome.keep(part, (key, Chunk(item.batch)))
     return outcome.in_order()
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from apache_beam.pvalue import TaggedOutput
 
 from kerneltrack import Fleet, codec
 from kerneltrack.errors import DataError
@@ -40,11 +41,13 @@ from tests.unit.test_rounds import REFERENCE, TRACKERS, work_of
 from transforms.chunks import Chunk, matrix_column
 from transforms.inference import SnapshotHandler
 from transforms.learn.plan import Plan
+from transforms.outputs import FAILURES, SNAPSHOTS
 from transforms.partition import blocks
 from transforms.partition.grouped import run_partition
 from transforms.partition.shuffle import MODEL, sort_rows
-from transforms.partition.steps import Rows, Steps
+from transforms.partition.steps import Steps
 from transforms.score import ScoreRows
+from transforms.track.emit import named_rows
 from transforms.track.keyed_fn import with_timers
 from transforms.track.order import Order
 from transforms.track.step import TrackFn
@@ -121,12 +124,20 @@ def partition(
     ]
     rows = sort_rows(pa.Table.from_batches(batches), steps.keys)
     found: Found = {}
-    for key, item in run_partition(steps, rows, {}):
-        if isinstance(item, Rows):
-            kept(found, key, item.part, item.batch)
-        else:
-            kept(found, key, codec.kind_of(codec.read_header(item.data)), item.data)
+    for output in run_partition(steps, rows, {}):
+        if isinstance(output, TaggedOutput) and output.tag == SNAPSHOTS:
+            key, data = output.value
+            kept(found, key, codec.kind_of(codec.read_header(data)), data)
+            continue
+        part, batch = named_rows(output)
+        failed = part == FAILURES
+        key = batch.column("model_id")[0].as_py() if failed else _value_of(output)[0]
+        kept(found, key, part, batch)
     return found
+
+
+def _value_of(output: Any) -> Any:
+    return output.value if isinstance(output, TaggedOutput) else output
 
 
 class Live(Step):

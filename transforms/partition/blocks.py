@@ -8,42 +8,38 @@ a block goes slice by slice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
 
 from kerneltrack.fleet.begin import begin_each
 from kerneltrack.fleet.forward_fill import Held, hold_each
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
-from kerneltrack.fleet.results import Results
 from kerneltrack.fleet.run import run_models
 from kerneltrack.fleet.states import States, states_of
-from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.monitor.drift import init as begin_drift
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
-from kerneltrack.trackers.common.scaling import Scaling
 from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.learn.learners import Last, Learned, bytes_of
-from transforms.metrics import count, count_losses, count_unreferenced
-from transforms.outputs import ALERTS, EPISODES, FAILURES, FEATURES, MISMATCH
-from transforms.partition.steps import Rows, State, Steps
+from transforms.metrics import count_unreferenced
+from transforms.outputs import FAILURES, FEATURES, SNAPSHOTS
+from transforms.partition.steps import Steps
 from transforms.track.admission import Refused, admit_all
-from transforms.track.features import feature_chunk, tell_alerts, tell_episodes
+from transforms.track.emit import Output, Ran, emit_beside, emit_refused, failures, features_of
 from transforms.track.order import MERGE
 from transforms.track.sorted_rows import SortedRows
 from transforms.track.step import TrackFn
 from transforms.track.totals import count_totals
-from transforms.track.windows import mismatch_chunk
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
-T = TypeVar("T")
 
 BLOCK_ROWS = 65_536
 """Rows of a block at most."""
@@ -60,9 +56,8 @@ class Block(NamedTuple):
         places: Of each model its place in `states`; None without.
         lengths: Features of each model.
         features: These, one model's after the other; None without any.
-        told: What some tell of besides, by output (failures, episodes, alerts, windows) and place
-            in `names`.
-        snapshots: Those at boundaries, by place in `names`.
+        told: What some tell of besides, by name: failures, episodes, alerts, windows.
+        snapshots: Those at boundaries, by name.
         learned: What came of the learners; None without.
         learners: Their last snapshots, by place in `names`; None of a model that has none.
         large: Rows of the only model, if it is too large for a block: nothing has run.
@@ -73,8 +68,8 @@ class Block(NamedTuple):
     places: Sequence[int | None]
     lengths: Sequence[int]
     features: pa.RecordBatch | None
-    told: Mapping[str, Mapping[int, list[pa.RecordBatch]]]
-    snapshots: Mapping[int, list[bytes]]
+    told: dict[str, list[Output]]
+    snapshots: dict[str, list[bytes]]
     learned: Learned | None = None
     learners: Sequence[Last | None] = ()
     large: Chunk | None = None
@@ -85,22 +80,16 @@ class Block(NamedTuple):
         return self.learned is None and not self.snapshots and None not in self.places
 
     @property
-    def main(self) -> Iterator[tuple[Sequence[int], Rows]]:
-        """Return how many rows of features, predictions and metrics models have, and these."""
+    def main(self) -> Iterator[tuple[str, Sequence[int], pa.RecordBatch]]:
+        """Return the outputs that most have rows of, how many each has, and these."""
         parts = [(FEATURES, self.lengths, self.features)]
         if self.learned is not None:
             parts += [(part, *lines) for part, lines in self.learned.main.items()]
-        return ((many, Rows(part, batch)) for part, many, batch in parts if batch is not None)
-
-    def told_of(self, model: int) -> Iterator[Rows]:
-        """Return what a model tells of besides its features, predictions and metrics."""
-        for part, batches in self.told.items():
-            for batch in batches.get(model, ()):
-                yield Rows(part, batch)
+        return ((part, many, batch) for part, many, batch in parts if batch is not None)
 
     def states_of(self, model: int) -> Iterator[bytes]:
         """Return a model's snapshots."""
-        yield from self.snapshots.get(model, ())
+        yield from self.snapshots.get(self.names[model], ())
         place = self.places[model]
         if self.states is not None and place is not None:
             yield self.states.encoded(place)
@@ -200,14 +189,12 @@ def run_block(steps: Steps, block: SortedRows, merged: bool, labels: Mapping[str
         learners.take(rows, which, ends - lengths, ends)
     last = learners.end()
     learned = learners.came()
-    told = {**tracked.told, FAILURES: _both(tracked.told[FAILURES], learned.failures)}
-    snapshots = _both(tracked.snapshots, learned.snapshots)
-    return tracked._replace(told=told, snapshots=snapshots, learned=learned, learners=last)
-
-
-def _both(first: Mapping[int, list[T]], then: Mapping[int, list[T]]) -> dict[int, list[T]]:
-    """Return lists by model, joined."""
-    return {place: [*first.get(place, ()), *then.get(place, ())] for place in {**first, **then}}
+    for place, lost in learned.failures.items():
+        told = tracked.told.setdefault(block.names[place], [])
+        told += [TaggedOutput(FAILURES, Failures(batch)) for batch in lost]
+    for place, data in learned.snapshots.items():
+        tracked.snapshots.setdefault(block.names[place], []).extend(data)
+    return tracked._replace(learned=learned, learners=last)
 
 
 def _track(fn: TrackFn, block: SortedRows, merged: bool) -> Block:
@@ -218,9 +205,12 @@ def _track(fn: TrackFn, block: SortedRows, merged: bool) -> Block:
     refused = list(admitted.refused)
     given = [model for _, model in known]
     ready = _begun(fn, names, admitted.rows, admitted.starts, admitted.stops, given, refused)
+    told: list[TaggedOutput[str, Any]] = [
+        failures(names[model], rows, reasons, counted_as)
+        for model, rows, reasons, counted_as in refused
+    ]
     if ready is None:
-        none, told = [None] * len(names), {FAILURES: _failures(names, refused)}
-        return Block(names, None, none, [0] * len(names), None, told, {})
+        return Block(names, None, [None] * len(names), [0] * len(names), None, *_by_name(told))
     models = ready.models
     before = models.block.column("counts").copy()
     x, times = ready.rows.column("x"), _times_of(ready.rows)
@@ -229,22 +219,33 @@ def _track(fn: TrackFn, block: SortedRows, merged: bool) -> Block:
     count_totals(work.spec, before, models.block.column("counts"))
     _tell_unreferenced(models)
     states = states_of(models)
-    features, lengths = _features(work, ready, found)
-    refused += _refused(fn, ready, found)
-    which = ready.which.tolist()
+    ran = Ran(models, ready.rows, ready.starts, ready.stops, found)
+    features, edges = features_of(ran, lags=False)
+    told += [*emit_refused(fn.refusals, ran), *emit_beside(ran)]
     places: list[int | None] = [None] * len(names)
-    for place, model in enumerate(which):
+    for place, model in enumerate(ready.which.tolist()):
         places[model] = place
     many = np.zeros(len(names), np.int64)
-    many[ready.which] = lengths
-    told = {
-        FAILURES: _failures(names, refused),
-        MISMATCH: _windows(work, which, found),
-        ALERTS: _alerts(states, which, found),
-        EPISODES: _episodes(states, which, found),
-    }
-    snapshots = {which[place]: data for place, data in found.snapshots.items()}
-    return Block(names, states, places, many.tolist(), features, told, snapshots)
+    many[ready.which] = np.diff(edges)
+    rows = None if features is None else features.batch
+    return Block(names, states, places, many.tolist(), rows, *_by_name(told))
+
+
+def _by_name(
+    outputs: list[TaggedOutput[str, Any]],
+) -> tuple[dict[str, list[Output]], dict[str, list[bytes]]]:
+    """Return what models tell of, and their snapshots, by name."""
+    told: dict[str, list[Output]] = {}
+    snapshots: dict[str, list[bytes]] = {}
+    for output in outputs:
+        if output.tag == FAILURES:
+            name = output.value.batch.column("model_id")[0].as_py()
+            told.setdefault(name, []).append(output)
+        elif output.tag == SNAPSHOTS:
+            snapshots.setdefault(output.value[0], []).append(output.value[1])
+        else:
+            told.setdefault(output.value[0], []).append(output)
+    return told, snapshots
 
 
 def _times_of(rows: Chunk) -> IntArray | None:
@@ -338,48 +339,6 @@ def _first_rows(
     return rows[chosen], ends
 
 
-def _features(work: Work, ready: _Ready, found: Results) -> tuple[pa.RecordBatch | None, IntArray]:
-    """Return the models' features, and how many each has."""
-    good = np.flatnonzero(found.features.valid)
-    edges = np.concatenate([[0], np.cumsum(found.features.valid)])
-    lengths = edges[ready.stops] - edges[ready.starts]
-    if not len(good):
-        return None, lengths
-    count("rows_tracked", len(good))
-    count_losses(found.features.loss[good])
-    own = None
-    if work.own:
-        owner = np.repeat(np.arange(len(lengths)), lengths)
-        scale = (ready.models.block.column(name)[owner] for name in ("shift", "scale"))
-        scaled = None if found.features.x is None else found.features.x[good]
-        own = own_inputs(work.spec, Scaling(*scale), found.rows[good], scaled)
-    held, scores = work.reference is not None, found.scores_at(good)
-    chunk = feature_chunk(ready.rows, found.features, good, held, scores, own)
-    return chunk.batch, lengths
-
-
-def _refused(fn: TrackFn, ready: _Ready, found: Results) -> list[Refused]:
-    """Return the rows that trackers refused."""
-    refused = []
-    bad = np.flatnonzero(~found.features.valid)
-    owners = np.searchsorted(ready.stops, bad, side="right")
-    for owner in np.unique(owners).tolist():
-        own = bad[owners == owner]
-        reasons = fn.refusals.by_tracker(ready.models.block.state(owner), found.rows[own])
-        refused.append(Refused(int(ready.which[owner]), ready.rows.take(own), reasons))
-    return refused
-
-
-def _failures(names: Sequence[str], refused: list[Refused]) -> dict[int, list[pa.RecordBatch]]:
-    """Return rows that are refused, by the place of their model, counted."""
-    told: dict[int, list[pa.RecordBatch]] = {}
-    for model, rows, reasons, counted_as in refused:
-        count(counted_as, len(reasons))
-        places = rows.column("source"), rows.column("row")
-        told.setdefault(model, []).append(Failures.of(names[model], *places, reasons).batch)
-    return told
-
-
 def _tell_unreferenced(models: Models) -> None:
     """Count models whose rows were held against nothing, since their reference is not made."""
     spec = models.work.reference
@@ -390,42 +349,8 @@ def _tell_unreferenced(models: Models) -> None:
         count_unreferenced(models.keys[place])
 
 
-def _windows(work: Work, which: list[int], found: Results) -> dict[int, list[pa.RecordBatch]]:
-    """Return the windows that were measured."""
-    if not found.measured or work.measure is None:
-        return {}
-    told = [line for own in found.measured.values() for line in own]
-    count("windows", len(told))
-    batch = mismatch_chunk(told, work.spec, work.measure.confidence).batch
-    lines, at = {}, 0
-    for place, own in found.measured.items():
-        lines[which[place]] = [batch.slice(at, len(own))]
-        at += len(own)
-    return lines
-
-
-def _alerts(states: States, which: list[int], found: Results) -> dict[int, list[pa.RecordBatch]]:
-    """Return what drift detectors tell."""
-    return {
-        which[place]: [tell_alerts(states.names[place], alerts).value[1].batch]
-        for place, alerts in found.alerts.items()
-    }
-
-
-def _episodes(states: States, which: list[int], found: Results) -> dict[int, list[pa.RecordBatch]]:
-    """Return what is told of episodes."""
-    return {
-        which[place]: [
-            tell_episodes(states.names[place], told, states.times[place] is not None).value[1].batch
-        ]
-        for place, told in found.episodes.items()
-    }
-
-
-def items_of(
-    steps: Steps, block: Block, labels: Mapping[str, Chunk]
-) -> Iterator[tuple[str, Rows | State]]:
-    """Return what came of a block's models, one by one.
+def items_of(steps: Steps, block: Block, labels: Mapping[str, Chunk]) -> Iterator[Output]:
+    """Return what came of a block's models, as the step has it.
 
     Args:
         steps: The job's.
@@ -434,17 +359,15 @@ def items_of(
     """
     if block.large is not None:
         (name,) = block.names
-        for item in steps.run(name, block.large, labels.get(name)):
-            yield name, item
+        yield from steps.run(name, block.large, labels.get(name))
         return
-    for many, rows in block.main:
+    for part, many, rows in block.main:
         at = 0
         for name, length in zip(block.names, many, strict=True):
+            own = name, Chunk(rows.slice(at, length))
             if length:
-                yield name, rows._replace(batch=rows.batch.slice(at, length))
+                yield own if part == FEATURES else TaggedOutput(part, own)
             at += length
     for model, name in enumerate(block.names):
-        for told in block.told_of(model):
-            yield name, told
-        for data in block.states_of(model):
-            yield name, State(data)
+        yield from block.told.get(name, ())
+        yield from (TaggedOutput(SNAPSHOTS, (name, data)) for data in block.states_of(model))

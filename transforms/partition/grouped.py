@@ -14,29 +14,26 @@ from kerneltrack.settings import check_int
 from kerneltrack.snapshots.index import MOST_SLOTS
 from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk
-from transforms.failures import Failures
 from transforms.learn.inputs import are_labels
 from transforms.outputs import (
-    FAILURES,
     FEATURES,
     LATE,
     LEARNER,
     LOST_LABELS,
-    SNAPSHOTS,
     TRACKER,
     names_of,
 )
 from transforms.partition.blocks import items_of, run_blocks
 from transforms.partition.shuffle import MODEL, sort_rows
-from transforms.partition.steps import Rows, State, Steps
+from transforms.partition.steps import Steps
 from transforms.step import run_step
+from transforms.track.emit import Output
 from transforms.track.sorted_rows import SortedRows
 from transforms.track.transform import TrackSubspace, rows_and_labels
 
 PARTITIONS = 256
 _ARRIVAL = ("row", "source")
 
-Item = tuple[str, Rows | State]
 Element = tuple[str, Chunk]
 
 
@@ -120,15 +117,7 @@ class _PartitionFn(beam.DoFn):
         named: list[Element] = []
         for part in element[1]:
             (named if are_labels(part[1]) else rows).append(part)
-        for key, item in run_partition(self._steps, _sorted(rows, self._steps.keys), _each(named)):
-            if isinstance(item, State):
-                yield pvalue.TaggedOutput(SNAPSHOTS, (key, item.data))
-            elif item.part == FEATURES:
-                yield key, Chunk(item.batch)
-            elif item.part == FAILURES:
-                yield pvalue.TaggedOutput(FAILURES, Failures(item.batch))
-            else:
-                yield pvalue.TaggedOutput(item.part, (key, Chunk(item.batch)))
+        yield from run_partition(self._steps, _sorted(rows, self._steps.keys), _each(named))
 
 
 def _sorted(parts: list[Element], keys: tuple[str, ...]) -> SortedRows | None:
@@ -152,7 +141,7 @@ def _each(labels: list[Element]) -> dict[str, Chunk]:
 
 def run_partition(
     steps: Steps, rows: SortedRows | None, labels: dict[str, Chunk]
-) -> Iterator[Item]:
+) -> Iterator[Output]:
     """Run all models of a partition.
 
     Args:
@@ -161,7 +150,7 @@ def run_partition(
         labels: Delayed labels by model.
 
     Yields:
-        Models with what came of them.
+        What came of them, as the step has it.
     """
     known: set[str] = set()
     if rows is not None:
@@ -169,5 +158,4 @@ def run_partition(
         for block in run_blocks(steps, rows, labels):
             yield from items_of(steps, block, labels)
     for key in sorted(labels.keys() - known):
-        for item in steps.run(key, None, labels[key]):
-            yield key, item
+        yield from steps.run(key, None, labels[key])

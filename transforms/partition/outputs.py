@@ -20,7 +20,6 @@ from kerneltrack.snapshots.header import PackedState
 from kerneltrack.snapshots.packed import PackedWriter
 from transforms.learn.learners import Last
 from transforms.outputs import SNAPSHOTS
-from transforms.partition.steps import Rows
 from transforms.write.parquet import RowGroups
 
 
@@ -80,15 +79,17 @@ class TaskFiles:
                 with suppress(Exception):
                     file.close()
 
-    def add(self, model_id: str, rows: Rows) -> None:
-        """Add rows of a model to an output."""
-        self._files[rows.part].add(model_id, rows.batch)
-        self._rows[rows.part] += rows.batch.num_rows
+    def add(self, part: str, model_id: str, rows: pa.RecordBatch) -> None:
+        """Add rows of a model to an output; failures say themselves of which model they are."""
+        self._files[part].add(model_id, rows)
+        self._rows[part] += rows.num_rows
 
-    def add_block(self, models: Sequence[str], lengths: Sequence[int], rows: Rows) -> None:
+    def add_block(
+        self, part: str, models: Sequence[str], lengths: Sequence[int], rows: pa.RecordBatch
+    ) -> None:
         """Add rows of several models, so many of each, to an output."""
-        self._files[rows.part].add_block(models, lengths, rows.batch)
-        self._rows[rows.part] += rows.batch.num_rows
+        self._files[part].add_block(models, lengths, rows)
+        self._rows[part] += rows.num_rows
 
     def close(self) -> list[Written]:
         """Complete the files, and return what is in them."""

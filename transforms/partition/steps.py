@@ -9,42 +9,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
 from transforms.chunks import Chunk
 from transforms.learn.inputs import narrow_labels
 from transforms.learn.learner import begin
 from transforms.learn.learners import Learners
-from transforms.outputs import FAILURES, FEATURES, LATE, LOST_LABELS, SNAPSHOTS
+from transforms.outputs import FAILURES, LATE, LOST_LABELS
 from transforms.read.files import CHUNK_ROWS
+from transforms.track.emit import Output
 from transforms.track.late_data import late_as_failures
 from transforms.track.order import Order
 from transforms.track.step import TrackFn
 
 IN_ORDER = ("row", "source", "sequence", "time")
 IN_ARRIVAL = ("row", "source")
-
-
-class Rows(NamedTuple):
-    """Rows of an output.
-
-    Attributes:
-        part: Name of the output.
-        batch: The rows; failures say themselves of which model they are.
-    """
-
-    part: str
-    batch: pa.RecordBatch
-
-
-class State(NamedTuple):
-    """A snapshot: the bytes that `codec` writes."""
-
-    data: bytes
 
 
 @dataclass(frozen=True)
@@ -69,7 +51,7 @@ class Steps:
 
     def run(
         self, key: str, rows: Chunk | Iterator[Chunk] | None, labels: Chunk | None
-    ) -> Iterator[Rows | State]:
+    ) -> Iterator[Output]:
         """Run all of a model's rows, sorted by `keys`, and its delayed labels.
 
         Args:
@@ -79,7 +61,7 @@ class Steps:
         """
         tracked: Iterator[Any] = iter(()) if rows is None else self._tracked(key, rows)
         named = [] if labels is None else [self._named(key, labels)]
-        return _sorted_out(self.track.ended(key, tracked, named))
+        return _as_failures(self.track.ended(key, tracked, named))
 
     def _named(self, key: str, labels: Chunk) -> Chunk:
         """Return delayed labels as learners take them."""
@@ -130,16 +112,11 @@ def _as_they_came(parts: Iterator[Chunk]) -> Iterator[Chunk]:
         yield left.in_order()
 
 
-def _sorted_out(items: Iterator[Any]) -> Iterator[Rows | State]:
-    """Return what the tracker's step yields as rows of outputs and snapshots."""
+def _as_failures(items: Iterator[Output]) -> Iterator[Output]:
+    """Return what the step yields; rows and labels that came too late are failures."""
     for item in items:
-        if not isinstance(item, TaggedOutput):
-            yield Rows(FEATURES, item[1].batch)
-        elif item.tag == SNAPSHOTS:
-            yield State(item.value[1])
-        elif item.tag in {FAILURES, LOST_LABELS}:
-            yield Rows(FAILURES, item.value.batch)
-        elif item.tag == LATE:
-            yield Rows(FAILURES, late_as_failures(item.value).batch)
+        if isinstance(item, TaggedOutput) and item.tag in {LATE, LOST_LABELS}:
+            lost = late_as_failures(item.value) if item.tag == LATE else item.value
+            yield TaggedOutput(FAILURES, lost)
         else:
-            yield Rows(item.tag, item.value[1].batch)
+            yield item

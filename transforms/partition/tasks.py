@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
 
 from kerneltrack import codec
 from kerneltrack.monitor.periods.spec import PeriodsSpec
@@ -26,15 +27,16 @@ from kerneltrack.snapshots.packed import slot_of
 from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
-from transforms.outputs import FAILURES, PERIODS
+from transforms.outputs import FAILURES, PERIODS, SNAPSHOTS
 from transforms.partition.blocks import Block, run_blocks
 from transforms.partition.large import OneLarge, parts_of, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import Spread, read_slots, sort_rows, spread_piece
-from transforms.partition.steps import Rows, State, Steps
+from transforms.partition.steps import Steps
 from transforms.periods import PeriodRows
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
+from transforms.track.emit import Output, named_rows
 from transforms.track.merge import spread_across
 from transforms.track.sorted_rows import SortedRows
 
@@ -152,7 +154,7 @@ def _spread(shared: Shared, task: SpreadTask, counts: Counts) -> Manifest:
             if refused is None:
                 only = {FAILURES: shared.schemas[FAILURES]}
                 refused = TaskFiles(shared.output, task.name, only, shared.sources)
-            refused.add("", Rows(FAILURES, item.batch))
+            refused.add(FAILURES, "", item.batch)
         else:
             spread = item
     return _manifest([] if refused is None else refused.close(), counts, spread)
@@ -202,7 +204,7 @@ def _watched(
                 device.add(rows)
             else:
                 yield key, _each_watched(rows, device)
-            files.add(key, Rows(PERIODS, device.batch()))
+            files.add(PERIODS, key, device.batch())
         if isinstance(part, SortedRows):
             yield part
 
@@ -237,18 +239,17 @@ class _Results:
         if block.large is not None:
             self.add_model(block.names[0], block.large)
             return
-        for lengths, rows in block.main:
-            self._files.add_block(block.names, lengths, rows)
+        for part, lengths, rows in block.main:
+            self._files.add_block(part, block.names, lengths, rows)
         states, whole = block.states, block.plain and self._is_last(block.names)
         if states is not None and whole:
             self._states.add_block(states)
         for model, (name, place) in enumerate(zip(block.names, block.places, strict=True)):
             self._until(name)
-            for rows in block.told_of(model):
-                self._files.add(name, rows)
+            self._written(name, iter(block.told.get(name, ())))
             if states is not None and whole:
                 continue
-            plain = self._shared.before is None and not block.snapshots.get(model)
+            plain = self._shared.before is None and name not in block.snapshots
             if states is not None and place is not None and plain:
                 learner = block.learners[model] if block.learners else None
                 self._states.add_last(states, place, learner)
@@ -280,14 +281,16 @@ class _Results:
     def _add_states(self, key: str, states: Sequence[PackedState]) -> None:
         self._states.add([*states, *_taken_over(self._shared.before, key, states)])
 
-    def _written(self, key: str, items: Iterator[Rows | State]) -> list[PackedState]:
+    def _written(self, key: str, items: Iterator[Output]) -> list[PackedState]:
         """Write what came of a model; its snapshots are returned."""
         snapshots: list[PackedState] = []
         for item in items:
-            if isinstance(item, State):
-                snapshots.append(packed_state(item.data, key))
-            elif item.batch.num_rows:
-                self._files.add(key, item)
+            if isinstance(item, TaggedOutput) and item.tag == SNAPSHOTS:
+                snapshots.append(packed_state(item.value[1], key))
+                continue
+            part, rows = named_rows(item)
+            if rows.num_rows:
+                self._files.add(part, key, rows)
         return snapshots
 
 

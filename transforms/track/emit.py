@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from apache_beam import pvalue
 
 from kerneltrack.fleet.clock import NO_TIME
@@ -18,7 +19,7 @@ from kerneltrack.trackers.common.scaling import Scaling
 from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.metrics import count, count_lags, count_losses
-from transforms.outputs import DEVICES, FAILURES, MISMATCH, SNAPSHOTS
+from transforms.outputs import DEVICES, FAILURES, FEATURES, MISMATCH, SNAPSHOTS
 from transforms.track.admission import FAILED
 from transforms.track.devices import device_chunk
 from transforms.track.features import feature_chunk, tell_alerts, tell_episodes
@@ -56,8 +57,18 @@ def emit(refusals: Refusals, ran: Ran, lags: bool) -> Iterator[Output]:
         lags: Whether to count how old rows are.
     """
     if len(ran.rows):
-        yield from _failures(refusals, ran)
-        yield from _features(ran, lags)
+        yield from emit_refused(refusals, ran)
+        features, edges = features_of(ran, lags)
+        if features is not None:
+            spans = itertools.pairwise(edges.tolist())
+            for key, (start, stop) in zip(ran.models.keys, spans, strict=True):
+                if stop > start:
+                    yield key, features.slice(start, stop)
+    yield from emit_beside(ran)
+
+
+def emit_beside(ran: Ran) -> Iterator[pvalue.TaggedOutput[str, Any]]:
+    """Return what came of rows beside features and failures, counted."""
     models, found = ran.models, ran.found
     yield from _windows(models, found)
     for place, alerts in found.alerts.items():
@@ -83,8 +94,8 @@ def failures(
     return pvalue.TaggedOutput(FAILURES, refused)
 
 
-def _failures(refusals: Refusals, ran: Ran) -> Iterator[Output]:
-    """Return the rows that trackers refused."""
+def emit_refused(refusals: Refusals, ran: Ran) -> Iterator[pvalue.TaggedOutput[str, Failures]]:
+    """Return the rows that trackers refused, counted."""
     bad = np.flatnonzero(~ran.found.features.valid)
     owners = np.searchsorted(ran.stops, bad, side="right")
     for owner in np.unique(owners).tolist():
@@ -93,18 +104,21 @@ def _failures(refusals: Refusals, ran: Ran) -> Iterator[Output]:
         yield failures(ran.models.keys[owner], ran.rows.take(own), reasons)
 
 
-def _features(ran: Ran, lags: bool) -> Iterator[tuple[str, Chunk]]:
-    """Return the features of the rows that trackers took."""
+def features_of(ran: Ran, lags: bool) -> tuple[Chunk | None, IntArray]:
+    """Return the features of the rows that trackers took, and (m + 1,) where each model's begin.
+
+    They are counted; None if there are none.
+    """
     models, found = ran.models, ran.found
     work, features = models.work, found.features
     good = np.flatnonzero(features.valid)
+    edges = np.searchsorted(good, np.append(ran.starts, len(ran.rows)))
     if not len(good):
-        return
+        return None, edges
     count("rows_tracked", len(good))
     count_losses(features.loss[good])
     if lags and ran.rows.has("time"):
         count_lags(ran.rows.column("time")[good])
-    edges = np.searchsorted(good, np.append(ran.starts, len(ran.rows)))
     own = None
     if work.own:
         owner = np.repeat(np.arange(len(models)), np.diff(edges))
@@ -112,13 +126,18 @@ def _features(ran: Ran, lags: bool) -> Iterator[tuple[str, Chunk]]:
         scaled = None if features.x is None else features.x[good]
         own = own_inputs(work.spec, scale, found.rows[good], scaled)
     held, scores = work.reference is not None, found.scores_at(good)
-    chunk = feature_chunk(ran.rows, features, good, held, scores, own)
-    for key, (start, stop) in zip(models.keys, itertools.pairwise(edges.tolist()), strict=True):
-        if stop > start:
-            yield key, chunk.slice(start, stop)
+    return feature_chunk(ran.rows, features, good, held, scores, own), edges
 
 
-def _windows(models: Models, found: Results) -> Iterator[Output]:
+def named_rows(output: Output) -> tuple[str, pa.RecordBatch]:
+    """Return the name of an output of rows, and these."""
+    if not isinstance(output, pvalue.TaggedOutput):
+        return FEATURES, output[1].batch
+    value = output.value if output.tag == FAILURES else output.value[1]
+    return output.tag, value.batch
+
+
+def _windows(models: Models, found: Results) -> Iterator[pvalue.TaggedOutput[str, Any]]:
     """Return the windows that were measured."""
     measure, lines = models.work.measure, found.measured
     if not lines or measure is None:
