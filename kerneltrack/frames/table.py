@@ -414,10 +414,15 @@ def _target(value: Any) -> float:
 
 
 def _column(name: str, values: Any, backend: Any) -> Any:
-    """Return a column; of a list, of the type of its values, texts where there are none."""
+    """Return a column; of a list, of the type of its values (lists: of texts), texts where none."""
     if not isinstance(values, list):
         return values
     there = next((value for value in values if value is not None), "")
+    if isinstance(there, list):
+        if backend.is_pandas_like():
+            # NumPy would take lists of one length for a matrix.
+            return np.fromiter(values, dtype=object, count=len(values))
+        return nw.new_series(name, values, nw.List(nw.String()), backend=backend)
     if backend.is_pandas_like():
         if isinstance(there, int) and not isinstance(there, bool) and None in values:
             # Whole numbers have no missing ones there.

@@ -97,6 +97,30 @@ def update(some: kt.Fleet, table: pa.Table) -> Any:
     return some.update(table, model_id="pump", time="time", label="mode")
 
 
+@pytest.mark.parametrize(
+    ("task", "label", "columns"),
+    [("classification", "mode", ["set"]), ("regression", "oil", ["lower", "upper"])],
+)
+def test_sets_and_intervals_are_the_jobs(
+    task: str, label: str, columns: list[str], tmp_path: Path
+) -> None:
+    table = rows_of()
+    if task == "regression":
+        table = table.drop_columns("mode")
+    flags = ("--learner-task", task, "--intervals", ".8", "--label", label)
+    found = track(tmp_path / "out", table, "--rank", "5", "--learner", "ridge", *flags)
+    spec = kt.RidgeSpec(task=task, intervals=0.8)
+    some: Any = kt.Fleet(rank=5, learner=spec)
+    rows = some.update(table, model_id="pump", time="time", label=label)
+    taken = rows.filter(pa.compute.is_valid(rows["index"]))
+    taken = taken.sort_by([("pump", "ascending"), ("index", "ascending")])
+    predictions = read(found, "predictions")
+    for column in columns:
+        ours, theirs = (each[column].to_pandas().tolist() for each in (taken, predictions))
+        assert list(map(str, ours)) == list(map(str, theirs))
+        assert len(set(map(str, theirs))) > 2
+
+
 def test_features_predictions_and_snapshots_are_the_jobs(job: Path, tmp_path: Path) -> None:
     some = fleet()
     same(update(some, rows_of()), job)

@@ -313,6 +313,8 @@ def test_sets_of_classes_are_a_flag(tmp_path: Path, capsys: pytest.CaptureFixtur
     )
     learned = record_of(tmp_path / "out")["counts"]
     assert "coverage" in str(learned)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert f"{100 * held:.1f} % of the labels lie in their sets, of {size:.2f} classes" in page
 
 
 @pytest.mark.parametrize("inputs", ["rows", "both"])

@@ -362,3 +362,15 @@ def test_misuse_is_an_error_when_a_fleet_is_made() -> None:
         kt.Fleet(reference_rows=1024)
     spec = kt.ReferenceSpec(learning="auto", memory="7 days")
     assert kt.Fleet(reference=spec, learner=kt.AutoSpec()).reference == spec
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sets_of_classes_are_a_column_of_lists(kind: str) -> None:
+    some = kt.Fleet(rank=4, budget=8, learner=kt.RidgeSpec(intervals=0.8))
+    out = update(some, made(kind))
+    sets, labels = column(out, "set"), columns()["mode"]
+    # A device's first row comes before any label.
+    assert [place for place, each in enumerate(sets) if each is None] == [0, COUNT, 2 * COUNT]
+    assert {len(each) for each in sets if each is not None} > {1}
+    held = [label in (each or ()) for label, each in zip(labels, sets, strict=True)]
+    assert np.mean(held) == pytest.approx(0.8, abs=0.05)

@@ -1,4 +1,4 @@
-"""What the metrics say beside accuracy: the ridge on the plain rows, and which experts carried."""
+"""What the metrics say beside accuracy: the ridge on plain rows, sets, experts that carried."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ POINTS = 32
 _LINES = 256
 """Lines that are taken apart at once: each has some 200 cells."""
 _PLAIN = ("accuracy_rows", "rmse_rows")
+_COVERAGE, _SIZE = "coverage", ("set_size", "width")
 
 
 class Course(NamedTuple):
@@ -46,11 +47,14 @@ class Beside(NamedTuple):
     Attributes:
         plain: For each model by name the accuracy, or error, of the ridge on its plain rows, and
             the rows scored.
+        covered: For each model by name the share of labels in their sets, or intervals, their mean
+            number of classes, or width, and the rows scored; nothing without.
         course: Of all models together, by the share of their rows; None without a mixture.
         drawn: Of each model drawn, None without one.
     """
 
     plain: dict[str, tuple[float, int]]
+    covered: dict[str, tuple[float, float, int]]
     course: Course | None
     drawn: list[Course | None]
 
@@ -63,18 +67,23 @@ def beside_of(output: str, choice: Choice) -> Beside:
     paths = parquet_files(output, METRICS)
     names = column_names(paths)
     plain_column = next((name for name in _PLAIN if name in names), None)
-    wanted = [name for name in ("model_id", "start", "scored", "experts") if name in names]
+    more = ("model_id", "start", "scored", "experts", _COVERAGE, *_SIZE)
+    wanted = [name for name in more if name in names]
     plain: dict[str, tuple[float, int]] = {}
+    covered: dict[str, tuple[float, float, int]] = {}
     drawn: dict[str, Course] = {}
     total: dict[str, Floats] = {}
     if plain_column is None or not {"model_id", "start", "scored"} <= set(names):
-        return Beside({}, None, [None for _ in choice.drawn])
+        return Beside({}, {}, None, [None for _ in choice.drawn])
     for batch in read_batches(paths, [*wanted, plain_column]):
         kept = batch.filter(batch.column("start").is_null())
         for line in _lines(kept):
             model, value = line["model_id"], line[plain_column]
             if value is not None:
                 plain[model] = value, line["scored"]
+            if line.get(_COVERAGE) is not None:
+                size = next(line[name] for name in _SIZE if name in line)
+                covered[model] = line[_COVERAGE], size, line["scored"]
             course = _course(line.get("experts"))
             if course is None:
                 continue
@@ -89,7 +98,7 @@ def beside_of(output: str, choice: Choice) -> Beside:
         summed = np.stack(list(total.values()), axis=1)
         ends = np.arange(1, POINTS + 1) / POINTS
         whole = Course(tuple(total), ends, summed / summed.sum(axis=1, keepdims=True))
-    return Beside(plain, whole, [drawn.get(name) for name in choice.drawn])
+    return Beside(plain, covered, whole, [drawn.get(name) for name in choice.drawn])
 
 
 def _lines(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -158,12 +158,32 @@ def sentence(learning: Learning, model: int | None = None) -> str:
         shown_plain = _percent(plain) if classifies else figure(plain)
         text = text.removesuffix(".") + "; a ridge on the plain rows, learned as they come, "
         text += f"{'is right in' if classifies else 'has'} {shown_plain}."
+    text += _covered(learning, model)
     if not np.all(np.isfinite(losses)):
         return text
     if before is None:
         text += " Labels came later than the rows: that of the row before was not known."
     better = constant if before is None else (before, constant)[int(np.argmin(losses[1:]))]
     return f"{text} {_verdict(float(learning.gain(losses)), better, classifies, before is None)}"
+
+
+def _covered(learning: Learning, model: int | None) -> str:
+    """Say how many labels lie in their sets, or intervals; nothing where there are none."""
+    known, models = learning.beside.covered, learning.scores.models
+    found = [
+        known[name]
+        for name, number in models.items()
+        if model in (None, number) and known.get(name, (0.0, 0.0, 0))[2]
+    ]
+    if not found:
+        return ""
+    shares, sizes, rows = np.array(found).T
+    share, size = np.average(shares, weights=rows), np.average(sizes, weights=rows)
+    if learning.scores.classifies:
+        where = f"sets, of {size:.2f} classes on average"
+        return f" {_percent(share)} of the labels lie in their {where}."
+    where = f"intervals, {figure(size)} wide on average"
+    return f" {_percent(share)} of the targets lie in their {where}."
 
 
 def _plain(learning: Learning, model: int | None) -> float | None:
