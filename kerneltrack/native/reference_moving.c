@@ -710,10 +710,10 @@ int end_streams(const reference_settings *settings, reference_state *state) {
   /* So that a fault is noticed before it is learned: a day, of fourteen that are remembered. */
   double wait = smaller(memory / WAIT_PART, (double)since / WAIT_AT_FIRST);
   if ((double)status[WAITING] >= wait && !learn_waiting(settings, state, memory)) return 0;
-  if (counts[CALIBRATED] == 0 && since >= settings->rows && counts[SORTED] > 0) {
-    state->times.at[STRETCH_TIME] = state->times.at[NEWEST_TIME];
+  if (counts[CALIBRATED] == 0 && since >= settings->rows && counts[SORTED] > 0)
     counts[CALIBRATED] = counts[SORTED];
-  }
+  /* The pace that a rate in time goes by is that of the rows of a memory, which STRETCHED counts. */
+  if (!status[ARMED]) state->times.at[STRETCH_TIME] = state->times.at[NEWEST_TIME];
   if (counts[OPENED] < 0) find_limits(settings, state);
   if (counts[CALIBRATED] > 0 && (double)since >= memory && !status[ARMED]) {
     /* What was rehearsed is over. */

@@ -16,7 +16,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores
 from kerneltrack.monitor.reference.block import begin, columns_of, go_on, pack, unpack
-from kerneltrack.monitor.reference.state import AFTER_GAP, ARMED, WAITING
+from kerneltrack.monitor.reference.state import AFTER_GAP, ARMED, MOVING_LIMIT, WAITING
 
 Array = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
@@ -415,6 +415,17 @@ def test_the_stated_rate_is_kept(kind: str) -> None:
         alarms += sum(not episode.closed for episode in told)
         rows += len(data) - 4032
     assert 0.2 < alarms / rows / 1e-3 < 2
+
+
+@pytest.mark.parametrize("minutes", [5, 60])
+def test_a_rate_in_time_is_one_in_rows_at_the_models_pace(minutes: int) -> None:
+    rows, times = normal(11, 4096), clock(4096, minutes * MINUTE)
+    timed = dataclasses.replace(SPEC, false_alarms=1, per="30 days")
+    plain = dataclasses.replace(SPEC, false_alarms=1, per=30 * 24 * 60 // minutes)
+    limits = [
+        run(spec, rows, times)[0].tables.evidences[:, MOVING_LIMIT] for spec in (timed, plain)
+    ]
+    np.testing.assert_allclose(*limits, rtol=1e-9)
 
 
 def test_rows_without_times_have_a_memory_and_no_hours() -> None:
