@@ -7,27 +7,21 @@ recursive ridge on rows and KRLS-T with as many stored rows as `auto` has landma
 noise and memory are those of 27 settings with the least error on the first 1,000 rows (ours are the
 defaults). The figure is the RMSE over the standard deviation of the target, on the rows behind
 these 1,000; µs a row of KRLS-T are NumPy's.
-
-- cadata, cpusmall: as in `defaults_sets`;
-- sarcos: the first torque of a robot's arm by its 21 positions, velocities and accelerations;
-- gas: the concentration by the 128 features of gas sensors that drift.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
-import pyarrow.parquet as pq
-from scipy.io import loadmat
 
 from benchmarks.bench_sets import inputs_of
-from benchmarks.defaults_sets import ORDERS, OWN, ordered, whole
+from benchmarks.defaults_sets import ORDERS, OWN, ordered
 from benchmarks.krls_tracker import CHOSEN_BY, tuned_tracker
-from benchmarks.places import DATA
-from benchmarks.prequential_sets import FloatArray, Stream, matrix_of
+from benchmarks.prequential_sets import FloatArray, Stream
+from benchmarks.target_sets import SETS
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
 
@@ -37,25 +31,6 @@ OURS: dict[str, LearnerSpec] = {
 }
 KRLS_T = "KRLS-T"
 METHODS = (*OURS, KRLS_T)
-
-
-def _sarcos() -> Stream:
-    table = loadmat(DATA / "sarcos_inv_test.mat")["sarcos_inv_test"].astype(np.float64)
-    return Stream(table[:, :21].copy(), table[:, 21].copy(), ())
-
-
-def _gas() -> Stream:
-    table = pq.read_table(DATA / "gas_drift.parquet")
-    names = [f"f{place}" for place in range(1, 129)]
-    return Stream(matrix_of(table, names), table["conc"].to_numpy().astype(np.float64), ())
-
-
-SETS: dict[str, Callable[[], Stream]] = {
-    "cadata": lambda: whole("cadata"),
-    "cpusmall": lambda: whole("cpusmall"),
-    "sarcos": _sarcos,
-    "gas": _gas,
-}
 
 
 def errors_of(stream: Stream, budget: int) -> Iterator[tuple[str, float, float, str]]:

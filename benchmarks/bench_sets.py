@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.defaults_sets import ORDERS, SETS, ordered, whole
 from benchmarks.prequential_sets import CHUNK, FloatArray, Stream
+from benchmarks.target_sets import SETS as TARGETS
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import AutoSpec, HingeSpec, LearnerSpec, LMSSpec, Predictions, RidgeSpec
 from kerneltrack.learners.common.board import of_intervals
@@ -54,14 +55,15 @@ def held(stream: Stream, share: float, said: Predictions) -> tuple[float, float]
 def main() -> None:
     """Print a line for each stream, order and learner."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--sets", nargs="+", choices=[*SETS], default=[*SETS])
+    names = list(dict.fromkeys([*SETS, *TARGETS]))
+    parser.add_argument("--sets", nargs="+", choices=names, default=names)
     parser.add_argument("--rows", type=int, default=8_000)
     parser.add_argument("--shares", type=float, nargs="+", default=[0.8, 0.9, 0.95, 0.99])
     args = parser.parse_args()
     heads = "".join(f"{f'{share:g}: held':>14s}{'size':>7s}" for share in args.shares)
     print(f"{'stream':20s}{'order':10s}{'learner':9s}{heads}")
     for name in args.sets:
-        rows = whole(name)
+        rows = TARGETS[name]() if name in TARGETS else whole(name)
         for order in ORDERS:
             stream = ordered(rows, order, 0, args.rows)
             task, given = "classification" if stream.classes else "regression", inputs_of(stream)
