@@ -425,7 +425,7 @@ def test_a_rate_in_time_is_one_in_rows_at_the_models_pace(minutes: int) -> None:
     limits = [
         run(spec, rows, times)[0].tables.evidences[:, MOVING_LIMIT] for spec in (timed, plain)
     ]
-    np.testing.assert_allclose(*limits, rtol=1e-9)
+    np.testing.assert_allclose(limits[0], limits[1], rtol=1e-9)
 
 
 def test_rows_without_times_have_a_memory_and_no_hours() -> None:
