@@ -60,6 +60,7 @@ def test_silent_devices_are_told(
     assert record == {"after": "30m", "devices": 3, "silent": 2, "still": 1, "silences": 2}
     page = (output / "report.html").read_text()
     assert "Which devices are silent" in page
+    assert '<a href="#silent-title">Silent devices</a>' in page
     assert page.count("still silent</b>") == 1
     assert main(["devices", str(output), "--json", "--state", "off"]) == 0
     line = json.loads(capsys.readouterr().out)
