@@ -47,6 +47,22 @@ MADE: dict[str, Callable[[], str]] = {
     },
 }
 """Pages that are made from the code, by what makes them."""
+_WEIGHTS = {
+    "changelog": 0.0,
+    "conduct": 0.0,
+    "reference/": 0.2,
+    "benchmarks": 0.3,
+    "deploy/": 0.6,
+    "beam": 0.5,
+    "index": 0.3,
+    "overview": 0.6,
+    "gallery/": 0.4,
+    "tracking": 1.5,
+    "detection": 1.2,
+    "troubleshooting": 1.2,
+}
+"""What a page's hits count in the search, by the beginning of its name: 1 unless here, 0 never.
+Pages for looking something up have all words; a question is about the others."""
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
@@ -72,6 +88,9 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Turn links to files of the project into the site's."""
     name = page.file.src_uri
+    weight = next((weight for start, weight in _WEIGHTS.items() if name.startswith(start)), None)
+    if weight is not None:
+        page.meta["search"] = {"boost": weight} if weight else {"exclude": True}
     if name in MADE:
         return markdown
     parts = _FENCE.split(markdown)
