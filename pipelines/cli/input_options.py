@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from glob import has_magic
 from typing import TYPE_CHECKING
 
+from kerneltrack.errors import DataError
+from kerneltrack.paths import is_local
 from pipelines.cli import handed_on
 from pipelines.cli.setting_flags import FlagsOf
 from transforms.read.column_options import ColumnOptions
@@ -44,6 +48,7 @@ def look_at_input(
         ConfigError: for a bad flag or column.
         DataError: for input that cannot be read.
     """
+    _refuse_missing(args.input)
     # Not for the help: Arrow takes longer to import than that takes.
     from transforms.read.counters import without_counters  # noqa: PLC0415
     from transforms.read.look import look_at_files  # noqa: PLC0415
@@ -57,6 +62,13 @@ def look_at_input(
     # Of rows that are merged one alone may lack channels.
     partial = found.columns.partial or getattr(args, "duplicates", None) == "merge"
     return dataclasses.replace(found, columns=dataclasses.replace(found.columns, partial=partial))
+
+
+def _refuse_missing(inputs: Sequence[str]) -> None:
+    """Refuse local files that are not there, before what reads them is imported."""
+    for place in inputs:
+        if place != "-" and is_local(place) and not has_magic(place) and not os.path.exists(place):
+            raise DataError(place, "no such file")
 
 
 def formats_from_flags(args: argparse.Namespace) -> FormatOptions:

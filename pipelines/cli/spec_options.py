@@ -27,7 +27,6 @@ from kerneltrack.settings import Setting, settings_of
 from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.command_line import flags_named, path_name
-from pipelines.cli.costs_file import read_costs
 from pipelines.cli.setting_flags import add_flag, help_of
 
 NONE = "none"
@@ -130,13 +129,20 @@ class Role:
         return self.flag(given[0]) if given else None
 
 
+def _read_costs(path: str) -> Any:
+    """Return the costs in a file; see `read_costs`, which needs NumPy, as no help does."""
+    from pipelines.cli.costs_file import read_costs  # noqa: PLC0415
+
+    return read_costs(path)
+
+
 TRACKER = Role("tracker", "", {name: TRACKERS.spec_type(name) for name in TRACKERS})
 LEARNER = Role(
     "learner",
     "learner-",
     {name: LEARNERS.spec_type(name) for name in LEARNERS},
     plain=("inputs", "intervals", "class_weight", "costs"),
-    files={"costs": read_costs},
+    files={"costs": _read_costs},
 )
 DRIFT = Role("drift", "drift-", {"drift": DriftSpec})
 REFERENCE = Role(

@@ -167,6 +167,26 @@ def test_what_needs_no_job_imports_neither_beam_nor_river(name: str, tmp_path: P
     assert done.stdout.splitlines()[-1] == "loaded: "
 
 
+@pytest.mark.parametrize("name", ["help", "help of the live job", "an input that is not there"])
+def test_help_and_a_misspelt_file_need_no_arrays(name: str, tmp_path: Path) -> None:
+    """NumPy and Arrow take longer to import than all else that these do."""
+    script = (
+        "import sys; from pipelines.cli.main import main\n"
+        f"try: code = main({LIGHT[name]!r})\n"
+        "except SystemExit as end: code = end.code\n"
+        "print('loaded:', *sorted({'numpy', 'pyarrow', 'yaml'} & set(sys.modules)), code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == f"loaded: {0 if 'help' in name else 2}"
+
+
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     """As `kerneltrack list covariance | head -1`."""
     command = [sys.executable, "-m", "pipelines.cli", "list", "covariance"]

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Annotated, ClassVar
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.costs import Costs, checked_costs
 from kerneltrack.settings import OneOf, Range
 from kerneltrack.specs import Spec
 
@@ -66,7 +65,7 @@ class LearnerSpec(Spec):
     ] = None
 
     costs: Annotated[
-        Costs,
+        tuple[tuple[str, str, float], ...],
         """Costs of errors by true and predicted class: the class with the least expected cost is
         predicted. In a CSV file: columns true, predicted and cost; in YAML: a list. A missing
         pair costs 1, or 0 if the prediction is right.""",
@@ -74,7 +73,11 @@ class LearnerSpec(Spec):
 
     def resolve(self) -> None:
         """Take costs as files and JSON have them."""
-        self.replace("costs", checked_costs(self.costs))
+        if self.costs != ():
+            # Specs are made before NumPy is needed: for help, and for errors in flags.
+            from kerneltrack.learners.common.costs import checked_costs  # noqa: PLC0415
+
+            self.replace("costs", checked_costs(self.costs))
 
     def check_together(self) -> None:
         """Refuse a task that the learner cannot do, and what is said of classes of targets."""
