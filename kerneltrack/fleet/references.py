@@ -63,7 +63,7 @@ def refer_each(
     if quiet is None or stamps is None:
         return _refer(models, which, rows, starts, stops, stamps)
     runs = [
-        _runs(model, start, quiet.hush(models.keys[model], stamps[start:stop]))
+        _runs(model, start, quiet.is_quiet(models.keys[model], stamps[start:stop]))
         for model, start, stop in zip(which.tolist(), starts.tolist(), stops.tolist(), strict=True)
     ]
     if not any(run.quiet for of_model in runs for run in of_model):

@@ -79,7 +79,7 @@ class QuietTimes:
                 joined.append([start, end])
         return np.array(joined, np.int64).reshape(-1, 2)
 
-    def hush(self, device: str, times: IntArray) -> npt.NDArray[np.bool_]:
+    def is_quiet(self, device: str, times: IntArray) -> npt.NDArray[np.bool_]:
         """Return which of a device's rows are of a quiet time, (n,), by their times, ns."""
         spans = self.of(device)
         if not len(spans):

@@ -60,7 +60,7 @@ def lines_of_run(output: str) -> list[Line]:
 def _mark_quiet(quiet: QuietTimes, rows: Iterator[Line], lines: Sequence[Line]) -> None:
     """Give devices that are not off the state of those whose last row is of a quiet time."""
     for row, line in zip(rows, lines, strict=True):
-        if line["state"] != OFF and quiet.hush(row["model_id"], np.array([row["time"]]))[0]:
+        if line["state"] != OFF and quiet.is_quiet(row["model_id"], np.array([row["time"]]))[0]:
             line["state"] = QUIET
 
 

@@ -48,7 +48,7 @@ def test_a_row_is_quiet_if_any_time_of_its_device_says_so(
             any(start <= time < start + length for start, length, who in spans if who in names)
             for time in times
         ]
-        assert quiet.hush(device, np.array(times, np.int64)).tolist() == expected
+        assert quiet.is_quiet(device, np.array(times, np.int64)).tolist() == expected
 
 
 def rows_of(seed: int, count: int) -> tuple[Array, npt.NDArray[np.int64]]:
