@@ -33,8 +33,7 @@ from transforms.outputs import (
 )
 from transforms.step import run_step
 from transforms.track.keyed_fn import Held, KeyedFn, with_timers
-from transforms.track.log import Cells, ModelLog
-from transforms.track.packed import Packed
+from transforms.track.log import ModelLog
 from transforms.track.transform import rows_and_labels
 
 __all__ = ["FAILURES", "METRICS", "PREDICTIONS", "SCORED", "SNAPSHOTS", "TrainLinear"]
@@ -117,10 +116,6 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
 
 class TrainFn(KeyedFn):
     """The keyed step without a tracker: features wait for their turn, then go to the learner."""
-
-    def log_of(self, key: str, cells: Cells) -> ModelLog:
-        """Read a model's log, which never holds a tracker's state."""
-        return ModelLog(cells, Packed.encode)
 
     def run_visits(self, held: dict[str, Held], logs: Mapping[str, ModelLog]) -> Iterator[Any]:
         """Yield all features, those that waited too."""

@@ -30,7 +30,7 @@ from transforms.learn.inputs import are_labels, narrow_labels
 from transforms.learn.plan import Plan
 from transforms.outputs import LOST_LABELS
 from transforms.track.keyed_fn import with_timers
-from transforms.track.log import Cells, Learner
+from transforms.track.log import Cells, Learner, ModelLog
 from transforms.train import (
     FAILURES,
     METRICS,
@@ -260,8 +260,7 @@ class Step:
 
     def kept(self, key: str = "m") -> bytes | None:
         """What is kept of a model's learner."""
-        data: bytes | None = self._step.log_of(key, Cells(**self.cells(key))).learner
-        return data
+        return ModelLog(Cells(**self.cells(key))).learner
 
     def put(self, data: bytes, key: str = "m") -> None:
         """Let this be kept of a model's learner."""

@@ -24,7 +24,7 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
 from transforms.track.keyed_fn import with_timers
-from transforms.track.log import BUFFER, KEPT, LOG, Cells
+from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
 from transforms.track.step import TrackFn
 from transforms.track.transform import (
     ALERTS,
@@ -333,7 +333,7 @@ class Step:
 
     def model(self, key: str) -> bytes | None:
         """What is kept of a model, None before its first rows were learned from."""
-        data: bytes | None = self._step.log_of(key, Cells(**self._cells[key])).model
+        data: bytes | None = self._step.state(key, ModelLog(Cells(**self._cells[key])))
         return data
 
     def _take(self, elements: Iterable[Any]) -> Outcome:

@@ -35,7 +35,7 @@ from transforms.keyed.expiry import Expiry, Kept
 from transforms.learn.late_labels import LateLabels
 from transforms.track import log
 from transforms.track.keyed_fn import with_timers
-from transforms.track.log import MOST_ENTRIES, Cells
+from transforms.track.log import MOST_ENTRIES, Cells, ModelLog
 from transforms.track.order import Order
 from transforms.track.step import TrackFn
 from transforms.track.transform import FEATURES, SNAPSHOTS
@@ -86,7 +86,7 @@ class Tracking:
 
     @property
     def model(self) -> bytes:
-        found: bytes | None = self.step.log_of(KEY, Cells(**self.cells)).model
+        found: bytes | None = self.step.state(KEY, ModelLog(Cells(**self.cells)))
         assert found is not None
         return found
 

@@ -39,7 +39,7 @@ from tests.stream.running import make_rows, track
 from transforms.keyed import state_writes
 from transforms.keyed.sampling import PERIOD
 from transforms.keyed.state_writes import StateError, check_writes
-from transforms.track.log import LOG
+from transforms.track.log import KEPT
 
 # Beam's thread that reads the stream ends as the stream does.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -123,7 +123,7 @@ class Worker:
             context = FnApiUserStateContext(
                 self.handler, "track", StrUtf8Coder(), GlobalWindowCoder()
             )
-            logs: list[Any] = [context.get_state(LOG, key, GlobalWindow()) for key in KEYS]
+            logs: list[Any] = [context.get_state(KEPT, key, GlobalWindow()) for key in KEYS]
             found = [list(log.read()) for log in logs]
             for log in logs:
                 log.clear()
@@ -225,7 +225,7 @@ def test_an_error_of_the_bundle_itself_is_not_waited_for(runner: tuple[Runner, W
         context = FnApiUserStateContext(
             worker.handler, "track", StrUtf8Coder(), GlobalWindowCoder()
         )
-        log: Any = context.get_state(LOG, "m", GlobalWindow())
+        log: Any = context.get_state(KEPT, "m", GlobalWindow())
         worker.handler.clear(log._state_key)
         raise ZeroDivisionError
     assert time.monotonic() - begin < SLACK

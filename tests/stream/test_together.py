@@ -51,7 +51,7 @@ ORDER = Order(max_disorder=3, max_jump=100)
 MODELS = 5
 
 
-def one_by_one(refusals: Any, visits: list[Visit], decode: Any) -> Any:
+def one_by_one(refusals: Any, visits: list[Visit]) -> Any:
     """Leave every model to the way of one model."""
     yield from ()
     return visits
@@ -224,9 +224,9 @@ def test_what_waits_is_seldom_written_anew() -> None:
     assert np.mean(late) < 0.4 * max(late)
     # Of a model that has fallen silent nothing stays but itself.
     fn, cells = step._step, Cells(**step._cells["m"])
-    log = fn.log_of("m", cells)
+    log = ModelLog(cells)
     visits = [Visit("m", log, flush=True)]
-    out: Any = together.run_together(fn.refusals, visits, fn._decoded)
+    out: Any = together.run_together(fn.refusals, visits)
     assert sum(len(chunk) for _, chunk in out) == 20_000 - len(step.outcome.table("m")["index"])
     log.commit()
     assert sum(map(len, cells.log.encoded)) < len(chunk.encode()) / 4

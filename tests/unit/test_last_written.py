@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from kerneltrack.fleet.learn import prediction_columns
-from kerneltrack.fleet.model import Model, Work, begin, encode
+from kerneltrack.fleet.model import Model, Work, begin, decode, encode
 from kerneltrack.learners import RidgeSpec
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import OKFEBSpec
 from transforms.chunks import Chunk, matrix_column
 from transforms.keyed import last_written as kept_values
+from transforms.keyed.last_written import LastWritten
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.learner import begin as begin_learner
 from transforms.learn.learner import encode_working
 from transforms.learn.learner import last_written as written_learners
 from transforms.learn.learners import Learners
 from transforms.learn.plan import Plan
-from transforms.track.last_written import last_written
+
+
+def last_written(work: Work) -> LastWritten[Model]:
+    return LastWritten(partial(encode, work), lambda key, data: decode(work, data, key, own=True))
+
 
 WORK = Work(spec=OKFEBSpec(rank=3, budget=5, warmup=20))
 ROWS = np.random.default_rng(0).normal(size=(60, 4))

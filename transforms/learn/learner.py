@@ -19,7 +19,7 @@ from kerneltrack.fleet.learn import prediction_columns
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.board import Board
-from kerneltrack.limits import MOST, MOST_GIVEN
+from kerneltrack.limits import MOST, MOST_GIVEN, TIME_LIMIT, check_whole
 from kerneltrack.registry import get_learner
 from kerneltrack.snapshots.header import About, learner_about, read_about
 from transforms.keyed.last_written import LastWritten
@@ -225,6 +225,8 @@ def _waiting(
     for name, column in whole.items():
         if column is not None and column.dtype != np.int64:
             raise ValueError(f"{name} of the rows that wait is {column.dtype}, not int64")
+        if name != "code" and column is not None:
+            check_whole(f"waiting.{name}", column, -TIME_LIMIT, TIME_LIMIT)
     lengths = {len(array) for array in (*columns.values(), *given.values())}
     if lengths != {count} or first < 0 or rows.z.shape[1:] != none.rows.z.shape[1:]:
         raise ValueError("the rows that wait do not fit each other")

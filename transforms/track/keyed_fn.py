@@ -174,7 +174,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
         self.start_bundle()
         if not held:
             return
-        logs = {key: self.log_of(key, each.cells) for key, each in held.items()}
+        logs = {key: ModelLog(each.cells) for key, each in held.items()}
         for key, each in held.items():
             if logs[key].begins and not each.flush:
                 each.timers.end.set(GlobalWindow().max_timestamp())
@@ -190,10 +190,6 @@ class KeyedFn(beam.DoFn, abc.ABC):
     @abc.abstractmethod
     def run_visits(self, held: dict[str, Held], logs: Mapping[str, ModelLog]) -> Iterator[Any]:
         """Run what has come for models; yield features, and other outputs with their names."""
-
-    @abc.abstractmethod
-    def log_of(self, key: str, cells: Cells) -> ModelLog:
-        """Read a model's log."""
 
     # ---- learners ----
 
@@ -295,7 +291,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
             rows = [chunk for chunk in come if not self._names_rows(chunk)]
             yield from self.ended(key, self.finish_chunks(key, rows) if rows else iter(()), labels)
             return
-        log = self.log_of(key, cells)
+        log = ModelLog(cells)
         yield from self.ended(key, self.finish_log(key, log), (), log.learner)
 
     @abc.abstractmethod
@@ -362,7 +358,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
         """Take the rows that wait for newer ones, with the bundle."""
         if key in self.held:
             yield from self.run_held()
-        log = self.log_of(key, cells)
+        log = ModelLog(cells)
         if self._idle_flush is None or not may_flush(log.clock):
             return
         if not in_time(timers.idle, due, self._idle_flush, log.watch.seen):
@@ -372,13 +368,13 @@ class KeyedFn(beam.DoFn, abc.ABC):
     def expire(self, key: str, cells: Cells, timers: Timers, due: Any) -> Iterator[Any]:
         """Write all that is kept of a model into a file, and keep the file's name instead."""
         yield from self.run_held()
-        log = self.log_of(key, cells)
+        log = ModelLog(cells)
         if self._expiry is None or self._expire_after is None or log.begins:
             return
         if not in_time(timers.silent, due, self._expire_after, log.watch.seen):
             return
         clock = None if log.clock is None else log.clock.encode()
-        kept = Kept(log.model, clock, tuple(log.drain()), log.learner)
+        kept = Kept(self.state(key, log), clock, tuple(log.drain()), log.learner)
         log.expire(self._expiry.write(key, kept))
         log.commit()
         timers.end.clear()
@@ -388,6 +384,10 @@ class KeyedFn(beam.DoFn, abc.ABC):
             if now.state is not None:
                 data = encode_snapshot(self.plan.spec, key, now, final=False)
                 yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
+
+    def state(self, key: str, log: ModelLog) -> bytes | None:
+        """Return a model as a snapshot; None without a tracker, or before its first rows."""
+        return None
 
     def gone(self, key: str, kept: Kept) -> Iterator[Any]:
         """Return what a model that expires leaves, its learner apart."""
@@ -402,10 +402,10 @@ class KeyedFn(beam.DoFn, abc.ABC):
         if log.expired is not None:
             kept = recall(self._expiry, key, log.expired)
             log.wake(kept)
-            yield from self.returned(key, kept)
+            yield from self.returned(key, kept, log)
 
-    def returned(self, key: str, kept: Kept) -> Iterator[Any]:
-        """Return what is known of a model that comes back."""
+    def returned(self, key: str, kept: Kept, log: ModelLog) -> Iterator[Any]:
+        """Take up a model that comes back; return what is known of it."""
         return iter(())
 
 

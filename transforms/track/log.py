@@ -33,7 +33,7 @@ MOST_APPENDED = MOST_ENTRIES // 2
 LEAST_LEFT = 1 << 15
 """Bytes of rows that wait from which on they are left where they are, not written anew."""
 
-CLOCK, MODEL, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"m", b"p", b"r", b"s", b"e", b"w"
+CLOCK, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"p", b"r", b"s", b"e", b"w"
 WAITING, LEARNER = b"l", b"n"
 
 _WATCH = struct.Struct("<ddd")
@@ -130,8 +130,8 @@ class Watch(NamedTuple):
         return cls(*_WATCH.unpack(data))
 
 
-Entry: TypeAlias = Clock | bytes | Packed | Learner | Chunk | Waiting | Spilled | Expired | Watch
-"""What a log holds; bytes are the model's. Of clocks, models, learners and watches the last one
+Entry: TypeAlias = Clock | Packed | Learner | Chunk | Waiting | Spilled | Expired | Watch
+"""What a log holds. Of clocks, models, learners and watches the last one
 counts.
 
 Of rows that lie before a packed model only those from `Packed.ran` on still wait.
@@ -139,7 +139,6 @@ Of rows that lie before a packed model only those from `Packed.ran` on still wai
 
 
 _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
-    bytes: (MODEL, lambda data: data),
     Packed: (PACKED, Packed.encode),
     Learner: (LEARNER, lambda learner: learner.data),
     Chunk: (ROWS, Chunk.encode),
@@ -153,7 +152,6 @@ _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
 
 
 _READ: dict[bytes, Callable[[bytes], Entry]] = {
-    MODEL: lambda data: data,
     PACKED: Packed.decode,
     LEARNER: Learner,
     ROWS: chunk_from,
@@ -254,15 +252,13 @@ class ModelLog:
         expired: The name of its file, if it has expired.
     """
 
-    def __init__(self, cells: Cells, unpack: Callable[[Packed], bytes]) -> None:
-        """Read it; `unpack` makes of a block the bytes that a model is otherwise."""
+    def __init__(self, cells: Cells) -> None:
+        """Read it."""
         self._cells = cells
-        self._unpack = unpack
         self.clock: Clock | None = None
         self.learner: bytes | None = None
         self._packed: Packed | None = None
         self.watch = Watch()
-        self._model: bytes | None = None
         self.expired: bytes | None = None
         self._waiting: list[Chunk | Waiting] = []
         # How many of them lie before the model, and its time: rows up to that have run.
@@ -288,26 +284,16 @@ class ModelLog:
             elif isinstance(entry, Learner):
                 self._stale += len(self.learner or b"")
                 self.learner = entry.data
-            elif isinstance(entry, Packed):
-                self._stale, size = self._stale + size, entry.size
-                self._model = None
-                self._put_past(entry)
             else:
-                self._model, self._packed = entry, None
+                self._stale, size = self._stale + size, entry.size
+                self._put_past(entry)
         # Whether the cell of its own holds a part of the model, and whether it is written.
         self._keeps = self._packed is not None and bool(self._packed.moving)
         self._writes_kept = False
 
     @property
-    def model(self) -> bytes | None:
-        """The model as bytes; None before its first rows."""
-        if self._model is None and self.packed is not None:
-            self._model = self._unpack(self.packed)
-        return self._model
-
-    @property
     def packed(self) -> Packed | None:
-        """The model as blocks of bytes, if it is one."""
+        """The model; None before its first rows."""
         packed = self._packed
         if packed is not None and packed.moving and not packed.kept:
             packed = self._packed = packed._replace(kept=b"".join(self._cells.kept.read()))
@@ -316,7 +302,7 @@ class ModelLog:
     @property
     def model_bytes(self) -> int:
         """How many bytes the model takes here, what is kept left out."""
-        return len(self._model or b"") if self._packed is None else self._packed.size
+        return 0 if self._packed is None else self._packed.size
 
     @property
     def begins(self) -> bool:
@@ -331,7 +317,7 @@ class ModelLog:
     @property
     def has_model(self) -> bool:
         """Whether it has learned from rows."""
-        return self._model is not None or self._packed is not None
+        return self._packed is not None
 
     @property
     def leaves(self) -> bool:
@@ -373,10 +359,10 @@ class ModelLog:
             self._spilled = 0
         return chunks
 
-    def put_model(self, data: bytes | None) -> None:
-        """Let the model be these bytes; None: it begins anew."""
-        self._model, self._packed = data, None
-        self._anew = True
+    def put_model(self, packed: Packed | None) -> None:
+        """Let the model be these blocks; None: it begins anew."""
+        self._packed = packed
+        self._writes_kept = self._anew = True
 
     def put_learner(self, data: bytes) -> None:
         """Let the learner be these bytes."""
@@ -416,7 +402,6 @@ class ModelLog:
             brought: Rows that have come, and were not in the log.
             kept_changed: As of `release`.
         """
-        self._model = None
         self._writes_kept |= kept_changed or not self._keeps
         self._waiting += brought
         self._put_past(packed)
@@ -424,7 +409,7 @@ class ModelLog:
 
     def release(self, packed: Packed, rest: Waiting | None, kept_changed: bool) -> None:
         """Let the model be these blocks, and no rows wait but the rest."""
-        self._model, self._packed = None, packed
+        self._packed = packed
         self._writes_kept |= kept_changed or not self._keeps
         self._waiting = [] if rest is None else [rest]
         self._past = 0
@@ -434,15 +419,14 @@ class ModelLog:
         """Keep the name of a file instead of all else."""
         self.drain()
         self.clock, self.expired = None, name
-        self._model, self._packed, self.learner = None, None, None
+        self._packed, self.learner = None, None
         self.watch = Watch()
 
     def wake(self, kept: Kept) -> None:
-        """Take up again what was kept of a model that had expired."""
+        """Take up again what was kept of a model that had expired, but for its tracker."""
         self._anew = True
         self.clock = None if kept.clock is None else Clock.decode(kept.clock)
-        self._model, self._packed, self.learner = kept.state, None, kept.learner
-        self.expired = None
+        self.learner, self.expired = kept.learner, None
         self._waiting, self._past = list(kept.waiting), 0
 
     def put_clock(self, clock: Clock) -> None:
@@ -484,8 +468,6 @@ class ModelLog:
         entries: list[Entry] = []
         if self._packed is not None:
             entries.append(self._packed._replace(kept=b""))
-        elif self._model is not None:
-            entries.append(self._model)
         if self.learner is not None:
             entries.append(Learner(self.learner))
         if self._spilled:

@@ -53,11 +53,10 @@ from transforms.track.clock import (
 from transforms.track.devices import device_chunk
 from transforms.track.emit import Ran, emit, failures
 from transforms.track.keyed_fn import Came, Held, KeyedFn, Timers
-from transforms.track.last_written import last_written
 from transforms.track.log import Cells, MemoryCell, ModelLog
 from transforms.track.merge import merge_across
 from transforms.track.order import MERGE, Order
-from transforms.track.packed import Packed, unpack
+from transforms.track.packed import pack, unpack
 from transforms.track.refusals import Refusals
 from transforms.track.sifted_rows import SiftedRows
 from transforms.track.sorted_rows import SortedRows
@@ -84,7 +83,6 @@ class TrackFn(KeyedFn):
         self._work = work
         self._order = order
         self.refusals = Refusals(work, order)
-        self._written = last_written(work)
 
     @property
     def work(self) -> Work:
@@ -113,7 +111,7 @@ class TrackFn(KeyedFn):
             yield from super().bring(element, cells, timers, timestamp)
             return
         yield from self.run_held()
-        log = self.log_of(key, cells)
+        log = ModelLog(cells)
         if log.begins:
             timers.end.set(GlobalWindow().max_timestamp())
         yield from self._wake(key, log)
@@ -128,7 +126,7 @@ class TrackFn(KeyedFn):
             for key, each in held.items()
             if each.chunks or each.flush
         ]
-        for visit in (yield from run_together(self.refusals, visits, self._decoded)):
+        for visit in (yield from run_together(self.refusals, visits)):
             if visit.flush:
                 yield from self.flush(visit.key, visit.log)
             for chunk in visit.chunks:
@@ -143,17 +141,19 @@ class TrackFn(KeyedFn):
             # A model that cannot begin yet goes on waiting.
             log.put_clock(flushed if flushed.started else now)
 
-    def log_of(self, key: str, cells: Cells) -> ModelLog:
-        """Read a model's log."""
+    def _model(self, key: str, log: ModelLog) -> Model | None:
+        """Return a model; None before its first rows.
 
-        def encoded(packed: Packed) -> bytes:
-            model = unpack(self._work, packed, f"state of model {key!r}")
-            return self._written.put(key, model)
+        Raises:
+            DataError: if it is damaged.
+        """
+        packed = log.packed
+        return None if packed is None else unpack(self._work, packed, f"state of model {key!r}")
 
-        return ModelLog(cells, encoded)
-
-    def _decoded(self, key: str, data: bytes) -> Model:
-        return self._written.take(key, data)
+    def state(self, key: str, log: ModelLog) -> bytes | None:
+        """Return a model as a snapshot."""
+        model = self._model(key, log)
+        return None if model is None else encode(self._work, key, model)
 
     def run(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
         """Take rows in, and run those that are ready."""
@@ -183,10 +183,10 @@ class TrackFn(KeyedFn):
         """Return a model's clock; one that is new is taken up from the snapshots."""
         if log.clock is not None:
             return log.clock
-        now, encoded = self._resume(key)
-        if encoded is not None:
-            log.put_model(encoded)
-            yield from self._tell_known(key, encoded)
+        now, model = self.resumed(key)
+        if model is not None:
+            log.put_model(pack(self._work, model))
+            yield from self._tell_known(key, model)
         return now
 
     def _give_up(
@@ -214,9 +214,8 @@ class TrackFn(KeyedFn):
     def _obey(self, key: str, command: Command, log: ModelLog) -> Iterator[Any]:
         """Let the model begin anew; the rows that wait are the first that it will have."""
         now = yield from self._begun(key, log)
-        data, name = log.model, f"state of model {key!r}"
+        known, name = self._model(key, log), f"state of model {key!r}"
         count("rows_unconfirmed", -len(now.ahead))
-        known = None if data is None else self._decoded(key, data)
         rows = now.before if known is None else known.rows
         # A clock that went wrong is forgotten: the next rows show the time anew.
         now = Clock(oldest=now.oldest, waiting=now.waiting)
@@ -228,7 +227,7 @@ class TrackFn(KeyedFn):
                 yield from self._tell(key, known, [Device(GONE, rows, known.time)])
         else:
             after = take_over(self._work, key, command.tracker, name, known, rows)
-            log.put_model(self._written.put(key, after))
+            log.put_model(pack(self._work, after))
             now = now._replace(started=True, due=next_event(self._work, after))
             count("models_replaced", 1)
             yield from self._tell(key, after, [known_of(self._work, after)])
@@ -255,10 +254,10 @@ class TrackFn(KeyedFn):
         """Run all of a model's rows as those of a stream, of which only some wait."""
         cells = Cells(MemoryCell(), MemoryCell(), MemoryCell())
         for chunk in chunks:
-            log = self.log_of(key, cells)
+            log = ModelLog(cells)
             yield from self.run((key, chunk), log)
             log.commit()
-        yield from self.finish_log(key, self.log_of(key, cells))
+        yield from self.finish_log(key, ModelLog(cells))
 
     def finish_log(self, key: str, log: ModelLog) -> Iterator[Any]:
         """Run what still waits when the input has ended."""
@@ -271,37 +270,44 @@ class TrackFn(KeyedFn):
             else:
                 rows = Chunk.concat(split_ready(self._order, now, rows))
             admitted = admit_waiting(self.refusals, key, rows, now)
-        yield from self._finish(key, now, log.model, admitted)
+        yield from self._finish(key, now, self._model(key, log), admitted)
 
     def gone(self, key: str, kept: Kept) -> Iterator[Any]:
         """Return the last that is known of a model that expires."""
         if kept.state is not None:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, kept.state))
-            yield from self._tell_known(key, kept.state, gone=True)
+            yield from self._tell_known(key, self._own(key, kept.state), gone=True)
 
-    def returned(self, key: str, kept: Kept) -> Iterator[Any]:
-        """Return what is known of a model that comes back."""
-        return self._tell_known(key, kept.state)
+    def returned(self, key: str, kept: Kept, log: ModelLog) -> Iterator[Any]:
+        """Take up a model that comes back; return what is known of it."""
+        if kept.state is not None:
+            model = self._own(key, kept.state)
+            log.put_model(pack(self._work, model))
+            yield from self._tell_known(key, model)
+
+    def _own(self, key: str, data: bytes) -> Model:
+        """Read back what this job has written of a model."""
+        return decode(self._work, data, f"state of model {key!r}", own=True)
 
     def finish_rows(self, key: str, rows: Chunk | None) -> Iterator[Any]:
         """Run all of a model's rows, which are there at once, ordered as of `admit_all`."""
-        now, encoded = self._resume(key)
-        yield from self._tell_known(key, encoded)
+        now, model = self.resumed(key)
+        yield from self._tell_known(key, model)
         admitted = None
         if rows is not None:
             block = SortedRows([key], [0], [len(rows)], rows.batch)
             admitted = admit_all(self.refusals, block, [now])
-        yield from self._finish(key, now, encoded, admitted)
+        yield from self._finish(key, now, model, admitted)
 
     def _finish(
-        self, key: str, now: Clock, encoded: bytes | None, admitted: Admitted | None
+        self, key: str, now: Clock, model: Model | None, admitted: Admitted | None
     ) -> Iterator[Any]:
         """Run the last rows that a model has, and write down what it has come to."""
         if admitted is not None:
             for refused in admitted.refused:
                 yield failures(key, refused.rows, refused.reasons, refused.counted_as)
         ready = None if admitted is None else admitted.rows
-        after = yield from self._run(key, ready, encoded, math.inf, now.before)
+        after = yield from self._run(key, ready, model, math.inf, now.before)
         yield from self._end(key, after)
 
     def finish_sorted(self, key: str, chunks: Iterable[Chunk]) -> Iterator[Any]:
@@ -310,9 +316,8 @@ class TrackFn(KeyedFn):
         What `finish` gives where the order waits for the end. Until there are rows enough to begin
         with, those that came are kept.
         """
-        now, encoded = self._resume(key)
-        yield from self._tell_known(key, encoded)
-        model = None if encoded is None else self._decoded(key, encoded)
+        now, model = self.resumed(key)
+        yield from self._tell_known(key, model)
         before = None if model is None else model.state
         first: list[Chunk] = []
         held: Chunk | None = None
@@ -376,12 +381,6 @@ class TrackFn(KeyedFn):
         if model.reference is None or not reference.ready(model.reference):
             count_unreferenced(key)
 
-    def _resume(self, key: str) -> tuple[Clock, bytes | None]:
-        """Return the clock and the state that a model begins with."""
-        clock, model = self.resumed(key)
-        # As this job has it: what of the snapshot does not go on is left out once and for all.
-        return clock, None if model is None else self._written.put(key, model)
-
     def resumed(self, key: str) -> tuple[Clock, Model | None]:
         """Return the clock and the model that a model begins with."""
         encoded = None if self._warm is None else self._warm.state(key, codec.TRACKER)
@@ -426,9 +425,9 @@ class TrackFn(KeyedFn):
                 log.add(part)
             return still_waiting(now, Chunk.concat(kept))
         until = progress(self._order, now)
-        after = yield from self._run(key, ready, log.model, until, now.before)
+        after = yield from self._run(key, ready, self._model(key, log), until, now.before)
         if after is not None:
-            log.put_model(self._written.put(key, after))
+            log.put_model(pack(self._work, after))
             now = now._replace(started=True, due=next_event(self._work, after))
         if rest is not None and len(rest):
             log.add(rest)
@@ -450,7 +449,7 @@ class TrackFn(KeyedFn):
         return usable
 
     def _run(
-        self, key: str, ready: Chunk | None, encoded: bytes | None, until: float, before: int
+        self, key: str, ready: Chunk | None, model: Model | None, until: float, before: int
     ) -> Generator[Any, None, Model | None]:
         """Run ordered rows through a model; what comes out leaves slice by slice.
 
@@ -459,11 +458,9 @@ class TrackFn(KeyedFn):
         Returns:
             The model after the rows; None if no row was fit to begin with.
         """
-        if encoded is not None:
-            model = self._decoded(key, encoded)
-        elif ready is None or not len(ready):
-            return None
-        else:
+        if model is None:
+            if ready is None or not len(ready):
+                return None
             most = self._work.rows_to_start
             usable = self._usable(ready.slice(0, min(most, len(ready))))
             if len(usable) < most < len(ready):
@@ -512,10 +509,9 @@ class TrackFn(KeyedFn):
             chunk = device_chunk(devices, len(model.state.shift))
             yield pvalue.TaggedOutput(DEVICES, (key, chunk))
 
-    def _tell_known(self, key: str, encoded: bytes | None, gone: bool = False) -> Iterator[Any]:
+    def _tell_known(self, key: str, model: Model | None, gone: bool = False) -> Iterator[Any]:
         """Say what is known of a device that comes back, after its last row; or that it is gone."""
-        if self._work.devices and encoded is not None:
-            model = decode(self._work, encoded, f"state of model {key!r}", own=True)
+        if self._work.devices and model is not None:
             known = known_of(self._work, model)
             yield from self._tell(
                 key, model, [Device(GONE, known.rows, known.time) if gone else known]

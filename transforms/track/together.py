@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.fleet.events import next_of
-from kerneltrack.fleet.model import NEVER, Model, Work
+from kerneltrack.fleet.model import NEVER, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.run import run_models
 from kerneltrack.monitor.reference import block as references
@@ -38,7 +38,7 @@ from transforms.track.keyed_fn import MOST_BYTES
 from transforms.track.log import ModelLog, Waiting
 from transforms.track.merge import merge_where
 from transforms.track.order import KEEP, MERGE, Order
-from transforms.track.packed import Packed, PackedModels, checked, fits, pack, unpack
+from transforms.track.packed import Packed, PackedModels, checked, fits, unpack
 from transforms.track.refusals import Refusals
 from transforms.track.totals import count_totals
 
@@ -65,9 +65,6 @@ class Visit:
     log: ModelLog
     chunks: list[Chunk] = dataclasses.field(default_factory=list)
     flush: bool = False
-
-
-Decode: TypeAlias = Callable[[str, bytes], Model]
 
 
 class _Ready(NamedTuple):
@@ -126,7 +123,7 @@ class _Taken(NamedTuple):
 
 
 def run_together(
-    refusals: Refusals, visits: Sequence[Visit], decode: Decode
+    refusals: Refusals, visits: Sequence[Visit]
 ) -> Generator[Output, None, list[Visit]]:
     """Run what came for models, and write it into their logs, not yet into the runner's state.
 
@@ -134,7 +131,6 @@ def run_together(
         refusals: Says why rows are refused: of what is done with rows, and how they are put in
             order.
         visits: What came; no two are of one model.
-        decode: Makes a model of its ID and bytes.
 
     Yields:
         What comes of the rows, of each model its own.
@@ -164,7 +160,7 @@ def run_together(
                 visit.log.add(chunk)
             visit.log.put_clock(clock)
     for part in _blocks_of(work, ready):
-        alone += yield from _run_block(refusals, part, decode)
+        alone += yield from _run_block(refusals, part)
     return alone
 
 
@@ -233,16 +229,14 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
         yield part
 
 
-def _run_block(
-    refusals: Refusals, ready: list[_Ready], decode: Decode
-) -> Generator[Output, None, list[Visit]]:
+def _run_block(refusals: Refusals, ready: list[_Ready]) -> Generator[Output, None, list[Visit]]:
     """Run the rows of a block that are ready."""
     work, order = refusals.work, refusals.order
     waiting = _gathered(order, ready)
     if waiting is None:
         return [each.visit for each in ready]
     width = waiting.rows.schema.field("x").type.list_size
-    found = _packed(work, ready, width, decode)
+    found = _packed(work, ready, width)
     released, rest = _released(order, ready, waiting)
     many = np.diff(released.starts(len(ready)))
     good = np.array([each is not None for each in found]) & (many <= MOST_OF_ONE)
@@ -319,7 +313,7 @@ def _without_duplicates(order: Order, released: _Taken) -> _Taken:
     return released.of(~again)
 
 
-def _packed(work: Work, ready: Sequence[_Ready], width: int, decode: Decode) -> list[Packed | None]:
+def _packed(work: Work, ready: Sequence[_Ready], width: int) -> list[Packed | None]:
     """Return the models as blocks, None in place of those of rows of another width.
 
     Raises:
@@ -328,7 +322,9 @@ def _packed(work: Work, ready: Sequence[_Ready], width: int, decode: Decode) -> 
     found: list[Packed | None] = []
     unknown: dict[int, Packed] = {}
     for place, (visit, *_) in enumerate(ready):
-        model = visit.log.packed or pack(work, decode(visit.key, visit.log.model or b""))
+        model = visit.log.packed
+        if model is None:
+            raise ValueError("a model that has not begun")
         fitting = fits(work, model, width)
         if not (fitting or model.known):
             unpack(work, model, f"state of model {visit.key!r}")
