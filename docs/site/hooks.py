@@ -51,6 +51,7 @@ _WEIGHTS = {
     "changelog": 0.0,
     "conduct": 0.0,
     "reference/": 0.2,
+    "examples": 0.2,
     "benchmarks": 0.3,
     "deploy/": 0.6,
     "beam": 0.5,

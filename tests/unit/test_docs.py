@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.cli.main import main
+from pipelines.cli.command_line import flags_of
+from pipelines.cli.main import COMMANDS as PROGRAMS
+from pipelines.cli.main import main, parser_of, read
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("benchmarks", "deploy", "docs")
@@ -90,6 +92,36 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
         target = page if not name else page.parent / name
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def shown_code() -> str:
+    """All code of the pages, in blocks and in lines."""
+    found = [
+        part for page in PAGES for part in re.findall(r"```.*?```|`[^`]+`", page.read_text(), re.S)
+    ]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("command", PROGRAMS)
+def test_every_flag_has_an_example(command: str) -> None:
+    code = shown_code()
+    flags = [flag for flag in flags_of(parser_of(command)) if re.match(r"--(?!no-|help)", flag)]
+    missing = [
+        flag
+        for flag in flags
+        if not re.search(rf"{re.escape(flag)}(?![\w-])", code)
+        and not re.search(rf"--no-{re.escape(flag[2:])}(?![\w-])", code)
+    ]
+    assert missing == []
+
+
+def test_the_examples_of_flags_are_read() -> None:
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^kerneltrack .*$", page, re.M)
+    assert len(lines) > 20
+    for line in lines:
+        _, args, rest = read(shlex.split(line)[1:])
+        assert args.command == line.split()[1] and rest == [], line
 
 
 def test_the_glossary_has_each_word_once() -> None:
