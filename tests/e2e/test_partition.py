@@ -121,13 +121,11 @@ def test_the_results_are_those_of_a_runner(
 @pytest.mark.parametrize(
     "flags",
     [
-        (),
         (*ALL, *MORE),
         ("--max-disorder", "3", "--max-jump", "100", "--learner", "ridge"),
-        ("--duplicates", "drop"),
-        ("--missing", "hold", "--extras", "q", "s"),
+        ("--duplicates", "drop", "--missing", "hold"),
     ],
-    ids=["plain", "all", "disorder", "duplicates", "hold"],
+    ids=["all", "disorder", "duplicates"],
 )
 @pytest.mark.parametrize("most", [4 << 10, 64 << 10], ids=["runs", "groups"])
 def test_models_larger_than_memory(

@@ -25,14 +25,13 @@ from transforms.outputs import (
 )
 from transforms.partition.blocks import items_of, run_blocks
 from transforms.partition.shuffle import MODEL, sort_rows
-from transforms.partition.steps import Steps
+from transforms.partition.steps import IN_ARRIVAL, Steps
 from transforms.step import run_step
 from transforms.track.emit import Output
 from transforms.track.sorted_rows import SortedRows
 from transforms.track.transform import TrackSubspace, rows_and_labels
 
 PARTITIONS = 256
-_ARRIVAL = ("row", "source")
 
 Element = tuple[str, Chunk]
 
@@ -135,7 +134,7 @@ def _zeros(count: int) -> pa.Array:
 
 
 def _each(labels: list[Element]) -> dict[str, Chunk]:
-    known = _sorted(labels, _ARRIVAL)
+    known = _sorted(labels, IN_ARRIVAL)
     return {} if known is None else dict(known.each())
 
 

@@ -32,7 +32,7 @@ from transforms.partition.blocks import Block, run_blocks
 from transforms.partition.large import OneLarge, parts_of, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import Spread, read_slots, sort_rows, spread_piece
-from transforms.partition.steps import Steps
+from transforms.partition.steps import IN_ARRIVAL, Steps
 from transforms.periods import PeriodRows
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
@@ -226,10 +226,12 @@ class _Results:
         self, shared: Shared, task: TrackTask, files: TaskFiles, states: TaskStates
     ) -> None:
         self._shared, self._files, self._states = shared, files, states
-        slots = set(task.slots)
-        named = _each(read_slots(task.labels, slots), ("row", "source"))
-        self.labels = {key: _named(labels) for key, labels in named}
-        known = _each_known(shared.before, slots, shared.slots)
+        slots, before = set(task.slots), shared.before
+        labels = read_slots(task.labels, slots)
+        named = () if labels is None else sort_rows(labels, IN_ARRIVAL).each()
+        self.labels = {key: _named(own) for key, own in named}
+        named_before = () if before is None else before.models
+        known = {name for name in named_before if slot_of(name, shared.slots) in slots}
         self._others = iter(sorted({*self.labels, *known}))
         self._next = next(self._others, None)
 
@@ -259,8 +261,11 @@ class _Results:
     def add_model(self, key: str, rows: Chunk | Iterator[Chunk] | None) -> None:
         """Run a model by itself, and write what comes of it."""
         self._until(key)
-        labels = self.labels.get(key)
-        self._add_states(key, self._written(key, self._shared.steps.run(key, rows, labels)))
+        self._run(key, rows)
+
+    def _run(self, key: str, rows: Chunk | Iterator[Chunk] | None) -> None:
+        came = self._shared.steps.run(key, rows, self.labels.get(key))
+        self._add_states(key, self._written(key, came))
 
     def end(self) -> None:
         """Write the models that are left."""
@@ -271,8 +276,7 @@ class _Results:
         while self._next is not None and (name is None or self._next <= name):
             key, self._next = self._next, next(self._others, None)
             if key != name:
-                items = self._shared.steps.run(key, None, self.labels.get(key))
-                self._add_states(key, self._written(key, items))
+                self._run(key, None)
 
     def _is_last(self, names: Sequence[str]) -> bool:
         """Check whether no model without rows comes before the last of these."""
@@ -300,16 +304,6 @@ def _wide(rows: Iterator[Chunk], width: int) -> Iterator[Chunk]:
     whole = itertools.chain([] if first is None else [first], rows)
     narrow = first is not None and first.has("channel")
     return spread_across(whole, width) if narrow else whole
-
-
-def _each(table: pa.Table | None, keys: Sequence[str]) -> Iterator[tuple[str, Chunk]]:
-    return iter(()) if table is None else sort_rows(table, keys).each()
-
-
-def _each_known(before: SnapshotFolder | None, slots: set[int], count: int) -> Iterator[str]:
-    if before is None:
-        return iter(())
-    return iter(sorted(name for name in before.models if slot_of(name, count) in slots))
 
 
 def _named(labels: Chunk) -> Chunk:
