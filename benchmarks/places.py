@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+from datetime import datetime, timezone
+from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -11,3 +15,20 @@ DATA = Path(os.environ.get("KERNELTRACK_DATA", ROOT.parent / "shared" / "data"))
 """The folder of the data sets."""
 BUILD = ROOT / "build" / "benchmarks"
 """Tables, values and plots; made by whoever writes first."""
+
+
+def provenance() -> dict[str, str]:
+    """Return where figures come from: machine, versions, commit, date."""
+    commit = subprocess.run(
+        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "commit": commit.stdout.strip() or "unknown",
+        "date": datetime.now(tz=timezone.utc).isoformat(timespec="seconds"),
+    }

@@ -11,6 +11,8 @@ later ones too, and hold one subspace for all windows.
 | Nyström, r landmarks | `Nystroem`: r rows drawn uniformly, K̂ = CW⁺Cᵀ |
 | Nyström, 2r landmarks | top r directions of all rows' `Nystroem` features (`TruncatedSVD`) |
 | k-means Nyström | the same two with the centres of `KMeans` over all rows as landmarks |
+| SS-Nyström | r rows drawn uniformly, K̂ = C(C⁺KC⁺ᵀ)Cᵀ with what is left on average off their span |
+| MEKA | k-means blocks, r directions of each by Nyström, links between them by a sample |
 | newest r, 2r rows | top r eigenvectors of K of the window's last r, 2r rows: no batch method |
 
 2r landmarks or rows are as much memory as OK-FEB with B = 2r has. K of all rows is too large for
@@ -18,7 +20,9 @@ a long stream: both KPCA then are of `KPCA_ROWS` rows, drawn uniformly.
 
 References: C. Williams, M. Seeger, "Using the Nyström method to speed up kernel machines", NIPS
 2001; K. Zhang, I. Tsang, J. Kwok, "Improved Nyström low-rank approximation and error analysis",
-ICML 2008 (k-means).
+ICML 2008 (k-means); S. Wang, C. Zhang, H. Qian, Z. Zhang, "Improving the modified Nyström method
+using spectral shifting", KDD 2014 (SS-Nyström); S. Si, C.-J. Hsieh, I. Dhillon, "Memory efficient
+kernel approximation", ICML 2014 (MEKA).
 """
 
 from __future__ import annotations
@@ -41,6 +45,10 @@ LENGTH = 100
 KPCA_ROWS = 2_000
 FLAT = 1e-12
 """Eigenvalues of K are taken to be no smaller, as in `Nystroem`."""
+BLOCKS = 5
+"""Blocks of MEKA."""
+LINK_TOLERANCE = 1e-6
+"""Directions of a block that a sample shows less of, relative to its largest, are left out."""
 
 
 class Stream(NamedTuple):
@@ -94,6 +102,12 @@ def mean_mismatch(stream: Stream, z: FloatArray, offset: FloatArray | None = Non
     if offset is not None:
         own = offset[: pieces * size].reshape(pieces, size)
         left -= own[:, :, None] + own[:, None, :]
+    return _mean_over_windows(left)
+
+
+def _mean_over_windows(left: FloatArray) -> float:
+    """Average (1/N)‖·‖_F over all windows of K - K̂, (pieces, P, P)."""
+    pieces, size, _ = left.shape
     # Sums over rectangles from the first row on: a window's is a difference of four.
     sums = np.zeros((pieces, size + 1, size + 1))
     np.cumsum(np.cumsum(left**2, axis=1), axis=2, out=sums[:, 1:, 1:])
@@ -140,6 +154,68 @@ def kmeans_nystroem(stream: Stream, ranks: Sequence[int], seed: int, ratio: int 
     for rank in ranks:
         centres = KMeans(ratio * rank, random_state=seed).fit(stream.rows).cluster_centers_
         found.append(_with_landmarks(stream, centres, len(centres), rank, seed=seed))
+    return found
+
+
+def shifted_nystroem(stream: Stream, ranks: Sequence[int], seed: int) -> list[float]:
+    """Nyström with r uniform columns and spectral shifting, its core of all of K (KDD 2014, 4.1).
+
+    K̂ = QQᵀKQQᵀ + δ(I - QQᵀ) with Q a basis of the columns of K - δ₀I and δ the mean of what is
+    left of the diagonal off their span. K of all rows must fit: stride 1 only.
+    """
+    (kernel,) = stream.kernels
+    count, rng = len(kernel), np.random.default_rng(seed)
+    values = np.linalg.eigvalsh(kernel)[::-1]
+    found = []
+    for rank in ranks:
+        columns = rng.choice(count, rank, replace=False)
+        shifted = kernel[:, columns].copy()
+        shifted[columns, np.arange(rank)] -= (np.trace(kernel) - values[:rank].sum()) / (
+            count - rank
+        )
+        basis = np.linalg.qr(shifted)[0]
+        core = basis.T @ kernel @ basis
+        shift = (np.trace(kernel) - np.trace(core)) / (count - rank)
+        left = kernel - basis @ (core - shift * np.eye(rank)) @ basis.T
+        left[np.diag_indices(count)] -= shift
+        found.append(_mean_over_windows(left[None]))
+    return found
+
+
+def meka(stream: Stream, ranks: Sequence[int], seed: int) -> list[float]:
+    """MEKA with `BLOCKS` blocks, r directions each, links from a sample of twice as many rows."""
+    pieces, size, _ = stream.kernels.shape
+    rows = stream.rows[: pieces * size]
+    block = KMeans(BLOCKS, n_init=3, random_state=seed).fit_predict(rows)
+    members = [np.flatnonzero(block == each) for each in range(BLOCKS)]
+    found = []
+    for rank in ranks:
+        rng = np.random.default_rng(seed)
+        widths = [min(rank, len(own)) for own in members]
+        edges = np.concatenate([[0], np.cumsum(widths)])
+        spread = np.zeros((len(rows), int(edges[-1])))
+        sampled = []
+        for place, (own, width) in enumerate(zip(members, widths, strict=True)):
+            landmarks = rows[rng.choice(own, width, replace=False)]
+            values, vectors = eigh(_kernel(stream, landmarks, landmarks))
+            root = vectors / np.sqrt(np.maximum(values, FLAT))
+            spread[own, edges[place] : edges[place + 1]] = (
+                _kernel(stream, rows[own], landmarks) @ root
+            )
+            sampled.append(rng.choice(own, min(2 * width, len(own)), replace=False))
+        links = np.eye(int(edges[-1]))
+        for one in range(BLOCKS):
+            for other in range(one):
+                cut = slice(edges[one], edges[one + 1]), slice(edges[other], edges[other + 1])
+                near, far = sampled[one], sampled[other]
+                between = _kernel(stream, rows[near], rows[far])
+                left = np.linalg.pinv(spread[near, cut[0]], rcond=LINK_TOLERANCE)
+                right = np.linalg.pinv(spread[far, cut[1]], rcond=LINK_TOLERANCE)
+                links[cut] = left @ between @ right.T
+                links[cut[::-1]] = links[cut].T
+        parts = spread.reshape(pieces, size, -1)
+        approximated = (parts @ links) @ parts.transpose(0, 2, 1)
+        found.append(_mean_over_windows(stream.kernels - approximated))
     return found
 
 

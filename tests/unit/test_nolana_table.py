@@ -1,4 +1,4 @@
-"""The short form of `benchmarks/bench_nolana.py`: what its tables rest on, on few rows."""
+"""The short form of NOLANA's tables: what its tables rest on, on few rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import bench_nolana as bench
-from benchmarks.nolana_sets import Rows, shuffled
+from benchmarks.paper import nolana as bench
+from benchmarks.paper.nolana_sets import Rows, shuffled
 from kerneltrack.kernels import gram, make_kernel
 
 

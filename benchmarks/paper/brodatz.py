@@ -1,4 +1,4 @@
-"""Histograms of textons of the Brodatz textures, for `bench_polk.py`.
+"""Histograms of textons of the Brodatz textures, for POLK's Table 3.
 
 Each image's mean is taken off and it is divided by its standard deviation, so that brightness and
 contrast say nothing. Textons are the centres that k-means finds among filter responses, drawn from
