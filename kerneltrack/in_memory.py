@@ -51,15 +51,15 @@ def learn_all(
         spec: The spec; it names the learner.
         features: Shape (n, r).
         labels: n classes or targets.
-        own: The rows as `own_inputs` returns them, shape (n, D), to be told beside the features.
+        own: The rows as `own_inputs` returns them, shape (n, D), in addition to the features.
 
     Returns:
         The last state and the predictions of all rows.
 
     Example:
         >>> from kerneltrack import RidgeSpec
-        >>> state, said = learn_all(RidgeSpec(), [[0.0], [1.0], [0.1], [0.9]], list("abab"))
-        >>> said.names, said.correct.tolist()
+        >>> state, found = learn_all(RidgeSpec(), [[0.0], [1.0], [0.1], [0.9]], list("abab"))
+        >>> found.names, found.correct.tolist()
         ([None, 'a', 'a', 'b'], [False, False, True, True])
     """
     learner = get_learner(spec.learner)

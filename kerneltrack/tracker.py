@@ -59,8 +59,8 @@ class Tracker:
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(300, 3))
         >>> tracker = Tracker(rank=4, budget=8, warmup=100)
-        >>> said = [tracker.learn(row) for row in rows]
-        >>> said[99] is None, said[100].index, said[100].z.shape
+        >>> found = [tracker.learn(row) for row in rows]
+        >>> found[99] is None, found[100].index, found[100].z.shape
         (True, 100, (4,))
         >>> tracker
         <Tracker okfeb: 300 rows, rank 4>
@@ -116,7 +116,7 @@ class Tracker:
             row: (D,) numbers.
 
         Returns:
-            What is said of it; None while rows wait for the warm-up.
+            Its results; None while rows wait for the warm-up.
 
         Raises:
             ConfigError: for a row of another length.
@@ -172,7 +172,7 @@ class Tracker:
         return values
 
     def begin(self) -> Features:
-        """End the warm-up now, with the rows that wait; return what is said of them.
+        """End the warm-up now, with the rows that wait; return their results.
 
         Raises:
             ConfigError: if there are none, or the model has begun.

@@ -70,7 +70,7 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             begins anew, at the row where the tracker goes on.
         bounded: Whether the input ends. Only `late` makes a difference of it.
         expiry: When learners of models that are silent leave the runner's state (see `expiry`);
-            None: never. Nothing in the results tells of it.
+            None: never. The results do not show it.
 
     Raises:
         ConfigError: for an argument that is out of range or another than in the snapshots; in the

@@ -19,7 +19,7 @@ DESCENT = frozenset({"bcd-pg", "bcd-ex"})
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LandmarkSpec(Spec):
-    """What the choice of landmark rows is told.
+    """Settings for choosing landmarks.
 
     Example:
         >>> LandmarkSpec(method="bcd-ex", count=20).rank

@@ -132,7 +132,7 @@ class Fleet:
     a new model takes its scale and bandwidth from its first rows (the tracker's `warmup`, 500, or
     as many as the call has), and rows before the newest that a model has learned from are refused.
     With `wait=True` a new model begins only when as many rows are there: then results are the same
-    however the rows are cut into calls. What a call says of columns, units and waiting holds for
+    however the rows are cut into calls. Columns, units and waiting set in a call hold for
     those that follow, and goes along with `save` and `load`. A row that comes again is refused.
 
     Threads may share a fleet: calls run one after the other, in any order.
@@ -145,8 +145,8 @@ class Fleet:
             "gated" (and those that came after and were not odd), a spec, or None.
         max_jump: Seconds that a row may be ahead of the newest one of its model. Rows further ahead
             wait until `jump_rows` of them agree; the model goes on there then. Rows that a later
-            one shows to be of a wild clock are left out. By default about three years, so that a
-            row of 2099 blocks no model; `math.inf`: each row is believed.
+            one shows to come from a wrong clock are left out. By default about three years, so
+            that a row of 2099 blocks no model; `math.inf`: each row is believed.
         jump_rows: Rows, each within `max_jump` of the next, that confirm such a jump.
         settings: Settings of the tracker, where that is a name: `rank=10, budget=20`.
 
@@ -381,7 +381,7 @@ class Fleet:
         """Say of rows what `update` would, without learning them: the models stay as they are.
 
         Args:
-            df: A data frame with the columns that `update` was told.
+            df: A data frame with the columns of `update`.
 
         Returns:
             A frame as `update` returns it; rows of unknown models have a `reason`.

@@ -98,7 +98,7 @@ def window_mismatch(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> Mism
     Raises:
         ConfigError: for rows of another width.
 
-    Cost O(N²(D + r)) once per window, beside that of `project`; memory O(N(D + r)), never N².
+    Cost O(N²(D + r)) once per window, in addition to `project`; memory O(N(D + r)), never N².
 
     Example:
         >>> from kerneltrack import CovarianceSpec, run_all

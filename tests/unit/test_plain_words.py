@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import kerneltrack
+import transforms
 from pipelines.cli.main import COMMANDS, GROUPS, parser_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,6 +116,17 @@ def texts(path: Path) -> Iterator[str]:
 def test_messages_keep_to_plain_words(path: Path) -> None:
     spoken = [text for text in texts(path) if " " in text]
     assert [text for text in spoken if BANNED.search(text)] == []
+
+
+@pytest.mark.parametrize("package", [kerneltrack, transforms], ids=lambda each: each.__name__)
+def test_docstrings_of_public_names_begin_plainly(package: ModuleType) -> None:
+    """The first line says what a thing is or does: it is what help and the API's pages show."""
+    first = {
+        name: (inspect.getdoc(getattr(package, name)) or "").partition("\n")[0]
+        for name in dir(package)
+        if callable(getattr(package, name))
+    }
+    assert {name: line for name, line in first.items() if problems(line)} == {}
 
 
 def test_troubleshooting_quotes_messages_that_exist() -> None:

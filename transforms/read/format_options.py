@@ -1,4 +1,4 @@
-"""How files are read, beside what their bytes say."""
+"""How to read files, where their bytes leave a choice."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MAX_WIDTH = 1_000_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FormatOptions(Settings):
-    """How files are read, beside what their bytes say.
+    """How to read files, where their bytes leave a choice.
 
     Raises:
         ConfigError: naming the field, the value and what is allowed.

@@ -154,8 +154,8 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             one begins at the row where the tracker goes on. Or landmarks that all models begin with
             (`trackers.start`): nothing waits for a warm-up then.
         expiry: When models that are silent leave the runner's state (see `expiry`); None: never.
-            Nothing in the results tells of it but the devices' lines.
-        devices: Whether it is told what is known of each device; needs a reference.
+            The results do not show it, except the devices' lines.
+        devices: Whether to output the state of each device; needs a reference.
         drop_overlap: Whether rows that the snapshots of `warm` have learned from, up to the time of
             their newest row and with it, are left out and counted (`rows_learned_before`): for
             input that begins before the earlier job's ended.

@@ -260,7 +260,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         >>> rows = np.random.default_rng(0).normal(size=(400, 2))
         >>> labels = ["in" if row @ row < 1 else "out" for row in rows]
         >>> spec, learner = AutoSpec(), Auto()
-        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, labels)
+        >>> state, found = learner.update(spec, learner.init(spec, 2), rows, labels)
         >>> learner.predict(spec, state, [[0.1, 0.0], [2.0, 1.0]]).names
         ['in', 'out']
     """

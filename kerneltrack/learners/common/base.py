@@ -49,7 +49,7 @@ FLOOR = 1e-3
 
 
 class LearnerState(Protocol):
-    """What the states of all learners hold; each has arrays of its own beside.
+    """Arrays that the states of all learners have; each learner adds its own.
 
     Attributes:
         sums: (4,) squared and absolute errors of the rows scored (regression); β, by which decision
@@ -83,7 +83,7 @@ class LearnerState(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Predictions:
-    """What a learner says of n rows, in their order.
+    """Predictions of a learner for n rows, in their order.
 
     Attributes:
         valid: (n,) False where the features were refused: NaN, infinite or above 1e100. Such a

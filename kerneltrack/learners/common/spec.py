@@ -26,7 +26,7 @@ OF_SETS = ("coverage", "set_size")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LearnerSpec(Spec):
-    """What every learner is told."""
+    """Settings of every learner."""
 
     role: ClassVar[str] = "learner"
     learner: ClassVar[str] = ""
@@ -80,7 +80,7 @@ class LearnerSpec(Spec):
             self.replace("costs", checked_costs(self.costs))
 
     def check_together(self) -> None:
-        """Refuse a task that the learner cannot do, and what is said of classes of targets."""
+        """Refuse a task that the learner cannot do, and settings for classes with targets."""
         if self.task not in self.tasks:
             raise ConfigError("task", self.task, f"{' or '.join(self.tasks)} for {self.learner}")
         for field in ("class_weight", "costs"):

@@ -54,7 +54,7 @@ class BSGD(DictionaryLearner[BSGDSpec]):
         >>> spec, learner = BSGDSpec(gamma=1.0, budget=30), BSGD()
         >>> rows = np.random.default_rng(0).normal(size=(300, 2))
         >>> labels = ["in" if row @ row < 1 else "out" for row in rows]
-        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, labels)
+        >>> state, found = learner.update(spec, learner.init(spec, 2), rows, labels)
         >>> learner.predict(spec, state, [[0.1, 0.0], [2.0, 1.0]]).names, state.size
         (['in', 'out'], 30)
     """

@@ -160,7 +160,7 @@ class KernelLearner(PrequentialLearner[_S, _T]):
 
     @abc.abstractmethod
     def stored(self, state: _T) -> int:
-        """Return how many rows a state holds beside those that wait."""
+        """Return how many rows a state holds, without those that wait."""
 
 
 def early_room(spec: KernelSpec, state: Any, rows: int) -> int:

@@ -137,7 +137,7 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
         )
 
     def stored(self, state: DictionaryState) -> int:
-        """Return how many rows a state holds beside those that wait."""
+        """Return how many rows a state holds, without those that wait."""
         return len(state.rows)
 
     def trimmed(self, spec: _S, state: DictionaryState) -> DictionaryState:

@@ -87,7 +87,7 @@ class FOGD(KernelLearner[FOGDSpec, FOGDState]):
         >>> spec, learner = FOGDSpec(gamma=1.0, budget=100), FOGD()
         >>> rows = np.random.default_rng(0).normal(size=(500, 2))
         >>> labels = ["in" if row @ row < 1 else "out" for row in rows]
-        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, labels)
+        >>> state, found = learner.update(spec, learner.init(spec, 2), rows, labels)
         >>> learner.predict(spec, state, [[0.1, 0.0], [2.0, 1.0]]).names
         ['in', 'out']
     """
@@ -131,7 +131,7 @@ class FOGD(KernelLearner[FOGDSpec, FOGDState]):
         return int(state.counts[INPUTS])
 
     def stored(self, state: FOGDState) -> int:
-        """Return how many rows a state holds beside those that wait."""
+        """Return how many rows a state holds, without those that wait."""
         return 0
 
     def layout(

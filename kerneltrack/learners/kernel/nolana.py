@@ -113,7 +113,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
         >>> spec, learner = NOLANASpec(gamma=1.0, budget=20, rank=16, threshold=0.1), NOLANA()
         >>> rows = np.random.default_rng(0).normal(size=(300, 2))
         >>> labels = ["in" if row @ row < 1 else "out" for row in rows]
-        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, labels)
+        >>> state, found = learner.update(spec, learner.init(spec, 2), rows, labels)
         >>> learner.predict(spec, state, [[0.1, 0.0], [2.0, 1.0]]).names, state.size
         (['in', 'out'], 20)
     """
@@ -159,7 +159,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
         return width
 
     def stored(self, state: NOLANAState) -> int:
-        """Return how many rows a state holds beside those that wait."""
+        """Return how many rows a state holds, without those that wait."""
         return state.size
 
     def layout(

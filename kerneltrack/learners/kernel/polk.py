@@ -57,7 +57,7 @@ class POLK(DictionaryLearner[POLKSpec]):
         >>> spec, learner = POLKSpec(gamma=1.0, step_size=1.0), POLK()
         >>> rows = np.random.default_rng(0).normal(size=(300, 2))
         >>> labels = ["in" if row @ row < 1 else "out" for row in rows]
-        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, labels)
+        >>> state, found = learner.update(spec, learner.init(spec, 2), rows, labels)
         >>> learner.predict(spec, state, [[0.1, 0.0], [2.0, 1.0]]).names, state.size < 50
         (['in', 'out'], True)
     """

@@ -27,7 +27,7 @@ class Hinge(LinearLearner[HingeSpec]):
     Example:
         >>> spec, learner = HingeSpec(), Hinge()
         >>> rows = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]] * 20
-        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, list("abc") * 20)
+        >>> state, found = learner.update(spec, learner.init(spec, 2), rows, list("abc") * 20)
         >>> learner.predict(spec, state, [[0.1, 0.9]]).names
         ['c']
     """

@@ -46,7 +46,7 @@ class LMS(LinearLearner[LMSSpec]):
         >>> import numpy as np
         >>> spec, learner = LMSSpec(task="regression", bias=False), LMS()
         >>> rows = np.random.default_rng(0).normal(size=(500, 2))
-        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, rows @ [2.0, -1.0])
+        >>> state, found = learner.update(spec, learner.init(spec, 2), rows, rows @ [2.0, -1.0])
         >>> learner.predict(spec, state, [[1.0, 1.0]]).value.round(3).tolist()
         [1.0]
     """

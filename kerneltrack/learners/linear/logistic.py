@@ -27,7 +27,7 @@ class Logistic(LinearLearner[LogisticSpec]):
     Example:
         >>> spec, learner = LogisticSpec(), Logistic()
         >>> rows = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]] * 20
-        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, list("abc") * 20)
+        >>> state, found = learner.update(spec, learner.init(spec, 2), rows, list("abc") * 20)
         >>> last = learner.predict(spec, state, [[0.1, 0.9]])
         >>> last.names, bool(0.5 < last.score[0] < 1.0)
         (['c'], True)

@@ -47,8 +47,8 @@ class Pegasos(LinearLearner[PegasosSpec]):
     Example:
         >>> spec, learner = PegasosSpec(), Pegasos()
         >>> rows = [[1.0, 0.0], [-1.0, 0.0]] * 20
-        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, ["up", "down"] * 20)
-        >>> said.names[:3], learner.predict(spec, state, [[0.9, 0.1]]).names
+        >>> state, found = learner.update(spec, learner.init(spec, 2), rows, ["up", "down"] * 20)
+        >>> found.names[:3], learner.predict(spec, state, [[0.9, 0.1]]).names
         ([None, 'up', 'up'], ['up'])
     """
 

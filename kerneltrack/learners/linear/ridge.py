@@ -63,7 +63,7 @@ class Ridge(LinearLearner[RidgeSpec]):
         >>> spec, learner = RidgeSpec(task="regression", ridge=1e-6), Ridge()
         >>> rows = np.random.default_rng(0).normal(size=(50, 2))
         >>> targets = rows @ [2.0, -1.0] + 3.0
-        >>> state, said = learner.update(spec, learner.init(spec, 2), rows, targets)
+        >>> state, found = learner.update(spec, learner.init(spec, 2), rows, targets)
         >>> learner.predict(spec, state, [[1.0, 1.0]]).value.round(3).tolist()
         [4.0]
     """

@@ -16,7 +16,7 @@ VARIANTS = ("pa", "pa1", "pa2")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LinearSpec(LearnerSpec):
-    """What the learners with one weight vector a class are also told."""
+    """Further settings of learners with one weight vector per class."""
 
     inputs: str | None = None
     bias: Annotated[

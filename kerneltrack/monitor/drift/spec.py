@@ -16,7 +16,7 @@ DIRECTIONS = ("both", "up", "down")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DriftSpec(Spec):
-    """What the drift detector is told.
+    """Settings of the drift detector.
 
     Deviations are those of the root mean loss of a block, see the package.
 

@@ -35,7 +35,7 @@ MEMORY = 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReferenceSpec(Spec):
-    """What a model's reference is told.
+    """Settings of a reference.
 
     Example:
         >>> ReferenceSpec(rows=1000, false_alarms=2).rate

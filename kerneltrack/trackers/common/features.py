@@ -14,7 +14,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Features:
-    """What a tracker says of n rows, in their order.
+    """Results of a tracker for n rows, in their order.
 
     Attributes:
         valid: (n,) False where the row was refused: NaN, infinite or too large to compute with.

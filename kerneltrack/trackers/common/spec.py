@@ -18,7 +18,7 @@ MOVING_WINDOW = 100
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SubspaceSpec(Spec):
-    """What every kernel subspace tracker is told."""
+    """Settings of every kernel subspace tracker."""
 
     role: ClassVar[str] = "tracker"
     tracker: ClassVar[str] = ""
@@ -82,5 +82,5 @@ class SubspaceSpec(Spec):
 
     @property
     def needs_times(self) -> bool:
-        """Whether the tracker must be told the rows' event times."""
+        """Whether the tracker needs the rows' event times."""
         return False
