@@ -1,9 +1,9 @@
 """What many models cost in one call, and what a call costs beyond its loop.
 
 Three ways over the same rows of the same models, in turns, µs of processor time a model, medians of
-rounds: a call of `update` for each model, one of `update_each` for all (states go in and come out),
-and one of `run` (packed states, written to in place). The loop alone, called with everything laid
-out, is what none of them can be below.
+rounds: a call of `update` for each model, one of `run` for all with `pack` before it (states go in
+and come out), and one of `run` alone (packed states, written to in place). The loop alone, called
+with everything laid out, is what none of them can be below.
 """
 
 from __future__ import annotations
@@ -68,8 +68,13 @@ def measure(spec: Any, models: int, many: int, rows: np.ndarray[Any, Any]) -> li
         for state, part in zip(states, parts, strict=True):
             tracker.update(spec, state, part)
 
+    def together() -> None:
+        packed = tracker.pack(spec, states)
+        tracker.run(spec, packed, pieces)
+        packed.states()
+
     block = tracker.pack(spec, states)
-    ways: list[Callable[[], object]] = [alone, lambda: tracker.update_each(spec, states, pieces)]
+    ways: list[Callable[[], object]] = [alone, together]
     if not tracker.grows:
         ways.append(lambda: tracker.run(spec, block, pieces))
         ways.append(laid_out_call(tracker, spec, tracker.pack(spec, states), pieces))
@@ -82,7 +87,7 @@ def measure(spec: Any, models: int, many: int, rows: np.ndarray[Any, Any]) -> li
 def main() -> None:
     """Print a line a tracker and case."""
     rows = np.cumsum(np.random.default_rng(0).normal(size=(50_000, WIDTH)), axis=0) % 7
-    print("µs a model: update one by one, update_each, run, the loop; times as fast as one by one;")
+    print("µs a model: update one by one, pack and run, run, the loop; times as fast as the first;")
     print("a call beyond its loop")
     for models, most in CASES:
         for spec in SPECS:

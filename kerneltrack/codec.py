@@ -247,8 +247,8 @@ def decode(data: bytes, name: str = "snapshot", own: bool = False) -> Snapshot:
     try:
         arrays, beside = _arrays(data)
         state = get_tracker(spec.tracker).from_arrays(spec, arrays)
-        _check_room(state, own)
-    except _DAMAGES as error:
+        check_room(state, own)
+    except DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
     return Snapshot(spec, state, header, beside)
 
@@ -260,8 +260,8 @@ def decode_learner(data: bytes, name: str = "snapshot", own: bool = False) -> Le
         spec = _learner_spec(json.dumps({**header["spec"], LEARNER: header[LEARNER]}))
         arrays, beside = _arrays(data)
         state = get_learner(spec.learner).from_arrays(spec, arrays, header["state"])
-        _check_room(state, own)
-    except _DAMAGES as error:
+        check_room(state, own)
+    except DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
     return LearnerSnapshot(spec, state, header, beside)
 
@@ -274,7 +274,7 @@ def tracker_spec(header: Mapping[str, Any], name: str = "snapshot") -> SubspaceS
     """
     try:
         return _tracker_spec(json.dumps({**header["spec"], TRACKER: header[TRACKER]}))
-    except _DAMAGES as error:
+    except DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
 
 
@@ -290,8 +290,12 @@ def _learner_spec(text: str) -> LearnerSpec:
     return parse_learner_spec(json.loads(text))
 
 
-def _check_room(state: Any, own: bool) -> None:
-    """Check that counts of others leave room for the rows to come."""
+def check_room(state: Any, own: bool) -> None:
+    """Check that counts of others leave room for the rows to come; `own` as of `decode`.
+
+    Raises:
+        ConfigError: naming the count that does not.
+    """
     for name in () if own else COUNTS:
         if name in state._fields:
             check_given(f"state.{name}", getattr(state, name))
@@ -300,7 +304,7 @@ def _check_room(state: Any, own: bool) -> None:
 COUNTS = ("counts", "members")
 """Arrays of a state that count rows."""
 
-_DAMAGES = (
+DAMAGES: tuple[type[Exception], ...] = (
     AttributeError,
     ConfigError,
     KeyError,
@@ -311,6 +315,7 @@ _DAMAGES = (
     ValueError,
     safetensors.SafetensorError,
 )
+"""What reading a damaged state raises."""
 
 
 def _arrays(data: bytes) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
@@ -346,7 +351,7 @@ def parts_of(
         own, beside = _arrays(data)
         length = int.from_bytes(data[:8], "little")
         text = json.loads(data[8 : 8 + length])["__metadata__"][KEY] if headed else ""
-    except _DAMAGES as error:
+    except DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
     return text, {**own, **{BESIDE + each: array for each, array in beside.items()}}
 

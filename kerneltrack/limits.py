@@ -48,35 +48,33 @@ def check_counts(field: str, counts: npt.NDArray[np.int64], *limits: Limit) -> N
 
     Args:
         field: Name of the array, for the error.
-        counts: The counts.
+        counts: (..., k) the counts of a state, or of several.
         limits: The narrower ranges.
 
     Raises:
         ConfigError: naming the count, its value and its range.
     """
-    # Few numbers, looked at one by one: a live step reads a state for each model in each bundle.
-    known = counts.tolist()
-    if min(known) < 0 or max(known) > MOST:
-        check_whole(field, counts)
+    check_whole(field, counts)
     for limit in limits:
-        count = known[limit.place]
-        if not limit.least <= count <= limit.most:
-            allowed = f"{limit.least} to {limit.most}"
-            raise ConfigError(f"{field}, {limit.name}", count, allowed)
+        own = counts[..., limit.place]
+        check_whole(f"{field}, {limit.name}", own, limit.least, limit.most)
 
 
 def check_whole(
-    field: str, numbers: npt.NDArray[np.int64], least: int = 0, most: int = MOST
+    field: str,
+    numbers: npt.NDArray[np.int64],
+    least: int = 0,
+    most: int | npt.NDArray[np.int64] = MOST,
 ) -> None:
-    """Check that all numbers are in one range.
+    """Check that all numbers are from `least` to `most`, which may be an array like them.
 
     Raises:
         ConfigError: naming the first that is not, and the range.
     """
-    if not numbers.size or (numbers.min() >= least and numbers.max() <= most):
-        return
     wrong = (numbers < least) | (numbers > most)
-    raise ConfigError(field, int(numbers[wrong].flat[0]), f"{least} to {most}")
+    if np.count_nonzero(wrong):
+        largest = np.broadcast_to(most, wrong.shape)[wrong].flat[0]
+        raise ConfigError(field, int(numbers[wrong].flat[0]), f"{least} to {largest}")
 
 
 def check_given(field: str, counts: npt.NDArray[np.int64]) -> None:
@@ -146,7 +144,11 @@ def likes(arrays: Arrays) -> dict[str, Like]:
 
 
 def copies_like(
-    part: str, arrays: Arrays, layout: Mapping[str, Like], growing: tuple[str, ...] = ()
+    part: str,
+    arrays: Arrays,
+    layout: Mapping[str, Like],
+    growing: tuple[str, ...] = (),
+    of: tuple[int, ...] = (),
 ) -> dict[str, npt.NDArray[Any]]:
     """Return copies of arrays by name, each of the type and shape that the layout gives it.
 
@@ -155,6 +157,7 @@ def copies_like(
         arrays: The arrays. Reals may be of single precision.
         layout: What they must be like.
         growing: Names of those whose first length is free.
+        of: Lengths before those of the layout: (m,) for columns of m states.
 
     Raises:
         ConfigError: for other names, other shapes, or whole numbers of another type.
@@ -163,8 +166,8 @@ def copies_like(
         odd = sorted(set(arrays) ^ set(layout))
         raise ConfigError(part, odd, f"exactly {', '.join(layout)}")
     for name, (shape, dtype) in layout.items():
-        array, free = arrays[name], int(name in growing)
-        if array.ndim != len(shape) or array.shape[free:] != shape[free:]:
+        array, free, lengths = arrays[name], int(name in growing), (*of, *shape)
+        if array.ndim != len(lengths) or array.shape[free:] != lengths[free:]:
             raise ConfigError(f"{part}.{name}", array.shape, f"of shape {shape}")
         if dtype is np.int64 and array.dtype != np.int64:
             raise ConfigError(f"{part}.{name}", str(array.dtype), "int64")

@@ -250,38 +250,6 @@ class MovingWindow:
         self.run_checked(spec, block, windows, pieces, out, measured)
         return block.list[0], windows.list[0], features_of(out), measured
 
-    def update_each(
-        self,
-        spec: SubspaceSpec,
-        states: Sequence[Any],
-        windows: Sequence[WindowState],
-        pieces: Pieces,
-        extras: tuple[str, ...] = (),
-    ) -> tuple[list[Any], list[WindowState], Features, MovingMismatch]:
-        """Run rows of m models through copies of their states and windows; see `run`.
-
-        Args:
-            spec: The spec that all were made with.
-            states: (m,) tracker states.
-            windows: (m,) window states, one beside each.
-            pieces: The rows and whose they are.
-            extras: "q" and "s" ask for those features too.
-
-        Returns:
-            The new states of both, the features of all n rows and the windows' values after each.
-
-        Raises:
-            ConfigError: as `update`.
-        """
-        _check_tracker(spec)
-        tracker = get_tracker(spec.tracker)
-        if not len(states):
-            features = tracker.update_each(spec, [], pieces, extras)[1]
-            return [], [], features, no_mismatch(len(features.valid))
-        block, moved = tracker.pack(spec, states), self.pack(spec, windows)
-        features, measured = self.run(spec, block, moved, pieces, extras)
-        return block.states(), moved.states(), features, measured
-
     def pack(self, spec: SubspaceSpec, windows: Sequence[WindowState]) -> FixedBlock[WindowState]:
         """Copy windows of models into a block; `Block.states` is the way back.
 

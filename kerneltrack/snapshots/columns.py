@@ -1,7 +1,7 @@
 """Trackers' states decoded many at a time: what `codec.decode` checks, of whole columns at once.
 
-A state that anything is wrong with is left out, and whoever decodes it by itself is told what. Of
-the headers, which differ in what they say of their model, the rest is read once.
+Where anything is wrong with one of them all are left out: who decodes them one by one learns which
+it is, and why. The headers differ in what they say of their model; the rest is read once.
 """
 
 from __future__ import annotations
@@ -11,14 +11,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from kerneltrack.limits import MOST_GIVEN
 from kerneltrack.registry import get_tracker
-from kerneltrack.trackers.common.columns import within
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 _BEGIN = '{"about": '
@@ -33,7 +30,7 @@ class _Rest(NamedTuple):
 
 
 def decode_columns(
-    texts: Sequence[str], columns: Mapping[str, npt.NDArray[Any]], own: bool = False
+    texts: Sequence[str], columns: dict[str, npt.NDArray[Any]], own: bool = False
 ) -> list[codec.Snapshot | None]:
     """Decode states of trackers, nothing beside them.
 
@@ -44,7 +41,7 @@ def decode_columns(
 
     Returns:
         A snapshot each, as `codec.decode` gives it, but that its arrays are parts of larger ones;
-        None of a state that `codec.decode` may have something to say of.
+        None of those among which `codec.decode` may refuse one.
     """
     found: list[codec.Snapshot | None] = [None] * len(texts)
     abouts: list[Any] = [None] * len(texts)
@@ -72,17 +69,16 @@ def decode_columns(
 
 
 def _states(
-    spec: SubspaceSpec, columns: Mapping[str, npt.NDArray[Any]], own: bool
+    spec: SubspaceSpec, columns: dict[str, npt.NDArray[Any]], own: bool
 ) -> Sequence[Any | None]:
-    tracker = get_tracker(spec.tracker)
-    states: list[Any | None] = tracker.from_columns(spec, columns)
-    if own:
-        return states
-    for name in codec.COUNTS:
-        if name in columns and columns[name].dtype == np.int64:
-            room = within(columns[name], 0, MOST_GIVEN).tolist()
-            states = [state if good else None for state, good in zip(states, room, strict=True)]
-    return states
+    """Return m states, parts of their columns; None of all where one of them may be damaged."""
+    count = len(next(iter(columns.values()), ()))
+    try:
+        whole = get_tracker(spec.tracker).from_arrays(spec, columns, (count,))
+        codec.check_room(whole, own)
+    except codec.DAMAGES:
+        return [None] * count
+    return [*map(type(whole)._make, zip(*whole, strict=True))]
 
 
 @lru_cache(maxsize=64)

@@ -89,6 +89,16 @@ def assert_same(features: Features, span: slice, alone: Features) -> None:
     assert feature_bytes(features, span) == feature_bytes(alone)
 
 
+def run_each(
+    spec: SubspaceSpec, states: list[Any], pieces: Pieces, learn: bool = True
+) -> tuple[list[Any], Features]:
+    """Run rows of models through copies of their states; return the new ones, and the features."""
+    tracker = get_tracker(spec.tracker)
+    block = tracker.pack(spec, states)
+    said = tracker.run(spec, block, pieces, learn=learn)
+    return block.states(), said
+
+
 @settings(max_examples=12)
 @given(data=st.data(), models=models_of)
 @pytest.mark.parametrize("name", SPECS)
@@ -96,29 +106,25 @@ def test_many_at_once_are_each_alone(name: str, data: st.DataObject, models: lis
     spec, extras = SPECS[name], extras_of(name)
     tracker = get_tracker(spec.tracker)
     alone = [begin(spec, model) for model in models]
-    states = list(alone)
     block = tracker.pack(spec, alone)
     for turn in range(3):
         order = data.draw(st.permutations(range(len(models))))
         # Not all of them have rows each time.
         order = order[: data.draw(st.integers(0, len(models)))]
         pieces, spans = laid_out(models, turn, order)
-        seen = tracker.project_each(spec, [states[i] for i in order], pieces, extras)
-        after, said = tracker.update_each(spec, [states[i] for i in order], pieces, extras)
-        packed = tracker.run(spec, block, pieces._replace(models=np.array(order, int)), extras)
-        assert feature_bytes(packed) == feature_bytes(said)
-        for place, span, state in zip(order, spans, after, strict=True):
+        pieces = pieces._replace(models=np.array(order, int))
+        seen = tracker.run(spec, block, pieces, extras, learn=False)
+        said = tracker.run(spec, block, pieces, extras)
+        for place, span in zip(order, spans, strict=True):
             rows, times = pieces.rows[span], times_of(len(pieces.rows))[span]
             assert_same(seen, span, tracker.project(spec, alone[place], rows, extras))
             alone[place], wanted = tracker.update(spec, alone[place], rows, extras, times)
             assert_same(said, span, wanted)
-            states[place] = state
         nobody = np.ones(len(pieces.rows), bool)
         for span in spans:
             nobody[span] = False
         assert not said.valid[nobody].any()
         wanted_states = [state_bytes(state) for state in alone]
-        assert [state_bytes(state) for state in states] == wanted_states
         assert [state_bytes(state) for state in block.states()] == wanted_states
 
 
@@ -129,21 +135,20 @@ def test_windows_go_along_as_alone(name: str, data: st.DataObject, models: list[
     spec, extras, moving = SPECS[name], extras_of(name), MovingWindow(8)
     alone = [begin(spec, model) for model in models]
     windows = [moving.init(spec, state) for state in alone]
-    states, beside = list(alone), list(windows)
+    block, beside = get_tracker(spec.tracker).pack(spec, alone), moving.pack(spec, windows)
     for turn in range(3):
         order = data.draw(st.permutations(range(len(models))))
         pieces, spans = laid_out(models, turn, order)
-        before = [states[i] for i in order], [beside[i] for i in order]
-        after, moved, said, measured = moving.update_each(spec, *before, pieces, extras)
-        for n, (place, span) in enumerate(zip(order, spans, strict=True)):
+        pieces = pieces._replace(models=np.array(order, int))
+        said, measured = moving.run(spec, block, beside, pieces, extras)
+        for place, span in zip(order, spans, strict=True):
             own = pieces.rows[span], extras, times_of(len(pieces.rows))[span]
             state, window, wanted, value = moving.update(spec, alone[place], windows[place], *own)
             assert_same(said, span, wanted)
             assert [raw(part[span]) for part in measured] == [raw(part) for part in value]
-            assert state_bytes(after[n]) == state_bytes(state)
-            assert state_bytes(moved[n]) == state_bytes(window)
+            assert state_bytes(block.state(place)) == state_bytes(state)
+            assert state_bytes(beside.state(place)) == state_bytes(window)
             alone[place], windows[place] = state, window
-            states[place], beside[place] = after[n], moved[n]
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -171,20 +176,19 @@ def test_pieces_of_one_model_run_in_their_order(name: str) -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_one_damaged_model_of_fifty_costs_no_other(name: str) -> None:
     spec = SPECS[name]
-    tracker = get_tracker(spec.tracker)
     rows = np.concatenate([walk(seed, 6, WIDTH) for seed in range(50)])
     stops = np.arange(1, 51) * 6
     pieces = Pieces(rows, stops - 6, stops, times_of(300))
     sound = [begin(spec, Model(str(seed), rows[:seed], ())) for seed in range(50)]
-    sound, _ = tracker.update_each(spec, sound, pieces)
-    wanted, expected = tracker.update_each(spec, sound, pieces)
+    sound, _ = run_each(spec, sound, pieces)
+    wanted, expected = run_each(spec, sound, pieces)
     damaged = {
         field: np.full_like(array, np.nan) if array.dtype == np.float64 else array.copy()
         for field, array in sound[17]._asdict().items()
     }
     states = [*sound[:17], type(sound[17])(**damaged), *sound[18:]]
     before = state_bytes(states[17])
-    after, said = tracker.update_each(spec, states, pieces)
+    after, said = run_each(spec, states, pieces)
     others = np.ones(300, bool)
     others[pieces.starts[17] : pieces.stops[17]] = False
     assert feature_bytes(said, others) == feature_bytes(expected, others)
@@ -209,31 +213,21 @@ def test_models_begin_together_as_alone(name: str, keys: list[str] | None) -> No
 
 
 @pytest.mark.parametrize("name", FIXED)
-def test_tables_and_columns_are_written_in_place(name: str) -> None:
+def test_tables_are_written_in_place(name: str) -> None:
     spec = SPECS[name]
     tracker, rows = get_tracker(spec.tracker), walk(5, 40, WIDTH)
     states = [begin(spec, Model(key, rows[:9], ())) for key in "abc"]
     pieces = Pieces(rows, np.array([0, 10, 10]), np.array([10, 10, 40]), times_of(40))
-    wanted, _ = tracker.update_each(spec, states, pieces)
+    wanted, _ = run_each(spec, states, pieces)
     table = np.frombuffer(b"".join(map(tracker.state_bytes, states)), np.uint8).reshape(3, -1)
     table = table.copy()
-    tracker.run(spec, tracker.pack_table(spec, WIDTH, table), pieces)
-    assert [row.tobytes() for row in table] == [*map(tracker.state_bytes, wanted)]
-    columns = {
-        field: np.stack(arrays)
-        for field, arrays in zip(states[0]._fields, zip(*states, strict=True), strict=True)
-    }
-    block = tracker.pack_columns(spec, columns)
+    block = tracker.pack_table(spec, WIDTH, table)
     tracker.run(spec, block, pieces)
-    for field, column in columns.items():
-        assert raw(column) == raw(np.stack([getattr(state, field) for state in wanted]))
-        assert raw(block.column(field)) == raw(column)
+    assert [row.tobytes() for row in table] == [*map(tracker.state_bytes, wanted)]
+    for field in states[0]._fields:
+        assert raw(block.column(field)) == raw(np.stack([getattr(one, field) for one in wanted]))
     with pytest.raises(ConfigError, match="state"):
         tracker.pack_table(spec, WIDTH, table[:, 8:])
-    with pytest.raises(ConfigError, match="column counts"):
-        tracker.pack_columns(spec, columns | {"counts": columns["counts"][:, :-1]})
-    with pytest.raises(ConfigError, match="exactly"):
-        tracker.pack_columns(spec, {"scale": columns["scale"]})
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -263,18 +257,15 @@ def test_windows_that_do_not_fit_are_an_error(name: str) -> None:
     pieces = Pieces(rows, np.array([0]), np.array([40]), times_of(40))
     block, windows = tracker.pack(spec, [state]), moving.pack(spec, [window])
     with pytest.raises(ConfigError, match="windows"):
-        moving.update_each(spec, [state], [], pieces)
+        moving.pack(spec, [])
     with pytest.raises(ConfigError, match="windows"):
-        moving.update_each(spec, [state], [window, window], pieces)
+        moving.run(spec, block, moving.pack(spec, [window, window]), pieces)
     with pytest.raises(ConfigError, match="window"):
-        moving.update_each(spec, [state], [MovingWindow(9).init(spec, state)], pieces)
+        moving.pack(spec, [MovingWindow(9).init(spec, state)])
     with pytest.raises(ConfigError, match="measured"):
         moving.run(spec, block, windows, pieces, measured=no_mismatch(39))
     with pytest.raises(ConfigError, match=r"out\."):
         moving.run(spec, block, windows, pieces, out=tracker.room(spec, 41))
-    states, moved, said, measured = moving.update_each(spec, [], [], pieces)
-    assert (states, moved) == ([], [])
-    assert len(said.loss) == len(measured.value) == 40
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -293,24 +284,21 @@ def test_what_does_not_fit_is_an_error(name: str) -> None:
         (fine._replace(models=np.array([-1])), "models"),
     ):
         with pytest.raises(ConfigError, match=field):
-            tracker.update_each(spec, [state], pieces)
+            run_each(spec, [state], pieces)
         with pytest.raises(ConfigError, match=field):
-            tracker.project_each(spec, [state], pieces)
+            run_each(spec, [state], pieces, learn=False)
     rank = 4 if spec.tracker == "rows" else spec.rank
     wide = tracker.init(dataclasses.replace(spec, rank=rank), walk(1, 20, 4))
     with pytest.raises(ConfigError, match="widths"):
-        tracker.update_each(spec, [state, wide], fine)
-    states, said = tracker.update_each(spec, [], fine)
-    assert states == []
-    assert said.valid.tolist() == [False] * 10
-    assert len(tracker.project_each(spec, [], fine).loss) == 10
+        tracker.pack(spec, [state, wide])
+    with pytest.raises(ConfigError, match="widths"):
+        tracker.pack(spec, [])
 
 
 @pytest.mark.parametrize("name", [name for name in FIXED if SPECS[name].tracker != "rows"])
 def test_states_of_another_spec_are_refused(name: str) -> None:
     spec = SPECS[name]
     other = dataclasses.replace(spec, novelty_window=spec.novelty_window + 1)
-    tracker, rows = get_tracker(spec.tracker), walk(6, 10, WIDTH)
-    state = begin(other, Model("a", rows, ()))
+    state = begin(other, Model("a", walk(6, 10, WIDTH), ()))
     with pytest.raises(ConfigError, match="states"):
-        tracker.update_each(spec, [state], Pieces(rows, np.array([0]), np.array([10])))
+        get_tracker(spec.tracker).pack(spec, [state])

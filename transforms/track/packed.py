@@ -182,39 +182,38 @@ def checked(work: Work, names: Sequence[str], models: Sequence[Packed], width: i
     Raises:
         DataError: if one is damaged.
     """
-    spec: Any = work.spec
-    tracker: Any = get_tracker(spec.tracker)
-    if tracker.grows or work.hold is not None or work.measure is not None:
-        found = []
-        for name, packed in zip(names, models, strict=True):
-            again = pack(work, unpack(work, packed, name))
-            found.append(again._replace(ran=packed.ran))
-        return found
-    if not models:
-        return []
-    places = tracker.places(spec, width)
-    blocks = side_by_side([packed.body for packed in models], places.size)
-    states = tracker.from_columns(spec, places.columns(blocks))
-    sound = np.ones(len(models), np.bool_)
-    referred = [at for at, packed in enumerate(models) if packed.moving]
-    if work.reference is not None and referred:
-        folded = [models[at].moving for at in referred]
-        unfolded, sized = references.unfold(work.reference, width, folded)
-        size = references.parts_of(work.reference, width).kept.size
-        held = Parts(unfolded, side_by_side([models[at].kept for at in referred], size))
-        sound[referred] = sized & references.sound_of_each(work.reference, width, held)
-    if work.drift is not None:
-        size = detectors.places_of(work.drift).size
-        detected = side_by_side([packed.drift for packed in models], size)
-        sound &= detectors.sound_of_each(work.drift, detected)
-    found = []
-    for name, packed, state, well in zip(names, models, states, sound.tolist(), strict=True):
-        if state is None or not well:
-            # Says what is wrong with it.
-            found.append(pack(work, unpack(work, packed, name))._replace(ran=packed.ran))
+    tracker: Any = get_tracker(work.spec.tracker)
+    if models and not (tracker.grows or work.hold is not None or work.measure is not None):
+        try:
+            bodies = _checked_together(work, models, width)
+        except (ConfigError, ValueError):
+            pass  # One of them is damaged: it says so below.
         else:
-            found.append(packed._replace(body=tracker.state_bytes(state), known=True))
-    return found
+            pairs = zip(models, bodies, strict=True)
+            return [packed._replace(body=body, known=True) for packed, body in pairs]
+    each = zip(names, models, strict=True)
+    return [pack(work, unpack(work, own, name))._replace(ran=own.ran) for name, own in each]
+
+
+def _checked_together(work: Work, models: Sequence[Packed], width: int) -> list[bytes]:
+    """Return the trackers' arrays of models, at least one, after a look at all values.
+
+    Raises:
+        ConfigError: if one is damaged.
+    """
+    spec: Any = work.spec
+    places = get_tracker(spec.tracker).places(spec, width)
+    blocks = side_by_side([packed.body for packed in models], places.size)
+    columns = places.columns(blocks)
+    states = get_tracker(spec.tracker).from_arrays(spec, columns, (len(models),))
+    for column, array in zip(columns.values(), states, strict=True):
+        column[...] = array
+    folded = [Parts(packed.moving, packed.kept) for packed in models if packed.moving]
+    if work.reference is not None and folded:
+        references.check_each(work.reference, width, folded)
+    if work.drift is not None:
+        detectors.check_each(work.drift, [packed.drift for packed in models])
+    return [block.tobytes() for block in blocks]
 
 
 class PackedModels:
@@ -280,7 +279,7 @@ class PackedModels:
         places = _window_places(self._work, width)
         bodies = [_window_parts(self._work, head)[0] for head in self._heads]
         self._window = side_by_side(bodies, places.size)
-        return FixedBlock.of_table(WindowState, places, self._window, width)
+        return FixedBlock(WindowState, places, self._window, width)
 
     def _turned(self) -> npt.NDArray[np.int64]:
         """Return how many blocks of rows each reference has ended, (m,)."""

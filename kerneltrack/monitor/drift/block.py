@@ -12,9 +12,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.limits import MOST, likes
+from kerneltrack.limits import likes
 from kerneltrack.monitor.drift.detector import (
-    USUAL,
     Alerts,
     DriftState,
     FloatArray,
@@ -76,13 +75,14 @@ def state_at(spec: DriftSpec, blocks: Blocks, place: int) -> DriftState:
     return DriftState(*places_of(spec).one(blocks, place))
 
 
-def sound_of_each(spec: DriftSpec, blocks: Blocks) -> npt.NDArray[np.bool_]:
-    """Return which states `unpack` would take, (m,), of (m, bytes)."""
-    states = columns_of(spec, blocks)
-    counts = states.counts
-    sound = (counts >= 0).all(axis=1) & (counts <= MOST).all(axis=1)
-    fine: npt.NDArray[np.bool_] = sound & (counts[:, 0] < spec.block)
-    return fine & ~(states.reals[:, USUAL] < 0.0)
+def check_each(spec: DriftSpec, packed: Sequence[bytes]) -> None:
+    """Check states that `pack` wrote.
+
+    Raises:
+        ConfigError: if `unpack` refuses one of them.
+    """
+    blocks = side_by_side(packed, places_of(spec).size)
+    from_arrays(spec, columns_of(spec, blocks)._asdict(), (len(packed),))
 
 
 def beside_each_other(spec: DriftSpec, states: Sequence[DriftState]) -> Blocks:

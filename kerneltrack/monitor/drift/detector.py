@@ -130,18 +130,26 @@ def arrays(state: DriftState) -> dict[str, npt.NDArray[Any]]:
     return dict(state._asdict())
 
 
-def from_arrays(spec: DriftSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> DriftState:
+def from_arrays(
+    spec: DriftSpec, arrays: Mapping[str, npt.NDArray[Any]], of: tuple[int, ...] = ()
+) -> DriftState:
     """Make a state of what `arrays` gave.
+
+    Args:
+        spec: The spec.
+        arrays: The arrays.
+        of: (m,) for those of m states, (m, ...) each, none of which may be refused then.
 
     Raises:
         ConfigError: for other names or shapes than the spec gives them, or counts that no state
             has.
     """
-    state = DriftState(**copies_like("drift", arrays, likes(init(spec)._asdict())))
+    like = likes(init(spec)._asdict())
+    state = DriftState(**copies_like("drift", arrays, like, of=of))
     check_counts("drift.counts", state.counts, Limit("losses that wait", 0, spec.block - 1))
-    usual = float(state.reals[USUAL])
-    if usual < 0.0:
-        raise ConfigError("drift.reals, usual loss", usual, "at least 0")
+    usual = state.reals[..., USUAL]
+    if (usual < 0.0).any():
+        raise ConfigError("drift.reals, usual loss", float(usual.min()), "at least 0")
     return state
 
 

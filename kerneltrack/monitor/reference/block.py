@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import local_times
-from kerneltrack.monitor.reference import state as held
 from kerneltrack.monitor.reference.episodes import (
     Episode,
     Told,
@@ -203,9 +202,18 @@ def columns_of(spec: ReferenceSpec, width: int, blocks: Parts) -> dict[str, npt.
     }
 
 
-def sound_of_each(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
-    """Return which references `unpack` would take, (m,), of (m, bytes) of each part."""
-    return held.sound_of_each(spec, columns_of(spec, width, blocks))
+def check_each(spec: ReferenceSpec, width: int, folded: Sequence[Parts]) -> None:
+    """Check references that `pack` wrote, at least one.
+
+    Raises:
+        ConfigError: if `unpack` refuses one of them.
+    """
+    moving, fine = unfold(spec, width, [parts.moving for parts in folded])
+    if not fine.all():
+        raise ConfigError("reference", f"{len(moving)} states", "bytes of their rows each")
+    kept = side_by_side([parts.kept for parts in folded], parts_of(spec, width).kept.size)
+    columns = columns_of(spec, width, Parts(moving, kept))
+    from_arrays(spec, held.storable(columns), (len(folded),))
 
 
 def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArray) -> Parts:

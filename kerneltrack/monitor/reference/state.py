@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import (
-    MOST,
     Like,
     Limit,
     check_counts,
@@ -353,8 +352,15 @@ def storable(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[An
     return {**arrays, **{name: arrays[name].astype(np.int64) for name in FLAGS}}
 
 
-def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> ReferenceState:
+def from_arrays(
+    spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]], of: tuple[int, ...] = ()
+) -> ReferenceState:
     """Make a state of what `arrays` gave.
+
+    Args:
+        spec: The spec.
+        arrays: The arrays.
+        of: (m,) for those of m states, (m, ...) each, none of which may be refused then.
 
     Raises:
         ConfigError: for other names or shapes than the spec gives them, or counts that no state
@@ -362,66 +368,40 @@ def from_arrays(spec: ReferenceSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> 
     """
     own = {name: array for name, array in arrays.items() if not name.startswith("kernel.")}
     scale = own.get("scale", np.zeros(0))
-    if scale.ndim != 1 or not len(scale):
+    if scale.ndim != len(of) + 1 or not scale.shape[-1]:
         raise ConfigError("reference.scale", scale.shape, "of shape (D,)")
-    like = {**layout(spec, len(scale)), **dict.fromkeys(FLAGS, whole(BLOCK))}
-    tables = Tables(**copies_like("reference", own, like))
+    width = scale.shape[-1]
+    like = {**layout(spec, width), **dict.fromkeys(FLAGS, whole(BLOCK))}
+    tables = Tables(**copies_like("reference", own, like, of=of))
     tables = tables._replace(**{name: getattr(tables, name) != 0 for name in FLAGS})
     check_positive("reference.scale", tables.scale)
     check_positive("reference.unseen", tables.unseen)
-    seen = int(tables.counts[SEEN])
-    none_is_open = bool(tables.counts[OPENED] == -1)
-    if none_is_open:
-        tables.counts[OPENED] = 0
-    check_counts("reference.counts", tables.counts, *_FIXED, *_limits(_UP_TO_SEEN, seen))
+    counts = tables.counts.copy()
+    counts[..., OPENED] += counts[..., OPENED] == -1  # None is open.
+    seen = counts[..., SEEN]
+    check_counts("reference.counts", counts, *_FIXED)
     # A block's rows are learned at its end: up to all of them, whatever part of it was seen here.
-    whole_blocks = seen - next_place(tables) + BLOCK
-    check_counts("reference.counts", tables.counts, *_limits(_UP_TO_BLOCK, whole_blocks))
-    if none_is_open:
-        tables.counts[OPENED] = -1
-    for name in _RUNS:
-        check_whole(f"reference.{name}", getattr(tables, name), 0, seen)
-    _check_moving(tables, seen)
-    if not np.array_equal(tables.causes, _causes_of(spec, len(scale))):
-        raise ConfigError("reference.causes", tables.causes.tolist(), "those of the spec")
-    named = {
-        name.removeprefix("kernel."): array
-        for name, array in arrays.items()
-        if name.startswith("kernel.")
-    }
-    kernel = KERNEL.from_arrays(spec.kernel, named)
-    if len(kernel.scale) != len(scale):
-        raise ConfigError("reference.kernel.scale", kernel.scale.shape, f"of shape ({len(scale)},)")
-    return ReferenceState(tables, kernel)
-
-
-def sound_of_each(spec: ReferenceSpec, columns: Mapping[str, npt.NDArray[Any]]) -> BoolArray:
-    """Return which references `from_arrays` takes, (m,).
-
-    Args:
-        spec: The spec.
-        columns: By name of what `arrays` gives, of the right types, (m, ...) of the right shapes.
-    """
-    counts = columns["counts"].copy()
-    counts[:, OPENED][counts[:, OPENED] == -1] = 0
-    seen = counts[:, SEEN]
     whole_blocks = seen - next_places(counts) + BLOCK
-    good: BoolArray = np.asarray(((counts >= 0) & (counts <= MOST)).all(axis=1))
-    for limit in _FIXED:
-        good &= counts[:, limit.place] <= limit.most
     for named, most in ((_UP_TO_SEEN, seen), (_UP_TO_BLOCK, whole_blocks)):
-        for place in named.values():
-            good &= counts[:, place] <= most
+        for name, place in named.items():
+            check_whole(f"reference.counts, {name}", counts[..., place], 0, most)
     for name in _RUNS:
-        runs = columns[name]
-        good &= ((runs >= 0) & (runs <= seen[:, np.newaxis])).all(axis=1)
-    good &= _sound_moving(columns, seen)
-    good &= (columns["causes"] == _causes_of(spec, columns["causes"].shape[1])).all(axis=1)
-    for name in ("scale", "unseen"):
-        good &= ((columns[name] > 0.0) & (columns[name] < math.inf)).all(axis=1)
-    kernel = {name: columns[f"kernel.{name}"] for name in CovarianceState._fields}
-    good &= [state is not None for state in KERNEL.from_columns(spec.kernel, kernel)]
-    return good
+        check_whole(f"reference.{name}", getattr(tables, name), 0, seen[..., np.newaxis])
+    _check_moving(tables, seen)
+    if (tables.causes != _causes_of(spec, width)).any():
+        raise ConfigError("reference.causes", tables.causes.tolist(), "those of the spec")
+    kernel = KERNEL.from_arrays(
+        spec.kernel,
+        {
+            name.removeprefix("kernel."): array
+            for name, array in arrays.items()
+            if name.startswith("kernel.")
+        },
+        of,
+    )
+    if kernel.scale.shape != scale.shape:
+        raise ConfigError("reference.kernel.scale", kernel.scale.shape, f"of shape ({width},)")
+    return ReferenceState(tables, kernel)
 
 
 def _most_lows(streams: int) -> IntArray:
@@ -429,36 +409,19 @@ def _most_lows(streams: int) -> IntArray:
     return np.array([MOST_SPARED, max(streams - 1, 0), 1, MOST_MEMORY, MOST_MEMORY], np.int64)
 
 
-def _check_moving(tables: Tables, seen: int) -> None:
-    """Check what leads the loops of a reference that moves.
+def _check_moving(tables: Tables, seen: IntArray) -> None:
+    """Check what leads the loops of a reference that moves; `seen`: rows of each reference.
 
     Raises:
         ConfigError: for a number that no state has.
     """
-    streams = len(tables.evidences)
+    streams = tables.evidences.shape[-2]
     if not streams:
         return
-    check_whole("reference.lows", tables.lows[:-1, [0, 2]], 0, seen)
+    lows = tables.lows
+    check_whole("reference.lows", lows[..., :-1, [0, 2]], 0, seen[..., np.newaxis, np.newaxis])
     for place, most in enumerate(_most_lows(streams).tolist()):
         least = -1 if place == WAITING else 0
-        check_whole("reference.lows", tables.lows[-1:, place], least, most)
-    check_whole("reference.lows", tables.lows[-1:, AFTER_GAP], 0, seen)
-    check_positive("reference.evidences", tables.evidences[:, MOVING_LIMIT])
-
-
-def _sound_moving(columns: Mapping[str, npt.NDArray[Any]], seen: IntArray) -> BoolArray:
-    """Return which references `_check_moving` takes, (m,); all that do not move."""
-    lows, limits = columns["lows"], columns["evidences"][:, :, MOVING_LIMIT]
-    if not limits.shape[1]:
-        return np.ones(len(lows), np.bool_)
-    rows, last = lows[:, :-1, [0, 2]], lows[:, -1]
-    good = ((rows >= 0) & (rows <= seen[:, np.newaxis, np.newaxis])).all(axis=(1, 2))
-    good &= (last[:, :WAITING] >= 0).all(axis=1) & (last[:, WAITING] >= -1)
-    good &= (last[:, :AFTER_GAP] <= _most_lows(limits.shape[1])).all(axis=1)
-    good &= (last[:, AFTER_GAP] >= 0) & (last[:, AFTER_GAP] <= seen)
-    good &= ((limits > 0.0) & (limits < math.inf)).all(axis=1)
-    return np.asarray(good)
-
-
-def _limits(named: Mapping[str, int], most: int) -> list[Limit]:
-    return [Limit(name, place, most) for name, place in named.items()]
+        check_whole("reference.lows", lows[..., -1, place], least, most)
+    check_whole("reference.lows", lows[..., -1, AFTER_GAP], 0, seen)
+    check_positive("reference.evidences", tables.evidences[..., MOVING_LIMIT])

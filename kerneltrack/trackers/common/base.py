@@ -2,18 +2,13 @@
 
 `init` makes the state from a model's first rows (it looks at them, it does not learn them),
 `update` runs rows through it in order and returns a new state, `project` gives the features of rows
-without learning. Each has its function for many models, of which it is the case of one:
-
-| one model | many models | many, packed |
-|---|---|---|
-| `init` | `init_each` | `init_each` |
-| `update` | `update_each` | `run` |
-| `project` | `project_each` | `run(..., learn=False)` |
+without learning. Each is the case of one model of a function for many: `init_each`, `run`, and
+`run(..., learn=False)`.
 
 Models of one call have one spec and one width. Their rows are in one table, and two arrays say
-where each one's begin and end. *Packed* models are a `Block`, which `run` writes to in place: made
-of states (`pack`), of a table of bytes (`pack_table`) or of columns (`pack_columns`), and read by
-`Block.states` and `Block.column`. A moving window goes along likewise (`monitor/moving.py`).
+where each one's begin and end. They are a `Block`, which `run` writes to in place: made of states
+(`pack`) or of a table of bytes (`pack_table`), and read by `Block.states` and `Block.column`. A
+moving window goes along likewise (`monitor/moving.py`).
 
 What a call gives of a model is, bit for bit, what it gives of the model alone. Rows are refused one
 by one, and no row or state of one model is seen by another.
@@ -22,7 +17,7 @@ by one, and no row or state of one model is seen by another.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -43,7 +38,6 @@ from kerneltrack.trackers.common.calls import (
     restored,
     stamps_of,
 )
-from kerneltrack.trackers.common.columns import restored_columns
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.first_rows import look_at_each
 from kerneltrack.trackers.common.loop import (
@@ -111,7 +105,11 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         return ()
 
     def sound(self, spec: Spec, state: State) -> State:
-        """Return a state that was read, after a look at its values."""
+        """Return a state that was read, or the columns (m, ...) of several, after a look at values.
+
+        Raises:
+            ConfigError: naming the array or count that no state has.
+        """
         return state
 
     def pack(self, spec: Spec, states: Sequence[State]) -> Block[State]:
@@ -138,21 +136,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         Raises:
             ConfigError: for rows of another length.
         """
-        return FixedBlock.of_table(self.state_type, self.places(spec, width), table, width)
-
-    def pack_columns(self, spec: Spec, columns: Mapping[str, npt.NDArray[Any]]) -> Block[State]:
-        """Return a block over the states' arrays by name, (m, ...) each.
-
-        Args:
-            spec: The spec.
-            columns: As of `arrays`, of all models; the block writes to them. Nothing is looked at
-                but shapes and types: what comes from outside goes through `from_columns` first.
-
-        Raises:
-            ConfigError: for arrays of other names, shapes or types.
-        """
-        width = columns["scale"].shape[-1] if "scale" in columns else 0
-        return FixedBlock(self.state_type, self.places(spec, width), columns, width)
+        return FixedBlock(self.state_type, self.places(spec, width), table, width)
 
     def init_each(
         self,
@@ -186,13 +170,18 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         if not self.begins_alike or not _sound_first_rows(matrix, begins, ends):
             spans = zip(begins.tolist(), ends.tolist(), names, strict=True)
             return self.pack(spec, [self.init(spec, matrix[a:b], key) for a, b, key in spans])
-        columns = {name: _repeated(array, len(begins)) for name, array in one._asdict().items()}
+        places = self.places(spec, matrix.shape[1])
+        table = np.zeros((len(begins), places.size), np.uint8)
+        columns = places.columns(table)
+        for name, array in one._asdict().items():
+            if array.any():  # The table is zeros, as the system gives them.
+                columns[name][...] = array
         for name, array in look_at_each(spec, matrix, begins, ends)._asdict().items():
             if name in columns:
                 columns[name][...] = array
         if keys is not None:
             self.put_keys(spec, columns, keys)
-        return self.pack_columns(spec, columns)
+        return self.pack_table(spec, matrix.shape[1], table)
 
     def put_keys(
         self, spec: Spec, columns: dict[str, npt.NDArray[Any]], keys: Sequence[str]
@@ -211,13 +200,13 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
     ) -> Features:
         """Run rows of many models through their states, which are written to: the one way to run.
 
-        All else that runs rows (`update`, `update_each`, `project`, `project_each`) is this, with
-        one model or many. A model's results are bit for bit those that it has alone, whatever the
-        others are: a refused row or a damaged state of one changes nothing of another.
+        `update` and `project` are this with one model. A model's results are bit for bit those that
+        it has alone, whatever the others are: a refused row or a damaged state of one changes
+        nothing of another.
 
         Args:
             spec: The spec that the states were made with.
-            block: The states, as of `pack`, `pack_table`, `pack_columns` or `init_each`.
+            block: The states, as of `pack`, `pack_table` or `init_each`.
             pieces: The rows, n in all, and whose they are.
             extras: "q" and "s" ask for those features too, "x" for the rows as they were scaled.
             learn: False only looks: no state is written to, no times are needed.
@@ -263,40 +252,6 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         if given is None:
             return outputs_for(spec, count, self.stored(spec), extras, width)
         return check_room(given, count, spec.rank, self.stored(spec), width)
-
-    def update_each(
-        self,
-        spec: Spec,
-        states: Sequence[State],
-        pieces: Pieces,
-        extras: tuple[str, ...] = (),
-    ) -> tuple[list[State], Features]:
-        """Run rows of m models through copies of their states; arguments as of `run`.
-
-        Returns:
-            The new states and the features of all n rows. States that come of one call share their
-            memory: who keeps one of a thousand for long copies it (`calls.copied`).
-        """
-        if not len(states):
-            return [], self._no_results(spec, pieces, extras)
-        block = self.pack(spec, states)
-        features = self.run(spec, block, pieces, extras)
-        return block.states(), features
-
-    def project_each(
-        self,
-        spec: Spec,
-        states: Sequence[State],
-        pieces: Pieces,
-        extras: tuple[str, ...] = (),
-    ) -> Features:
-        """Return the features of rows of m models under their states as they are; see `run`."""
-        if not len(states):
-            return self._no_results(spec, pieces, extras)
-        return self.run(spec, self.view(spec, states), pieces, extras, learn=False)
-
-    def _no_results(self, spec: Spec, pieces: Pieces, extras: tuple[str, ...]) -> Features:
-        return features_of(self.room(spec, len(pieces.rows), extras, width=pieces.rows.shape[1]))
 
     def update(
         self,
@@ -385,69 +340,27 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         named: dict[str, npt.NDArray[Any]] = state._asdict()
         return named
 
-    def from_arrays(self, spec: Spec, arrays: dict[str, npt.NDArray[Any]]) -> State:
+    def from_arrays(
+        self, spec: Spec, arrays: dict[str, npt.NDArray[Any]], of: tuple[int, ...] = ()
+    ) -> State:
         """Make a state of arrays that `arrays` gave.
+
+        Args:
+            spec: The spec.
+            arrays: The arrays.
+            of: (m,) for those of m states, (m, ...) each, none of which may be refused then.
 
         Raises:
             ConfigError: naming the array or count that no state has.
         """
         state: State = restored(
-            self.state_type, arrays, lambda width: self.layout(spec, width), *self.limits(spec)
-        )
-        return self.sound(spec, state)
-
-    def from_columns(
-        self, spec: Spec, columns: Mapping[str, npt.NDArray[Any]]
-    ) -> list[State | None]:
-        """Make states of columns of what `arrays` gave, (m, ...), m > 0.
-
-        Returns:
-            The states, parts of copies of the columns; None where `from_arrays` would raise.
-        """
-        count = len(next(iter(columns.values()), ()))
-        found = restored_columns(
-            self.state_type._fields,
-            columns,
+            self.state_type,
+            arrays,
             lambda width: self.layout(spec, width),
             *self.limits(spec),
+            of=of,
         )
-        if found is None:
-            return [None] * count
-        copies, good = found
-        parts = zip(*(copies[name] for name in self.state_type._fields), strict=True)
-        # Of states that are not sound, nothing is looked at any further.
-        states = [
-            self.state_type(*arrays) if well else None
-            for arrays, well in zip(parts, good.tolist(), strict=True)
-        ]
-        sound = self.sound_columns(spec, copies)
-        if sound is None:
-            return [None if state is None else self._if_sound(spec, state) for state in states]
-        return [state if well else None for state, well in zip(states, sound, strict=True)]
-
-    def sound_columns(
-        self, spec: Spec, columns: dict[str, npt.NDArray[Any]]
-    ) -> Sequence[bool] | None:
-        """Return which states, read as columns (m, ...), are those that `sound` takes.
-
-        None where a tracker knows no faster way than `sound` of each. The columns may be written
-        to, as `sound` may write to a state.
-        """
-        return None
-
-    def _if_sound(self, spec: Spec, state: State) -> State | None:
-        try:
-            return self.sound(spec, state)
-        except (ConfigError, ValueError, IndexError, OverflowError, TypeError):
-            return None
-
-
-def _repeated(array: npt.NDArray[Any], many: int) -> npt.NDArray[Any]:
-    """Return copies of an array, (many, ...): zeros as the system gives them."""
-    column = np.zeros((many, *array.shape), array.dtype)
-    if array.any():
-        column[...] = array
-    return column
+        return self.sound(spec, state)
 
 
 def _sound_first_rows(rows: FloatArray, starts: IntArray, stops: IntArray) -> bool:

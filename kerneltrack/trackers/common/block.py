@@ -9,7 +9,7 @@ rows are a list.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -59,61 +59,27 @@ class Block(abc.ABC, Generic[State]):
 
 
 class FixedBlock(Block[State]):
-    """States whose arrays keep their shapes, in the arrays of all of them.
+    """States whose arrays keep their shapes: each a row of a table, its arrays in their order.
 
     Args:
         kind: The states' type.
         places: What the arrays of one of them are like.
-        columns: Those of all by name, (m, ...) each, where each model's part is contiguous.
+        table: (m, bytes), written to in place.
         width: Channels of the rows.
 
     Raises:
-        ConfigError: for columns of other names, shapes or types.
-
-    Attributes:
-        columns: As given: written to in place.
+        ConfigError: for a table of another width.
     """
 
     def __init__(
-        self,
-        kind: type[State],
-        places: Places,
-        columns: Mapping[str, npt.NDArray[Any]],
-        width: int,
+        self, kind: type[State], places: Places, table: npt.NDArray[np.uint8], width: int
     ) -> None:
-        """Keep the columns; see the class."""
-        _check_columns(places, columns)
-        self.width = width
-        self._kind = kind
-        self._columns: Mapping[str, npt.NDArray[Any]] | None = columns
-        self._words = np.concatenate([_words_of_column(columns[n]) for n in places.likes], axis=1)
-
-    @classmethod
-    def of_table(
-        cls, kind: type[State], places: Places, table: npt.NDArray[np.uint8], width: int
-    ) -> FixedBlock[State]:
-        """Return states of which each is a row of a table, (m, bytes), its arrays in their order.
-
-        Args:
-            kind: The states' type.
-            places: What the arrays of one of them are like.
-            table: Written to in place.
-            width: Channels of the rows.
-
-        Raises:
-            ConfigError: for a table of another width.
-        """
+        """Keep the table; see the class."""
         if table.ndim != 2 or table.shape[1] != places.size:
             raise ConfigError("state", f"{table.shape[-1]} bytes", f"{places.size}")
-        block = cls.__new__(cls)
-        block.width, block._kind = width, kind
-        block._table, block._places = table, places
-        block._columns = None
-        block._words = places.structures(table)
-        return block
-
-    _table: npt.NDArray[np.uint8]
-    _places: Places
+        self.width = width
+        self._kind, self._places, self._table = kind, places, table
+        self._words = places.structures(table)
 
     @classmethod
     def of_states(
@@ -128,14 +94,12 @@ class FixedBlock(Block[State]):
         if len(body) != len(states) * places.size:
             raise ConfigError("states", f"{len(body)} bytes", f"{len(states)} of {places.size}")
         table = np.frombuffer(body, np.uint8).reshape(len(states), places.size)
-        return cls.of_table(kind, places, table, width)
+        return cls(kind, places, table, width)
 
     @property
     def columns(self) -> Mapping[str, npt.NDArray[Any]]:
         """The states' arrays by name, (m, ...), in place."""
-        if self._columns is None:
-            self._columns = self._places.columns(self._table)
-        return self._columns
+        return self._places.columns(self._table)
 
     def __len__(self) -> int:
         """Return m."""
@@ -147,25 +111,17 @@ class FixedBlock(Block[State]):
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return one array of all states, (m, ...), in place."""
-        if self._columns is None:
-            return self._places.column(self._table, name)
-        return self._columns[name]
+        return self._places.column(self._table, name)
 
     def states(self) -> list[State]:
         """Return the states, parts of the columns."""
         if len(self) == 1:
             return [self.state(0)]
-        columns = self.columns
-        return [*map(self._kind._make, zip(*(columns[n] for n in self._kind._fields), strict=True))]
+        return [*map(self._kind._make, zip(*self.columns.values(), strict=True))]
 
     def state(self, model: int) -> State:
         """Return one of the states."""
-        arrays: Iterable[npt.NDArray[Any]]
-        if self._columns is None:
-            arrays = self._places.one(self._table, model)
-        else:
-            arrays = (self._columns[name][model] for name in self._kind._fields)
-        state: State = self._kind(*arrays)
+        state: State = self._kind(*self._places.one(self._table, model))
         return state
 
 
@@ -206,27 +162,5 @@ class ListBlock(Block[State]):
 
 def words_of(states: Sequence[Any]) -> IntArray:
     """Return states as the loops take them, (m, words), of the states' own arrays."""
-    return np.frombuffer(b"".join(map(packed, states)), np.int64).reshape(len(states), -1)
-
-
-def _words_of_column(column: npt.NDArray[Any]) -> IntArray:
-    words = np.empty((len(column), column.ndim), np.int64)
-    begin = int(column.__array_interface__["data"][0])
-    words[:, 0] = begin + np.arange(len(column)) * column.strides[0]
-    words[:, 1:] = column.shape[1:]
-    return words
-
-
-def _check_columns(places: Places, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    if columns.keys() != places.likes.keys():
-        wrong = sorted(columns.keys() ^ places.likes.keys())
-        raise ConfigError("columns", wrong, f"exactly {', '.join(places.likes)}")
-    many = {len(column) for column in columns.values()}
-    if len(many) != 1:
-        raise ConfigError("columns", sorted(many), "of as many models each")
-    for name, like in places.likes.items():
-        column = columns[name]
-        fits = column.shape[1:] == like.shape and column.dtype == like.dtype
-        if not fits or not (column[:1].flags.c_contiguous and column.flags.writeable):
-            found = f"{column.dtype} {column.shape}"
-            raise ConfigError(f"column {name}", found, f"{np.dtype(like.dtype)} (m, *{like.shape})")
+    words = np.frombuffer(b"".join(map(packed, states)), np.int64)
+    return words.reshape(len(states), -1 if len(states) else 0)

@@ -251,7 +251,11 @@ def refusal(state: Any, row: npt.ArrayLike, positive: str | None = None) -> str:
 
 
 def restored(
-    state_type: Any, arrays: Arrays, layout: Callable[[int], Mapping[str, Like]], *limits: Limit
+    state_type: Any,
+    arrays: Arrays,
+    layout: Callable[[int], Mapping[str, Like]],
+    *limits: Limit,
+    of: tuple[int, ...] = (),
 ) -> Any:
     """Make a state of arrays by name, held against what leads the row loops.
 
@@ -260,6 +264,7 @@ def restored(
         arrays: Its arrays.
         layout: What they are like for rows of D channels.
         limits: Ranges of single counts.
+        of: (m,) for the arrays of m states, (m, ...) each.
 
     Raises:
         ConfigError: naming the array or count that no state has.
@@ -270,9 +275,9 @@ def restored(
             "state", sorted(set(arrays) ^ set(fields)), f"exactly {', '.join(fields)}"
         )
     scale = arrays["scale"]
-    if scale.ndim != 1 or not len(scale):
+    if scale.ndim != len(of) + 1 or not scale.shape[-1]:
         raise ConfigError("state.scale", scale.shape, "of shape (D,)")
-    state = state_type(**copies_like("state", arrays, layout(len(scale))))
+    state = state_type(**copies_like("state", arrays, layout(scale.shape[-1]), of=of))
     check_counts("state.counts", state.counts, *limits)
     check_finite("state.shift", state.shift)
     check_positive("state.scale", state.scale)

@@ -188,7 +188,7 @@ class Lanes(NamedTuple):
         return words
 
 
-def side_by_side(bodies: list[bytes], size: int) -> npt.NDArray[np.uint8]:
+def side_by_side(bodies: Sequence[bytes], size: int) -> npt.NDArray[np.uint8]:
     """Return copies of blocks of so many bytes, (m, size), to be written to."""
     return np.frombuffer(bytearray().join(bodies), np.uint8).reshape(len(bodies), size)
 

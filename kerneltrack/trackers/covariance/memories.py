@@ -94,6 +94,16 @@ def put_keys(spec: CovarianceSpec, columns: dict[str, npt.NDArray[Any]]) -> None
     lines[:, :, born : born + key] = columns["key"][:, np.newaxis]
 
 
+def check_last(field: str, counts: npt.NDArray[np.int64]) -> None:
+    """Check that the last admitted row is one of those seen; `counts`: (..., k).
+
+    Raises:
+        ConfigError: naming the count.
+    """
+    last = counts[..., covstate.LAST]
+    check_whole(f"{field}, valid rows at the last admitted one", last, 0, counts[..., places.N])
+
+
 def check(spec: CovarianceSpec, state: CovarianceState, limits: tuple[Limit, ...]) -> None:
     """Check what the row loop is led by in the memories beside that in use.
 
@@ -102,19 +112,21 @@ def check(spec: CovarianceSpec, state: CovarianceState, limits: tuple[Limit, ...
     """
     if not spec.chooses_halflife:
         return
-    length = len(state.born) + len(state.key) + len(state.counts)
-    for line in state.rival_counts.reshape(-1, length):
-        counts = line[length - len(state.counts) :]
-        check_counts("state.rival_counts", counts, *limits)
-        last = Limit("valid rows at the last admitted one", covstate.LAST, int(counts[places.N]))
-        check_counts("state.rival_counts", counts, last)
-        # No count grows faster than by so many a row.
-        check_whole("state.rival_counts", counts, most=(state.n + 1) * (spec.rank + 2))
-        if counts[places.N] != state.n:
-            raise ConfigError("state.rival_counts", int(counts[places.N]), f"{state.n} valid rows")
-    means, lives = state.choice[: len(LIVES)], state.choice[len(LIVES) :]
+    field, seen = "state.rival_counts", state.counts[..., places.N]
+    many = state.counts.shape[-1]
+    length = state.born.shape[-1] + state.key.shape[-1] + many
+    lines = state.rival_counts.reshape(*seen.shape, -1, length)
+    counts = lines[..., length - many :]
+    check_counts(field, counts, *limits)
+    check_last(field, counts)
+    # No count grows faster than by so many a row.
+    check_whole(field, counts, most=(seen[..., np.newaxis, np.newaxis] + 1) * (spec.rank + 2))
+    others = counts[..., places.N]
+    if (others != seen[..., np.newaxis]).any():
+        raise ConfigError(field, others.tolist(), f"{seen} valid rows each")
+    means, lives = state.choice[..., : len(LIVES)], state.choice[..., len(LIVES) :]
     if not (np.isfinite(means).all() and (means >= 0).all()):
         raise ConfigError("state.choice", means.tolist(), "mean losses >= 0")
-    if sorted(lives.tolist()) != sorted(life * spec.budget for life in LIVES):
-        wanted = [life * spec.budget for life in LIVES]
+    wanted = [life * spec.budget for life in LIVES]
+    if (np.sort(lives) != np.sort(wanted)).any():
         raise ConfigError("state.choice", lives.tolist(), f"the half-lives {wanted} in some order")

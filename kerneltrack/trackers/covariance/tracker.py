@@ -107,7 +107,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.limits import Like, Limit, check_counts, real, whole
+from kerneltrack.limits import Like, Limit, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import kernel_of_spec, look_at
@@ -237,17 +237,6 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
 
     def sound(self, spec: CovarianceSpec, state: CovarianceState) -> CovarianceState:
         """Return a state that was read, after a look at its values."""
-        last = Limit("valid rows at the last admitted one", covstate.LAST, state.n)
-        check_counts("state.counts", state.counts, last)
+        memories.check_last("state.counts", state.counts)
         memories.check(spec, state, self.limits(spec))
         return state
-
-    def sound_columns(
-        self, spec: CovarianceSpec, columns: dict[str, npt.NDArray[Any]]
-    ) -> list[bool] | None:
-        """Return which states, read as columns, are sound; None where memories are side by side."""
-        if spec.chooses_halflife:
-            return None
-        counts = columns["counts"]
-        good: list[bool] = (counts[:, covstate.LAST] <= counts[:, places.N]).tolist()
-        return good

@@ -216,7 +216,7 @@ class DSPair(KernelTracker[DSPairSpec, PairState]):
 
     def sound(self, spec: DSPairSpec, state: PairState) -> PairState:
         """Return a state that was read, after a look at its values."""
-        if len(state.scale) <= spec.first_view:
+        if state.scale.shape[-1] <= spec.first_view:
             allowed = f"of shape (D,), D more than first_view = {spec.first_view}"
             raise ConfigError("state.scale", state.scale.shape, allowed)
         return state

@@ -16,7 +16,7 @@ begins with ones, as Algorithms 2 and 3 print it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,13 +118,6 @@ class OKFE(KernelTracker[OKFESpec, SubspaceState]):
         """Refuse: states that grow are no rows of one table."""
         raise ConfigError("tracker", self.name, "one whose states keep their size")
 
-    def pack_columns(
-        self, spec: OKFESpec, columns: Mapping[str, npt.NDArray[Any]]
-    ) -> ListBlock[SubspaceState]:
-        """Return states of one size as a block, see `pack`; the columns are not written to."""
-        parts = zip(*(columns[name] for name in SubspaceState._fields), strict=True)
-        return self.pack(spec, [SubspaceState(*arrays) for arrays in parts])
-
     def row_call(self, spec: OKFESpec, state: SubspaceState) -> None:
         """Return none: each row makes the state larger."""
         return
@@ -175,8 +168,10 @@ class OKFE(KernelTracker[OKFESpec, SubspaceState]):
         """Return what the arrays of a state without a row are like."""
         return layout(spec, SPARE_SLOTS, width)
 
-    def from_arrays(self, spec: OKFESpec, arrays: dict[str, npt.NDArray[Any]]) -> SubspaceState:
-        """Make a state of arrays that `arrays` gave, of the size that they say."""
+    def from_arrays(
+        self, spec: OKFESpec, arrays: dict[str, npt.NDArray[Any]], of: tuple[int, ...] = ()
+    ) -> SubspaceState:
+        """Make a state of arrays that `arrays` gave, of the size that they say: of one only."""
         counts = arrays.get("counts", np.zeros(0))
         size = int(counts[places.SIZE]) if counts.shape == (places.COUNTS + 1,) else -1
         if not 0 <= size <= spec.max_rows:
@@ -189,12 +184,6 @@ class OKFE(KernelTracker[OKFESpec, SubspaceState]):
             *limits(spec, slots - 1),
         )
         return sound(spec, state)
-
-    def from_columns(
-        self, spec: OKFESpec, columns: Mapping[str, npt.NDArray[Any]]
-    ) -> list[SubspaceState | None]:
-        """Leave all to `from_arrays`: how large a state is, it says itself."""
-        return [None] * len(columns["counts"])
 
 
 def _in_turn(places: IntArray) -> Iterator[IntArray]:

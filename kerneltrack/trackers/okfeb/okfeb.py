@@ -195,12 +195,8 @@ class OKFEB(KernelTracker[OKFEBSpec, SubspaceState]):
         return limits(spec, spec.budget)
 
     def sound(self, spec: OKFEBSpec, state: SubspaceState) -> SubspaceState:
-        """Return a state that was read, after a look at its values."""
+        """Return a state that was read, after a look at its values; see `KernelTracker.sound`."""
         return sound(spec, state)
-
-    def sound_columns(self, spec: OKFEBSpec, columns: dict[str, npt.NDArray[Any]]) -> list[bool]:
-        """Return which states, read as columns, are those that `sound` takes."""
-        return sound_columns(spec, columns)
 
 
 def limits(spec: GradientSpec, budget: int) -> tuple[Limit, ...]:
@@ -212,41 +208,21 @@ def limits(spec: GradientSpec, budget: int) -> tuple[Limit, ...]:
 
 
 def sound(spec: GradientSpec, state: SubspaceState) -> SubspaceState:
-    """Return a state that was read, after a look at its values.
+    """Return a state, or columns of several, after a look at values; see `KernelTracker.sound`.
 
-    Raises:
-        ConfigError: naming the array or count that no state has.
+    What lies past the stored rows is zeroed: the loop adds it to its sums.
     """
-    most = rows_to_begin(spec)
-    _clear_padding(state)
-    # The start's rows are the only ones until there are enough of them: each takes a slot.
-    started = int(state.counts[places.STARTED])
-    if state.size != started and (started < most or state.size < started):
-        allowed = f"{started}, the rows of the start" + (" or more" if started == most else "")
-        raise ConfigError("state.counts, stored rows", state.size, allowed)
-    return state
-
-
-def sound_columns(spec: GradientSpec, columns: dict[str, npt.NDArray[Any]]) -> list[bool]:
-    """Return which states, read as columns (m, ...), are those that `sound` takes.
-
-    As there, what lies past the stored rows is zeroed.
-    """
-    most = rows_to_begin(spec)
-    size, started = columns["counts"][:, places.SIZE], columns["counts"][:, places.STARTED]
-    past = np.arange(columns["stored"].shape[2]) >= size[:, np.newaxis]
-    for name in ("stored", "factor", "image", "gram"):
-        np.copyto(columns[name], 0.0, where=past[:, np.newaxis, :])
-    np.copyto(columns["gram"], 0.0, where=past[:, :, np.newaxis])
-    columns["frame"][:, :, spec.rank :] = 0.0
-    good = (size == started) | ((started >= most) & (size >= started))
-    known: list[bool] = good.tolist()
-    return known
-
-
-def _clear_padding(state: SubspaceState) -> None:
-    """Zero what lies past the stored rows: the loop adds it to its sums."""
+    size, started = state.counts[..., places.SIZE], state.counts[..., places.STARTED]
+    past = np.arange(state.stored.shape[-1]) >= size[..., np.newaxis]
     for table in (state.stored, state.factor, state.image, state.gram):
-        table[:, state.size :] = 0.0
-    state.gram[state.size :] = 0.0
-    state.frame[:, len(state.frame) :] = 0.0
+        np.copyto(table, 0.0, where=past[..., np.newaxis, :])
+    np.copyto(state.gram, 0.0, where=past[..., np.newaxis])
+    state.frame[..., spec.rank :] = 0.0
+    # The start's rows are the only ones until there are enough of them: each takes a slot.
+    most = rows_to_begin(spec)
+    wrong = (size != started) & ((started < most) | (size < started))
+    if wrong.any():
+        first = int(started[wrong].flat[0])
+        allowed = f"{first}, the rows of the start" + (" or more" if first == most else "")
+        raise ConfigError("state.counts, stored rows", int(size[wrong].flat[0]), allowed)
+    return state

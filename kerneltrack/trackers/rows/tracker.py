@@ -111,6 +111,6 @@ class Rows(KernelTracker[RowsSpec, RowsState]):
 
     def sound(self, spec: RowsSpec, state: RowsState) -> RowsState:
         """Return a state that was read, after a look at its width."""
-        if len(state.scale) != spec.rank:
+        if state.scale.shape[-1] != spec.rank:
             raise ConfigError("state.scale", state.scale.shape, f"of shape ({spec.rank},)")
         return state
