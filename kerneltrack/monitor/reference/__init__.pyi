@@ -36,7 +36,7 @@ from .state import arrays as arrays
 from .state import from_arrays as from_arrays
 from .state import init as init
 from .state import layout as layout
-from .state import next_place as next_place
+from .state import next_places as next_places
 from .state import ready as ready
 from .state import restarted as restarted
 from .state import storable as storable

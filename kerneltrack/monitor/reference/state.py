@@ -331,11 +331,6 @@ def ready(state: ReferenceState) -> bool:
     return bool(state.tables.counts[CALIBRATED] > 0)
 
 
-def next_place(tables: Tables) -> int:
-    """Return the next row's place in its block."""
-    return int(next_places(tables.counts))
-
-
 def next_places(counts: IntArray) -> Any:
     """Return the next rows' places in their blocks, (...,), of counts (..., 22)."""
     return (counts[..., SEEN] + counts[..., PAD]) % BLOCK
