@@ -27,7 +27,7 @@ from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.base import ABSOLUTE, CORRECT, SCORED, SQUARED
 from kerneltrack.learners.common.block import update_block
 from kerneltrack.learners.common.board import Board, Line, count_each, scored_rows
-from kerneltrack.learners.common.guesses import guess, guess_each
+from kerneltrack.learners.common.guesses import guess_each
 from kerneltrack.learners.common.label_sets import no_sets
 from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
 from kerneltrack.learners.common.prequential import MAX_FEATURE
@@ -189,14 +189,8 @@ def _count(
     )
     stops = np.cumsum([len(rows.clock) for rows in settled])
     spans = np.concatenate([[0], stops[:-1]]), stops
-    known = [board.guesses for board in boards if board.guesses is not None]
-    if go_together(spec, list(zip(states, boards, strict=True))):
-        classes = np.array([len(state.classes) for state in states])
-        met: Sequence[Any]
-        met, guessed = guess_each(spec, known, inputs, numbers, classes, *spans)
-    else:
-        alone, guessed = guess(spec, boards[0].guesses, inputs, numbers)
-        met = [alone]
+    known = [board.guesses for board in boards]
+    met, guessed = guess_each(spec, known, inputs, numbers, *spans)
     # Codes are each model's own, as those of the labels.
     marks = scored_rows(spec, clock, joined_columns(said), numbers, guessed)
     boards = [board._replace(guesses=own) for board, own in zip(boards, met, strict=True)]

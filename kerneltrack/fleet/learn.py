@@ -19,12 +19,13 @@ from kerneltrack.fleet.results import Results
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.block import LearnedBlock, learn_block
-from kerneltrack.learners.common.board import Board, Line, add_rows, scored_rows
+from kerneltrack.learners.common.board import Board
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
 from kerneltrack.learners.common.label_sets import joined, moved
-from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
+from kerneltrack.learners.common.labels import MISSING
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from kerneltrack.registry import get_learner
+from kerneltrack.trackers.common.loop import FIRST
 from kerneltrack.trackers.common.scaling import Scaling
 
 IntArray = npt.NDArray[np.int64]
@@ -157,8 +158,7 @@ def learn_each(
     """Let m models predict, score and learn rows; arguments as of `learn_block`.
 
     Any rows and learners may come, or none. A row that no learner can take is refused, and its
-    label counts as missing. Where guesses met classes in another order than their learner, the
-    models run one by one.
+    label counts as missing.
 
     Raises:
         ConfigError: for a learner of another width than the inputs.
@@ -172,51 +172,27 @@ def learn_each(
         state = get_learner(spec.learner).init(spec, inputs.shape[1])
         return LearnedBlock([], get_learner(spec.learner).predict(spec, state, inputs), [], [])
     if go_together(spec, begun):
-        told = names, values
-        return learn_block(spec, begun, inputs, clock, told, starts, stops, window=window)
+        return learn_block(
+            spec, begun, inputs, clock, (names, values), starts, stops, window=window
+        )
     found = []
     for own, start, stop in zip(begun, starts.tolist(), stops.tolist(), strict=True):
-        part = slice(start, stop)
-        told = names, values[part]
-        found.append(_learn_alone(spec, *own, inputs[part], clock[part], told, window))
-    states, said, boards, lines = (list(parts) for parts in zip(*found, strict=True))
-    return LearnedBlock(states, join_each(said), boards, lines)
+        part, labelled = slice(start, stop), (names, values[start:stop])
+        given = inputs[part], clock[part], labelled, FIRST, np.full(1, stop - start)
+        found.append(learn_block(spec, [own], *given, window=window))
+    return LearnedBlock(
+        [state for each in found for state in each.states],
+        join_each([each.said for each in found]),
+        [board for each in found for board in each.boards],
+        [lines for each in found for lines in each.lines],
+    )
 
 
 def go_together(spec: LearnerSpec, begun: Sequence[tuple[Any, Board]]) -> bool:
-    """Check that learners are of one form and that their guesses met classes in their order."""
-    learner, forms = get_learner(spec.learner), set()
-    for state, board in begun:
-        known, classes = board.guesses, len(state.classes) if spec.classifies else 0
-        if known is None or not guesses.met_in_order(known, classes):
-            return False
-        channels = None if known.ridge is None else guesses.channels_of(known.ridge)
-        forms.add((learner.width(spec, state), channels))
+    """Check that learners are of one width, and the guesses beside them of one form."""
+    learner = get_learner(spec.learner)
+    forms = {(learner.width(spec, state), guesses.form(board.guesses)) for state, board in begun}
     return len(forms) == 1
-
-
-def _learn_alone(
-    spec: LearnerSpec,
-    state: Any,
-    board: Board,
-    inputs: FloatArray,
-    clock: IntArray,
-    labels: Labels,
-    window: int | None,
-) -> tuple[Any, Predictions, Board, list[Line]]:
-    """Let one model predict, score and learn rows."""
-    names, values = labels
-    learner, told = get_learner(spec.learner), _of_one(spec, names, values)
-    after, said = learner.update(spec, state, inputs, told)
-    numbers = values
-    if spec.classifies:
-        known = {name: code for code, name in enumerate(after.classes)}
-        codes = [*(known.get(name, UNUSABLE_LABEL) for name in names), MISSING]
-        numbers = np.array(codes, np.int64)[np.maximum(values, -1)]
-    met, guessed = guesses.guess(spec, board.guesses, inputs, numbers)
-    marks = scored_rows(spec, clock, said, numbers, guessed)
-    board, lines = add_rows(board._replace(guesses=met), marks, window)
-    return after, said, board, lines
 
 
 def _of_one(spec: LearnerSpec, names: Sequence[str], values: npt.NDArray[Any]) -> Any:

@@ -44,8 +44,8 @@ from kerneltrack.monitor.window_settings import MOST_MOVING
 from kerneltrack.registry import get_tracker
 from kerneltrack.settings import check_int
 from kerneltrack.trackers.common.base import loop_of
-from kerneltrack.trackers.common.block import Block, FixedBlock, ListBlock
-from kerneltrack.trackers.common.calls import copied, features_of, stamps_of
+from kerneltrack.trackers.common.block import Block, FixedBlock
+from kerneltrack.trackers.common.calls import features_of, stamps_of
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.loop import Pieces, all_rows, call_loop, matrix_of, sound_pieces
 from kerneltrack.trackers.common.places import Places
@@ -240,15 +240,11 @@ class MovingWindow:
                 needed and not there.
         """
         _check_tracker(spec)
-        matrix = matrix_of(rows, len(state.scale))
-        count, width = matrix.shape
-        self._check(places_of(spec, width, self.length), [window])
-        block, windows = (ListBlock([copied(part)], width) for part in (state, window))
-        room: Any = get_tracker(spec.tracker).room
-        out, measured = room(spec, count, extras, width=matrix.shape[1]), no_mismatch(count)
-        pieces = all_rows(matrix, stamps_of(spec, count, times))
-        self.run_checked(spec, block, windows, pieces, out, measured)
-        return block.list[0], windows.list[0], features_of(out), measured
+        tracker: Any = get_tracker(spec.tracker)
+        block, windows = tracker.pack(spec, [state]), self.pack(spec, [window])
+        pieces = all_rows(matrix_of(rows, block.width))._replace(times=times)
+        features, measured = self.run(spec, block, windows, pieces, extras)
+        return block.state(0), windows.state(0), features, measured
 
     def pack(self, spec: SubspaceSpec, windows: Sequence[WindowState]) -> FixedBlock[WindowState]:
         """Copy windows of models into a block; `Block.states` is the way back.

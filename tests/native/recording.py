@@ -77,7 +77,8 @@ def of_guesses(task: str, rows: npt.NDArray[np.float64]) -> str:
     """Hash what guesses make of rows, what they come to, and the probabilities of a learner."""
     spec: LearnerSpec = HingeSpec() if task == "classification" else LMSSpec(task=task)
     labels = np.arange(ROWS) % 3 if spec.classifies else rows[:, 0]
-    known, marks = guesses.guess(spec, guesses.begin(spec, COLUMNS), rows, labels)
+    begun, span = [guesses.begin(spec, COLUMNS)], (np.zeros(1, np.int64), np.full(1, ROWS))
+    (known,), marks = guesses.guess_each(spec, begun, rows, labels, *span)
     parts = [marks.tobytes()]
     if known is not None:
         parts += [array.tobytes() for array in guesses.arrays_of(known).values()]

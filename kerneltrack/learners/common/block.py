@@ -55,8 +55,8 @@ def learn_block(
 
     Args:
         spec: The spec.
-        begun: Each model's state and metrics before its rows, not written to; guesses beside have
-            met its classes in the order of their codes (`guesses.in_order`).
+        begun: Each model's state and metrics before its rows, not written to; all states are of one
+            width, all guesses of one `form`.
         inputs: (n, w), finite, `MAX_FEATURE` at most; a model's rows, at least one, follow one
             another.
         clock: (n,) times, ns, never going back within a model.
@@ -72,8 +72,8 @@ def learn_block(
     states, boards = [state for state, _ in begun], [board for _, board in begun]
     after, said, block = update_block(spec, states, inputs, labels, starts, stops)
     numbers = block.labels.codes if spec.classifies else labels[1]
-    before = [board.guesses for board in boards if board.guesses is not None]
-    guesses, guessed = guess_each(spec, before, inputs, numbers, np.diff(block.ends), starts, stops)
+    before = [board.guesses for board in boards]
+    guesses, guessed = guess_each(spec, before, inputs, numbers, starts, stops)
     marks = scored_rows(spec, clock, said, numbers, guessed)
     counted = count_each(boards, marks, starts, stops, window)
     if said.code is not None:

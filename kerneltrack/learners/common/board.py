@@ -201,19 +201,6 @@ class ScoredRows(NamedTuple):
     guessed: FloatArray
     intervals: FloatArray | None = None
 
-    def part(self, start: int, stop: int) -> ScoredRows:
-        """Return rows start..stop."""
-        return ScoredRows(
-            self.clock[start:stop],
-            self.scored[start:stop],
-            None if self.correct is None else self.correct[start:stop],
-            None if self.error is None else self.error[start:stop],
-            None if self.score is None else self.score[start:stop],
-            None if self.codes is None else self.codes[start:stop],
-            self.guessed[start:stop],
-            None if self.intervals is None else self.intervals[start:stop],
-        )
-
 
 def scored_rows(
     spec: LearnerSpec,
@@ -271,40 +258,6 @@ def _padded(sums: FloatArray, width: int) -> FloatArray:
     return np.pad(sums, (0, width - len(sums))) if len(sums) < width else sums
 
 
-def add_rows(board: Board, rows: ScoredRows, size: int | None) -> tuple[Board, list[Line]]:
-    """Count settled rows, in order.
-
-    Args:
-        board: Not written to.
-        rows: The next rows.
-        size: Length of the windows, ns; None: only the total is kept.
-
-    Returns:
-        The new board, and a line for each window that a row after it has closed.
-    """
-    lines: list[Line] = []
-    if size is None:
-        return board._replace(total=_added(board.total, rows)), lines
-    if len(board.span) and board.span[0] != size:
-        board = board._replace(window=Tally.empty(), span=np.zeros(0, np.int64))
-    numbers = rows.clock // size
-    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    for start, stop in itertools.pairwise(edges):
-        if start == stop:
-            continue
-        if len(board.span) and board.span[1] != numbers[start]:
-            board, closed = close_window(board)
-            lines += closed
-        part = rows.part(start, stop)
-        board = Board(
-            _added(board.total, part),
-            _added(board.window, part),
-            np.array([size, numbers[start]], np.int64),
-            board.guesses,
-        )
-    return board, lines
-
-
 def close_window(board: Board, oldest: int | None = None) -> tuple[Board, list[Line]]:
     """Close the open window, if no row from `oldest` on (None: no further row) belongs to it."""
     if not len(board.span):
@@ -315,26 +268,6 @@ def close_window(board: Board, oldest: int | None = None) -> tuple[Board, list[L
         return board, []
     line = Line(end - size, end, board.window, board.total.counts, board.total.sums)
     return board._replace(window=Tally.empty(), span=np.zeros(0, np.int64)), [line]
-
-
-def _added(tally: Tally, rows: ScoredRows) -> Tally:
-    counts = tally.counts.copy()
-    counts[:2] += [len(rows.scored), rows.scored.sum()]
-    if rows.correct is not None:
-        counts[2] += rows.correct.sum()
-    # One addition after the other, as if each row had come alone.
-    values = _values_of(rows)
-    before = _padded(tally.sums, values.shape[1])
-    sums = np.add.accumulate(np.vstack([before, values]), axis=0)[-1].copy()
-    if rows.codes is None:
-        return Tally(counts, sums, tally.pairs)
-    codes = rows.codes[rows.scored]
-    found, times = np.unique(codes[:, 0] * _CODES + codes[:, 1], return_counts=True)
-    known = tally.pairs[:, 0] * _CODES + tally.pairs[:, 1]
-    cells, where = np.unique(np.concatenate([known, found]), return_inverse=True)
-    sizes = np.zeros(len(cells), np.int64)
-    np.add.at(sizes, where, np.concatenate([tally.pairs[:, 2], times]))
-    return Tally(counts, sums, np.column_stack([cells // _CODES, cells % _CODES, sizes]))
 
 
 def _values_of(rows: ScoredRows) -> FloatArray:
@@ -358,7 +291,7 @@ def total_line(board: Board) -> Line:
 def count_each(
     boards: Sequence[Board], rows: ScoredRows, starts: IntArray, stops: IntArray, size: int | None
 ) -> list[tuple[Board, list[Line]]]:
-    """Count the rows of m models, each on its own board; see `add_rows`.
+    """Count the settled rows of m models, each on its own board.
 
     Args:
         boards: The models', not written to.
@@ -366,6 +299,9 @@ def count_each(
         starts: (m,) place of each model's first row; the first one's is 0.
         stops: (m,) place after its last: the next one's first.
         size: Length of the windows, ns; None: only the totals are kept.
+
+    Returns:
+        Of each model its new board, and a line for each window that a row after it has closed.
     """
     values, counted = _values_of(rows), _counted(rows)
     before = [board.total for board in boards]
@@ -382,7 +318,7 @@ def count_each(
     opened, closed = [Tally.empty()] * len(of), []
     for board, place in zip(boards, first.tolist(), strict=True):
         span = board.span.tolist()
-        # A window of another length is left out, as `add_rows` does.
+        # A window of another length is left out.
         ended = bool(span) and span[0] == size and span[1] != number[place]
         if span == [size, number[place]]:
             opened[place] = board.window

@@ -26,9 +26,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.labels import (
-    MAX_TARGET,
     MISSING,
-    UNUSABLE_LABEL,
     Coded,
     coded_targets,
 )
@@ -86,124 +84,61 @@ def begin(spec: LearnerSpec, channels: int) -> Guesses:
     return Guesses(ridge, none, none, np.zeros(2, np.int64), np.zeros(2))
 
 
-def guess(
-    spec: LearnerSpec, state: Guesses | None, inputs: FloatArray, labels: npt.NDArray[Any]
-) -> tuple[Guesses | None, FloatArray]:
-    """Let the guesses guess rows' labels, in order, and learn from each after it.
-
-    Args:
-        spec: The learner's.
-        state: Not written to; None: nothing is guessed.
-        inputs: (n, w) what the learner is told; the first columns are the plain rows.
-        labels: (n,) codes of classes, `MISSING` without one, `UNUSABLE_LABEL` of a class that has
-            no room; in regression targets, NaN without one.
-
-    Returns:
-        The new state, and (n, 3) for each guess whether it was right (1 or 0), or its squared
-        error; NaN where there is no ridge, 0 in rows without a label.
-    """
-    if state is None:
-        return None, np.full((len(inputs), len(GUESSES)), np.nan)
-    rows = inputs if state.ridge is None else inputs[:, : channels_of(state.ridge)]
-    if spec.classifies:
-        return _guess_classes(spec, state, rows, labels)
-    marks = np.zeros((len(rows), len(GUESSES)))
-    known = np.abs(labels) <= MAX_TARGET
-    targets = np.where(known, labels, 0.0)
-    after = state._replace(places=state.places.copy(), values=state.values.copy())
-    told = after.seen, after.places, after.values
-    call("guess_targets", told, np.where(known, 0, MISSING), targets, marks)
-    if after.ridge is None:
-        marks[:, -1] = np.nan
-        return after, marks
-    ridge, said = Ridge().update(_ridge_spec(spec), after.ridge, rows, labels)
-    if said.error is not None:
-        marks[:, -1] = np.where(said.scored, said.error, 0.0) ** 2
-    return after._replace(ridge=ridge), marks
-
-
-def _guess_classes(
-    spec: LearnerSpec, state: Guesses, rows: FloatArray, codes: IntArray
-) -> tuple[Guesses, FloatArray]:
-    marks = np.zeros((len(rows), len(GUESSES)))
-    fresh, first = np.unique(codes[codes >= 0], return_index=True)
-    fresh = fresh[np.argsort(first, kind="stable")]
-    fresh = fresh[~np.isin(fresh, state.order)]
-    order = np.concatenate([state.order, fresh])
-    place = np.full(int(max(order, default=0)) + 1, MISSING)
-    place[order] = np.arange(len(order))
-    own = np.where(codes >= 0, place[np.maximum(codes, 0)] if len(order) else MISSING, codes)
-    after = state._replace(
-        seen=np.concatenate([state.seen, np.zeros(len(fresh), np.int64)]),
-        order=order,
-        places=state.places.copy(),
-        values=state.values.copy(),
-    )
-    call("guess_classes", (after.seen, after.places, after.values), own, marks)
-    if after.ridge is None:
-        marks[:, -1] = np.nan
-        return after, marks
-    names: dict[int, str | None] = {MISSING: None, UNUSABLE_LABEL: None}
-    names |= {place: str(code) for place, code in enumerate(order.tolist())}
-    told = [names[place] for place in own.tolist()]
-    ridge, said = Ridge().update(_ridge_spec(spec), after.ridge, rows, told)
-    if said.correct is not None:
-        marks[:, -1] = said.correct
-    return after._replace(ridge=ridge), marks
-
-
 def guess_each(
     spec: LearnerSpec,
-    states: Sequence[Guesses],
+    states: Sequence[Guesses | None],
     inputs: FloatArray,
     labels: npt.NDArray[Any],
-    classes: IntArray,
     starts: IntArray,
     stops: IntArray,
-) -> tuple[list[Guesses], FloatArray]:
-    """Let the guesses of many models guess their rows' labels; see `guess`.
+) -> tuple[list[Guesses | None], FloatArray]:
+    """Let the guesses of m models guess rows' labels, in order, and learn from each after it.
 
     Args:
         spec: The learner's.
-        states: Of each model, all of the same channels; classes are in the order of their codes
-            (`in_order`). Not written to.
-        inputs: (n, w) what the learners are told, all finite; a model's rows follow one another.
-        labels: (n,) as of `guess`, with the codes of classes in the order of first appearance.
-        classes: (m,) how many each model knows after its rows.
+        states: Of each model, all of one `form`. Not written to; None: nothing is guessed.
+        inputs: (n, w) what the learners are told, all finite; the first columns are the plain rows.
+            A model's rows follow one another.
+        labels: (n,) codes of classes, `MISSING` without one, `UNUSABLE_LABEL` of a class that has
+            no room; in regression targets, NaN without one.
         starts: (m,) place of each model's first row.
         stops: (m,) place after its last.
 
     Returns:
-        What each model's guesses know, and the (n, 3) marks.
+        What each model's guesses know, and (n, 3) for each guess whether it was right (1 or 0), or
+        its squared error; NaN where there is no ridge, 0 in rows without a label.
     """
     marks = np.zeros((len(inputs), len(GUESSES)))
+    told = coded_targets(labels, np.ones(len(labels), np.bool_))
     if spec.classifies:
-        told = Coded(np.where(labels < 0, MISSING, labels), np.zeros(0))
-    else:
-        told = coded_targets(labels, np.ones(len(labels), np.bool_))
+        told = Coded(np.full(len(labels), MISSING), np.zeros(0))
     found = []
-    spans = zip(starts.tolist(), stops.tolist(), strict=True)
-    for state, (start, stop), many in zip(states, spans, classes.tolist(), strict=True):
-        seen = np.zeros(many, np.int64)
-        seen[: len(state.seen)] = state.seen
-        own = Guesses(state.ridge, seen, np.arange(many), state.places.copy(), state.values.copy())
-        known, part = (own.seen, own.places, own.values), marks[start:stop]
+    for state, start, stop in zip(states, starts.tolist(), stops.tolist(), strict=True):
+        if state is None:
+            return [*states], np.full_like(marks, np.nan)
+        part, order = slice(start, stop), state.order
         if spec.classifies:
-            call("guess_classes", known, labels[start:stop], part)
+            order, told.codes[part] = _places(order, labels[part])
+        seen = np.concatenate([state.seen, np.zeros(len(order) - len(state.seen), np.int64)])
+        own = Guesses(state.ridge, seen, order, state.places.copy(), state.values.copy())
+        known = own.seen, own.places, own.values
+        if spec.classifies:
+            call("guess_classes", known, told.codes[part], marks[part])
         else:
-            call("guess_targets", known, told.codes[start:stop], told.targets[start:stop], part)
+            call("guess_targets", known, told.codes[part], told.targets[part], marks[part])
         found.append(own)
-    ridges = [state.ridge for state in states if state.ridge is not None]
+    ridges = [state.ridge for state in found if state.ridge is not None]
     if not ridges:
         marks[:, -1] = np.nan
-        return found, marks
-    names = [str(code) for code in range(int(classes.max(initial=0)))]
+        return [*found], marks
+    if spec.classifies:
+        told = told._replace(codes=np.maximum(told.codes, MISSING))
     after, said = Ridge().update_each(
         _ridge_spec(spec),
         ridges,
         inputs[:, : channels_of(ridges[0])],
         told,
-        [tuple(names[:many]) for many in classes.tolist()],
+        [tuple(map(str, state.order.tolist())) for state in found],
         starts,
         stops,
     )
@@ -214,23 +149,27 @@ def guess_each(
     return [own._replace(ridge=ridge) for own, ridge in zip(found, after, strict=True)], marks
 
 
-def in_order(state: Guesses, channels: int, classes: int) -> bool:
-    """Check that guesses are of so many channels, and met so many classes in order of their codes.
+def _places(order: IntArray, codes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return classes in the order in which guesses met them, and codes as places among them.
 
-    That they have done so is the rule; it is otherwise where a learner was handed over that knew
-    classes before.
+    Args:
+        order: (C,) codes of those that were met before.
+        codes: (n,) of rows' labels; those below 0 stay as they are.
     """
-    ridge = state.ridge
-    if (channels if channels <= MOST_CHANNELS else None) != (ridge and channels_of(ridge)):
-        return False
-    return met_in_order(state, classes)
+    if codes.max(initial=-1) < len(order) and (order == np.arange(len(order))).all():
+        return order, codes
+    fresh, first = np.unique(codes[codes >= 0], return_index=True)
+    fresh = fresh[np.argsort(first, kind="stable")]
+    order = np.concatenate([order, fresh[~np.isin(fresh, order)]])
+    place = np.full(int(max(order, default=0)) + 1, MISSING)
+    place[order] = np.arange(len(order))
+    return order, np.where(codes >= 0, place[np.maximum(codes, 0)], codes)
 
 
-def met_in_order(state: Guesses, classes: int) -> bool:
-    """Check that guesses met so many classes in the order of their codes; see `in_order`."""
-    codes = range(classes)
-    met = state.ridge is None or state.ridge.classes == tuple(map(str, codes))
-    return met and state.order.tolist() == [*codes]
+def form(state: Guesses | None) -> tuple[bool, int | None]:
+    """Return whether there are guesses, and of how many channels their ridge is, None without."""
+    ridge = None if state is None else state.ridge
+    return state is not None, None if ridge is None else channels_of(ridge)
 
 
 def arrays_of(state: Guesses) -> dict[str, npt.NDArray[Any]]:

@@ -213,7 +213,7 @@ def check_each(spec: ReferenceSpec, width: int, folded: Sequence[Parts]) -> None
         raise ConfigError("reference", f"{len(moving)} states", "bytes of their rows each")
     kept = side_by_side([parts.kept for parts in folded], parts_of(spec, width).kept.size)
     columns = columns_of(spec, width, Parts(moving, kept))
-    from_arrays(spec, held.storable(columns), (len(folded),))
+    from_arrays(spec, storable(columns), (len(folded),))
 
 
 def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArray) -> Parts:
