@@ -88,10 +88,7 @@ def check_positive(field: str, reals: npt.NDArray[np.float64]) -> None:
     Raises:
         ConfigError: naming the first that is not.
     """
-    if not reals.size or (reals.min() > 0.0 and reals.max() < math.inf):
-        return
-    wrong = ~((reals > 0.0) & (reals < math.inf))
-    raise ConfigError(field, float(reals[wrong].flat[0]), "finite and > 0")
+    _refuse(field, reals, ~((reals > 0.0) & (reals < math.inf)), "finite and > 0")
 
 
 def check_not_negative(field: str, reals: npt.NDArray[np.float64]) -> None:
@@ -100,10 +97,7 @@ def check_not_negative(field: str, reals: npt.NDArray[np.float64]) -> None:
     Raises:
         ConfigError: naming the first that is not.
     """
-    if not reals.size or (reals.min() >= 0.0 and reals.max() < math.inf):
-        return
-    wrong = ~((reals >= 0.0) & (reals < math.inf))
-    raise ConfigError(field, float(reals[wrong].flat[0]), "finite and >= 0")
+    _refuse(field, reals, ~((reals >= 0.0) & (reals < math.inf)), "finite and >= 0")
 
 
 def check_finite(field: str, reals: npt.NDArray[np.float64]) -> None:
@@ -112,9 +106,14 @@ def check_finite(field: str, reals: npt.NDArray[np.float64]) -> None:
     Raises:
         ConfigError: naming the first that is not.
     """
-    wrong = ~np.isfinite(reals)
-    if wrong.any():
-        raise ConfigError(field, float(reals[wrong].flat[0]), "finite")
+    _refuse(field, reals, ~np.isfinite(reals), "finite")
+
+
+def _refuse(
+    field: str, reals: npt.NDArray[np.float64], wrong: npt.NDArray[np.bool_], allowed: str
+) -> None:
+    if np.count_nonzero(wrong):
+        raise ConfigError(field, float(reals[wrong].flat[0]), allowed)
 
 
 class Like(NamedTuple):

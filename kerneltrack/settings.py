@@ -286,16 +286,12 @@ def as_declared(kind: type, name: str, value: Any) -> Any:
 
 def check_int(field: str, value: Any, low: int, high: int) -> int:
     """Return `value` if it is an integer from low to high, else raise ConfigError."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ConfigError(field, value, f"an integer from {low} to {high}")
-    return value
+    return int(Setting(field, int, False, (), Range(low, high), "", None).check(value))
 
 
 def check_bool(field: str, value: Any) -> bool:
     """Return `value` if it is a boolean, else raise ConfigError."""
-    if not isinstance(value, bool):
-        raise ConfigError(field, value, "true or false")
-    return value
+    return bool(Setting(field, bool, False, (), None, "", None).check(value))
 
 
 def check_number(field: str, value: Any, within: Range) -> float:
@@ -305,7 +301,4 @@ def check_number(field: str, value: Any, within: Range) -> float:
 
 def check_choice(field: str, value: Any, choices: Iterable[str]) -> str:
     """Return `value` if it is one of the choices, else raise ConfigError."""
-    names = tuple(choices)
-    if not isinstance(value, str) or value not in names:
-        raise ConfigError(field, value, f"one of {', '.join(names)}")
-    return value
+    return str(Setting(field, str, False, (), OneOf(tuple(choices)), "", None).check(value))

@@ -7,7 +7,6 @@ piece by piece.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from typing import TypeAlias
 
@@ -64,31 +63,7 @@ class OwnRows:
         return self.rows[places[max(len(places) - count, 0) :]]
 
 
-class WindowsOnTheWay(abc.ABC):
-    """The windows of a model; `lines` of each are start and first row's number or place."""
-
-    @abc.abstractmethod
-    def take(self, start: int, stop: int, whole: bool) -> None:
-        """Take note of rows that have run, by their places; `whole`: the tracker took them all."""
-
-    @abc.abstractmethod
-    def first_of(self, start: int) -> int:
-        """Return the number of the first row of the window that begins at this time."""
-
-    @abc.abstractmethod
-    def rows_of(self, start: int) -> list[FloatArray]:
-        """Return the rows that the window is measured on, in parts."""
-
-    @abc.abstractmethod
-    def close(self, start: int) -> None:
-        """Leave a window out."""
-
-    @abc.abstractmethod
-    def state(self) -> OpenWindows:
-        """Return the windows that are open, and the rows that they need."""
-
-
-class KeptWindows(WindowsOnTheWay):
+class KeptWindows:
     """Windows whose rows can all be kept: they stay where they are until somebody asks."""
 
     def __init__(self, known: OpenWindows, opened: Opened, own: OwnRows) -> None:
@@ -98,16 +73,16 @@ class KeptWindows(WindowsOnTheWay):
         self._places = dict(opened)
 
     def take(self, start: int, stop: int, whole: bool) -> None:
-        """Take note of rows that have run."""
+        """Take note of rows that have run, by their places; `whole`: the tracker took them all."""
         self._own.run_to(stop, whole)
 
     def first_of(self, start: int) -> int:
-        """Return the number of a window's first row."""
+        """Return the number of the first row of the window that begins at this time."""
         place = self._places.get(start)
         return self._numbers[start] if place is None else self._own.number(place)
 
     def rows_of(self, start: int) -> list[FloatArray]:
-        """Return a window's rows."""
+        """Return the rows that the window is measured on, in parts."""
         return self._from(self.first_of(start))
 
     def close(self, start: int) -> None:
@@ -116,7 +91,7 @@ class KeptWindows(WindowsOnTheWay):
         self._places.pop(start, None)
 
     def state(self) -> OpenWindows:
-        """Return the windows that are open."""
+        """Return the windows that are open, and the rows that they need."""
         begun = [start for start, place in self._places.items() if place < self._own.ran]
         starts = [*self._numbers, *begun]
         if not starts:
@@ -142,8 +117,8 @@ class KeptWindows(WindowsOnTheWay):
         return [self._known.rows[self._known.numbers >= first], here]
 
 
-class ThinnedWindows(WindowsOnTheWay):
-    """Windows that may hold more rows than can be kept."""
+class ThinnedWindows:
+    """Windows that may hold more rows than can be kept; methods as of `KeptWindows`."""
 
     def __init__(
         self, measure: MeasuredWindows, known: OpenWindows, opened: Opened, own: OwnRows
@@ -183,6 +158,10 @@ class ThinnedWindows(WindowsOnTheWay):
     def _line(self, start: int) -> IntArray:
         line: IntArray = self._open.windows[self._open.windows[:, 0] == start][0]
         return line
+
+
+WindowsOnTheWay: TypeAlias = KeptWindows | ThinnedWindows
+"""The windows of a model."""
 
 
 def windows_of(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from kerneltrack.trackers.common.first_rows import MOST_TOGETHER
-from kerneltrack.trackers.common.scaling import standard_scaling, standard_scaling_of_each
+from kerneltrack.trackers.common.scaling import standard_scaling
 from transforms.partition.blocks import BLOCK_BYTES, BLOCK_ROWS, blocks_of
 from transforms.track.sorted_rows import SortedRows
 
@@ -19,7 +19,7 @@ def test_scaling_together_is_scaling_alone(count: int, width: int) -> None:
     rows = rng.normal(size=(5, count, width)) * np.exp(3 * rng.normal(size=(5, 1, width)))
     rows[2, :, 0] = 0.0
     rows[3, :, 1] = 1e200
-    together = standard_scaling_of_each(rows)
+    together = standard_scaling(rows, np.inf)
     for place in range(5):
         alone = standard_scaling(rows[place], np.inf)
         assert together.shift[place].tobytes() == alone.shift.tobytes()

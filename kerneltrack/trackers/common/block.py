@@ -8,9 +8,8 @@ rows are a list.
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,41 +23,7 @@ IntArray = npt.NDArray[np.int64]
 State = TypeVar("State", bound=Any)
 
 
-class Block(abc.ABC, Generic[State]):
-    """States of m models, which a tracker's `run` writes to.
-
-    Attributes:
-        width: Channels D of the models' rows.
-    """
-
-    width: int
-
-    @abc.abstractmethod
-    def __len__(self) -> int:
-        """Return m."""
-
-    @abc.abstractmethod
-    def words(self, models: IntArray | None = None) -> IntArray:
-        """Return the states of some models, or all, as the loops take them: structures (k, words).
-
-        A structure has the addresses of arrays of this block: it serves as long as the block
-        lives and its states have the shapes that they have.
-        """
-
-    @abc.abstractmethod
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """Return one array of all states, (m, ...), to read; all must be of one shape."""
-
-    @abc.abstractmethod
-    def states(self) -> list[State]:
-        """Return the states. They share the block's memory: what runs on is seen in them."""
-
-    @abc.abstractmethod
-    def state(self, model: int) -> State:
-        """Return one of the states; see `states`."""
-
-
-class FixedBlock(Block[State]):
+class FixedBlock(Generic[State]):
     """States whose arrays keep their shapes: each a row of a table, its arrays in their order.
 
     Args:
@@ -106,7 +71,11 @@ class FixedBlock(Block[State]):
         return len(self._words)
 
     def words(self, models: IntArray | None = None) -> IntArray:
-        """Return the states of some models, or all, as the loops take them."""
+        """Return the states of some models, or all, as the loops take them: structures (k, words).
+
+        A structure has the addresses of arrays of this block: it serves as long as the block
+        lives and its states have the shapes that they have.
+        """
         return self._words if models is None else self._words[models]
 
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -114,7 +83,7 @@ class FixedBlock(Block[State]):
         return self._places.column(self._table, name)
 
     def states(self) -> list[State]:
-        """Return the states, parts of the columns."""
+        """Return the states. They share the block's memory: what runs on is seen in them."""
         if len(self) == 1:
             return [self.state(0)]
         return [*map(self._kind._make, zip(*self.columns.values(), strict=True))]
@@ -125,8 +94,10 @@ class FixedBlock(Block[State]):
         return state
 
 
-class ListBlock(Block[State]):
+class ListBlock(Generic[State]):
     """States one by one: those that grow with their rows, or are only looked at.
+
+    Methods as of `FixedBlock`, but that a column is a copy, and all must be of one shape for it.
 
     Args:
         states: The states. One that grows is replaced by a larger one.
@@ -158,6 +129,10 @@ class ListBlock(Block[State]):
     def state(self, model: int) -> State:
         """Return one of the states."""
         return self.list[model]
+
+
+Block: TypeAlias = FixedBlock[State] | ListBlock[State]
+"""States of m models, which a tracker's `run` writes to."""
 
 
 def words_of(states: Sequence[Any]) -> IntArray:

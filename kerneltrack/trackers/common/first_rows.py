@@ -21,7 +21,6 @@ from kerneltrack.trackers.common.scaling import (
     apply_scaling,
     no_scaling,
     standard_scaling,
-    standard_scaling_of_each,
 )
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
@@ -54,7 +53,7 @@ def look_at_each(
                     column[model] = array
             continue
         first = rows[starts[of_length, np.newaxis] + np.arange(length)]
-        scaling = standard_scaling_of_each(first) if spec.standardise else no_scaling(width)
+        scaling = standard_scaling(first, math.inf) if spec.standardise else no_scaling(width)
         found.shift[of_length], found.scale[of_length] = scaling
         if spec.kernel not in spec.bandwidths:
             continue
@@ -81,7 +80,7 @@ def scaling_of_each(rows: FloatArray, starts: IntArray, stops: IntArray) -> Scal
                 found.shift[model], found.scale[model] = one
             continue
         first = rows[starts[of_length, np.newaxis] + np.arange(length)]
-        found.shift[of_length], found.scale[of_length] = standard_scaling_of_each(first)
+        found.shift[of_length], found.scale[of_length] = standard_scaling(first, math.inf)
     return found
 
 

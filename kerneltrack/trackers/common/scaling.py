@@ -43,7 +43,8 @@ def standard_scaling(rows: FloatArray, clip: float) -> Scaling:
     does not flatten all later ones.
 
     Args:
-        rows: Shape (n, D), finite, n >= 1.
+        rows: Shape (n, D), finite, n >= 1; of several models (m, n, D), D >= 2: the same bits,
+            since NumPy adds rows up in their order either way.
         clip: In standard deviations; infinity keeps outliers.
 
     Returns:
@@ -53,45 +54,23 @@ def standard_scaling(rows: FloatArray, clip: float) -> Scaling:
         >>> standard_scaling(np.array([[1.0], [3.0]]), np.inf).scale.tolist()
         [1.0]
     """
-    largest = np.abs(rows).max(axis=0)
+    largest = np.abs(rows).max(axis=-2, keepdims=True)
     # Divided by the largest value first: squares of values around 1e200 would overflow.
     unit = np.where(largest > 0, largest, 1.0)
     units = rows / unit
     if np.isfinite(clip):
-        middle = np.median(units, axis=0)
-        spread = MAD_TO_DEVIATION * np.median(np.abs(units - middle), axis=0)
+        middle = np.median(units, axis=-2, keepdims=True)
+        spread = MAD_TO_DEVIATION * np.median(np.abs(units - middle), axis=-2, keepdims=True)
         reach = np.where(spread > 0, clip * spread, np.inf)
         units = np.clip(units, middle - reach, middle + reach)
     # As `mean` and `std` work it out, without what they ask first: models may have few rows.
-    centre = np.add.reduce(units, axis=0) / len(units)
+    centre = np.add.reduce(units, axis=-2, keepdims=True) / rows.shape[-2]
     apart = units - centre
-    deviation = np.sqrt(np.add.reduce(apart * apart, axis=0) / len(units))
+    deviation = np.sqrt(np.add.reduce(apart * apart, axis=-2, keepdims=True) / rows.shape[-2])
     flat = deviation <= ROUNDED * np.maximum(np.abs(centre), np.finfo(np.float64).tiny)
     scale = np.where(flat, 1.0, deviation * unit)
     scale = np.where(scale > 0, scale, 1.0)
-    return Scaling(centre * unit / scale, scale)
-
-
-def standard_scaling_of_each(rows: FloatArray) -> Scaling:
-    """Return `standard_scaling` of each of several blocks of rows, outliers kept.
-
-    Args:
-        rows: Shape (m, n, D), finite, n >= 1, D >= 2.
-
-    Returns:
-        The scaling, shift and scale of shape (m, D): the same bits, since NumPy adds rows up in
-        their order either way.
-    """
-    largest = np.abs(rows).max(axis=1)
-    unit = np.where(largest > 0, largest, 1.0)
-    units = rows / unit[:, np.newaxis]
-    centre = np.add.reduce(units, axis=1) / rows.shape[1]
-    apart = units - centre[:, np.newaxis]
-    deviation = np.sqrt(np.add.reduce(apart * apart, axis=1) / rows.shape[1])
-    flat = deviation <= ROUNDED * np.maximum(np.abs(centre), np.finfo(np.float64).tiny)
-    scale = np.where(flat, 1.0, deviation * unit)
-    scale = np.where(scale > 0, scale, 1.0)
-    return Scaling(centre * unit / scale, scale)
+    return Scaling((centre * unit / scale)[..., 0, :], scale[..., 0, :])
 
 
 def apply_scaling(scaling: Scaling, rows: FloatArray, clip: float) -> FloatArray:
