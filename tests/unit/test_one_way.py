@@ -37,7 +37,6 @@ OTHERS = {
     "kerneltrack/sklearn/predictor.py": "scikit-learn's protocol: a learner alone, on features",
     "kerneltrack/monitor/find.py": "a reference alone, without a tracker",
     "kerneltrack/monitor/detector.py": "PyOD's protocol: a reference alone, fitted to parts",
-    "kerneltrack/monitor/moving.py": "the moving window: a tracker's own loop with one sum more",
     "kerneltrack/monitor/mismatch.py": "looks at rows of windows, learns nothing",
     "transforms/anomaly.py": "Beam's protocol of detectors: a reference alone, a row at a time",
 }
