@@ -38,6 +38,7 @@ def local_times(times: npt.NDArray[np.int64], zone: str) -> npt.NDArray[np.int64
         an hour has the offset of its begin. O(n log n).
 
     Example:
+        >>> import numpy as np
         >>> summer = np.array([1_782_864_000 * 10**9])  # 2026-07-01, midnight
         >>> (local_times(summer, "Europe/Berlin") - summer) // (3600 * 10**9)
         array([2])

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         for name, text in _texts(args, found, trials, best).items():
             write_whole(join(args.output, name), text.encode("utf-8"))
     doubt = f", {found.failed:,} failed" if found.failed else ""
-    say(f"{found.read:,} rows of {len(found.models):,} models tried{doubt}")
+    say(f"{found.read:,} rows of {len(found.models):,} devices tried{doubt}")
     sys.stdout.write(table(trials, best) + "\n")
     say(f"chosen: {best.candidate.name}\n{join(args.output, SPEC)}")
     return 0

@@ -28,6 +28,8 @@ from transforms.read.column_options import ColumnOptions
 from transforms.read.files import ReadChunks
 from transforms.read.parse import parsed_of
 
+SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "watch.parquet"
+
 STREAM = ["stream", "--topic", "in", "--output-topic", "out", "--flink", "localhost:1"]
 JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service", "localhost:1"]
 
@@ -136,7 +138,7 @@ def test_without_kafkas_client_one_line_names_the_extra(name: str) -> None:
     [
         (["list", "okfeb"], ""),
         (["--help"], ""),
-        (["track", "in.csv", "--output", "out"], "'.[beam]'"),
+        (["track", str(SAMPLE), "--output", "out"], "'.[beam]'"),
         (["report", "out"], "'.[beam]'"),
     ],
 )
