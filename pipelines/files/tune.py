@@ -13,6 +13,7 @@ import argparse
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 import sys
@@ -99,16 +100,32 @@ def _task_of(kind: Any) -> str:
 
 
 def table(trials: Sequence[Trial], best: Trial) -> str:
-    """Return the trials as lines of text; a star is at the chosen one."""
-    unit = "accuracy" if best.candidate.learner.classifies else "RMSE"
-    lines = [f"  {'settings':50s}{unit:>10s}{'±':>8s}{'rows':>10s}{'µs a row':>10s}{'bytes':>10s}"]
-    for trial in trials:
-        star = "*" if trial is best else " "
-        lines.append(
-            f"{star} {trial.candidate.name:50s}{abs(trial.score):10.4f}{trial.error:8.4f}"
-            f"{trial.rows:10,}{trial.micros:10.1f}{trial.state_bytes:10,}"
-        )
-    return "\n".join(lines)
+    """Return the trials as lines of text, those on the same rows together, and a legend."""
+    classifies = best.candidate.learner.classifies
+    unit = "accuracy" if classifies else "RMSE"
+    lines = [f"  {'settings':50s}{unit:>10s}{'±':>8s}{'µs a row':>10s}{'bytes':>10s}"]
+    for rows, group in itertools.groupby(trials, key=lambda trial: trial.rows):
+        lines.append(f"on {'the first ' if rows < trials[0].rows else ''}{rows:,} rows:")
+        for trial in group:
+            star = "*" if trial is best else " "
+            lines.append(
+                f"{star} {trial.candidate.name:50s}{abs(trial.score):10.4f}{trial.error:8.4f}"
+                f"{trial.micros:10.1f}{trial.state_bytes:10,}"
+            )
+    return "\n".join([*lines, *_legend(classifies)])
+
+
+def _legend(classifies: bool) -> list[str]:
+    """Return what the columns of the table mean."""
+    score = (
+        "accuracy: share of labels that were predicted right, each before it was learned"
+        if classifies
+        else "RMSE: root mean squared error of targets, predicted before they were learned"
+    )
+    return [
+        f"{score}; ±: its standard error",
+        "µs a row: processor time; bytes: state of a device; *: chosen, among those on most rows",
+    ]
 
 
 def _texts(

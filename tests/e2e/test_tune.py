@@ -66,7 +66,9 @@ def test_what_it_says(source: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "300 rows of 3 devices tried"
-    assert re.match(r"  settings +accuracy +± +rows +µs a row +bytes$", lines[1])
+    assert re.match(r"  settings +accuracy +± +µs a row +bytes$", lines[1])
+    assert lines[2] == "on 300 rows:"
+    assert any(line.startswith("accuracy: share of labels") for line in lines)
     assert sum(line.startswith("* ") for line in lines) == 1
     assert lines[-1] == str(tmp_path / "out" / SPEC)
     assert main(arguments) == 2
