@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.metrics.pairwise import rbf_kernel
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -356,8 +357,12 @@ def without_budget(
     said = np.zeros(len(rows))
     stored, weights = np.zeros((0, rows.shape[1])), np.zeros(0)
     for begin, part, wanted in _blocks(rows, labels, block):
-        before = weights @ _gram(stored, part, gamma)
-        inner = _gram(part, part, gamma)
+        before = (
+            weights @ rbf_kernel(stored, part, gamma=1.0 / gamma)
+            if len(stored)
+            else np.zeros(len(part))
+        )
+        inner = rbf_kernel(part, part, gamma=1.0 / gamma)
         own, shrunk = np.zeros(len(part)), 1.0
         for place, y in enumerate(wanted.tolist()):
             f = shrunk * float(before[place]) + float(own[:place] @ inner[:place, place])
@@ -377,8 +382,3 @@ def _blocks(
 ) -> Iterator[tuple[int, FloatArray, FloatArray]]:
     for begin in range(0, len(rows), block):
         yield begin, rows[begin : begin + block], labels[begin : begin + block]
-
-
-def _gram(left: FloatArray, right: FloatArray, gamma: float) -> FloatArray:
-    distances = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2.0 * left @ right.T
-    return np.asarray(np.exp(-np.maximum(distances, 0.0) / gamma))

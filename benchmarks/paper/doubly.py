@@ -17,7 +17,6 @@ suffice", 2012 (the components).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -65,7 +64,6 @@ class Course(NamedTuple):
     sine2: list[float]
     correlation: list[FloatArray]
     functions: FloatArray
-    seconds: float
 
 
 def eigenfunctions(points: FloatArray) -> FloatArray:
@@ -126,17 +124,14 @@ def run(form: str, size: Size, seed: int) -> Course:
     looks = np.unique(np.round(np.geomspace(1, size.steps, 40)).astype(int)).tolist()
     sine2: list[float] = []
     seen: list[FloatArray] = []
-    seconds = 0.0
     for t in range(1, size.steps + 1):
-        begin = time.perf_counter()
         state, _ = tracker.update(spec, state, rng.normal(size=(ROWS, 1)))
-        seconds += time.perf_counter() - begin
         if t in looks:
             found = functions(spec, state, POINTS[:, None])
             sine2.append(squared_sine(found, true))
             seen.append(correlations(found, true))
     grid = np.linspace(-3, 3, 121)
-    return Course(looks, sine2, seen, functions(spec, state, grid[:, None]), seconds)
+    return Course(looks, sine2, seen, functions(spec, state, grid[:, None]))
 
 
 def slope(steps: list[int], sine2: FloatArray, last: int) -> float:

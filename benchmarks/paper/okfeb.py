@@ -28,6 +28,7 @@ from benchmarks.paper.parts import Found, Measure, curves
 from benchmarks.places import DATA
 from benchmarks.subspace_peers import Stream, make_stream
 from kerneltrack.batch.bkfe import fit_bkfe
+from kerneltrack.in_memory import run_all
 from kerneltrack.kernels import make_kernel, median_bandwidth
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
@@ -229,9 +230,7 @@ def fig5(quick: bool) -> Found:
 
 
 def _losses(spec: Any, rows: FloatArray) -> FloatArray:
-    tracker = get_tracker(spec.tracker)
-    _, features = tracker.update(spec, tracker.init(spec, rows[: spec.rows_to_start]), rows)
-    return np.asarray(features.loss)
+    return np.asarray(run_all(spec, rows)[1].loss)
 
 
 def _smoothed(losses: FloatArray) -> tuple[Sequence[float], Sequence[float]]:

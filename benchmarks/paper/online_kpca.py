@@ -39,7 +39,7 @@ FloatArray = npt.NDArray[np.float64]
 RANK, BUDGET, STEPS = 10, 20, (0.02, 0.1, 0.5)
 WHOLE = 400
 """Rows that incremental KPCA stores."""
-NEW, FLAT, CHUNK = 1e-6, 1e-10, 50
+NEW, FLAT = 1e-6, 1e-10
 
 
 class Oja:
@@ -139,14 +139,12 @@ def tracked(rows: FloatArray, gamma: float, name: str) -> float:
     spec = OKFEBSpec(**more) if name == "okfeb" else CovarianceSpec(**more, halflife="auto")
     tracker, kernel = get_tracker(spec.tracker), make_kernel("gaussian", gamma)
     state, left = tracker.init(spec, rows[: spec.rows_to_start]), []
-    for begin in range(0, len(rows), CHUNK):
-        chunk = rows[begin : begin + CHUNK]
-        for x in chunk:
-            if begin >= WARMUP:
-                support = np.ascontiguousarray(state.support[: state.size])
-                z = span_features(state, gram(kernel, support, x[None]))
-                left.append(1.0 - float((z**2).sum()))
-            state, _ = tracker.update(spec, state, x[None])
+    for place, x in enumerate(rows):
+        if place >= WARMUP:
+            support = np.ascontiguousarray(state.support[: state.size])
+            z = span_features(state, gram(kernel, support, x[None]))
+            left.append(1.0 - float((z**2).sum()))
+        state, _ = tracker.update(spec, state, x[None])
     return float(np.mean(left))
 
 
@@ -159,10 +157,7 @@ def main() -> int:
     print("| set | OK-FEB | covariance | Honeine | kernel Hebbian | incremental KPCA |")
     print("|---|---|---|---|---|---|")
     for name in options.sets:
-        rows = make(name, 0, options.rows).rows
-        first = rows[:WARMUP]
-        spread = np.maximum(first.std(axis=0), FLAT)
-        rows = np.ascontiguousarray((rows - first.mean(axis=0)) / spread)
+        rows = np.ascontiguousarray(make(name, 0, options.rows).scaled)
         gamma = median_bandwidth("gaussian", rows[:WARMUP])
         cells = [
             tracked(rows, gamma, "okfeb"),

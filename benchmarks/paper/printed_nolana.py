@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.kernels import gram, make_kernel
+
 FloatArray = npt.NDArray[np.float64]
 
 SOLVERS = ("scratch", "rank-2", "warm start")
@@ -47,7 +49,8 @@ class PrintedNolana:
         refits: bool = True,
     ) -> None:
         """Take the landmarks, (m, D)."""
-        self.landmarks, self.rank, self.gamma = first.copy(), rank, gamma
+        self.landmarks, self.rank = first.copy(), rank
+        self._kernel = make_kernel("gaussian", gamma)
         self.threshold, self.solver, self.refits = threshold, solver, refits
         self.members = np.ones(len(first))
         self.weights: FloatArray = np.zeros((classes, rank))
@@ -58,8 +61,7 @@ class PrintedNolana:
 
     def kernel(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return κ of rows, (n, m)."""
-        gaps = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2.0 * left @ right.T
-        return np.asarray(np.exp(-np.maximum(gaps, 0.0) / self.gamma))
+        return gram(self._kernel, left, right)
 
     @property
     def factor(self) -> FloatArray:
